@@ -1,0 +1,2 @@
+//! The oxiray command.
+fn main() {}

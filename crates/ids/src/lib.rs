@@ -1,0 +1,305 @@
+//! Typed identifiers of nodes, workers, jobs, actors, tasks and objects, and how they nest.
+//!
+//! Sizes and nesting follow Ray's, since programs print, parse and slice them:
+//!
+//! ```text
+//! JobId      4   job
+//! ActorId   16   unique(12) · job(4)
+//! TaskId    24   unique(8)  · actor(16)     a task outside actors carries the nil actor of its job
+//! ObjectId  28   task(24)   · index(4, LE)  index 0 is never a result: results count from 1
+//! NodeId    28   random
+//! WorkerId  28   random
+//! ```
+//!
+//! Uniqueness comes from the operating system's random source ([`Unique`]); nothing here reads a clock.
+
+use std::fmt;
+
+/// The identifier's text form was not what its type wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseIdError {
+    /// The type asked for, such as `ActorId`.
+    pub kind: &'static str,
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// What was given.
+    pub given: String,
+}
+
+impl fmt::Display for ParseIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no {}: {} hexadecimal digits are wanted, {} characters were given",
+            self.given,
+            self.kind,
+            self.bytes * 2,
+            self.given.chars().count()
+        )
+    }
+}
+
+impl std::error::Error for ParseIdError {}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; $bytes]);
+
+        impl $name {
+            /// How many bytes the identifier has.
+            pub const BYTES: usize = $bytes;
+
+            /// The identifier that names nothing: all bits set, as in Ray.
+            pub const NIL: Self = Self([0xff; $bytes]);
+
+            /// The identifier with exactly these bytes.
+            pub const fn new(bytes: [u8; $bytes]) -> Self {
+                Self(bytes)
+            }
+
+            /// The identifier whose bytes stand in `slice`; `None` where the length differs.
+            pub fn from_slice(slice: &[u8]) -> Option<Self> {
+                slice.try_into().ok().map(Self)
+            }
+
+            /// Reads lower- or upper-case hexadecimal digits.
+            pub fn from_hex(text: &str) -> Result<Self, ParseIdError> {
+                let fail = || ParseIdError { kind: stringify!($name), bytes: $bytes, given: text.to_owned() };
+                let digits = text.as_bytes();
+                if digits.len() != $bytes * 2 {
+                    return Err(fail());
+                }
+                let mut bytes = [0; $bytes];
+                for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+                    let high = (pair[0] as char).to_digit(16).ok_or_else(fail)?;
+                    let low = (pair[1] as char).to_digit(16).ok_or_else(fail)?;
+                    *byte = (high * 16 + low) as u8;
+                }
+                Ok(Self(bytes))
+            }
+
+            /// The bytes.
+            pub const fn as_bytes(&self) -> &[u8; $bytes] {
+                &self.0
+            }
+
+            /// Lower-case hexadecimal digits.
+            pub fn hex(&self) -> String {
+                self.to_string()
+            }
+
+            /// Whether this names nothing.
+            pub fn is_nil(&self) -> bool {
+                *self == Self::NIL
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    };
+}
+
+id!(
+    /// A driver's connection to a cluster.
+    JobId,
+    4
+);
+id!(
+    /// An actor, alive or dead.
+    ActorId,
+    16
+);
+id!(
+    /// One call of a function or method, retries included.
+    TaskId,
+    24
+);
+id!(
+    /// A value: the result of a task, or one that was put.
+    ObjectId,
+    28
+);
+id!(
+    /// A machine's daemon.
+    NodeId,
+    28
+);
+id!(
+    /// A process that holds a runtime: a driver or a worker.
+    WorkerId,
+    28
+);
+
+impl JobId {
+    /// The job with this number; jobs of a cluster count from 1.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number.to_be_bytes())
+    }
+}
+
+impl ActorId {
+    /// A new actor of `job`.
+    pub fn generate(job: JobId, unique: &mut Unique) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&unique.next().to_be_bytes());
+        bytes[8..12].copy_from_slice(&unique.next().to_be_bytes()[..4]);
+        bytes[12..].copy_from_slice(job.as_bytes());
+        Self(bytes)
+    }
+
+    /// What tasks outside of actors carry in place of an actor.
+    pub fn nil_of(job: JobId) -> Self {
+        let mut bytes = [0xff; 16];
+        bytes[12..].copy_from_slice(job.as_bytes());
+        Self(bytes)
+    }
+
+    /// The job the actor belongs to.
+    pub fn job(&self) -> JobId {
+        JobId([self.0[12], self.0[13], self.0[14], self.0[15]])
+    }
+
+    /// Whether this is the stand-in of [`ActorId::nil_of`] (or nil itself).
+    pub fn is_nil_of_job(&self) -> bool {
+        self.0[..12] == [0xff; 12]
+    }
+}
+
+impl TaskId {
+    /// A new task; `actor` is [`ActorId::nil_of`] for tasks outside actors.
+    pub fn generate(actor: ActorId, unique: &mut Unique) -> Self {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&unique.next().to_be_bytes());
+        bytes[8..].copy_from_slice(actor.as_bytes());
+        Self(bytes)
+    }
+
+    /// The actor the task runs in, or the nil actor of its job.
+    pub fn actor(&self) -> ActorId {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&self.0[8..]);
+        ActorId(bytes)
+    }
+
+    /// The job the task belongs to.
+    pub fn job(&self) -> JobId {
+        self.actor().job()
+    }
+
+    /// The object of the task's `index`-th result, counted from 1, or of its `index`-th put,
+    /// counted from [`ObjectId::FIRST_PUT`].
+    pub fn object(&self, index: u32) -> ObjectId {
+        let mut bytes = [0; 28];
+        bytes[..24].copy_from_slice(&self.0);
+        bytes[24..].copy_from_slice(&index.to_le_bytes());
+        ObjectId(bytes)
+    }
+}
+
+impl ObjectId {
+    /// Objects that a task puts are numbered from here on, its results below.
+    pub const FIRST_PUT: u32 = 1 << 31;
+
+    /// The task that made the object.
+    pub fn task(&self) -> TaskId {
+        let mut bytes = [0; 24];
+        bytes.copy_from_slice(&self.0[..24]);
+        TaskId(bytes)
+    }
+
+    /// The object's number among those of its task.
+    pub fn index(&self) -> u32 {
+        u32::from_le_bytes([self.0[24], self.0[25], self.0[26], self.0[27]])
+    }
+}
+
+impl NodeId {
+    /// A new node.
+    pub fn generate() -> Self {
+        Self(random())
+    }
+}
+
+impl WorkerId {
+    /// A new driver or worker.
+    pub fn generate() -> Self {
+        Self(random())
+    }
+}
+
+/// Bytes from the operating system's random source.
+///
+/// # Panics
+/// Where the system has none: nothing that must be unforgeable or unique could be made then.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("the operating system has a random source");
+    bytes
+}
+
+/// Numbers that no other process draws: a random start, stepped and mixed (splitmix64), so that a
+/// call costs nanoseconds. A forked child must make its own.
+#[derive(Debug)]
+pub struct Unique {
+    state: u64,
+}
+
+impl Unique {
+    /// Starts somewhere random.
+    pub fn new() -> Self {
+        Self { state: u64::from_ne_bytes(random()) }
+    }
+
+    /// The next number.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, so an iterator would only add an Option")]
+    pub fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Default for Unique {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_nest_as_in_ray() {
+        let mut unique = Unique::new();
+        let job = JobId::from_number(7);
+        let actor = ActorId::generate(job, &mut unique);
+        let task = TaskId::generate(actor, &mut unique);
+        let object = task.object(3);
+        assert_eq!((object.task(), object.index()), (task, 3));
+        assert_eq!((task.actor(), actor.job()), (actor, job));
+        assert!(ActorId::nil_of(job).is_nil_of_job() && !actor.is_nil_of_job());
+    }
+
+    #[test]
+    fn hex_goes_both_ways_and_names_what_is_wrong() {
+        let node = NodeId::generate();
+        assert_eq!(NodeId::from_hex(&node.hex()), Ok(node));
+        let error = JobId::from_hex("xyz").expect_err("three characters are no job");
+        assert_eq!(error.to_string(), "`xyz` is no JobId: 8 hexadecimal digits are wanted, 3 characters were given");
+        assert!(JobId::from_hex("0000000g").is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Watching, killing and reaping whole process trees.

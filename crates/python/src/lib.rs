@@ -1,0 +1,1 @@
+//! Python bindings: the module oxiray._core.

@@ -1,0 +1,297 @@
+//! One end of a stream socket: frames in, frames out, descriptors alongside; never blocking.
+
+use crate::frame::{
+    self, FRAME_BYTES_LIMIT, FRAME_DESCRIPTORS_LIMIT, FrameError, HEADER_BYTES, HELLO_BYTES_LIMIT, Header,
+};
+use crate::message::Message;
+use bytes::BytesMut;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// How much is asked of the kernel at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// How many reads one call of [`Connection::receive`] makes at most, so that one chatty peer cannot
+/// starve the others of an event loop.
+const READS_LIMIT: usize = 16;
+
+thread_local! {
+    /// Where the kernel writes before the bytes that came are appended: shared, so that an idle
+    /// connection holds no buffer and no read clears one.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
+
+/// A message and the descriptors that came with it.
+#[derive(Debug)]
+pub struct Received {
+    /// The message.
+    pub message: Message,
+    /// Its descriptors, in the order sent.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The peer closed its end, or died.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The peer broke the format.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The operating system refused.
+    #[error("socket error {0}")]
+    Socket(Errno),
+}
+
+/// A non-blocking stream socket that carries frames.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    incoming: BytesMut,
+    arrived: VecDeque<OwnedFd>,
+    outgoing: BytesMut,
+    /// Where, counted in bytes sent since the start, frames with descriptors begin.
+    departing: VecDeque<(u64, Vec<OwnedFd>)>,
+    sent_bytes: u64,
+    bytes_limit: usize,
+}
+
+impl Connection {
+    /// A connection to a peer that is known already: one end of a socket pair, or one let in.
+    pub fn new(socket: OwnedFd) -> Result<Self, Errno> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self {
+            socket,
+            incoming: BytesMut::new(),
+            arrived: VecDeque::new(),
+            outgoing: BytesMut::new(),
+            departing: VecDeque::new(),
+            sent_bytes: 0,
+            bytes_limit: FRAME_BYTES_LIMIT,
+        })
+    }
+
+    /// A connection to a peer that has yet to show who it is (WIRE-1).
+    pub fn unproven(socket: OwnedFd) -> Result<Self, Errno> {
+        Ok(Self { bytes_limit: HELLO_BYTES_LIMIT, ..Self::new(socket)? })
+    }
+
+    /// Lifts the size limit of [`Connection::unproven`].
+    pub fn prove(&mut self) {
+        self.bytes_limit = FRAME_BYTES_LIMIT;
+    }
+
+    /// Two connected ends; the second is returned raw, to be sent to another process.
+    pub fn pair() -> Result<(Self, OwnedFd), Errno> {
+        let (near, far) = socket_pair()?;
+        Ok((Self::new(near)?, far))
+    }
+
+    /// Queues a message; [`Connection::flush`] sends it.
+    pub fn send(&mut self, message: &Message) {
+        frame::append(message, 0, &mut self.outgoing);
+    }
+
+    /// Queues a message with descriptors.
+    pub fn send_with(&mut self, message: &Message, descriptors: Vec<OwnedFd>) {
+        let count = descriptors.len();
+        if count > 0 {
+            self.departing.push_back((self.sent_bytes + self.outgoing.len() as u64, descriptors));
+        }
+        frame::append(message, count, &mut self.outgoing);
+    }
+
+    /// Bytes queued and not yet taken by the kernel.
+    pub fn unsent_bytes(&self) -> usize {
+        self.outgoing.len()
+    }
+
+    /// Sends what the kernel will take; `Ok(true)` when nothing is left.
+    pub fn flush(&mut self) -> Result<bool, ConnectionError> {
+        while !self.outgoing.is_empty() {
+            let sent = match self.send_some() {
+                Ok(sent) => sent,
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => continue,
+                Err(Errno::PIPE | Errno::CONNRESET) => return Err(ConnectionError::Closed),
+                Err(error) => return Err(ConnectionError::Socket(error)),
+            };
+            let _ = self.outgoing.split_to(sent);
+            self.sent_bytes += sent as u64;
+        }
+        Ok(true)
+    }
+
+    fn send_some(&mut self) -> Result<usize, Errno> {
+        let flags = SendFlags::NOSIGNAL;
+        let Some((at, _)) = self.departing.front() else {
+            return rustix::net::send(&self.socket, &self.outgoing, flags);
+        };
+        let before = (*at - self.sent_bytes) as usize;
+        if before > 0 {
+            return rustix::net::send(&self.socket, &self.outgoing[..before], flags);
+        }
+        let until = self.departing.get(1).map_or(self.outgoing.len(), |(next, _)| (*next - self.sent_bytes) as usize);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let borrowed: Vec<BorrowedFd<'_>> = self.departing[0].1.iter().map(AsFd::as_fd).collect();
+        let fits = control.push(SendAncillaryMessage::ScmRights(&borrowed));
+        assert!(fits, "the control buffer has room for {FRAME_DESCRIPTORS_LIMIT} descriptors");
+        let sent = rustix::net::sendmsg(&self.socket, &[IoSlice::new(&self.outgoing[..until])], &mut control, flags)?;
+        self.departing.pop_front();
+        Ok(sent)
+    }
+
+    /// Reads what has arrived and appends whole messages to `inbox`. Call it when the socket is
+    /// readable; at the end of the stream, what came before is delivered first.
+    pub fn receive(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
+        for _ in 0..READS_LIMIT {
+            let read = match self.read_some() {
+                Ok(0) => {
+                    self.parse(inbox)?;
+                    return Err(ConnectionError::Closed);
+                }
+                Ok(read) => read,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => continue,
+                Err(Errno::CONNRESET) => return Err(ConnectionError::Closed),
+                Err(error) => return Err(ConnectionError::Socket(error)),
+            };
+            self.parse(inbox)?;
+            if read < READ_BYTES {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self) -> Result<usize, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let message = rustix::net::recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(scratch)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+            )?;
+            self.incoming.extend_from_slice(&scratch[..message.bytes]);
+            Ok(message.bytes)
+        })?;
+        for entry in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = entry {
+                self.arrived.extend(descriptors);
+            }
+        }
+        Ok(read)
+    }
+
+    fn parse(&mut self, inbox: &mut Vec<Received>) -> Result<(), FrameError> {
+        while let Some(header) = Header::peek(&self.incoming, self.bytes_limit)? {
+            if self.incoming.len() < HEADER_BYTES + header.length {
+                break;
+            }
+            if header.descriptors > self.arrived.len() {
+                return Err(FrameError::Descriptors { announced: header.descriptors, arrived: self.arrived.len() });
+            }
+            let body = self.incoming.split_to(HEADER_BYTES + header.length).freeze().slice(HEADER_BYTES..);
+            let descriptors = self.arrived.drain(..header.descriptors).collect();
+            if let Some(message) = Message::decode(header.kind, body)? {
+                inbox.push(Received { message, descriptors });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Two connected stream sockets, closed on exec.
+pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Goodbye, LeaseReclaim, Peer, Publish};
+    use bytes::Bytes;
+
+    fn both() -> (Connection, Connection) {
+        let (near, far) = Connection::pair().expect("a pair");
+        (near, Connection::new(far).expect("non-blocking"))
+    }
+
+    #[test]
+    fn messages_and_descriptors_arrive_together_and_in_order() {
+        let (mut near, mut far) = both();
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        near.send(&Goodbye {}.into());
+        near.send_with(&Peer::default().into(), vec![writer]);
+        near.send(&LeaseReclaim {}.into());
+        near.send_with(&Peer::default().into(), vec![reader]);
+        while !near.flush().expect("open") {}
+        let mut inbox = Vec::new();
+        while inbox.len() < 4 {
+            far.receive(&mut inbox).expect("open");
+        }
+        let counts: Vec<usize> = inbox.iter().map(|received| received.descriptors.len()).collect();
+        assert_eq!(counts, [0, 1, 0, 1]);
+        assert_eq!(rustix::io::write(&inbox[1].descriptors[0], b"x"), Ok(1));
+        let mut byte = [0];
+        assert_eq!(rustix::io::read(&inbox[3].descriptors[0], &mut byte), Ok(1));
+    }
+
+    #[test]
+    fn a_large_message_crosses_in_pieces() {
+        let (mut near, mut far) = both();
+        let inline = Bytes::from(vec![7; 3 << 20]);
+        near.send(&Publish { object: inline.clone(), value: None }.into());
+        let mut inbox = Vec::new();
+        while inbox.is_empty() {
+            near.flush().expect("open");
+            far.receive(&mut inbox).expect("open");
+        }
+        assert!(matches!(&inbox[0].message, Message::Publish(publish) if publish.object == inline));
+    }
+
+    #[test]
+    fn what_came_before_the_end_is_delivered() {
+        let (mut near, mut far) = both();
+        near.send(&Goodbye {}.into());
+        near.flush().expect("open");
+        drop(near);
+        let mut inbox = Vec::new();
+        assert!(matches!(far.receive(&mut inbox), Ok(()) | Err(ConnectionError::Closed)));
+        assert_eq!(inbox.len(), 1);
+        assert!(matches!(far.receive(&mut inbox), Err(ConnectionError::Closed)));
+    }
+
+    #[test]
+    fn an_unproven_peer_cannot_make_us_read_much() {
+        let (near, far) = socket_pair().expect("a pair");
+        let mut far = Connection::unproven(far).expect("non-blocking");
+        let mut near = Connection::new(near).expect("non-blocking");
+        near.send(&Publish { object: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), value: None }.into());
+        near.flush().expect("open");
+        let error = far.receive(&mut Vec::new()).expect_err("the frame is too large");
+        assert!(matches!(error, ConnectionError::Frame(FrameError::Oversized { .. })));
+    }
+}

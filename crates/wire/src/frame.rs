@@ -1,0 +1,138 @@
+//! How a message stands on a stream: an 8-byte header and a protobuf body.
+//!
+//! ```text
+//! 0        4       6     7     8
+//! ┌────────┬───────┬─────┬─────┬──────────────┐
+//! │ length │ kind  │ fds │ ver │ body: length │   little endian; `fds` descriptors travel with
+//! └────────┴───────┴─────┴─────┴──────────────┘   the frame's first byte (SCM_RIGHTS)
+//! ```
+
+use crate::message::Message;
+use bytes::{Buf, BytesMut};
+
+/// The version of framing and schema; peers must agree on it exactly.
+pub const WIRE_VERSION: u8 = 1;
+
+/// Bytes of a frame's header.
+pub const HEADER_BYTES: usize = 8;
+
+/// The largest body; larger values travel through the object store.
+pub const FRAME_BYTES_LIMIT: usize = 128 << 20;
+
+/// The largest body before the peer has been let in.
+pub const HELLO_BYTES_LIMIT: usize = 64 << 10;
+
+/// The most descriptors that one frame carries.
+pub const FRAME_DESCRIPTORS_LIMIT: usize = 8;
+
+/// What a peer sent is not a frame of ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The version byte differs.
+    #[error("the peer speaks wire version {theirs}, this is {WIRE_VERSION}: install the same oxiray on both sides")]
+    Version {
+        /// The version byte received.
+        theirs: u8,
+    },
+    /// The header announces more than is allowed.
+    #[error("a frame of {bytes} bytes was announced, at most {limit} are read here")]
+    Oversized {
+        /// Bytes announced.
+        bytes: usize,
+        /// The limit in force.
+        limit: usize,
+    },
+    /// The header announces more descriptors than a frame may carry, or than arrived.
+    #[error("a frame announced {announced} descriptors, {arrived} arrived")]
+    Descriptors {
+        /// What the header says.
+        announced: usize,
+        /// What the kernel delivered.
+        arrived: usize,
+    },
+    /// The body is not the protobuf message that its kind names.
+    #[error("the body of a frame of kind {kind} cannot be read")]
+    Body {
+        /// The frame's kind.
+        kind: u16,
+    },
+}
+
+/// A frame's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes of body that follow.
+    pub length: usize,
+    /// Which message the body is.
+    pub kind: u16,
+    /// How many descriptors came with it.
+    pub descriptors: usize,
+}
+
+impl Header {
+    /// Reads a header from the front of `buffer`; `None` while it is incomplete.
+    pub fn peek(buffer: &[u8], bytes_limit: usize) -> Result<Option<Self>, FrameError> {
+        let Some(mut head) = buffer.get(..HEADER_BYTES) else { return Ok(None) };
+        let length = head.get_u32_le() as usize;
+        let kind = head.get_u16_le();
+        let descriptors = head.get_u8() as usize;
+        let version = head.get_u8();
+        if version != WIRE_VERSION {
+            return Err(FrameError::Version { theirs: version });
+        }
+        if length > bytes_limit {
+            return Err(FrameError::Oversized { bytes: length, limit: bytes_limit });
+        }
+        if descriptors > FRAME_DESCRIPTORS_LIMIT {
+            return Err(FrameError::Descriptors { announced: descriptors, arrived: 0 });
+        }
+        Ok(Some(Self { length, kind, descriptors }))
+    }
+}
+
+/// Appends `message` as a frame to `buffer`.
+///
+/// # Panics
+/// Where the body exceeds [`FRAME_BYTES_LIMIT`]: senders put large values into the object store.
+pub fn append(message: &Message, descriptors: usize, buffer: &mut BytesMut) {
+    assert!(descriptors <= FRAME_DESCRIPTORS_LIMIT, "a frame carries at most {FRAME_DESCRIPTORS_LIMIT} descriptors");
+    let length = message.body_bytes();
+    assert!(length <= FRAME_BYTES_LIMIT, "a frame of {length} bytes exceeds {FRAME_BYTES_LIMIT}");
+    buffer.reserve(HEADER_BYTES + length);
+    let mut head = [0; HEADER_BYTES];
+    head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    head[4..6].copy_from_slice(&message.kind().to_le_bytes());
+    head[6] = descriptors as u8;
+    head[7] = WIRE_VERSION;
+    buffer.extend_from_slice(&head);
+    message.append_body(buffer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Goodbye, LeaseReturn};
+
+    #[test]
+    fn a_header_is_read_back() {
+        let mut buffer = BytesMut::new();
+        append(&Message::LeaseReturn(LeaseReturn { lease: 300 }), 2, &mut buffer);
+        let header = Header::peek(&buffer, 64).expect("well-formed").expect("complete");
+        assert_eq!((header.length, header.descriptors), (buffer.len() - HEADER_BYTES, 2));
+        assert_eq!(Header::peek(&buffer[..7], 64), Ok(None));
+    }
+
+    #[test]
+    fn malformed_headers_are_refused() {
+        let mut buffer = BytesMut::new();
+        append(&Message::Goodbye(Goodbye {}), 0, &mut buffer);
+        buffer[7] = 9;
+        assert_eq!(Header::peek(&buffer, 64), Err(FrameError::Version { theirs: 9 }));
+        buffer[7] = WIRE_VERSION;
+        buffer[3] = 0xff;
+        assert!(matches!(Header::peek(&buffer, FRAME_BYTES_LIMIT), Err(FrameError::Oversized { .. })));
+        buffer[3] = 0;
+        buffer[6] = 200;
+        assert!(matches!(Header::peek(&buffer, 64), Err(FrameError::Descriptors { announced: 200, .. })));
+    }
+}

@@ -1,0 +1,26 @@
+//! Schema, framing, handshake and the one connection type of every socket.
+//!
+//! ```text
+//! driver ──control── daemon ──control── worker        who may do what: leases, actors, objects
+//!    └──────────────stream──────────────┘             the work itself: calls and replies
+//!                    daemon ──control── template      forks workers, reaps their process trees
+//! ```
+//!
+//! Only the daemon listens, on a unix socket in its 0700 session directory. Every other stream is one
+//! half of a socket pair that the daemon made and handed to both sides, so a worker needs neither a
+//! name nor a secret, and nobody but the two named by the daemon can hold either end.
+//!
+//! - WIRE-1: nothing but [`Hello`](message::Hello) is read from a peer that has not been let in, and
+//!   at most [`frame::HELLO_BYTES_LIMIT`] of it.
+//! - WIRE-2: a frame that breaks the format ends its connection; it never panics and never makes the
+//!   reader set aside more memory than [`frame::FRAME_BYTES_LIMIT`].
+//! - WIRE-3: frames of a kind that the reader does not know are skipped, so that a newer peer may say more.
+
+pub mod connection;
+pub mod frame;
+pub mod message;
+pub mod session;
+
+pub use connection::{Connection, Received};
+pub use frame::FrameError;
+pub use message::Message;

@@ -1,0 +1,64 @@
+//! The session directory: where the daemon's socket and secret lie, and how they are found.
+//!
+//! ```text
+//! <root>/                   0700, the user's own: $OXIRAY_TMPDIR, $RAY_TMPDIR, or /tmp/oxiray-<uid>
+//!   current                 names the session that `address="auto"` means
+//!   <session>/              0700
+//!     socket                0600, the daemon listens here
+//!     session.json          0600, address, token and process id
+//!     daemon.log            0600
+//! ```
+//!
+//! A root that belongs to someone else, or that others may enter, is refused: whoever could plant a
+//! socket there could pose as the daemon.
+
+use rustix::fs::Mode;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where in its directory the daemon listens.
+pub const SOCKET: &str = "socket";
+/// The description of a session in its directory.
+pub const DESCRIPTION: &str = "session.json";
+/// In the root, the file that names the current session.
+pub const CURRENT: &str = "current";
+
+/// The directory of all sessions of this user, made with mode 0700 where it is missing.
+///
+/// # Errors
+/// Where it cannot be made, belongs to another user, is a link, or is open to others.
+pub fn root(variable: impl Fn(&str) -> Option<String>) -> io::Result<PathBuf> {
+    let chosen = ["OXIRAY_TMPDIR", "RAY_TMPDIR"].iter().find_map(|name| variable(name).filter(|dir| !dir.is_empty()));
+    let uid = rustix::process::geteuid().as_raw();
+    let root = match chosen {
+        Some(dir) => PathBuf::from(dir).join(format!("oxiray-{uid}")),
+        None => PathBuf::from(format!("/tmp/oxiray-{uid}")),
+    };
+    private_directory(&root)?;
+    Ok(root)
+}
+
+/// Makes `path` with mode 0700, or checks that it is a directory of ours that nobody else may enter.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let found = rustix::fs::lstat(path)?;
+    let is_directory = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();
+    let uid = rustix::process::geteuid().as_raw();
+    if !is_directory || found.st_uid != uid || Mode::from_raw_mode(found.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{} must be a directory of user {uid} with mode 0700, so that nobody else can pose as the daemon: \
+                 remove it, or name another with OXIRAY_TMPDIR",
+                path.display()
+            ),
+        ));
+    }
+    Ok(())
+}
