@@ -1,1 +1,12 @@
 //! The control plane's state machines: jobs, actors, published objects.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number; every map is ordered. The daemon
+//! feeds in what happened and carries out what comes back.
+
+mod actors;
+mod jobs;
+mod objects;
+
+pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description};
+pub use jobs::{ENDED_JOBS_KEPT, Job, Jobs};
+pub use objects::{Objects, Outcome};

@@ -1,1 +1,26 @@
 //! Watching, killing and reaping whole process trees.
+//!
+//! ```text
+//! daemon      Brood: template processes; orphans of templates that died
+//!   └─ template    Brood: workers; orphans of workers that died
+//!        └─ worker      subreaper, so that what it forks twice stays below it
+//!             └─ whatever the user's code starts
+//! ```
+//!
+//! Each level is a child subreaper: when a process dies, the kernel hands its children to the nearest
+//! subreaper above *before* it tells anyone of the death. So at the moment a [`Brood`] learns that one
+//! of its own is dead, everything that one left behind is already its own child, and can be found,
+//! killed and waited for without a race.
+
+mod brood;
+mod call;
+mod tree;
+
+pub use brood::{Brood, BroodError, Departed};
+pub use call::{
+    become_subreaper, describe_status, die_with_parent, kill_by_pidfd, pidfd_of, reset_signals_after_fork, stop_signals,
+};
+pub use tree::{children_of, descendants_of};
+
+#[cfg(test)]
+mod tests;

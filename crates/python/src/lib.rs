@@ -1,1 +1,45 @@
-//! Python bindings: the module oxiray._core.
+//! Python bindings: the module `oxiray._core`.
+//!
+//! ```text
+//! connect.rs    a driver joins its daemon, and leaves it
+//! caller.rs     what `.remote(...)` calls: arguments in, references out
+//! reference.rs  ObjectRef, and what happens when one is pickled
+//! ids.rs        JobID, ActorID, ...
+//! blob.rs       values as bytes, and back
+//! buffer.rs     memory of Python objects and Python views of our memory
+//! values.rs     put, get, wait
+//! worker.rs     the loop of a worker
+//! template.rs   the process that forks workers
+//! ```
+//!
+//! - PYTHON-1: the runtime's lock is never held while Python runs, and the GIL is never held while this
+//!   waits for another process.
+
+mod blob;
+mod buffer;
+mod caller;
+mod connect;
+mod context;
+mod ids;
+mod process;
+mod python;
+mod reference;
+mod template;
+mod values;
+mod worker;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = true)]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    ids::register(module)?;
+    module.add_class::<reference::ObjectRef>()?;
+    module.add_class::<caller::Caller>()?;
+    module.add_class::<caller::Hold>()?;
+    module.add_class::<buffer::Pin>()?;
+    module.add_class::<template::Template>()?;
+    let functions: [fn(&Bound<'_, PyModule>) -> PyResult<()>; 5] =
+        [connect::register, values::register, caller::register, worker::register, reference::register];
+    functions.iter().try_for_each(|register| register(module))
+}

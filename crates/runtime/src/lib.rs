@@ -1,1 +1,29 @@
 //! The in-process half of drivers and workers: references, ownership, submission, actor calls.
+//!
+//! ```text
+//! Runtime ── Shared (one lock, who waits reads: lead.rs)
+//!               └── State ── links.rs      streams to the daemon, to workers and actors, from clients
+//!                        ├── objects.rs    values and references
+//!                        ├── submit.rs     tasks, classes, leases
+//!                        ├── actors.rs     ordered calls to actors
+//!                        ├── execute.rs    calls to be run here
+//!                        └── questions.rs  answers of the daemon, segments of the store
+//! ```
+//!
+//! Nothing here knows Python: values are bytes, and what they mean is the front's business.
+
+mod actors;
+mod execute;
+mod lead;
+mod links;
+mod objects;
+mod questions;
+mod runtime;
+mod state;
+mod submit;
+
+pub use execute::{Duty, Outcome, Ticket};
+pub use lead::Unmet;
+pub use runtime::{ActorWork, INLINE_BYTES, Pinned, Runtime, RuntimeError, wire_amounts};
+pub use state::{Identity, News};
+pub use submit::{Arguments, Class, ClassIndex, EVERYTHING, Place, Work};

@@ -279,6 +279,7 @@ pub struct Refused {
 pub struct Goodbye {}
 
 /// command line → daemon: end the session and everything in it. The daemon closes once all is gone.
+/// daemon → worker: leave when what was sent so far is done.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Stop {}
 
@@ -525,6 +526,9 @@ pub struct ActorPlaced {
     /// `ActorId`.
     #[prost(bytes = "bytes", tag = "1")]
     pub actor: Bytes,
+    /// `WorkerId` of the process it became.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub worker: Bytes,
 }
 
 /// daemon → every client that was connected or asked: the actor is dead, for good. The verdict for
@@ -561,8 +565,8 @@ pub struct ActorLookup {
     pub namespace: String,
 }
 
-/// creator → daemon: no handle is left anywhere; the actor ends once the calls sent are done.
-/// The daemon closes the creator's stream to it, and the worker leaves when its queue is empty.
+/// creator → daemon: no handle is left anywhere and every call is answered; the actor ends. The daemon
+/// sends [`Stop`] on the worker's control stream, and the worker leaves when its queue is empty.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ActorRelease {
     /// `ActorId`.

@@ -1,0 +1,203 @@
+//! AMD GPUs, found through the kernel's compute topology (KFD) and, failing that, on the PCI bus.
+//!
+//! # Two variables
+//!
+//! ROCm filters twice: `ROCR_VISIBLE_DEVICES` says which GPUs the runtime sees, and `HIP_VISIBLE_DEVICES` numbers what is
+//! left. Programs written for older Ray read the first and those for Ray 2.60 the second, so a process gets both:
+//!
+//! - Where the GPUs are real, the filter is `ROCR_VISIBLE_DEVICES`, with the devices' ids, and `HIP_VISIBLE_DEVICES` is
+//!   `0,1,…`, as many as there are: the second of four GPUs is `ROCR=1, HIP=0`. Writing `1` into both would hide it.
+//! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
+
+use crate::detect::{Detected, Device, Findings};
+use crate::family::{Family, GPU};
+use crate::host::Host;
+use crate::pci::{self, PciFunction};
+use crate::quantity::QuantityRule;
+use crate::visibility::{Assignment, Changes, Lookup, Preset, listed, nested};
+
+const OUTER: &str = "ROCR_VISIBLE_DEVICES";
+const INNER: &str = "HIP_VISIBLE_DEVICES";
+const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology/nodes";
+
+/// Less memory of its own has only graphics built into a processor.
+const DISCRETE_MEMORY_BYTES_MIN: u64 = 4 << 30;
+
+pub(crate) static FAMILY: Family = Family {
+    key: "amd",
+    name: "AMD GPU",
+    resource: GPU,
+    variables: &[INNER, OUTER],
+    companions: &[],
+    opt_outs: &["RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_ROCR_VISIBLE_DEVICES"],
+    quantity: QuantityRule::Shares,
+    constant_type: None,
+    type_aliases: TYPE_ALIASES,
+    hidden: Some(""),
+    detect,
+    preset,
+    show,
+};
+
+const TYPES: &[(u16, &str)] = &[
+    (0x66a1, "AMD-Instinct-MI50"),
+    (0x738c, "AMD-Instinct-MI100"),
+    (0x7408, "AMD-Instinct-MI250X"),
+    (0x740c, "AMD-Instinct-MI250X-MI250"),
+    (0x740f, "AMD-Instinct-MI210"),
+    (0x74a0, "AMD-Instinct-MI300A"),
+    (0x74a1, "AMD-Instinct-MI300X-OAM"),
+    (0x74a2, "AMD-Instinct-MI308X-OAM"),
+    (0x74a5, "AMD-Instinct-MI325X-OAM"),
+    (0x74a9, "AMD-Instinct-MI300X-HF"),
+    (0x75a0, "AMD-Instinct-MI350X-OAM"),
+    (0x75a3, "AMD-Instinct-MI355X-OAM"),
+    (0x6798, "AMD-Radeon-R9-200-HD-7900"),
+    (0x6799, "AMD-Radeon-HD-7900"),
+];
+
+/// Type names under which users ask for a card that is detected under another: Ray's constant for the MI308X differs
+/// from what Ray detects.
+const TYPE_ALIASES: &[(&str, &str)] = &[("AMD-Instinct-MI308X-OAM", "AMD-Instinct-MI308X")];
+
+fn preset(environment: Lookup<'_>) -> Option<Preset> {
+    match (listed(environment, OUTER), listed(environment, INNER)) {
+        (Some(outer), Some(inner)) => Some(nested(&outer, inner)),
+        (outer, inner) => inner.or(outer),
+    }
+}
+
+fn show(assignment: &Assignment<'_>) -> Changes {
+    let ids = assignment.joined();
+    let inner = if assignment.detected > 0 { assignment.ordinals() } else { ids.clone() };
+    vec![(INNER.to_owned(), Some(inner)), (OUTER.to_owned(), Some(ids))]
+}
+
+fn type_name(device: u16) -> Option<String> {
+    TYPES.iter().find(|(id, _)| *id == device).map(|(_, name)| (*name).to_owned())
+}
+
+fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+    let nodes = compute_nodes(host);
+    let on_bus: Vec<_> = host
+        .pci()
+        .iter()
+        .filter(|function| function.vendor == pci::AMD && matches!(function.class, 0x0302 | 0x0380 | 0x1200))
+        .collect();
+    if !host.exists("/dev/kfd") {
+        let count = on_bus.len().max(nodes.iter().filter(|node| node.is_discrete()).count());
+        if count > 0 {
+            let why = "no `/dev/kfd`: they are not given to this container, or their driver (amdgpu) is not loaded";
+            findings.rule_out(format!("{count} AMD devices"), why);
+            findings
+                .warn(format!("the machine has {count} AMD GPUs that no process can open, so none is offered: {why}"));
+        }
+        return None;
+    }
+    if nodes.is_empty() {
+        return from_bus(findings, &on_bus);
+    }
+    let openable = host.list_numbered("/dev/dri", "renderD");
+    let mut devices = Vec::new();
+    let mut first = None;
+    for node in nodes {
+        let what = || format!("AMD device {}", node.address);
+        if !node.is_discrete() {
+            findings.rule_out(what(), "graphics built into a processor, with little memory of its own");
+        } else if node.render_node.is_some_and(|number| !openable.contains(&number)) {
+            findings.rule_out(what(), "no device node in `/dev/dri`: it is not given to this container");
+        } else {
+            let name = type_name(node.device);
+            first.get_or_insert_with(|| name.clone());
+            devices.push(node.into_device(host, devices.len(), name));
+        }
+    }
+    Some(Detected::of_devices(&FAMILY, devices, "the kernel's compute topology (KFD)")?.with_type(first.flatten()))
+}
+
+fn from_bus(findings: &mut Findings, on_bus: &[&PciFunction]) -> Option<Detected> {
+    let devices: Vec<Device> = on_bus
+        .iter()
+        .enumerate()
+        .map(|(index, function)| Device {
+            index,
+            name: type_name(function.device),
+            pci_address: Some(function.address.clone()),
+            numa_node: function.numa_node,
+            ..Device::default()
+        })
+        .collect();
+    let first = on_bus.first().and_then(|function| type_name(function.device));
+    let detected = Detected::of_devices(&FAMILY, devices, "PCI ids")?.with_type(first);
+    findings.warn(format!(
+        "the kernel shows no compute topology (KFD); the {} AMD GPUs are those of the PCI bus",
+        detected.count
+    ));
+    Some(detected)
+}
+
+/// A node of the compute topology that can compute.
+struct ComputeNode {
+    device: u16,
+    address: String,
+    unique_id: Option<u64>,
+    render_node: Option<u32>,
+    memory_bytes: u64,
+    has_processor: bool,
+}
+
+impl ComputeNode {
+    // Large accelerators may be built into a processor too (MI300A), and are known by name.
+    fn is_discrete(&self) -> bool {
+        type_name(self.device).is_some() || (!self.has_processor && self.memory_bytes >= DISCRETE_MEMORY_BYTES_MIN)
+    }
+
+    fn into_device(self, host: &Host, index: usize, name: Option<String>) -> Device {
+        let numa_node = host.pci().iter().find(|function| function.address == self.address);
+        Device {
+            index,
+            name,
+            uuid: self.unique_id.filter(|id| *id != 0).map(|id| format!("GPU-{id:016x}")),
+            numa_node: numa_node.and_then(|function| function.numa_node),
+            pci_address: Some(self.address),
+            memory_bytes: Some(self.memory_bytes).filter(|bytes| *bytes > 0),
+        }
+    }
+}
+
+fn compute_nodes(host: &Host) -> Vec<ComputeNode> {
+    host.list_numbered(TOPOLOGY, "").into_iter().filter_map(|number| compute_node(host, number)).collect()
+}
+
+fn compute_node(host: &Host, number: u32) -> Option<ComputeNode> {
+    let folder = format!("{TOPOLOGY}/{number}");
+    let text = host.read(&format!("{folder}/properties"))?;
+    let simd_count = property(&text, "simd_count")?;
+    if simd_count == 0 || property(&text, "vendor_id") != Some(u64::from(pci::AMD)) {
+        return None;
+    }
+    let location = property(&text, "location_id").unwrap_or(0);
+    let domain = property(&text, "domain").unwrap_or(0);
+    Some(ComputeNode {
+        device: u16::try_from(property(&text, "device_id")?).ok()?,
+        address: format!("{domain:04x}:{:02x}:{:02x}.{}", location >> 8 & 0xff, location >> 3 & 0x1f, location & 7),
+        unique_id: property(&text, "unique_id"),
+        render_node: property(&text, "drm_render_minor").and_then(|minor| u32::try_from(minor).ok()),
+        memory_bytes: memory_bytes(host, &folder),
+        has_processor: property(&text, "cpu_cores_count").unwrap_or(0) > 0,
+    })
+}
+
+// Heap types 1 and 2 are the device's own memory, open and closed to the processor.
+fn memory_bytes(host: &Host, folder: &str) -> u64 {
+    host.list(&format!("{folder}/mem_banks"))
+        .iter()
+        .filter_map(|bank| host.read(&format!("{folder}/mem_banks/{bank}/properties")))
+        .filter(|text| matches!(property(text, "heap_type"), Some(1 | 2)))
+        .filter_map(|text| property(&text, "size_in_bytes"))
+        .fold(0, u64::saturating_add)
+}
+
+fn property(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}

@@ -1,0 +1,208 @@
+//! The one handle through which a machine is read, be it this one or a recorded one.
+//!
+//! Everything detection may learn comes through [`Host`]: files, device nodes, environment variables, answers of NVML,
+//! of vendors' commands and of the cloud's metadata service. A recorded machine (a folder, see [`Host::recorded`]) is
+//! therefore detected by the very code that detects a real one.
+//!
+//! 1. `HOST-1`: a recorded machine never reaches out of its folder: no command runs, no library is loaded (unless
+//!    [`Host::with_nvml_library`] says so), no socket is opened.
+//! 2. `HOST-2`: everything is bounded: bytes per file, entries per folder, time per command and per metadata request.
+
+mod command;
+mod metadata;
+mod recording;
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::nvml::{self, NvmlAnswers, NvmlFailure};
+use crate::pci::{self, PciFunction};
+use recording::Recording;
+
+pub use recording::HostError;
+
+/// Names the folder of a recorded machine that [`Host::from_environment`] reads instead of this machine.
+pub const HOST_ROOT_VARIABLE: &str = "OXIRAY_HOST_ROOT";
+
+/// Names the NVML library to load instead of the system's.
+pub const NVML_LIBRARY_VARIABLE: &str = "OXIRAY_NVML_LIBRARY";
+
+/// The name under which the NVIDIA driver installs NVML. The bare `.so` exists only where its headers are installed.
+const NVML_LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// The most of one file that is read; files in `/sys` and `/proc` hold a page at most.
+const FILE_BYTES_LIMIT: u64 = 64 * 1024;
+
+/// The most entries of one folder that are looked at.
+const FOLDER_ENTRIES_LIMIT: usize = 4096;
+
+/// How long a vendor's command may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
+/// A machine to look at.
+#[derive(Debug)]
+pub struct Host {
+    root: PathBuf,
+    world: World,
+    nvml_library: Option<PathBuf>,
+    pci: OnceLock<Vec<PciFunction>>,
+}
+
+#[derive(Debug)]
+enum World {
+    Real,
+    Recorded { recording: Recording, inherits_environment: bool },
+}
+
+impl Host {
+    /// This machine.
+    pub fn real() -> Self {
+        Self { root: PathBuf::from("/"), world: World::Real, nvml_library: None, pci: OnceLock::new() }
+    }
+
+    /// A machine recorded in a folder: a partial copy of its `/dev`, `/proc` and `/sys`, and `host.json` with its
+    /// environment and the answers of its commands, its NVML and its metadata service (see
+    /// `tests/fixtures/hosts/README.md`). Variables of this process are not seen.
+    pub fn recorded(folder: impl Into<PathBuf>) -> Result<Self, HostError> {
+        let root = folder.into();
+        let recording = Recording::read(&root)?;
+        let world = World::Recorded { recording, inherits_environment: false };
+        Ok(Self { root, world, nvml_library: None, pci: OnceLock::new() })
+    }
+
+    /// This machine, or the recorded one that `OXIRAY_HOST_ROOT` names. A recorded machine then also sees the variables
+    /// of this process, where the recording does not set them, so that one can start a node on it with, say,
+    /// `CUDA_VISIBLE_DEVICES=1,3`.
+    pub fn from_environment() -> Result<Self, HostError> {
+        let library = process_variable(NVML_LIBRARY_VARIABLE).map(PathBuf::from);
+        let Some(folder) = process_variable(HOST_ROOT_VARIABLE).filter(|folder| !folder.is_empty()) else {
+            return Ok(Self { nvml_library: library, ..Self::real() });
+        };
+        let root = PathBuf::from(folder);
+        let recording = Recording::read(&root)?;
+        let world = World::Recorded { recording, inherits_environment: true };
+        Ok(Self { root, world, nvml_library: library, pci: OnceLock::new() })
+    }
+
+    /// The same machine with NVML answered by the library at `path`.
+    #[must_use]
+    pub fn with_nvml_library(mut self, path: impl Into<PathBuf>) -> Self {
+        self.nvml_library = Some(path.into());
+        self
+    }
+
+    /// An environment variable of the machine. One that is not valid text counts as unset.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        match &self.world {
+            World::Real => process_variable(name),
+            World::Recorded { recording, inherits_environment } => {
+                recording.variable(name).or_else(|| if *inherits_environment { process_variable(name) } else { None })
+            }
+        }
+    }
+
+    /// Where the machine was read from, for people.
+    pub fn description(&self) -> String {
+        match self.world {
+            World::Real => "this machine".to_owned(),
+            World::Recorded { .. } => format!("the machine recorded in {}", self.root.display()),
+        }
+    }
+
+    /// The text of a file, without surrounding blanks; `None` where it cannot be read.
+    pub(crate) fn read(&self, path: &str) -> Option<String> {
+        let file = File::open(self.path(path)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_LIMIT).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A number in a file, as the kernel writes it: `0x10de` or `4318`.
+    pub(crate) fn read_number(&self, path: &str) -> Option<u64> {
+        let text = self.read(path)?;
+        match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        }
+    }
+
+    /// The names in a folder, sorted; empty where it cannot be read.
+    pub(crate) fn list(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.path(path)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.take(FOLDER_ENTRIES_LIMIT).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// The numbers `n` of the entries named `<prefix><n>` in a folder, ascending.
+    pub(crate) fn list_numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
+        let mut numbers: Vec<u32> =
+            self.list(path).iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Whether a path exists.
+    pub(crate) fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    /// The devices on the PCI bus, by address.
+    pub(crate) fn pci(&self) -> &[PciFunction] {
+        self.pci.get_or_init(|| pci::scan(self))
+    }
+
+    /// What a vendor's command prints: the first of `programs` that the machine has (a path, or a name to be found in
+    /// `PATH`). `Ok(None)` where it has none of them; an error says which command failed and how.
+    pub(crate) fn run(&self, programs: &[&str], arguments: &[&str]) -> Result<Option<String>, String> {
+        match &self.world {
+            World::Recorded { recording, .. } => recording.run(programs, arguments),
+            World::Real => {
+                for program in programs {
+                    if let Some(output) = command::run(Path::new(program), arguments, COMMAND_LIMIT)? {
+                        return Ok(Some(output));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// An attribute of a Google Compute Engine instance; `None` on any other machine, or without an answer.
+    pub(crate) fn metadata(&self, attribute: &str) -> Option<String> {
+        match &self.world {
+            World::Recorded { recording, .. } => recording.metadata(attribute),
+            World::Real if self.is_google_machine() => metadata::attribute(attribute),
+            World::Real => None,
+        }
+    }
+
+    /// What NVML answers.
+    pub(crate) fn nvml(&self) -> Result<NvmlAnswers, NvmlFailure> {
+        match (&self.nvml_library, &self.world) {
+            (Some(library), _) => nvml::load(library),
+            (None, World::Real) => nvml::load(Path::new(NVML_LIBRARY)),
+            (None, World::Recorded { recording, .. }) => recording.nvml(),
+        }
+    }
+
+    // Asking elsewhere would send a request into an unknown network and wait for its time limit.
+    fn is_google_machine(&self) -> bool {
+        ["product_name", "sys_vendor"]
+            .iter()
+            .filter_map(|name| self.read(&format!("/sys/class/dmi/id/{name}")))
+            .any(|text| text.starts_with("Google"))
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+fn process_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

@@ -1,0 +1,143 @@
+//! A vendor's command, run for a bounded time.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The most a command may print; a listing of 16 devices is some kilobytes.
+pub(super) const OUTPUT_BYTES_LIMIT: usize = 1024 * 1024;
+
+/// Runs `program` and returns what it prints; `Ok(None)` where there is no such program. The program and its children
+/// are killed when it takes longer than `limit` or prints more than [`OUTPUT_BYTES_LIMIT`].
+pub(super) fn run(program: &Path, arguments: &[&str], limit: Duration) -> Result<Option<String>, String> {
+    let name = program.display();
+    let spawned = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("`{name}` could not be started: {error}")),
+    };
+    let stdout = child.stdout.take().expect("stdout was asked for as a pipe");
+    let deadline = Instant::now() + limit;
+    let outcome = read_all(stdout, deadline).and_then(|output| {
+        let exit = pidfd(&child)?;
+        ready(exit.as_raw_fd(), deadline)?;
+        Ok(output)
+    });
+    if outcome.is_err() {
+        kill_group(&child);
+    }
+    let status = child.wait().map_err(|error| format!("`{name}` could not be waited for: {error}"))?;
+    let output = outcome.map_err(|error| format!("`{name}` was stopped: {error}"))?;
+    if !status.success() {
+        return Err(format!("`{name}` failed ({status})"));
+    }
+    Ok(Some(String::from_utf8_lossy(&output).into_owned()))
+}
+
+fn read_all(mut stdout: ChildStdout, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    let mut piece = [0; 8192];
+    loop {
+        ready(stdout.as_raw_fd(), deadline)?;
+        let count = stdout.read(&mut piece)?;
+        if count == 0 {
+            return Ok(output);
+        }
+        if output.len() + count > OUTPUT_BYTES_LIMIT {
+            return Err(io::Error::other(format!("it printed more than {OUTPUT_BYTES_LIMIT} bytes")));
+        }
+        output.extend_from_slice(&piece[..count]);
+    }
+}
+
+fn ready(descriptor: RawFd, deadline: Instant) -> io::Result<()> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // One millisecond more, for `as_millis` rounds down and a wait of zero would spin.
+        let milliseconds = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
+        // SAFETY: one valid `pollfd` that lives through the call.
+        let count = unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
+        match count {
+            0 if left.is_zero() => return Err(io::Error::other("it took too long")),
+            0 => {}
+            1.. => return Ok(()),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+fn pidfd(child: &Child) -> io::Result<OwnedFd> {
+    // SAFETY: a system call without pointers; the child is not yet waited for, so its id is still its own.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+fn kill_group(child: &Child) {
+    // SAFETY: a system call without pointers; the child leads its own group and is not yet waited for.
+    unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Result<Option<String>, String> {
+        run(Path::new("/bin/sh"), &["-c", script], limit)
+    }
+
+    #[test]
+    fn output_comes_back() {
+        assert_eq!(shell("echo two; echo lines", Duration::from_secs(10)), Ok(Some("two\nlines\n".to_owned())));
+    }
+
+    #[test]
+    fn a_missing_program_is_no_error() {
+        assert_eq!(run(Path::new("/no/such/program"), &[], Duration::from_secs(1)), Ok(None));
+    }
+
+    #[test]
+    fn a_failure_names_the_command_and_its_status() {
+        let error = shell("exit 3", Duration::from_secs(10)).unwrap_err();
+        assert!(error.contains("/bin/sh") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_stopped_with_its_children() {
+        let started = Instant::now();
+        let error = shell("sleep 100 & sleep 100", Duration::from_millis(100)).unwrap_err();
+        assert!(error.contains("too long"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn a_command_that_closes_its_output_and_stays_is_stopped() {
+        let error = shell("exec >&-; sleep 100", Duration::from_millis(100)).unwrap_err();
+        assert!(error.contains("too long"), "{error}");
+    }
+
+    #[test]
+    fn a_command_that_never_stops_printing_is_stopped() {
+        let error = shell("while :; do echo endless; done", Duration::from_secs(30)).unwrap_err();
+        assert!(error.contains("more than"), "{error}");
+    }
+}

@@ -1,0 +1,132 @@
+//! `host.json` of a recorded machine: what its files cannot tell.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::command::OUTPUT_BYTES_LIMIT;
+use crate::nvml::{NvmlAnswers, NvmlFailure};
+
+/// Why a recorded machine cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The folder is missing or is no folder.
+    #[error("`{}` is no folder: name the folder of a recorded machine, with `dev`, `sys` and `host.json` in it", .0.display())]
+    NoFolder(PathBuf),
+    /// A file that belongs to the recording cannot be read.
+    #[error("cannot read `{}` of the recorded machine", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: std::io::Error,
+    },
+    /// `host.json` does not say what it should.
+    #[error("`{}` does not describe a recorded machine: see tests/fixtures/hosts/README.md for its form", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Description {
+    /// For the reader of the file.
+    #[serde(rename = "about")]
+    _about: String,
+    environment: BTreeMap<String, String>,
+    commands: BTreeMap<String, CommandDescription>,
+    nvml: Option<NvmlDescription>,
+    metadata: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommandDescription {
+    #[serde(default)]
+    status: i32,
+    stdout_file: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NvmlDescription {
+    failure: Option<String>,
+    answers_file: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Recording {
+    environment: BTreeMap<String, String>,
+    commands: BTreeMap<String, Result<String, String>>,
+    nvml: Result<NvmlAnswers, NvmlFailure>,
+    metadata: BTreeMap<String, String>,
+}
+
+impl Recording {
+    pub(super) fn read(folder: &Path) -> Result<Self, HostError> {
+        if !folder.is_dir() {
+            return Err(HostError::NoFolder(folder.to_owned()));
+        }
+        let path = folder.join("host.json");
+        let description: Description = if path.exists() {
+            let text = read_text(&path)?;
+            serde_json::from_str(&text).map_err(|source| HostError::Malformed { path, source })?
+        } else {
+            Description::default()
+        };
+        let mut commands = BTreeMap::new();
+        for (line, command) in description.commands {
+            let answer = match command.stdout_file {
+                Some(file) if command.status == 0 => Ok(read_text(&folder.join(file))?),
+                None if command.status == 0 => Ok(String::new()),
+                _ => Err(format!("`{line}` failed (exit status: {})", command.status)),
+            };
+            commands.insert(line, answer);
+        }
+        let nvml = match description.nvml {
+            None => Err(NvmlFailure::NoLibrary("the recorded machine has no NVML library".to_owned())),
+            Some(NvmlDescription { failure: Some(reason), .. }) => Err(NvmlFailure::Refused(reason)),
+            Some(NvmlDescription { answers_file: Some(file), .. }) => {
+                Ok(NvmlAnswers::parse(&read_text(&folder.join(file))?))
+            }
+            Some(_) => Ok(NvmlAnswers::default()),
+        };
+        Ok(Self { environment: description.environment, commands, nvml, metadata: description.metadata })
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        self.environment.get(name).cloned()
+    }
+
+    pub(super) fn run(&self, programs: &[&str], arguments: &[&str]) -> Result<Option<String>, String> {
+        for program in programs {
+            let line = [&[*program], arguments].concat().join(" ");
+            if let Some(answer) = self.commands.get(&line) {
+                return answer.clone().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn metadata(&self, attribute: &str) -> Option<String> {
+        self.metadata.get(attribute).cloned()
+    }
+
+    pub(super) fn nvml(&self) -> Result<NvmlAnswers, NvmlFailure> {
+        self.nvml.clone()
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, HostError> {
+    let unreadable = |source| HostError::Unreadable { path: path.to_owned(), source };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    file.take(OUTPUT_BYTES_LIMIT as u64).read_to_string(&mut text).map_err(unreadable)?;
+    Ok(text)
+}

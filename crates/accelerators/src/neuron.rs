@@ -1,0 +1,107 @@
+//! AWS Neuron: devices of several cores each, of which the cores are what is counted.
+
+use serde::Deserialize;
+
+use crate::detect::{Detected, Device, Findings};
+use crate::family::Family;
+use crate::host::Host;
+use crate::quantity::QuantityRule;
+use crate::visibility::{Assignment, Changes, Lookup, Preset, listed};
+
+const VARIABLE: &str = "NEURON_RT_VISIBLE_CORES";
+const PROGRAMS: &[&str] = &["/opt/aws/neuron/bin/neuron-ls"];
+const KERNEL_FOLDER: &str = "/sys/devices/virtual/neuron_device";
+
+/// The most cores that one range may name; the largest machine has 128.
+const RANGE_CORES_MAX: u32 = 4096;
+
+pub(crate) static FAMILY: Family = Family {
+    key: "neuron",
+    name: "AWS Neuron core",
+    resource: "neuron_cores",
+    variables: &[VARIABLE],
+    companions: &[],
+    opt_outs: &["RAY_EXPERIMENTAL_NOSET_NEURON_RT_VISIBLE_CORES"],
+    quantity: QuantityRule::Whole,
+    constant_type: Some("aws-neuron-core"),
+    type_aliases: &[],
+    hidden: Some(""),
+    detect,
+    preset,
+    show,
+};
+
+fn preset(environment: Lookup<'_>) -> Option<Preset> {
+    let list = listed(environment, VARIABLE)?;
+    Some(Preset { ids: list.ids.iter().flat_map(|entry| cores(entry)).collect(), ..list })
+}
+
+// The Neuron runtime takes `0-3` for `0,1,2,3`.
+fn cores(entry: &str) -> Vec<String> {
+    let range = entry.split_once('-').and_then(|(first, last)| {
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (first <= last && last - first < RANGE_CORES_MAX).then_some(first..=last)
+    });
+    range.map_or_else(|| vec![entry.to_owned()], |range| range.map(|core| core.to_string()).collect())
+}
+
+fn show(assignment: &Assignment<'_>) -> Changes {
+    vec![(VARIABLE.to_owned(), Some(assignment.joined()))]
+}
+
+/// One device as `neuron-ls --json-output` lists it; it says more, and more with every version.
+#[derive(Deserialize)]
+struct Listed {
+    bdf: Option<String>,
+    nc_count: usize,
+    memory_size: Option<u64>,
+}
+
+fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+    let nodes = host.list_numbered("/dev", "neuron");
+    if nodes.is_empty() {
+        return None;
+    }
+    let (counted, how) = match ask(host) {
+        Ok(Some(devices)) => (devices, "`neuron-ls`"),
+        Ok(None) => (from_kernel(host, &nodes), KERNEL_FOLDER),
+        Err(reason) => {
+            findings.warn(format!("{reason}; the Neuron cores offered are those of {KERNEL_FOLDER}"));
+            (from_kernel(host, &nodes), KERNEL_FOLDER)
+        }
+    };
+    let count = counted.iter().map(|(cores, _)| cores).sum();
+    if count == 0 {
+        findings.warn(format!(
+            "the machine has {} Neuron devices, but neither `neuron-ls` nor {KERNEL_FOLDER} says how many cores they have, \
+             so none is offered; install aws-neuronx-tools, or ask for them by number",
+            nodes.len()
+        ));
+        return None;
+    }
+    let devices = counted.into_iter().enumerate().map(|(index, (_, device))| Device { index, ..device }).collect();
+    let detected = Detected::of_devices(&FAMILY, devices, how)?;
+    Some(Detected { count, ..detected })
+}
+
+fn ask(host: &Host) -> Result<Option<Vec<(usize, Device)>>, String> {
+    let Some(output) = host.run(PROGRAMS, &["--json-output"])? else { return Ok(None) };
+    let listed: Vec<Listed> =
+        serde_json::from_str(&output).map_err(|error| format!("`neuron-ls` prints something unexpected ({error})"))?;
+    let device = |one: Listed| {
+        let pci_address = one.bdf.map(|bdf| if bdf.len() == 7 { format!("0000:{bdf}") } else { bdf });
+        let numa_node = pci_address.as_ref().and_then(|address| {
+            host.pci().iter().find(|function| function.address == *address).and_then(|function| function.numa_node)
+        });
+        (one.nc_count, Device { pci_address, numa_node, memory_bytes: one.memory_size, ..Device::default() })
+    };
+    Ok(Some(listed.into_iter().map(device).collect()))
+}
+
+fn from_kernel(host: &Host, nodes: &[u32]) -> Vec<(usize, Device)> {
+    nodes
+        .iter()
+        .filter_map(|node| host.read_number(&format!("{KERNEL_FOLDER}/neuron{node}/core_count")))
+        .map(|cores| (cores as usize, Device::default()))
+        .collect()
+}

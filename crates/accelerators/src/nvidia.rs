@@ -1,0 +1,246 @@
+//! NVIDIA GPUs, found through NVML and, where NVML does not answer, through the kernel driver's files.
+
+use crate::detect::{Detected, Device, Findings};
+use crate::family::{Family, GPU};
+use crate::host::Host;
+use crate::nvml::{Gpu, NvmlAnswers};
+use crate::pci;
+use crate::quantity::QuantityRule;
+use crate::visibility::{Assignment, Changes, listed};
+
+const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
+const DRIVER_FOLDER: &str = "/proc/driver/nvidia/gpus";
+
+pub(crate) static FAMILY: Family = Family {
+    key: "nvidia",
+    name: "NVIDIA GPU",
+    resource: GPU,
+    variables: &[VARIABLE],
+    companions: &[],
+    opt_outs: &["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
+    quantity: QuantityRule::Shares,
+    constant_type: None,
+    type_aliases: &[],
+    hidden: Some(""),
+    detect,
+    preset: |environment| listed(environment, VARIABLE),
+    show,
+};
+
+fn show(assignment: &Assignment<'_>) -> Changes {
+    vec![(VARIABLE.to_owned(), Some(assignment.joined()))]
+}
+
+fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+    match host.nvml() {
+        Ok(answers) => from_nvml(host, findings, answers),
+        Err(failure) => from_driver(host, findings, &format!("NVML does not answer: {failure}")),
+    }
+}
+
+fn from_nvml(host: &Host, findings: &mut Findings, answers: NvmlAnswers) -> Option<Detected> {
+    for lost in &answers.lost {
+        findings.warn(format!("{lost}; it is not offered"));
+    }
+    rule_out_unanswered(host, findings, &answers.gpus);
+    let how = format!("NVML, driver {}", answers.driver.as_deref().unwrap_or("unknown"));
+    let devices: Vec<Device> = answers
+        .gpus
+        .into_iter()
+        .enumerate()
+        .map(|(index, gpu)| {
+            if gpu.partitioned {
+                findings.warn(format!(
+                    "GPU {index} is cut into MIG instances and is offered as one GPU; to offer its instances, list their \
+                     ids (`nvidia-smi -L`) in {VARIABLE}"
+                ));
+            }
+            let numa_node = gpu.pci_address.as_deref().and_then(|address| numa_node(host, address));
+            Device {
+                index,
+                name: gpu.name,
+                uuid: gpu.uuid,
+                pci_address: gpu.pci_address,
+                memory_bytes: gpu.memory_bytes,
+                numa_node,
+            }
+        })
+        .collect();
+    named(findings, devices, how)
+}
+
+// A container sees the whole bus and is given some of the devices; a broken device is on the bus and not in NVML.
+fn rule_out_unanswered(host: &Host, findings: &mut Findings, gpus: &[Gpu]) {
+    for function in host.pci().iter().filter(|function| function.vendor == pci::NVIDIA && function.computes()) {
+        let answered = |gpu: &Gpu| gpu.pci_address.as_ref().is_none_or(|address| *address == function.address);
+        if !gpus.iter().any(answered) {
+            findings.rule_out(
+                format!("NVIDIA device {}", function.address),
+                "NVML does not list it: it is not given to this container, or it has failed",
+            );
+        }
+    }
+}
+
+fn from_driver(host: &Host, findings: &mut Findings, failure: &str) -> Option<Detected> {
+    let known = driver_devices(host);
+    let nodes = host.list_numbered("/dev", "nvidia");
+    let on_bus: Vec<_> =
+        host.pci().iter().filter(|function| function.vendor == pci::NVIDIA && function.computes()).collect();
+    if known.is_empty() && on_bus.is_empty() && nodes.is_empty() {
+        return None;
+    }
+    if nodes.is_empty() {
+        let count = known.len().max(on_bus.len());
+        findings.rule_out(
+            format!("{count} NVIDIA devices"),
+            "no `/dev/nvidia0` or the like: they are not given to this container, or their driver is not loaded",
+        );
+        findings.warn(format!(
+            "{failure}. The machine has {count} NVIDIA devices that no process can open, so none is offered; load the \
+             driver (`nvidia-smi` must work), or ask for them by number"
+        ));
+        return None;
+    }
+    let (devices, how): (Vec<Device>, _) = if known.is_empty() {
+        let usable = on_bus.iter().take(nodes.len());
+        let devices = usable
+            .enumerate()
+            .map(|(index, function)| Device {
+                index,
+                pci_address: Some(function.address.clone()),
+                numa_node: function.numa_node,
+                ..Device::default()
+            })
+            .collect();
+        (devices, "PCI ids")
+    } else {
+        let (usable, closed): (Vec<_>, Vec<_>) =
+            known.into_iter().partition(|(minor, _)| minor.is_none_or(|minor| nodes.contains(&minor)));
+        for (_, device) in closed {
+            let address = device.pci_address.unwrap_or_default();
+            findings.rule_out(format!("NVIDIA device {address}"), "no device node: it is not given to this container");
+        }
+        let numbered = usable.into_iter().enumerate().map(|(index, (_, device))| Device { index, ..device });
+        (numbered.collect(), DRIVER_FOLDER)
+    };
+    findings.warn(format!("{failure}. The {} NVIDIA GPUs offered are those of {how}", devices.len()));
+    named(findings, devices, how.to_owned())
+}
+
+/// The devices that the kernel driver names, each with the number of its device node.
+fn driver_devices(host: &Host) -> Vec<(Option<u32>, Device)> {
+    let read = |address: String| {
+        let text = host.read(&format!("{DRIVER_FOLDER}/{address}/information"))?;
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            Some(value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
+        let device = Device {
+            name: field("Model"),
+            uuid: field("GPU UUID"),
+            numa_node: numa_node(host, &address),
+            pci_address: Some(address),
+            ..Device::default()
+        };
+        Some((field("Device Minor").and_then(|minor| minor.parse().ok()), device))
+    };
+    host.list(DRIVER_FOLDER).into_iter().filter_map(read).collect()
+}
+
+fn numa_node(host: &Host, address: &str) -> Option<u32> {
+    host.pci().iter().find(|function| function.address == address)?.numa_node
+}
+
+fn named(findings: &mut Findings, devices: Vec<Device>, how: String) -> Option<Detected> {
+    let types: Vec<Option<String>> = devices.iter().map(|device| device.name.as_deref().and_then(type_name)).collect();
+    if let Some(other) = types.iter().find(|name| **name != types[0]) {
+        findings.warn(format!(
+            "the NVIDIA GPUs of this machine differ ({} and {}); its type is that of the first",
+            types[0].as_deref().unwrap_or("unknown"),
+            other.as_deref().unwrap_or("unknown")
+        ));
+    }
+    let first = types.into_iter().next().flatten();
+    Some(Detected::of_devices(&FAMILY, devices, how)?.with_type(first))
+}
+
+/// The accelerator type of a GPU, from the name that NVML gives it: `NVIDIA A100-SXM4-40GB` is an `A100`.
+///
+/// It is the first run of capitals and digits with a digit in it, with the all-capital words before it, that directly
+/// follows the first word; failing that, the whole name without its `NVIDIA`.
+fn type_name(name: &str) -> Option<String> {
+    let name = name.trim();
+    let chosen = model(name).filter(|model| model.len() > 1).unwrap_or_else(|| {
+        let rest = name.strip_prefix("NVIDIA").filter(|rest| rest.starts_with(char::is_whitespace));
+        rest.map_or(name, str::trim_start)
+    });
+    let hyphenated = chosen.split_whitespace().collect::<Vec<_>>().join("-");
+    (!hyphenated.is_empty()).then_some(hyphenated)
+}
+
+fn model(name: &str) -> Option<&str> {
+    let (first, rest) = name.split_once(char::is_whitespace)?;
+    if first.is_empty() || !first.chars().all(|letter| letter.is_alphanumeric() || letter == '_') {
+        return None;
+    }
+    let start = rest.trim_start();
+    let mut end = 0;
+    loop {
+        let word = start[end..].trim_start();
+        let from = start.len() - word.len();
+        let run = word.find(|letter: char| !letter.is_ascii_uppercase() && !letter.is_ascii_digit());
+        let run = &word[..run.unwrap_or(word.len())];
+        if run.contains(|letter: char| letter.is_ascii_digit()) {
+            return Some(&start[..from + run.len()]);
+        }
+        let whole_word = word[run.len()..].starts_with(char::is_whitespace);
+        if run.is_empty() || !whole_word {
+            return None;
+        }
+        end = from + run.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn type_names_of_the_specification() {
+        let cases = [
+            ("Tesla V100-SXM2-16GB", "V100"),
+            ("Tesla T4", "T4"),
+            ("NVIDIA A100-SXM4-40GB", "A100"),
+            ("NVIDIA A100 80GB PCIe", "A100"),
+            ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100"),
+            ("NVIDIA H100 80GB HBM3", "H100"),
+            ("NVIDIA H100 NVL", "H100"),
+            ("NVIDIA H200", "H200"),
+            ("NVIDIA H20", "H20"),
+            ("NVIDIA L4", "L4"),
+            ("NVIDIA L40S", "L40S"),
+            ("NVIDIA A10G", "A10G"),
+            ("NVIDIA A30", "A30"),
+            ("NVIDIA B200", "B200"),
+            ("NVIDIA GB200", "GB200"),
+            ("NVIDIA GH200 480GB", "GH200"),
+            ("NVIDIA GB10", "GB10"),
+            ("NVIDIA RTX A6000", "RTX-A6000"),
+            ("NVIDIA RTX 6000 Ada Generation", "RTX-6000"),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
+            ("NVIDIA GeForce RTX 5090", "GeForce-RTX-5090"),
+            ("GeForce GTX 1080 Ti", "GTX-1080"),
+            ("NVIDIA TITAN V", "TITAN-V"),
+            ("TITAN V", "TITAN-V"),
+            ("Orin (nvgpu)", "Orin-(nvgpu)"),
+            ("H100", "H100"),
+            ("Quadro RTX 4000", "RTX-4000"),
+            ("NVIDIA", "NVIDIA"),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(type_name(name).as_deref(), Some(expected), "{name}");
+        }
+        assert_eq!(type_name(""), None);
+    }
+}

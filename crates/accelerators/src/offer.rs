@@ -1,0 +1,298 @@
+//! What a node offers: what was detected, cut to what its environment shows, unless the user asks for other numbers.
+//!
+//! The order of precedence, highest first: `RAY_OVERRIDE_RESOURCES`, the numbers asked for, detection. A variable such as
+//! `CUDA_VISIBLE_DEVICES` caps what is detected and must cover what is asked for. Without one, any number may be asked
+//! for: devices are then counted and handed out by number, whether the machine has them or not.
+
+use std::collections::BTreeMap;
+
+use oxiray_resources::DEVICES_MAX;
+use serde::Serialize;
+
+use crate::detect::{Detected, Detection};
+use crate::family::{Family, GPU, families_of, families_on_node};
+use crate::visibility::{Lookup, Preset};
+
+/// Chooses the vendor that `GPU` stands for: `nvidia`, `amd` or `intel`.
+pub const GPU_FAMILY_VARIABLE: &str = "OXIRAY_GPU_FAMILY";
+
+/// A JSON object of resources that replaces what a node would offer of each.
+pub const OVERRIDE_VARIABLE: &str = "RAY_OVERRIDE_RESOURCES";
+
+const TYPE_LABEL: &str = "ray.io/accelerator-type";
+const LABEL_BYTES_MAX: usize = 63;
+
+/// What a node offers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Offer {
+    /// Resources that are made of devices, in the order of [`FAMILIES`](crate::FAMILIES); at most one entry per resource.
+    pub devices: Vec<DeviceOffer>,
+    /// Every other resource: those asked for, the accelerator types, and what comes with TPU slices.
+    pub scalars: BTreeMap<String, f64>,
+    /// Labels that the node carries for its devices.
+    pub labels: BTreeMap<String, String>,
+    /// The vendor that `GPU` stands for on this node, even where it offers none.
+    pub gpu_family: &'static Family,
+    /// What the user should know about how the environment was read.
+    pub warnings: Vec<String>,
+}
+
+/// The devices of one resource on a node: slots numbered from zero.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeviceOffer {
+    /// The family.
+    pub family: &'static Family,
+    /// How many slots are offered.
+    pub count: usize,
+    /// How many devices the machine really has.
+    pub detected: usize,
+    /// The list in the node's environment that the slots stand for, if there is one.
+    pub preset: Option<Preset>,
+}
+
+/// Why a node cannot offer what it is asked to.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum OfferError {
+    /// Below zero, or no number at all.
+    #[error("a node cannot have {quantity} of `{resource}`: give zero or more")]
+    Negative {
+        /// The resource.
+        resource: String,
+        /// What was asked for.
+        quantity: f64,
+    },
+    /// More than can be counted.
+    #[error("a node cannot have {quantity} of `{resource}`: give {limit} at most")]
+    TooMany {
+        /// The resource.
+        resource: String,
+        /// What was asked for.
+        quantity: f64,
+        /// The most there may be.
+        limit: f64,
+    },
+    /// A part of a device.
+    #[error(
+        "a node cannot have {quantity} of `{resource}`, for devices are whole: give {} or {}", quantity.floor(), quantity.ceil()
+    )]
+    NotWhole {
+        /// The resource.
+        resource: String,
+        /// What was asked for.
+        quantity: f64,
+    },
+    /// More devices than the environment lists.
+    #[error(
+        "{variable} lists {} ({}), but {asked} {} asked for as `{resource}`: ask for {} at most, or list more in \
+         {variable}, or unset it", devices(listed.len()), join(listed), if *asked == 1 { "was" } else { "were" }, listed.len()
+    )]
+    BeyondVisible {
+        /// The variable.
+        variable: &'static str,
+        /// What it lists.
+        listed: Vec<String>,
+        /// The resource.
+        resource: &'static str,
+        /// How many were asked for.
+        asked: usize,
+    },
+    /// The override is not a JSON object of numbers.
+    #[error("{OVERRIDE_VARIABLE} must be a JSON object of numbers, such as {{\"GPU\": 2}}, but it is not: {reason}")]
+    Override {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no such GPU vendor.
+    #[error("{GPU_FAMILY_VARIABLE} is `{value}`, but it must be one of nvidia, amd, and intel")]
+    UnknownGpuFamily {
+        /// What it is.
+        value: String,
+    },
+}
+
+/// The largest quantity of a resource that is not made of devices.
+const SCALAR_MAX: f64 = 1e14;
+
+impl DeviceOffer {
+    /// The resource.
+    pub fn resource(&self) -> &'static str {
+        self.family.resource
+    }
+
+    /// What the vendor's library calls the device in a slot.
+    pub fn id(&self, slot: u32) -> String {
+        let listed = self.preset.as_ref().and_then(|preset| preset.ids.get(slot as usize));
+        listed.cloned().unwrap_or_else(|| slot.to_string())
+    }
+
+    /// Whether more are offered than the machine has.
+    pub fn is_logical(&self) -> bool {
+        self.count > self.detected
+    }
+}
+
+impl Offer {
+    /// The offer of a resource that is made of devices.
+    pub fn of(&self, resource: &str) -> Option<&DeviceOffer> {
+        self.devices.iter().find(|offer| offer.resource() == resource)
+    }
+
+    /// Every resource with its quantity, devices included.
+    pub fn totals(&self) -> BTreeMap<String, f64> {
+        let devices = self.devices.iter().map(|offer| (offer.resource().to_owned(), offer.count as f64));
+        self.scalars.clone().into_iter().chain(devices).collect()
+    }
+}
+
+/// Decides what a node offers. `requested` holds the resources the user asks for, `num_gpus` under `GPU` and `num_cpus`
+/// under `CPU`; a resource that is not in it is taken as detected.
+pub fn offer(
+    detection: &Detection,
+    environment: Lookup<'_>,
+    requested: &BTreeMap<String, f64>,
+) -> Result<Offer, OfferError> {
+    let mut wanted = requested.clone();
+    wanted.extend(overrides(environment)?);
+    for (resource, quantity) in &wanted {
+        check(resource, *quantity)?;
+    }
+    let gpu_family = gpu_family(detection, environment)?;
+    let mut offer = Offer {
+        devices: Vec::new(),
+        scalars: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        gpu_family,
+        warnings: Vec::new(),
+    };
+    for family in families_on_node(gpu_family) {
+        let asked = wanted.remove(family.resource).map(|quantity| quantity as usize);
+        let preset = (family.preset)(environment);
+        let detected = detection.of(family);
+        let count = count(family, detected, preset.as_ref(), asked)?;
+        if count == 0 {
+            continue;
+        }
+        let found = detected.map_or(0, |detected| detected.count);
+        note_preset(&mut offer.warnings, family, found, preset.as_ref());
+        describe(&mut offer, family, detected);
+        offer.devices.push(DeviceOffer { family, count, detected: found, preset });
+    }
+    offer.scalars.extend(wanted);
+    Ok(offer)
+}
+
+/// The vendor that `GPU` stands for: the one that `OXIRAY_GPU_FAMILY` names, else the first that the machine has, else the
+/// first whose variable is set, else the first of all. "First" is the order of [`FAMILIES`](crate::FAMILIES).
+pub fn gpu_family(detection: &Detection, environment: Lookup<'_>) -> Result<&'static Family, OfferError> {
+    if let Some(value) = environment(GPU_FAMILY_VARIABLE).filter(|value| !value.is_empty()) {
+        let named = families_of(GPU).find(|family| value.eq_ignore_ascii_case(family.key));
+        return named.ok_or(OfferError::UnknownGpuFamily { value });
+    }
+    let present = families_of(GPU).find(|family| detection.count(family) > 0);
+    let preset = || families_of(GPU).find(|family| (family.preset)(environment).is_some());
+    let chosen = present.or_else(preset).or_else(|| families_of(GPU).next());
+    Ok(chosen.expect("some family provides GPU"))
+}
+
+fn overrides(environment: Lookup<'_>) -> Result<BTreeMap<String, f64>, OfferError> {
+    match environment(OVERRIDE_VARIABLE) {
+        Some(text) if !text.trim().is_empty() => {
+            serde_json::from_str(&text).map_err(|error| OfferError::Override { reason: error.to_string() })
+        }
+        _ => Ok(BTreeMap::new()),
+    }
+}
+
+fn check(resource: &str, quantity: f64) -> Result<(), OfferError> {
+    let resource = resource.to_owned();
+    if quantity.is_nan() || quantity < 0.0 {
+        return Err(OfferError::Negative { resource, quantity });
+    }
+    let is_devices = families_of(&resource).next().is_some();
+    let limit = if is_devices { f64::from(DEVICES_MAX) } else { SCALAR_MAX };
+    if quantity > limit {
+        return Err(OfferError::TooMany { resource, quantity, limit });
+    }
+    if is_devices && quantity.fract() != 0.0 {
+        return Err(OfferError::NotWhole { resource, quantity });
+    }
+    Ok(())
+}
+
+fn count(
+    family: &'static Family,
+    detected: Option<&Detected>,
+    preset: Option<&Preset>,
+    asked: Option<usize>,
+) -> Result<usize, OfferError> {
+    let found = detected.map_or(0, |detected| detected.count);
+    match (asked, preset) {
+        (Some(asked), Some(preset)) if asked > preset.ids.len() => Err(OfferError::BeyondVisible {
+            variable: preset.variable,
+            listed: preset.ids.clone(),
+            resource: family.resource,
+            asked,
+        }),
+        (Some(asked), _) => Ok(asked),
+        // Instances of partitioned GPUs are more than the GPUs that were counted.
+        (None, Some(preset)) if found > 0 && preset.ids.iter().any(|id| id.starts_with("MIG-")) => Ok(preset.ids.len()),
+        (None, Some(preset)) => Ok(found.min(preset.ids.len())),
+        (None, None) => Ok(found),
+    }
+}
+
+fn note_preset(warnings: &mut Vec<String>, family: &Family, found: usize, preset: Option<&Preset>) {
+    let Some(preset) = preset else { return };
+    warnings.extend(preset.warning.clone());
+    let missing = |id: &&String| id.trim().parse::<usize>().is_ok_and(|number| number >= found);
+    if let Some(missing) = preset.ids.iter().find(missing).filter(|_| found > 0) {
+        warnings.push(format!(
+            "{} lists device {}, but this machine has {found} of {}, numbered from 0",
+            preset.variable,
+            missing.trim(),
+            family.resource
+        ));
+    }
+}
+
+fn describe(offer: &mut Offer, family: &'static Family, detected: Option<&Detected>) {
+    let detected_type = detected.and_then(|detected| detected.type_name.as_deref());
+    if let Some(type_name) = detected_type.or(family.constant_type) {
+        let aliases = family.type_aliases.iter().filter(|(name, _)| *name == type_name).map(|(_, alias)| *alias);
+        for name in aliases.chain([type_name]) {
+            offer.scalars.insert(format!("accelerator_type:{name}"), 1.0);
+        }
+        // A node has one such label; the first family's stands.
+        if let Some(value) = label_value(type_name) {
+            offer.labels.entry(TYPE_LABEL.to_owned()).or_insert(value);
+        }
+    }
+    if let Some(detected) = detected {
+        offer.scalars.extend(detected.extra_resources.clone());
+        offer.labels.extend(detected.labels.clone());
+    }
+}
+
+// A label is of letters, digits and `-_.`, which not every type name is: an Orin is an `Orin-(nvgpu)`.
+fn label_value(text: &str) -> Option<String> {
+    let kept: String =
+        text.chars().filter(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(*letter)).collect();
+    let value =
+        kept.get(..kept.len().min(LABEL_BYTES_MAX))?.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+fn devices(count: usize) -> String {
+    match count {
+        0 => "no device".to_owned(),
+        1 => "1 device".to_owned(),
+        _ => format!("{count} devices"),
+    }
+}
+
+fn join(ids: &[String]) -> String {
+    if ids.is_empty() {
+        return "the list is empty".to_owned();
+    }
+    ids.iter().map(|id| id.trim()).collect::<Vec<_>>().join(", ")
+}

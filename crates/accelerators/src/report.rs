@@ -1,0 +1,73 @@
+//! What `oxiray hardware` says of a machine: what was found and how, what was ruled out, and what to look at.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::detect::{Detected, Detection, Device, RuledOut};
+use crate::host::Host;
+
+const EXPECT: &str = "writing to a string does not fail";
+
+/// The detection in words.
+pub fn report(detection: &Detection, host: &Host) -> String {
+    let mut text = format!("Accelerators of {}\n", host.description());
+    if detection.families.is_empty() {
+        text.push_str("\n  none found\n");
+    }
+    for detected in &detection.families {
+        describe(&mut text, detected);
+    }
+    if !detection.ruled_out.is_empty() {
+        text.push_str("\nRuled out\n");
+        for one in &detection.ruled_out {
+            writeln!(text, "  {}: {}", one.what, one.why).expect(EXPECT);
+        }
+    }
+    if !detection.warnings.is_empty() {
+        text.push_str("\nWarnings\n");
+        for warning in &detection.warnings {
+            writeln!(text, "  {warning}").expect(EXPECT);
+        }
+    }
+    text
+}
+
+fn describe(text: &mut String, detected: &Detected) {
+    let Detected { family, count, type_name, how, devices, extra_resources, labels } = detected;
+    writeln!(text, "\n{}: {count} x {}", family.resource, type_name.as_deref().unwrap_or(family.name)).expect(EXPECT);
+    writeln!(text, "  found by {how}").expect(EXPECT);
+    writeln!(text, "  shown to programs by {}", family.variables.join(", ")).expect(EXPECT);
+    for line in devices.iter().filter_map(line) {
+        writeln!(text, "  {line}").expect(EXPECT);
+    }
+    for (name, quantity) in extra_resources {
+        writeln!(text, "  also offers {quantity} of `{name}`").expect(EXPECT);
+    }
+    for (key, value) in labels {
+        writeln!(text, "  label {key}={value}").expect(EXPECT);
+    }
+}
+
+fn line(device: &Device) -> Option<String> {
+    let memory = device.memory_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
+    let numa_node = device.numa_node.map(|node| format!("NUMA node {node}"));
+    let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone()];
+    let known: Vec<String> = facts.into_iter().flatten().collect();
+    (!known.is_empty()).then(|| format!("[{}] {}", device.index, known.join(", ")))
+}
+
+/// The detection as JSON, for programs.
+pub fn to_json(detection: &Detection, host: &Host) -> serde_json::Value {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        host: String,
+        #[serde(rename = "accelerators")]
+        families: &'a [Detected],
+        ruled_out: &'a [RuledOut],
+        warnings: &'a [String],
+    }
+    let Detection { families, warnings, ruled_out } = detection;
+    serde_json::to_value(Report { host: host.description(), families, ruled_out, warnings })
+        .expect("a report has only text keys and finite numbers")
+}

@@ -1,0 +1,104 @@
+//! What one worker is shown: the variables it starts with and the ids its program is told, for the slots it was granted.
+//!
+//! 1. `WORKER-1`: a worker that was granted no device of a family keeps the family's variables as they are, unless
+//!    `RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO` is on.
+//! 2. `WORKER-2`: where the worker's own `runtime_env` sets one of the variables, that list replaces the node's: slots
+//!    are positions in it, and where no slot is, the whole list is meant.
+//! 3. `WORKER-3`: an opt-out (`RAY_EXPERIMENTAL_NOSET_…`) governs all variables of its family, and no ids.
+
+use crate::family::{Family, families_on_node};
+use crate::offer::Offer;
+use crate::visibility::{Assignment, Changes, Lookup, Preset, is_on};
+
+const OVERRIDE_ON_ZERO: &str = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO";
+
+/// The environment in which a worker is to start.
+#[derive(Clone, Copy)]
+pub struct WorkerEnvironment<'a> {
+    /// The node's variables, which every worker inherits.
+    pub node: Lookup<'a>,
+    /// The variables that the job's or task's `runtime_env` sets for this worker.
+    pub own: Lookup<'a>,
+}
+
+impl WorkerEnvironment<'_> {
+    fn is_on(&self, flag: &str) -> bool {
+        match (self.own)(flag) {
+            Some(_) => is_on(self.own, flag),
+            None => is_on(self.node, flag),
+        }
+    }
+}
+
+/// The variables to set and to remove in a worker, before any of its program runs. `granted` holds, per resource, the
+/// slots that the worker got, in any order.
+pub fn environment(offer: &Offer, granted: &[(&str, Vec<u32>)], worker: WorkerEnvironment<'_>) -> Changes {
+    let hides = worker.is_on(OVERRIDE_ON_ZERO);
+    let mut changes = Changes::new();
+    for family in families_on_node(offer.gpu_family) {
+        if family.opt_outs.iter().any(|flag| worker.is_on(flag)) {
+            continue;
+        }
+        let slots = granted.iter().find(|(resource, _)| *resource == family.resource).map(|(_, slots)| &**slots);
+        match slots.filter(|slots| !slots.is_empty()) {
+            Some(slots) => changes.extend(shown(offer, family, slots, worker)),
+            None if hides => changes.extend(hidden(family)),
+            None => {}
+        }
+    }
+    changes
+}
+
+/// The ids that a worker's program is told for the slots it was granted of a resource, in the order of the slots, and
+/// whether they come from a list in the environment (Ray then gives them as text, otherwise as numbers).
+pub fn visible_ids(offer: &Offer, resource: &str, slots: &[u32], worker: WorkerEnvironment<'_>) -> (Vec<String>, bool) {
+    let family = families_on_node(offer.gpu_family).find(|family| family.resource == resource);
+    match family {
+        _ if slots.is_empty() => (Vec::new(), false),
+        Some(family) => ids(offer, family, slots, worker),
+        None => (ascending(slots).iter().map(ToString::to_string).collect(), false),
+    }
+}
+
+fn ids(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> (Vec<String>, bool) {
+    let slots = ascending(slots);
+    if let Some(own) = (family.preset)(worker.own) {
+        return (positions(&own, &slots), true);
+    }
+    let Some(offered) = offer.of(family.resource) else {
+        return (slots.iter().map(ToString::to_string).collect(), false);
+    };
+    (slots.iter().map(|slot| offered.id(*slot)).collect(), offered.preset.is_some())
+}
+
+fn shown(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> Changes {
+    let (ids, _) = ids(offer, family, slots, worker);
+    if family.variables.len() > 1 && (family.preset)(worker.own).is_some_and(|own| own.ids == ids) {
+        return only_own(family, worker);
+    }
+    let detected = offer.of(family.resource).map_or(0, |offered| offered.detected);
+    (family.show)(&Assignment { ids: &ids, detected })
+}
+
+// A list that is granted whole stays as the user wrote it; the vendor's other filter, inherited or written, would cut it.
+fn only_own(family: &Family, worker: WorkerEnvironment<'_>) -> Changes {
+    let others = family.variables.iter().filter(|variable| (worker.own)(variable).is_none());
+    others.map(|variable| ((*variable).to_owned(), None)).collect()
+}
+
+fn hidden(family: &Family) -> impl Iterator<Item = (String, Option<String>)> {
+    let lists = family.variables.iter().map(|variable| ((*variable).to_owned(), family.hidden.map(str::to_owned)));
+    lists.chain(family.companions.iter().map(|variable| ((*variable).to_owned(), None)))
+}
+
+fn positions(list: &Preset, slots: &[u32]) -> Vec<String> {
+    let ids: Vec<String> = slots.iter().filter_map(|slot| list.ids.get(*slot as usize).cloned()).collect();
+    if ids.is_empty() { list.ids.clone() } else { ids }
+}
+
+fn ascending(slots: &[u32]) -> Vec<u32> {
+    let mut slots = slots.to_vec();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}

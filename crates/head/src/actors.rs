@@ -1,0 +1,221 @@
+//! Actors: their names, where they are, who waits for them, and why they died.
+//!
+//! - ACTOR-1: a name belongs to one living actor; it is free again when that one dies.
+//! - ACTOR-2: whoever was connected or asked is told of the death exactly once.
+
+use oxiray_ids::{ActorId, JobId, WorkerId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many dead actors are remembered, with the cause of their death.
+pub const DEAD_ACTORS_KEPT: usize = 4096;
+
+/// What is said of an actor when it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Who it is.
+    pub id: ActorId,
+    /// The job it belongs to.
+    pub job: JobId,
+    /// The client that made it, and with which it dies unless it is detached.
+    pub creator: WorkerId,
+    /// Its name; empty for none.
+    pub name: String,
+    /// Where the name lives.
+    pub namespace: String,
+    /// Its class.
+    pub class_name: String,
+    /// Whether it outlives its creator and its job.
+    pub detached: bool,
+}
+
+/// Where an actor is in its life. `C` is the cause of a death.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ActorState<C> {
+    /// It waits for its resources.
+    Waiting,
+    /// It has a process, in which its constructor runs.
+    Starting(WorkerId),
+    /// Its constructor returned.
+    Alive(WorkerId),
+    /// For good.
+    Dead(C),
+}
+
+/// One actor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Actor<C> {
+    /// What was said of it.
+    pub description: Description,
+    /// Where it is in its life.
+    pub state: ActorState<C>,
+    interested: BTreeSet<WorkerId>,
+}
+
+impl<C> Actor<C> {
+    /// Its process, where it has one.
+    pub fn worker(&self) -> Option<WorkerId> {
+        match self.state {
+            ActorState::Starting(worker) | ActorState::Alive(worker) => Some(worker),
+            ActorState::Waiting | ActorState::Dead(_) => None,
+        }
+    }
+}
+
+/// What became of a wish to make an actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// It is made, and waits for its resources.
+    New,
+    /// An actor of that name lives, and was asked for.
+    Exists(ActorId),
+    /// An actor of that name lives, and was not asked for.
+    NameTaken(ActorId),
+    /// The identifier was used before.
+    Duplicate,
+}
+
+/// What becomes of a wish to be connected.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Connect<C> {
+    /// It has a process.
+    Now(WorkerId),
+    /// When it has one; [`Actors::placed`] names who waits.
+    Later,
+    /// Never: it died of this.
+    Dead(C),
+    /// Never: nobody made it, or it died so long ago that it is forgotten.
+    Unknown,
+}
+
+/// All actors of a session.
+#[derive(Debug)]
+pub struct Actors<C> {
+    by_id: BTreeMap<ActorId, Actor<C>>,
+    names: BTreeMap<(String, String), ActorId>,
+    living_of: BTreeMap<WorkerId, BTreeSet<ActorId>>,
+    asked_by: BTreeMap<WorkerId, BTreeSet<ActorId>>,
+    dead: VecDeque<ActorId>,
+}
+
+impl<C> Default for Actors<C> {
+    fn default() -> Self {
+        Self {
+            by_id: BTreeMap::new(),
+            names: BTreeMap::new(),
+            living_of: BTreeMap::new(),
+            asked_by: BTreeMap::new(),
+            dead: VecDeque::new(),
+        }
+    }
+}
+
+impl<C: Clone> Actors<C> {
+    /// Makes an actor; its creator will be connected when it is placed.
+    pub fn create(&mut self, description: Description, get_if_exists: bool) -> Created {
+        if self.by_id.contains_key(&description.id) {
+            return Created::Duplicate;
+        }
+        if !description.name.is_empty() {
+            let name = (description.namespace.clone(), description.name.clone());
+            match self.names.get(&name) {
+                Some(holder) if get_if_exists => return Created::Exists(*holder),
+                Some(holder) => return Created::NameTaken(*holder),
+                None => self.names.insert(name, description.id),
+            };
+        }
+        let (id, creator) = (description.id, description.creator);
+        self.living_of.entry(creator).or_default().insert(id);
+        self.asked_by.entry(creator).or_default().insert(id);
+        self.by_id.insert(id, Actor { description, state: ActorState::Waiting, interested: [creator].into() });
+        Created::New
+    }
+
+    /// The living actor of that name (ACTOR-1).
+    pub fn lookup(&self, namespace: &str, name: &str) -> Option<ActorId> {
+        self.names.get(&(namespace.to_owned(), name.to_owned())).copied()
+    }
+
+    /// A client wants to call the actor.
+    pub fn connect(&mut self, client: WorkerId, id: ActorId) -> Connect<C> {
+        let Some(actor) = self.by_id.get_mut(&id) else { return Connect::Unknown };
+        if let ActorState::Dead(cause) = &actor.state {
+            return Connect::Dead(cause.clone());
+        }
+        actor.interested.insert(client);
+        self.asked_by.entry(client).or_default().insert(id);
+        actor.worker().map_or(Connect::Later, Connect::Now)
+    }
+
+    /// The actor has its process. Returns who waits to be connected to it.
+    pub fn placed(&mut self, id: ActorId, worker: WorkerId) -> Vec<WorkerId> {
+        let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
+        assert!(matches!(actor.state, ActorState::Waiting), "an actor is placed once");
+        actor.state = ActorState::Starting(worker);
+        actor.interested.iter().copied().collect()
+    }
+
+    /// The actor's constructor returned.
+    pub fn ready(&mut self, id: ActorId) {
+        if let Some(actor) = self.by_id.get_mut(&id)
+            && let ActorState::Starting(worker) = actor.state
+        {
+            actor.state = ActorState::Alive(worker);
+        }
+    }
+
+    /// The actor is dead. Returns who is to be told; nobody where it was dead already (ACTOR-2).
+    pub fn died(&mut self, id: ActorId, cause: C) -> Vec<WorkerId> {
+        let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
+        if matches!(actor.state, ActorState::Dead(_)) {
+            return Vec::new();
+        }
+        actor.state = ActorState::Dead(cause);
+        let interested = std::mem::take(&mut actor.interested);
+        let description = &actor.description;
+        if !description.name.is_empty() {
+            self.names.remove(&(description.namespace.clone(), description.name.clone()));
+        }
+        remove(&mut self.living_of, description.creator, id);
+        interested.iter().for_each(|client| remove(&mut self.asked_by, *client, id));
+        self.dead.push_back(id);
+        if self.dead.len() > DEAD_ACTORS_KEPT
+            && let Some(forgotten) = self.dead.pop_front()
+        {
+            self.by_id.remove(&forgotten);
+        }
+        interested.into_iter().collect()
+    }
+
+    /// A client is gone. Returns the living actors that it made and that go with it.
+    pub fn client_died(&mut self, client: WorkerId) -> Vec<ActorId> {
+        for id in self.asked_by.remove(&client).unwrap_or_default() {
+            if let Some(actor) = self.by_id.get_mut(&id) {
+                actor.interested.remove(&client);
+            }
+        }
+        let made = self.living_of.get(&client).into_iter().flatten();
+        made.copied().filter(|id| self.by_id.get(id).is_some_and(|actor| !actor.description.detached)).collect()
+    }
+
+    /// The actor, alive or remembered.
+    pub fn get(&self, id: ActorId) -> Option<&Actor<C>> {
+        self.by_id.get(&id)
+    }
+
+    /// All actors, alive or remembered.
+    pub fn iter(&self) -> impl Iterator<Item = &Actor<C>> {
+        self.by_id.values()
+    }
+}
+
+fn remove(index: &mut BTreeMap<WorkerId, BTreeSet<ActorId>>, client: WorkerId, id: ActorId) {
+    if let Some(ids) = index.get_mut(&client) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            index.remove(&client);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

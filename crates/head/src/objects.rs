@@ -1,0 +1,273 @@
+//! Objects that left the process that made them: who holds each, and its value once there is one.
+//!
+//! A count says how many holds a client has. Messages of different clients overtake each other: the
+//! end of a hold may be read before its beginning, so counts are signed. Whoever passes a reference on
+//! holds the object itself until the receiver's hold is registered; so an object that nobody holds is
+//! one that nobody can still ask for.
+//!
+//! - OBJECT-1: a value is kept while a client holds the object, or a kept value or waiting actor contains it.
+//! - OBJECT-2: when that ends the value is dropped, its bytes in the store are deleted, and what it
+//!   contained is let go of.
+//! - OBJECT-3: a subscription is answered once, with the value or with the death of its owner.
+
+use oxiray_ids::{ObjectId, WorkerId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the daemon is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome<V> {
+    /// Tell a subscriber the value.
+    Answer {
+        /// The subscriber.
+        client: WorkerId,
+        /// The object.
+        object: ObjectId,
+        /// Its value.
+        value: V,
+    },
+    /// Tell a subscriber that there will be no value: the owner died before it published one.
+    OwnerDied {
+        /// The subscriber.
+        client: WorkerId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// Delete the object's bytes from the store.
+    Delete(ObjectId),
+}
+
+/// The directory. `V` is a value, opaque and cheap to clone.
+#[derive(Debug)]
+pub struct Objects<V> {
+    entries: BTreeMap<ObjectId, Entry<V>>,
+    /// The entries in which a client occurs, so that its death does not search them all.
+    of_client: BTreeMap<WorkerId, BTreeSet<ObjectId>>,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    /// Never zero.
+    holds: BTreeMap<WorkerId, i64>,
+    /// How many kept values and waiting actors contain it.
+    containers: usize,
+    owner: Option<WorkerId>,
+    subscribers: BTreeSet<WorkerId>,
+    value: Option<V>,
+    contained: Vec<ObjectId>,
+    /// Whether the store has bytes of it.
+    is_stored: bool,
+}
+
+impl<V> Default for Entry<V> {
+    fn default() -> Self {
+        Self {
+            holds: BTreeMap::new(),
+            containers: 0,
+            owner: None,
+            subscribers: BTreeSet::new(),
+            value: None,
+            contained: Vec::new(),
+            is_stored: false,
+        }
+    }
+}
+
+impl<V> Entry<V> {
+    fn is_held(&self) -> bool {
+        self.containers > 0 || self.holds.values().any(|count| *count > 0)
+    }
+
+    fn involves(&self, client: WorkerId) -> bool {
+        self.holds.contains_key(&client) || self.owner == Some(client) || self.subscribers.contains(&client)
+    }
+}
+
+impl<V> Default for Objects<V> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), of_client: BTreeMap::new() }
+    }
+}
+
+impl<V: Clone> Objects<V> {
+    /// `owner` will publish these, and holds them from here on.
+    pub fn promise(&mut self, owner: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+        for object in objects {
+            self.entry(owner, *object).owner = Some(owner);
+            self.count(owner, *object, 1, out);
+        }
+    }
+
+    /// The value of an object is known. Where nobody holds the object any more, it is let go at once.
+    pub fn publish(
+        &mut self,
+        owner: WorkerId,
+        object: ObjectId,
+        value: V,
+        contained: Vec<ObjectId>,
+        out: &mut Vec<Outcome<V>>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&object) else { return };
+        if entry.value.is_some() || entry.owner.is_some_and(|known| known != owner) {
+            return;
+        }
+        let subscribers = std::mem::take(&mut entry.subscribers);
+        entry.value = Some(value.clone());
+        entry.contained.clone_from(&contained);
+        for client in subscribers {
+            out.push(Outcome::Answer { client, object, value: value.clone() });
+            self.disentangle(client, object);
+        }
+        self.contain(&contained);
+        self.settle(object, out);
+    }
+
+    /// `client` wants the value of an object of `owner`.
+    pub fn subscribe(
+        &mut self,
+        client: WorkerId,
+        object: ObjectId,
+        owner: WorkerId,
+        owner_lives: bool,
+        out: &mut Vec<Outcome<V>>,
+    ) {
+        if let Some(value) = self.entries.get(&object).and_then(|entry| entry.value.clone()) {
+            return out.push(Outcome::Answer { client, object, value });
+        }
+        if !owner_lives {
+            return out.push(Outcome::OwnerDied { client, object });
+        }
+        self.entry(client, object).subscribers.insert(client);
+        self.entry(owner, object).owner.get_or_insert(owner);
+    }
+
+    /// One more hold of `holder` on each object. Not to be called for the dead.
+    pub fn hold(&mut self, holder: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+        objects.iter().for_each(|object| self.count(holder, *object, 1, out));
+    }
+
+    /// One hold of `client` less on each object.
+    pub fn unhold(&mut self, client: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+        objects.iter().for_each(|object| self.count(client, *object, -1, out));
+    }
+
+    /// `client` has room in the store for the object, and holds it.
+    pub fn stored(&mut self, client: WorkerId, object: ObjectId, out: &mut Vec<Outcome<V>>) {
+        self.entry(client, object).is_stored = true;
+        self.count(client, object, 1, out);
+    }
+
+    /// The object will have no bytes in the store after all.
+    pub fn unstored(&mut self, client: WorkerId, object: ObjectId, out: &mut Vec<Outcome<V>>) {
+        if let Some(entry) = self.entries.get_mut(&object).filter(|entry| entry.is_stored) {
+            entry.is_stored = false;
+            self.count(client, object, -1, out);
+        }
+    }
+
+    /// Something that the daemon keeps contains these: a value, or an actor's arguments.
+    pub fn contain(&mut self, objects: &[ObjectId]) {
+        for object in objects {
+            self.entries.entry(*object).or_default().containers += 1;
+        }
+    }
+
+    /// What [`Objects::contain`] was called for is over.
+    pub fn let_go(&mut self, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+        for object in objects {
+            let Some(entry) = self.entries.get_mut(object) else { continue };
+            let left = entry.containers.checked_sub(1);
+            entry.containers = left.expect("OBJECT-1: a container is let go of once");
+            self.settle(*object, out);
+        }
+    }
+
+    /// A client is gone: so are its holds and subscriptions, and what it owned and did not publish.
+    pub fn client_died(&mut self, client: WorkerId, out: &mut Vec<Outcome<V>>) {
+        for object in self.of_client.remove(&client).unwrap_or_default() {
+            let Some(entry) = self.entries.get_mut(&object) else { continue };
+            entry.holds.remove(&client);
+            entry.subscribers.remove(&client);
+            if entry.owner == Some(client) {
+                entry.owner = None;
+                for waiting in std::mem::take(&mut entry.subscribers) {
+                    out.push(Outcome::OwnerDied { client: waiting, object });
+                    self.disentangle(waiting, object);
+                }
+            }
+            self.settle(object, out);
+        }
+    }
+
+    /// How many objects are known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many values are kept.
+    pub fn values(&self) -> usize {
+        self.entries.values().filter(|entry| entry.value.is_some()).count()
+    }
+
+    fn entry(&mut self, client: WorkerId, object: ObjectId) -> &mut Entry<V> {
+        self.of_client.entry(client).or_default().insert(object);
+        self.entries.entry(object).or_default()
+    }
+
+    fn count(&mut self, client: WorkerId, object: ObjectId, by: i64, out: &mut Vec<Outcome<V>>) {
+        let holds = &mut self.entry(client, object).holds;
+        let count = holds.entry(client).or_insert(0);
+        *count += by;
+        if *count == 0 {
+            holds.remove(&client);
+        }
+        self.settle(object, out);
+        self.disentangle(client, object);
+    }
+
+    /// Forgets that `client` occurs in the entry, where it does not any more.
+    fn disentangle(&mut self, client: WorkerId, object: ObjectId) {
+        if self.entries.get(&object).is_some_and(|entry| entry.involves(client)) {
+            return;
+        }
+        if let Some(objects) = self.of_client.get_mut(&client) {
+            objects.remove(&object);
+            if objects.is_empty() {
+                self.of_client.remove(&client);
+            }
+        }
+    }
+
+    /// Drops what nobody holds, and then what only that contained (OBJECT-2).
+    fn settle(&mut self, object: ObjectId, out: &mut Vec<Outcome<V>>) {
+        let mut unsettled = vec![object];
+        while let Some(object) = unsettled.pop() {
+            let Some(entry) = self.entries.get_mut(&object) else { continue };
+            if entry.is_held() {
+                continue;
+            }
+            entry.value = None;
+            if std::mem::replace(&mut entry.is_stored, false) {
+                out.push(Outcome::Delete(object));
+            }
+            let contained = std::mem::take(&mut entry.contained);
+            if entry.holds.is_empty() && entry.subscribers.is_empty() {
+                let owner = self.entries.remove(&object).and_then(|entry| entry.owner);
+                owner.into_iter().for_each(|owner| self.disentangle(owner, object));
+            }
+            for inner in contained {
+                if let Some(entry) = self.entries.get_mut(&inner) {
+                    entry.containers -= 1;
+                }
+                unsettled.push(inner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! A library that answers NVML's questions from a text file, so that detection is tested through a real library.
+//!
+//! `OXIRAY_NVML_FIXTURE` names the file; it is read anew at every `nvmlInit_v2`. One GPU per line, in the order of NVML:
+//!
+//! ```text
+//! # name | uuid | pci address | memory bytes | used bytes | pid:bytes,pid:bytes
+//! driver=550.54.15
+//! NVIDIA H100 80GB HBM3|GPU-5a1f|00000000:19:00.0|85520809984|1048576|4242:524288
+//! ```
+//!
+//! `init=9` makes `nvmlInit_v2` return 9 (the driver is not loaded), `lost=1` makes the second GPU one that cannot be
+//! opened (15), `mig=0` makes the first one partitioned. A field left empty makes its question return 3 (not supported).
+//! Only what `nvml-wrapper` asks in detection and in looking at a device's use is answered.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Mutex;
+
+/// Names the file with the answers.
+pub const FIXTURE_VARIABLE: &str = "OXIRAY_NVML_FIXTURE";
+
+const SUCCESS: c_int = 0;
+const UNINITIALIZED: c_int = 1;
+const INVALID_ARGUMENT: c_int = 2;
+const NOT_SUPPORTED: c_int = 3;
+const NOT_FOUND: c_int = 6;
+const INSUFFICIENT_SIZE: c_int = 7;
+const DRIVER_NOT_LOADED: c_int = 9;
+const GPU_IS_LOST: c_int = 15;
+
+/// What a process or a GPU outside of any partition has as its instance.
+const NO_INSTANCE: c_uint = 0xffff_ffff;
+
+static ANSWERS: Mutex<Option<Answers>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Answers {
+    driver: String,
+    init: c_int,
+    lost: Vec<usize>,
+    partitioned: Vec<usize>,
+    gpus: Vec<Gpu>,
+}
+
+#[derive(Default)]
+struct Gpu {
+    name: String,
+    uuid: String,
+    pci_address: String,
+    memory_bytes: Option<u64>,
+    used_bytes: u64,
+    processes: Vec<(u32, u64)>,
+}
+
+impl Answers {
+    fn parse(text: &str) -> Option<Self> {
+        let mut answers = Self::default();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line.split_once('=') {
+                Some(("driver", version)) => version.clone_into(&mut answers.driver),
+                Some(("init", code)) => answers.init = code.parse().ok()?,
+                Some(("lost", index)) => answers.lost.push(index.parse().ok()?),
+                Some(("mig", index)) => answers.partitioned.push(index.parse().ok()?),
+                _ => answers.gpus.push(Gpu::parse(line)?),
+            }
+        }
+        Some(answers)
+    }
+}
+
+impl Gpu {
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split('|').map(str::trim);
+        let mut text = || fields.next().unwrap_or_default().to_owned();
+        let (name, uuid, pci_address, memory, used) = (text(), text(), text(), text(), text());
+        let processes = text()
+            .split(',')
+            .filter(|process| !process.is_empty())
+            .map(|process| {
+                let (pid, bytes) = process.split_once(':')?;
+                Some((pid.parse().ok()?, bytes.parse().ok()?))
+            })
+            .collect::<Option<_>>()?;
+        let memory_bytes = memory.parse().ok();
+        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes: used.parse().unwrap_or(0), processes })
+    }
+}
+
+/// NVML's handle of a device: its index and one, for null is no handle.
+type Handle = *mut c_void;
+
+fn with_answers(ask: impl FnOnce(&Answers) -> c_int) -> c_int {
+    let answers = ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    answers.as_ref().map_or(UNINITIALIZED, ask)
+}
+
+fn with_gpu(handle: Handle, ask: impl FnOnce(usize, &Gpu) -> c_int) -> c_int {
+    with_answers(|answers| {
+        let index = (handle as usize).wrapping_sub(1);
+        answers.gpus.get(index).map_or(INVALID_ARGUMENT, |gpu| ask(index, gpu))
+    })
+}
+
+/// # Safety
+/// `buffer` must be writable for `length` bytes.
+unsafe fn write_text(text: &str, buffer: *mut c_char, length: c_uint) -> c_int {
+    if text.is_empty() {
+        return NOT_SUPPORTED;
+    }
+    if buffer.is_null() || text.len() >= length as usize {
+        return INSUFFICIENT_SIZE;
+    }
+    // SAFETY: the caller vouches for `length` bytes, and the text and its end fit.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), buffer, text.len());
+        *buffer.add(text.len()) = 0;
+    }
+    SUCCESS
+}
+
+/// # Safety
+/// `place` must be null or valid for a write.
+unsafe fn write<T>(place: *mut T, value: T) -> c_int {
+    if place.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: the caller vouches for a place that is not null.
+    unsafe { place.write(value) };
+    SUCCESS
+}
+
+/// Reads the file with the answers.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlInit_v2() -> c_int {
+    let text = std::env::var(FIXTURE_VARIABLE).ok().and_then(|path| std::fs::read_to_string(path).ok());
+    let Some(read) = text.as_deref().and_then(Answers::parse) else { return DRIVER_NOT_LOADED };
+    if read.init != SUCCESS {
+        return read.init;
+    }
+    *ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(read);
+    SUCCESS
+}
+
+/// Forgets the answers.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlShutdown() -> c_int {
+    match ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
+        Some(_) => SUCCESS,
+        None => UNINITIALIZED,
+    }
+}
+
+/// # Safety
+/// As in NVML: `version` must be writable for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_answers(|answers| unsafe { write_text(&answers.driver, version, length) })
+}
+
+/// # Safety
+/// As in NVML: `count` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_answers(|answers| unsafe { write(count, answers.gpus.len() as c_uint) })
+}
+
+/// # Safety
+/// As in NVML: `device` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Handle) -> c_int {
+    let index = index as usize;
+    with_answers(|answers| match index {
+        _ if answers.lost.contains(&index) => GPU_IS_LOST,
+        // SAFETY: passed on to the caller.
+        _ if index < answers.gpus.len() => unsafe { write(device, (index + 1) as Handle) },
+        _ => INVALID_ARGUMENT,
+    })
+}
+
+/// # Safety
+/// As in NVML: `uuid` must be a C string, `device` valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: *mut Handle) -> c_int {
+    if uuid.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: not null, and the caller vouches for a C string.
+    let uuid = unsafe { CStr::from_ptr(uuid) }.to_bytes();
+    with_answers(|answers| match answers.gpus.iter().position(|gpu| gpu.uuid.as_bytes() == uuid) {
+        // SAFETY: passed on to the caller.
+        Some(index) => unsafe { write(device, (index + 1) as Handle) },
+        None => NOT_FOUND,
+    })
+}
+
+/// # Safety
+/// As in NVML: `name` must be writable for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetName(device: Handle, name: *mut c_char, length: c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_gpu(device, |_, gpu| unsafe { write_text(&gpu.name, name, length) })
+}
+
+/// # Safety
+/// As in NVML: `uuid` must be writable for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Handle, uuid: *mut c_char, length: c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_gpu(device, |_, gpu| unsafe { write_text(&gpu.uuid, uuid, length) })
+}
+
+/// `nvmlPciInfo_t`.
+#[repr(C)]
+pub struct PciInfo {
+    bus_id_legacy: [c_char; 16],
+    domain: c_uint,
+    bus: c_uint,
+    device: c_uint,
+    device_id: c_uint,
+    subsystem_id: c_uint,
+    bus_id: [c_char; 32],
+}
+
+/// # Safety
+/// As in NVML: `pci` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Handle, pci: *mut PciInfo) -> c_int {
+    with_gpu(device, |_, gpu| {
+        let mut numbers = gpu.pci_address.split([':', '.']).map(|part| c_uint::from_str_radix(part, 16));
+        let (Some(Ok(domain)), Some(Ok(bus)), Some(Ok(slot))) = (numbers.next(), numbers.next(), numbers.next()) else {
+            return NOT_SUPPORTED;
+        };
+        let mut info = PciInfo {
+            bus_id_legacy: [0; 16],
+            domain,
+            bus,
+            device: slot,
+            device_id: 0,
+            subsystem_id: 0,
+            bus_id: [0; 32],
+        };
+        let full = format!("{domain:08X}:{bus:02X}:{slot:02X}.0");
+        for (place, byte) in info.bus_id.iter_mut().zip(full.bytes()) {
+            *place = c_char::from_ne_bytes([byte]);
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { write(pci, info) }
+    })
+}
+
+/// `nvmlMemory_v2_t`.
+#[repr(C)]
+pub struct Memory {
+    version: c_uint,
+    total: c_ulonglong,
+    reserved: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+/// # Safety
+/// As in NVML: `memory` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, memory: *mut Memory) -> c_int {
+    with_gpu(device, |_, gpu| {
+        let Some(total) = gpu.memory_bytes else { return NOT_SUPPORTED };
+        let version = size_of::<Memory>() as c_uint | 2 << 24;
+        let answer =
+            Memory { version, total, reserved: 0, free: total.saturating_sub(gpu.used_bytes), used: gpu.used_bytes };
+        // SAFETY: passed on to the caller.
+        unsafe { write(memory, answer) }
+    })
+}
+
+/// # Safety
+/// As in NVML: `minor` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMinorNumber(device: Handle, minor: *mut c_uint) -> c_int {
+    // SAFETY: passed on to the caller.
+    with_gpu(device, |index, _| unsafe { write(minor, index as c_uint) })
+}
+
+/// # Safety
+/// As in NVML: `current` and `pending` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetMigMode(device: Handle, current: *mut c_uint, pending: *mut c_uint) -> c_int {
+    with_answers(|answers| {
+        let mode = c_uint::from(answers.partitioned.contains(&(device as usize).wrapping_sub(1)));
+        // SAFETY: passed on to the caller.
+        match unsafe { write(current, mode) } {
+            // SAFETY: passed on to the caller.
+            SUCCESS => unsafe { write(pending, mode) },
+            failure => failure,
+        }
+    })
+}
+
+/// `nvmlProcessInfo_t`.
+#[repr(C)]
+pub struct ProcessInfo {
+    pid: c_uint,
+    used_bytes: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// # Safety
+/// As in NVML: `count` must be valid, and `processes` null or writable for `*count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
+    device: Handle,
+    count: *mut c_uint,
+    processes: *mut ProcessInfo,
+) -> c_int {
+    with_gpu(device, |_, gpu| {
+        if count.is_null() {
+            return INVALID_ARGUMENT;
+        }
+        // SAFETY: not null, and the caller vouches for it.
+        let room = unsafe { count.replace(gpu.processes.len() as c_uint) } as usize;
+        if gpu.processes.is_empty() {
+            return SUCCESS;
+        }
+        if processes.is_null() || room < gpu.processes.len() {
+            return INSUFFICIENT_SIZE;
+        }
+        for (index, (pid, used_bytes)) in gpu.processes.iter().enumerate() {
+            let entry = ProcessInfo {
+                pid: *pid,
+                used_bytes: *used_bytes,
+                gpu_instance: NO_INSTANCE,
+                compute_instance: NO_INSTANCE,
+            };
+            // SAFETY: `index` is below the room that the caller vouches for.
+            unsafe { processes.add(index).write(entry) };
+        }
+        SUCCESS
+    })
+}

@@ -1,0 +1,122 @@
+//! The system calls around a process's birth and death.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+/// Has the kernel kill this process when its parent dies, and fails with `ESRCH` where the parent is
+/// not `expected_parent` any more.
+///
+/// The kernel watches the *thread* that forked: call it from processes that a main thread forked.
+pub fn die_with_parent(expected_parent: u32) -> Result<(), Errno> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
+    if parent == expected_parent { Ok(()) } else { Err(Errno::SRCH) }
+}
+
+/// From here on, descendants that lose their parent become children of this process.
+pub fn become_subreaper() -> Result<(), Errno> {
+    // The call takes a pid only to name a yes; any will do.
+    rustix::process::set_child_subreaper(Some(Pid::INIT))
+}
+
+/// What a forked child of a [`Brood`](crate::Brood)'s process does first: nothing is blocked, and every
+/// signal does what it does in a fresh program.
+pub fn reset_signals_after_fork() {
+    // SAFETY: `signal` and `sigprocmask` only read their arguments; SIG_DFL installs no code of ours, and a
+    // number that names no signal, or SIGKILL and SIGSTOP, is refused without effect. The child has one thread.
+    unsafe {
+        for number in 1..=libc::SIGRTMAX() {
+            libc::signal(number, libc::SIG_DFL);
+        }
+        // As in every Python: a write to a closed pipe is an error, not a death.
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+    }
+}
+
+/// Blocks SIGTERM, SIGINT and SIGHUP for this thread and returns a descriptor that is readable when one came.
+pub fn stop_signals() -> Result<OwnedFd, Errno> {
+    signals_as_descriptor(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
+}
+
+pub(crate) fn signals_as_descriptor(numbers: &[libc::c_int]) -> Result<OwnedFd, Errno> {
+    let mut wanted = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised by `sigemptyset` before anything reads it; `signalfd` returns a new
+    // descriptor that nobody else owns, or -1.
+    unsafe {
+        libc::sigemptyset(wanted.as_mut_ptr());
+        for number in numbers {
+            libc::sigaddset(wanted.as_mut_ptr(), *number);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, wanted.as_ptr(), std::ptr::null_mut());
+        let descriptor = libc::signalfd(-1, wanted.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if descriptor < 0 {
+            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+        }
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+/// A descriptor that names a living process and becomes readable when it dies.
+pub fn pidfd_of(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty())
+}
+
+/// Kills the process that a pidfd names; nothing else can be hit, and a dead one is no error.
+pub fn kill_by_pidfd(pidfd: impl AsFd) -> Result<(), Errno> {
+    match rustix::process::pidfd_send_signal(pidfd, Signal::KILL) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// How a process ended, in words: `killed by signal 9 (SIGKILL)`, `exited with status 3`.
+pub fn describe_status(status: i32) -> String {
+    let signal = status & 0x7f;
+    if signal == 0 {
+        return format!("exited with status {}", (status >> 8) & 0xff);
+    }
+    let core = if status & 0x80 == 0 { "" } else { ", core dumped" };
+    match signal_name(signal) {
+        Some(name) => format!("killed by signal {signal} ({name}{core})"),
+        None => format!("killed by signal {signal}"),
+    }
+}
+
+fn signal_name(number: i32) -> Option<&'static str> {
+    const NAMES: [(i32, &str); 14] = [
+        (libc::SIGHUP, "SIGHUP"),
+        (libc::SIGINT, "SIGINT"),
+        (libc::SIGQUIT, "SIGQUIT"),
+        (libc::SIGILL, "SIGILL"),
+        (libc::SIGTRAP, "SIGTRAP"),
+        (libc::SIGABRT, "SIGABRT"),
+        (libc::SIGBUS, "SIGBUS"),
+        (libc::SIGFPE, "SIGFPE"),
+        (libc::SIGKILL, "SIGKILL"),
+        (libc::SIGSEGV, "SIGSEGV"),
+        (libc::SIGPIPE, "SIGPIPE"),
+        (libc::SIGALRM, "SIGALRM"),
+        (libc::SIGTERM, "SIGTERM"),
+        (libc::SIGSYS, "SIGSYS"),
+    ];
+    NAMES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_read_as_sentences() {
+        assert_eq!(describe_status(3 << 8), "exited with status 3");
+        assert_eq!(describe_status(9), "killed by signal 9 (SIGKILL)");
+        assert_eq!(describe_status(11 | 0x80), "killed by signal 11 (SIGSEGV, core dumped)");
+        assert_eq!(describe_status(40), "killed by signal 40");
+    }
+}

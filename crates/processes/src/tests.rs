@@ -1,0 +1,101 @@
+//! A brood is per process, so each scenario runs in its own: the test binary starts itself again with
+//! the scenario's name.
+
+use crate::{Brood, Departed, children_of};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+const SCENARIO: &str = "OXIRAY_PROCESSES_SCENARIO";
+
+fn in_own_process(name: &str, scenario: fn()) {
+    if std::env::var(SCENARIO).is_ok_and(|wanted| wanted == name) {
+        return scenario();
+    }
+    let binary = std::env::current_exe().expect("the test binary has a path");
+    let mut command = Command::new(binary);
+    command.args(["--exact", &format!("tests::{name}"), "--nocapture"]).env(SCENARIO, name);
+    // SAFETY: between fork and exec only a system call is made.
+    unsafe {
+        // A brood's process blocks SIGCHLD before its second thread, and the test harness is that thread.
+        command.pre_exec(|| {
+            crate::call::signals_as_descriptor(&[libc::SIGCHLD])?;
+            Ok(())
+        });
+    }
+    let output = command.output().expect("the test binary starts again");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn shell(script: &str) -> u32 {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("sh").id()
+}
+
+fn next_departed(brood: &mut Brood) -> Departed {
+    loop {
+        if let Some(departed) = brood.reap().pop() {
+            return departed;
+        }
+        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::from_borrowed_fd(brood.watch_fd(), PollFlags::IN)], Some(&limit)).expect("poll");
+        assert!(ready > 0, "nobody departed within 10 s");
+    }
+}
+
+#[test]
+fn a_child_departs_with_its_status() {
+    in_own_process("a_child_departs_with_its_status", || {
+        let mut brood = Brood::new().expect("a brood");
+        let pid = shell("exit 3");
+        brood.register(pid);
+        assert_eq!(next_departed(&mut brood), Departed { pid, status: 3 << 8, stragglers: 0 });
+        assert!(brood.is_empty());
+    });
+}
+
+#[test]
+fn orphans_in_sessions_of_their_own_are_ended_before_the_child_departs() {
+    in_own_process("orphans_in_sessions_of_their_own_are_ended_before_the_child_departs", || {
+        let mut brood = Brood::new().expect("a brood");
+        let bystander = shell("sleep 1000");
+        brood.register(bystander);
+        let pid = shell("setsid sh -c 'sleep 1000 & sleep 1000' & sleep 0.2; kill -9 $$");
+        brood.register(pid);
+        let departed = next_departed(&mut brood);
+        assert_eq!((departed.pid, departed.status), (pid, 9));
+        assert!(departed.stragglers >= 2, "the session's shell and its sleepers: {departed:?}");
+        assert_eq!(children_of(std::process::id()), [bystander], "only the other child is left (BROOD-1)");
+        brood.kill(bystander);
+        assert_eq!(next_departed(&mut brood).pid, bystander);
+    });
+}
+
+#[test]
+fn a_child_is_safe_until_one_dies() {
+    in_own_process("a_child_is_safe_until_one_dies", || {
+        let mut brood = Brood::new().expect("a brood");
+        let pid = shell("sleep 1000");
+        assert!(brood.reap().is_empty());
+        assert_eq!(children_of(std::process::id()), [pid], "not registered yet, and not killed (BROOD-2)");
+        brood.register(pid);
+        brood.kill(pid);
+        assert_eq!(next_departed(&mut brood).pid, pid);
+    });
+}
+
+#[test]
+fn killing_all_leaves_nothing() {
+    in_own_process("killing_all_leaves_nothing", || {
+        let mut brood = Brood::new().expect("a brood");
+        for _ in 0..3 {
+            brood.register(shell("sleep 1000 & sleep 1000"));
+        }
+        brood.kill_all();
+        while !brood.is_empty() {
+            next_departed(&mut brood);
+        }
+        assert!(children_of(std::process::id()).is_empty());
+    });
+}

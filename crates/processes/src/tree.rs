@@ -1,0 +1,77 @@
+//! Who descends from whom, read from `/proc`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::OnceLock;
+
+/// The living and unreaped children of `pid`.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    if kernel_lists_children() { listed_children(pid) } else { scan().remove(&pid).unwrap_or_default() }
+}
+
+/// Everything below `pid`, parents before their children.
+pub fn descendants_of(pid: u32) -> Vec<u32> {
+    let mut scanned = (!kernel_lists_children()).then(scan);
+    let mut found = Vec::new();
+    let mut next = 0;
+    let mut parent = pid;
+    loop {
+        match &mut scanned {
+            Some(children) => found.extend(children.remove(&parent).unwrap_or_default()),
+            None => found.extend(listed_children(parent)),
+        }
+        let Some(pid) = found.get(next) else { return found };
+        parent = *pid;
+        next += 1;
+    }
+}
+
+/// Kernels built without `CONFIG_PROC_CHILDREN` lack the file.
+fn kernel_lists_children() -> bool {
+    static LISTS: OnceLock<bool> = OnceLock::new();
+    *LISTS.get_or_init(|| fs::exists("/proc/thread-self/children").unwrap_or(false))
+}
+
+/// A child is listed under the thread that forked it.
+fn listed_children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// Every process by its parent.
+fn scan() -> BTreeMap<u32, Vec<u32>> {
+    let mut by_parent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let parent = fs::read_to_string(entry.path().join("stat")).ok().and_then(|stat| parent_in_stat(&stat));
+        by_parent.entry(parent.unwrap_or(0)).or_default().push(pid);
+    }
+    by_parent
+}
+
+/// The program's name stands in parentheses and may hold anything, parentheses too.
+fn parent_in_stat(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_program_name_does_not_hide_the_parent() {
+        assert_eq!(parent_in_stat("12 (a) R 1 (b)) S 77 12 12 0"), Some(77));
+        assert_eq!(parent_in_stat("nonsense"), None);
+    }
+
+    #[test]
+    fn scanning_and_listing_agree() {
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+        let own = std::process::id();
+        assert!(scan().get(&own).is_some_and(|children| children.contains(&child.id())));
+        assert!(children_of(own).contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+    }
+}

@@ -1,0 +1,184 @@
+//! Values as bytes.
+//!
+//! ```text
+//! 2                                              None
+//! 0 │ pickle                                     a value without buffers of its own
+//! 1 │ 7 zeros │ n: u64 │ p: u64 │ n lengths: u64 │ pickle: p bytes │ buffers, each 64-byte aligned
+//! ```
+//!
+//! Numbers are little endian. Buffers are what pickle protocol 5 leaves out of band: readers see them in
+//! place, so that an array in the store is never copied.
+
+use crate::buffer::{Lent, Pin};
+use crate::python;
+use crate::reference::Collected;
+use bytes::Bytes;
+use oxiray_ids::ObjectId;
+use oxiray_runtime::Pinned;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
+
+const PLAIN: u8 = 0;
+const BUFFERED: u8 = 1;
+const NONE: u8 = 2;
+const ALIGNMENT: usize = 64;
+
+/// A value ready to be written somewhere.
+pub(crate) struct Serialized {
+    pickle: Option<Lent>,
+    buffers: Vec<Lent>,
+    /// References inside of it.
+    pub(crate) contained: Vec<ObjectId>,
+}
+
+fn header_bytes(buffers: usize) -> usize {
+    if buffers == 0 { 1 } else { 24 + 8 * buffers }
+}
+
+impl Serialized {
+    /// Serializes any value.
+    pub(crate) fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = value.py();
+        if value.is_none() {
+            return Ok(Self { pickle: None, buffers: Vec::new(), contained: Vec::new() });
+        }
+        if is_plain(value) {
+            let pickle = Lent::of(&python::pickle_dumps(py)?.call1((value, 5))?)?;
+            return Ok(Self { pickle: Some(pickle), buffers: Vec::new(), contained: Vec::new() });
+        }
+        let collected = Collected::begin();
+        let dumped = python::dumps(py)?.call1((value,));
+        let contained = collected.end();
+        let (pickle, buffers): (Bound<'_, PyBytes>, Bound<'_, PyList>) = dumped?.extract()?;
+        let buffers = buffers.iter().map(|buffer| Lent::of(&buffer)).collect::<PyResult<_>>()?;
+        Ok(Self { pickle: Some(Lent::of(&pickle)?), buffers, contained })
+    }
+
+    fn pickle(&self) -> &[u8] {
+        self.pickle.as_ref().map_or(&[], Lent::bytes)
+    }
+
+    /// How many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        let mut size = header_bytes(self.buffers.len()) + self.pickle().len();
+        for buffer in &self.buffers {
+            size = size.next_multiple_of(ALIGNMENT) + buffer.bytes().len();
+        }
+        size
+    }
+
+    /// Writes it; `target` has just its size.
+    pub(crate) fn write(&self, target: &mut [u8]) {
+        let Some(pickle) = &self.pickle else {
+            target[0] = NONE;
+            return;
+        };
+        let pickle = pickle.bytes();
+        let mut at = header_bytes(self.buffers.len());
+        target[at..at + pickle.len()].copy_from_slice(pickle);
+        at += pickle.len();
+        if self.buffers.is_empty() {
+            target[0] = PLAIN;
+            return;
+        }
+        target[..8].copy_from_slice(&[BUFFERED, 0, 0, 0, 0, 0, 0, 0]);
+        let numbers = [self.buffers.len(), pickle.len()].into_iter().chain(self.buffers.iter().map(|b| b.bytes().len()));
+        for (number, slot) in numbers.zip(target[8..].chunks_exact_mut(8)) {
+            slot.copy_from_slice(&(number as u64).to_le_bytes());
+        }
+        for buffer in &self.buffers {
+            let bytes = buffer.bytes();
+            let start = at.next_multiple_of(ALIGNMENT);
+            target[at..start].fill(0);
+            target[start..start + bytes.len()].copy_from_slice(bytes);
+            at = start + bytes.len();
+        }
+    }
+
+    /// As bytes of its own.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        if self.pickle.is_none() {
+            return Bytes::from_static(&[NONE]);
+        }
+        let mut bytes = vec![0; self.size()];
+        self.write(&mut bytes);
+        bytes.into()
+    }
+}
+
+/// Whether plain pickle does: exact built-in scalars, whose pickling cannot run anybody's code.
+pub(crate) fn is_plain(value: &Bound<'_, PyAny>) -> bool {
+    value.is_exact_instance_of::<PyInt>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyString>()
+        || value.is_exact_instance_of::<PyBytes>()
+        || value.is_exact_instance_of::<PyBool>()
+}
+
+fn malformed() -> PyErr {
+    PyRuntimeError::new_err("a serialized value has no shape that this version writes: the writer is of another build")
+}
+
+/// Where pickle and buffers lie in a blob.
+fn parts(blob: &[u8]) -> Option<(std::ops::Range<usize>, Vec<std::ops::Range<usize>>)> {
+    if *blob.first()? == PLAIN {
+        return Some((1..blob.len(), Vec::new()));
+    }
+    let number = |index: usize| {
+        let at = 8 + 8 * index;
+        let bytes = blob.get(at..at + 8)?.try_into().ok()?;
+        usize::try_from(u64::from_le_bytes(bytes)).ok()
+    };
+    let count = number(0)?;
+    if count > blob.len() / 8 {
+        return None;
+    }
+    let mut at = header_bytes(count);
+    let pickle = at..at.checked_add(number(1)?)?;
+    at = pickle.end;
+    let mut buffers = Vec::with_capacity(count);
+    for index in 0..count {
+        let start = at.checked_next_multiple_of(ALIGNMENT)?;
+        at = start.checked_add(number(2 + index)?)?;
+        buffers.push(start..at);
+    }
+    (at <= blob.len()).then_some((pickle, buffers))
+}
+
+/// The value in a blob that travelled with a message.
+pub(crate) fn load_inline<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match blob.first() {
+        Some(&NONE) => Ok(py.None().into_bound(py)),
+        Some(&PLAIN) => python::pickle_loads(py)?.call1((python::bytes(py, &blob[1..]),)),
+        Some(&BUFFERED) => {
+            let view = py.import("builtins")?.getattr("memoryview")?.call1((python::bytes(py, blob),))?;
+            load_parts(&view, blob)
+        }
+        _ => Err(malformed()),
+    }
+}
+
+/// The value in a stored blob. What of it lies out of band stays there, pinned.
+pub(crate) fn load_pinned(py: Python<'_>, pinned: Pinned) -> PyResult<Bound<'_, PyAny>> {
+    let pin = Bound::new(py, Pin { pinned })?;
+    let blob = pin.get().pinned.bytes();
+    if blob.first() == Some(&NONE) {
+        return Ok(py.None().into_bound(py));
+    }
+    let view = python::view(py)?.call1((&pin, blob.as_ptr() as usize, blob.len()))?;
+    load_parts(&view, blob)
+}
+
+fn load_parts<'py>(view: &Bound<'py, PyAny>, blob: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let py = view.py();
+    let (pickle, buffers) = parts(blob).ok_or_else(malformed)?;
+    let cut = |range: std::ops::Range<usize>| {
+        let slice = pyo3::types::PySlice::new(py, range.start as isize, range.end as isize, 1);
+        view.get_item(slice)
+    };
+    let buffers = buffers.into_iter().map(cut).collect::<PyResult<Vec<_>>>()?;
+    let keywords = pyo3::types::PyDict::new(py);
+    keywords.set_item("buffers", buffers)?;
+    python::pickle_loads(py)?.call((cut(pickle)?,), Some(&keywords))
+}

@@ -1,0 +1,333 @@
+//! What `.remote(...)` calls: arguments in, references out.
+
+use crate::blob::{Serialized, is_plain};
+use crate::ids::ActorID;
+use crate::reference::ObjectRef;
+use crate::values::{keep, next_put, own_task};
+use crate::{process, python};
+use bytes::Bytes;
+use oxiray_ids::ObjectId;
+use oxiray_runtime::{ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Work, wire_amounts};
+use oxiray_wire::message::{ActorCreate, Content, Environment, Variable};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, Copy)]
+enum Callee {
+    Class(ClassIndex),
+    Actor(oxiray_ids::ActorId),
+}
+
+/// Counts one handle of an actor for as long as it lives.
+#[pyclass(frozen, module = "oxiray._core")]
+pub(crate) struct Hold {
+    runtime: Runtime,
+    actor: oxiray_ids::ActorId,
+}
+
+impl Hold {
+    fn on(runtime: Runtime, actor: oxiray_ids::ActorId) -> Self {
+        runtime.retain_actor(actor);
+        Self { runtime, actor }
+    }
+}
+
+#[pymethods]
+impl Hold {
+    #[new]
+    fn new(actor: &Bound<'_, ActorID>) -> PyResult<Self> {
+        Ok(Self::on(process::required()?, actor.get().0))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !crate::connect::is_forked_child() {
+            self.runtime.release_actor(self.actor);
+        }
+    }
+}
+
+/// One function with its options, or one method of one actor, ready to be called.
+#[pyclass(frozen, module = "oxiray._core")]
+pub(crate) struct Caller {
+    runtime: Runtime,
+    callee: Callee,
+    work: Work,
+    least_arguments: usize,
+    most_arguments: usize,
+    /// `inspect.Signature.bind`: says what is wrong with arguments that do not fit.
+    bind: Option<Py<PyAny>>,
+    /// A method that outlives the handle it came from still keeps the actor.
+    _hold: Option<Hold>,
+}
+
+#[pymethods]
+impl Caller {
+    /// A function: its code is exported under its hash.
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
+    #[pyo3(signature = (*, hash, body, name, resources, environment, fresh, results, max_calls, retries,
+                        retry_exceptions, least_arguments, most_arguments, bind))]
+    fn of_function(
+        hash: &[u8],
+        body: &[u8],
+        name: String,
+        resources: BTreeMap<String, f64>,
+        environment: BTreeMap<String, String>,
+        fresh: bool,
+        results: u32,
+        max_calls: u32,
+        retries: i32,
+        retry_exceptions: &[u8],
+        least_arguments: usize,
+        most_arguments: Option<usize>,
+        bind: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let runtime = process::required()?;
+        let hash = Bytes::copy_from_slice(hash);
+        runtime.export(hash.clone(), Bytes::copy_from_slice(body));
+        let class = runtime.class(Class { demand: units(resources), environment: variables(environment), fresh });
+        let work = Work {
+            function: hash,
+            name,
+            arguments: Arguments::default(),
+            results,
+            max_calls,
+            retries,
+            retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
+        };
+        let most_arguments = most_arguments.unwrap_or(usize::MAX);
+        Ok(Self { runtime, callee: Callee::Class(class), work, least_arguments, most_arguments, bind, _hold: None })
+    }
+
+    /// A method of an actor.
+    #[staticmethod]
+    #[pyo3(signature = (*, actor, name, results, retry_exceptions, least_arguments, most_arguments, bind))]
+    fn of_method(
+        actor: &Bound<'_, ActorID>,
+        name: String,
+        results: u32,
+        retry_exceptions: &[u8],
+        least_arguments: usize,
+        most_arguments: Option<usize>,
+        bind: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let work = Work {
+            function: Bytes::new(),
+            name,
+            arguments: Arguments::default(),
+            results,
+            max_calls: 0,
+            retries: 0,
+            retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
+        };
+        let runtime = process::required()?;
+        let hold = Hold::on(runtime.clone(), actor.get().0);
+        Ok(Self {
+            runtime,
+            callee: Callee::Actor(actor.get().0),
+            _hold: Some(hold),
+            work,
+            least_arguments,
+            most_arguments: most_arguments.unwrap_or(usize::MAX),
+            bind,
+        })
+    }
+
+    /// Calls; returns a reference, a list of them, or `None`, by the number of results.
+    fn call<'py>(
+        &self,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        let count = args.len();
+        let fits = kwargs.is_empty() && self.least_arguments <= count && count <= self.most_arguments;
+        if !fits && let Some(bind) = &self.bind {
+            bind.bind(py).call(args, Some(kwargs))?;
+        }
+        let mut work = self.work.clone();
+        work.arguments = arguments(&self.runtime, args, kwargs)?;
+        let implicit = work.arguments.references.iter().find(|(place, _)| *place == Place::Everything).map(|(_, id)| *id);
+        let (_, results) = match self.callee {
+            Callee::Class(class) => self.runtime.submit(class, work),
+            Callee::Actor(actor) => self.runtime.call_actor(actor, work),
+        };
+        if let Some(id) = implicit {
+            self.runtime.release(id);
+        }
+        let mut references = results.into_iter().map(|id| ObjectRef::adopt(self.runtime.clone(), id));
+        match self.work.results {
+            0 => Ok(py.None().into_bound(py)),
+            1 => Ok(Bound::new(py, references.next().expect("a call has as many results as asked"))?.into_any()),
+            _ => {
+                let list = PyList::empty(py);
+                for reference in references {
+                    list.append(Bound::new(py, reference)?)?;
+                }
+                Ok(list.into_any())
+            }
+        }
+    }
+}
+
+/// Arguments as they travel. References stand outside of the pickled rest, so that values can take their place.
+fn arguments(runtime: &Runtime, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<Arguments> {
+    let py = args.py();
+    if args.is_empty() && kwargs.is_empty() {
+        return Ok(Arguments::default());
+    }
+    let mut references = Vec::new();
+    for (position, argument) in args.iter_borrowed().enumerate() {
+        if let Ok(reference) = argument.cast::<ObjectRef>() {
+            references.push((Place::Position(position as u32), reference.get().id));
+        }
+    }
+    for (keyword, argument) in kwargs.iter() {
+        if let Ok(reference) = argument.cast::<ObjectRef>() {
+            references.push((Place::Keyword(keyword.extract()?), reference.get().id));
+        }
+    }
+    if references.is_empty() && kwargs.is_empty() && args.iter_borrowed().all(|argument| argument.is_none() || is_plain(&argument)) {
+        let pickle = python::pickle_dumps(py)?.call1(((args, py.None()), 5))?;
+        let pickle: &[u8] = pickle.extract()?;
+        if pickle.len() < INLINE_BYTES {
+            let mut payload = Vec::with_capacity(pickle.len() + 1);
+            payload.push(0);
+            payload.extend_from_slice(pickle);
+            return Ok(Arguments { payload: payload.into(), references, contained: Vec::new() });
+        }
+    }
+    let (args, kwargs) = without(args, kwargs, &references)?;
+    let serialized = Serialized::of((args, kwargs).into_pyobject(py)?.as_any())?;
+    let contained = serialized.contained.clone();
+    if serialized.size() <= INLINE_BYTES {
+        return Ok(Arguments { payload: serialized.into_bytes(), references, contained });
+    }
+    let (task, index) = (own_task(runtime), next_put());
+    let value = keep(py, runtime, task.object(index), serialized)?;
+    references.push((Place::Everything, runtime.put(task, index, value)));
+    Ok(Arguments { payload: Bytes::new(), references, contained })
+}
+
+type Split<'py> = (Bound<'py, PyTuple>, Bound<'py, PyDict>);
+
+fn without<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+    references: &[(Place, ObjectId)],
+) -> PyResult<Split<'py>> {
+    if references.is_empty() {
+        return Ok((args.clone(), kwargs.clone()));
+    }
+    let py = args.py();
+    let mut items: Vec<Bound<'py, PyAny>> = args.iter().collect();
+    let kwargs = kwargs.copy()?;
+    for (place, _) in references {
+        match place {
+            Place::Position(position) => items[*position as usize] = py.None().into_bound(py),
+            Place::Keyword(keyword) => kwargs.set_item(keyword, py.None())?,
+            Place::Everything => {}
+        }
+    }
+    Ok((PyTuple::new(py, items)?, kwargs))
+}
+
+fn units(resources: BTreeMap<String, f64>) -> Vec<(String, u64)> {
+    resources.into_iter().map(|(name, quantity)| (name, to_units(quantity))).filter(|(_, units)| *units > 0).collect()
+}
+
+/// 1/10,000s, cut off rather than rounded as in Ray, but forgiving what binary fractions lose.
+fn to_units(quantity: f64) -> u64 {
+    (quantity * 10_000.0 + 1e-6) as u64
+}
+
+fn variables(environment: BTreeMap<String, String>) -> Environment {
+    let variable = |(name, value)| Variable { name, value: Some(value) };
+    Environment { variables: environment.into_iter().map(variable).collect() }
+}
+
+/// Makes an actor: `(ActorID, None)` for a new one, `(ActorID, handle)` for one of that name that existed.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
+#[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
+                    get_if_exists, max_concurrency, handle))]
+fn create_actor<'py>(
+    py: Python<'py>,
+    class_name: String,
+    body: &[u8],
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+    placement: BTreeMap<String, f64>,
+    running: BTreeMap<String, f64>,
+    environment: BTreeMap<String, String>,
+    name: String,
+    namespace: String,
+    detached: bool,
+    get_if_exists: bool,
+    max_concurrency: u32,
+    handle: &[u8],
+) -> PyResult<(ActorID, Option<Bound<'py, pyo3::types::PyBytes>>)> {
+    let runtime = process::required()?;
+    let arguments = arguments(&runtime, args, kwargs)?;
+    let named = !name.is_empty();
+    let create = ActorCreate {
+        name,
+        namespace,
+        detached,
+        get_if_exists,
+        placement: wire_amounts(&units(placement)),
+        running: wire_amounts(&units(running)),
+        environment: Some(variables(environment)),
+        class_name,
+        class: Bytes::copy_from_slice(body),
+        handle: Bytes::copy_from_slice(handle),
+        max_concurrency,
+        ..ActorCreate::default()
+    };
+    let mut work = Some(ActorWork { create, named, arguments });
+    let made = py.detach(|| runtime.create_actor(work.take().expect("it is made once")));
+    let (id, answer) = made.map_err(|error| process::error(py, &error))?;
+    let existing = answer.filter(|answer| answer.existed).map(|answer| python::bytes(py, &answer.handle));
+    Ok((ActorID(id), existing))
+}
+
+/// The actor of this name: `(ActorID, handle)`.
+#[pyfunction]
+fn find_actor<'py>(py: Python<'py>, name: String, namespace: String) -> PyResult<(ActorID, Bound<'py, pyo3::types::PyBytes>)> {
+    let runtime = process::required()?;
+    let answer = py.detach(|| runtime.find_actor(&name, &namespace)).map_err(|error| process::error(py, &error))?;
+    let id = oxiray_ids::ActorId::from_slice(&answer.actor)
+        .ok_or_else(|| PyRuntimeError::new_err("the daemon named an actor without an id"))?;
+    Ok((ActorID(id), python::bytes(py, &answer.handle)))
+}
+
+/// A handle leaves this process.
+#[pyfunction]
+fn share_actor(actor: &Bound<'_, ActorID>) {
+    if let Some(runtime) = process::current() {
+        runtime.share_actor(actor.get().0);
+    }
+}
+
+/// Ends an actor.
+#[pyfunction]
+fn kill_actor(actor: &Bound<'_, ActorID>) -> PyResult<()> {
+    process::required()?.kill_actor(actor.get().0);
+    Ok(())
+}
+
+/// Whether a failed value's content is an error.
+pub(crate) fn is_error(content: Option<&Content>) -> bool {
+    matches!(content, Some(Content::Raised(_) | Content::Failed(_)))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(create_actor, module)?)?;
+    module.add_function(wrap_pyfunction!(find_actor, module)?)?;
+    module.add_function(wrap_pyfunction!(share_actor, module)?)?;
+    module.add_function(wrap_pyfunction!(kill_actor, module)?)
+}

@@ -1,0 +1,195 @@
+//! A driver joins its daemon, and leaves it.
+
+use crate::{context, process};
+use bytes::Bytes;
+use oxiray_runtime::{Identity, News, Runtime};
+use oxiray_wire::message::{Driver, Environment, Hello, Variable, Welcome};
+use oxiray_wire::{Connection, Message, Received};
+use pyo3::exceptions::{PyConnectionError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::collections::BTreeMap;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to answer a greeting.
+const GREETING_LIMIT: Duration = Duration::from_secs(60);
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked from one that had a runtime: that one's references are not ours to drop.
+pub(crate) fn is_forked_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Raises where references must not be pickled by others than the runtime.
+pub(crate) fn check_out_of_band(py: Python<'_>) -> PyResult<()> {
+    py.import("oxiray._serialization")?.getattr("check_out_of_band")?.call0().map(|_| ())
+}
+
+/// Two connected stream sockets: `(ours, the child's)`, both closed on exec.
+#[pyfunction]
+fn socket_pair() -> PyResult<(i32, i32)> {
+    let (near, far) = oxiray_wire::connection::socket_pair().map_err(std::io::Error::from)?;
+    Ok((near.into_raw_fd(), far.into_raw_fd()))
+}
+
+/// A connection to the daemon that listens at `path`.
+#[pyfunction]
+fn connect_socket(path: std::path::PathBuf) -> PyResult<i32> {
+    let stream = std::os::unix::net::UnixStream::connect(path)?;
+    Ok(OwnedFd::from(stream).into_raw_fd())
+}
+
+/// Greets the daemon at the other end of `descriptor` and starts this process's runtime on it.
+/// Raises `ConnectionError` with the daemon's reason where it refuses.
+#[pyfunction]
+#[pyo3(signature = (*, descriptor, token, interpreter, setup, namespace, wants_logs, environment))]
+fn connect<'py>(
+    py: Python<'py>,
+    descriptor: i32,
+    token: String,
+    interpreter: String,
+    setup: &[u8],
+    namespace: String,
+    wants_logs: bool,
+    environment: BTreeMap<String, String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    // SAFETY: the caller passes a descriptor of its own that nothing else uses.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let mut connection = Connection::new(socket).map_err(std::io::Error::from)?;
+    let variables =
+        environment.into_iter().map(|(name, value)| Variable { name, value: Some(value) }).collect();
+    let driver = Driver {
+        pid: std::process::id(),
+        interpreter,
+        setup: Bytes::copy_from_slice(setup),
+        namespace,
+        wants_logs,
+        environment: Some(Environment { variables }),
+    };
+    connection.send(&Hello { token, driver: Some(driver) }.into());
+    let _ = connection.flush();
+    let greeting = py.detach(|| first_message(&mut connection, Some(Instant::now() + GREETING_LIMIT)));
+    let (first, early) = greeting.map_err(PyConnectionError::new_err)?;
+    let welcome = match first.message {
+        Message::Welcome(welcome) => welcome,
+        Message::Refused(refused) => return Err(PyValueError::new_err(refused.text)),
+        _ => return Err(PyConnectionError::new_err("the daemon did not greet back: it is of another build")),
+    };
+    start(py, &welcome, connection, early)
+}
+
+fn start<'py>(
+    py: Python<'py>,
+    welcome: &Welcome,
+    connection: Connection,
+    early: Vec<Received>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let identity = Identity::from_welcome(welcome)
+        .ok_or_else(|| PyConnectionError::new_err("the daemon greeted with malformed identifiers"))?;
+    process::set(Some(Runtime::start(identity, connection, early)?));
+    context::context(py)
+}
+
+/// The first message on a connection, and what came behind it.
+pub(crate) fn first_message(
+    connection: &mut Connection,
+    deadline: Option<Instant>,
+) -> Result<(Received, Vec<Received>), String> {
+    let mut inbox = Vec::new();
+    loop {
+        let over = connection.receive(&mut inbox).err();
+        if !inbox.is_empty() {
+            let first = inbox.remove(0);
+            return Ok((first, inbox));
+        }
+        if let Some(error) = over {
+            return Err(format!("the daemon did not answer: {error}. Its daemon.log tells more"));
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(format!("the daemon did not answer within {} s", GREETING_LIMIT.as_secs()));
+        }
+        let timeout =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let _ = rustix::event::poll(&mut [PollFd::new(connection, PollFlags::IN)], timeout.as_ref());
+    }
+}
+
+/// Says that the job is over.
+#[pyfunction]
+fn say_goodbye() {
+    if let Some(runtime) = process::current() {
+        runtime.say_goodbye();
+    }
+}
+
+/// Ends this process's runtime.
+#[pyfunction]
+fn disconnect(py: Python<'_>) {
+    if let Some(runtime) = process::set(None) {
+        runtime.close();
+        py.detach(|| drop(runtime));
+    }
+}
+
+/// Whether this process has a runtime.
+#[pyfunction]
+fn is_connected() -> bool {
+    process::current().is_some()
+}
+
+/// After a fork of the user's own: the child has no runtime, and leaves the parent's alone.
+#[pyfunction]
+#[pyo3(name = "_after_fork")]
+fn after_fork() {
+    if let Some(runtime) = process::set(None) {
+        FORKED.store(true, Ordering::Relaxed);
+        std::mem::forget(runtime);
+    }
+}
+
+/// The next thing to know: `("lines", pid, name, is_error, bytes)`, `("notice", text)`, `("ready", id)`, `("over",)`.
+#[pyfunction]
+fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let runtime = process::required()?;
+    let news = process::patiently(py, || runtime.next_news())?.map_err(|error| process::error(py, &error))?;
+    Ok(match news {
+        News::Lines(said) => {
+            ("lines", said.pid, said.name, said.error, PyBytes::new(py, &said.lines)).into_pyobject(py)?.into_any()
+        }
+        News::Notice(text) => ("notice", text).into_pyobject(py)?.into_any(),
+        News::Ready(id) => ("ready", PyBytes::new(py, id.as_bytes())).into_pyobject(py)?.into_any(),
+        News::Over => ("over",).into_pyobject(py)?.into_any(),
+    })
+}
+
+/// What the cluster has: `(totals, available, detail as JSON)`.
+#[pyfunction]
+fn cluster(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>, String)> {
+    let runtime = process::required()?;
+    let report = py.detach(|| runtime.cluster()).map_err(|error| process::error(py, &error))?;
+    Ok((context::amounts(py, &report.totals)?, context::amounts(py, &report.available)?, report.detail))
+}
+
+/// Raises `ValueError` where a task or actor may not ask for this much of a resource.
+#[pyfunction]
+fn check_quantity(resource: &str, quantity: f64) -> PyResult<()> {
+    oxiray_accelerators::check_quantity(resource, quantity).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(socket_pair, module)?)?;
+    module.add_function(wrap_pyfunction!(connect_socket, module)?)?;
+    module.add_function(wrap_pyfunction!(connect, module)?)?;
+    module.add_function(wrap_pyfunction!(say_goodbye, module)?)?;
+    module.add_function(wrap_pyfunction!(disconnect, module)?)?;
+    module.add_function(wrap_pyfunction!(is_connected, module)?)?;
+    module.add_function(wrap_pyfunction!(after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(next_news, module)?)?;
+    module.add_function(wrap_pyfunction!(cluster, module)?)?;
+    module.add_function(wrap_pyfunction!(check_quantity, module)?)
+}

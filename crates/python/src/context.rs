@@ -1,0 +1,93 @@
+//! What this process, and the task it runs, may know of itself.
+
+use oxiray_ids::{ActorId, TaskId};
+use oxiray_wire::message::{Amount, Devices};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+
+/// The task of a thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    pub(crate) task: TaskId,
+    pub(crate) name: String,
+    pub(crate) function: String,
+}
+
+/// What the daemon assigned to this worker.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Assigned {
+    pub(crate) devices: Vec<Devices>,
+    pub(crate) resources: Vec<Amount>,
+    pub(crate) actor: Option<ActorId>,
+    pub(crate) actor_name: String,
+    pub(crate) is_worker: bool,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Running>> = const { RefCell::new(None) };
+}
+
+/// The latest task of any thread: what threads of the user's own are taken to work for.
+static LATEST: Mutex<Option<Running>> = Mutex::new(None);
+static ASSIGNED: Mutex<Option<Assigned>> = Mutex::new(None);
+
+pub(crate) fn assign(assigned: Assigned) {
+    *ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner) = Some(assigned);
+}
+
+pub(crate) fn assigned() -> Assigned {
+    ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
+pub(crate) fn enter(running: Running) {
+    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&Some(running.clone()));
+    HERE.set(Some(running));
+}
+
+pub(crate) fn leave() {
+    HERE.set(None);
+}
+
+pub(crate) fn running() -> Option<Running> {
+    HERE.with_borrow(Clone::clone).or_else(|| LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone())
+}
+
+/// Everything `RuntimeContext` and `get_gpu_ids` answer from.
+#[pyfunction]
+pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let runtime = crate::process::required()?;
+    let identity = runtime.identity();
+    let assigned = assigned();
+    let running = running();
+    let answer = PyDict::new(py);
+    answer.set_item("job_id", identity.job.hex())?;
+    answer.set_item("node_id", identity.node.hex())?;
+    answer.set_item("worker_id", identity.worker.hex())?;
+    answer.set_item("namespace", &identity.namespace)?;
+    answer.set_item("session", &identity.session)?;
+    answer.set_item("address", &identity.address)?;
+    answer.set_item("is_worker", assigned.is_worker)?;
+    answer.set_item("actor_id", assigned.actor.map(|actor| actor.hex()))?;
+    answer.set_item("actor_name", assigned.actor_name)?;
+    answer.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
+    answer.set_item("task_name", running.as_ref().map(|running| running.name.clone()))?;
+    answer.set_item("function_name", running.as_ref().map(|running| running.function.clone()))?;
+    let devices = PyDict::new(py);
+    for granted in assigned.devices {
+        devices.set_item(granted.resource, (granted.ids, granted.preset))?;
+    }
+    answer.set_item("devices", devices)?;
+    answer.set_item("resources", amounts(py, &assigned.resources)?)?;
+    Ok(answer)
+}
+
+/// Amounts as Python knows them.
+pub(crate) fn amounts<'py>(py: Python<'py>, amounts: &[Amount]) -> PyResult<Bound<'py, PyDict>> {
+    let answer = PyDict::new(py);
+    for amount in amounts {
+        answer.set_item(&amount.resource, amount.units as f64 / 10_000.0)?;
+    }
+    Ok(answer)
+}

@@ -1,0 +1,47 @@
+//! The one runtime of this process.
+
+use crate::python;
+use oxiray_runtime::Runtime;
+use pyo3::prelude::*;
+use std::sync::{PoisonError, RwLock};
+
+static CURRENT: RwLock<Option<Runtime>> = RwLock::new(None);
+
+/// The runtime, where there is one.
+pub(crate) fn current() -> Option<Runtime> {
+    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The runtime, or the error that Ray programs expect where there is none.
+pub(crate) fn required() -> PyResult<Runtime> {
+    current().ok_or_else(|| {
+        pyo3::exceptions::PyRuntimeError::new_err(
+            "this process is not connected to a cluster: call init() first (a shutdown() ended the connection, or there was none)",
+        )
+    })
+}
+
+pub(crate) fn set(runtime: Option<Runtime>) -> Option<Runtime> {
+    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), runtime)
+}
+
+/// Calls `wait` without the GIL until it is done, letting signal handlers run in between.
+pub(crate) fn patiently<R: Send>(
+    py: Python<'_>,
+    mut wait: impl FnMut() -> Result<R, oxiray_runtime::RuntimeError> + Send,
+) -> PyResult<Result<R, oxiray_runtime::RuntimeError>> {
+    loop {
+        match py.detach(&mut wait) {
+            Err(oxiray_runtime::RuntimeError::Unmet(oxiray_runtime::Unmet::Interrupted)) => py.check_signals()?,
+            result => return Ok(result),
+        }
+    }
+}
+
+/// The Python exception for what the runtime could not do.
+pub(crate) fn error(py: Python<'_>, error: &oxiray_runtime::RuntimeError) -> PyErr {
+    match error {
+        oxiray_runtime::RuntimeError::Failed(failure) => python::failure(py, failure),
+        oxiray_runtime::RuntimeError::Unmet(_) => python::timeout(py, "the wait ended before there was an answer"),
+    }
+}

@@ -1,0 +1,116 @@
+//! Python objects that are looked up once.
+
+use oxiray_wire::message::Failure;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyBytes;
+
+macro_rules! looked_up {
+    ($(#[$doc:meta])* $name:ident, $module:literal, $attribute:literal) => {
+        $(#[$doc])*
+        pub(crate) fn $name(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+            static FOUND: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            FOUND.import(py, $module, $attribute)
+        }
+    };
+}
+
+looked_up!(
+    /// Serializes plain values.
+    pickle_dumps,
+    "pickle",
+    "dumps"
+);
+looked_up!(
+    /// Deserializes.
+    pickle_loads,
+    "pickle",
+    "loads"
+);
+looked_up!(
+    /// Serializes anything: `dumps(value) -> (bytes, [PickleBuffer])`.
+    dumps,
+    "oxiray._serialization",
+    "dumps"
+);
+looked_up!(
+    /// A read-only view of memory: `view(owner, address, size) -> memoryview`.
+    view,
+    "oxiray._serialization",
+    "view"
+);
+looked_up!(
+    /// The exception for a failed value: `failure(code, text, cause)`.
+    describe_failure,
+    "oxiray._serialization",
+    "failure"
+);
+looked_up!(
+    /// The exception to raise for a stored one: `raised(error)`.
+    raised,
+    "oxiray._serialization",
+    "raised"
+);
+looked_up!(
+    /// The serializable error for one that user code raised: `worker.describe(name, error)`.
+    describe_error,
+    "oxiray._worker",
+    "describe"
+);
+looked_up!(
+    /// Applies what the daemon assigned.
+    become_worker,
+    "oxiray._worker",
+    "become"
+);
+looked_up!(
+    /// Makes a function from its bytes.
+    load_function,
+    "oxiray._worker",
+    "load_function"
+);
+looked_up!(
+    /// Whether the owner asked to retry this exception.
+    wants_retry,
+    "oxiray._worker",
+    "wants_retry"
+);
+looked_up!(
+    /// Makes the actor.
+    construct,
+    "oxiray._worker",
+    "construct"
+);
+looked_up!(
+    /// The method of an actor: `method(actor, name)`.
+    method,
+    "oxiray._worker",
+    "method"
+);
+looked_up!(
+    /// Writes out what the standard streams hold back.
+    flush,
+    "oxiray._worker",
+    "flush"
+);
+
+/// The exception for a failure of the runtime's.
+pub(crate) fn failure(py: Python<'_>, failure: &Failure) -> PyErr {
+    let cause = if failure.cause.is_empty() {
+        Ok(py.None().into_bound(py))
+    } else {
+        crate::blob::load_inline(py, &failure.cause)
+    };
+    let made = cause.and_then(|cause| describe_failure(py)?.call1((&failure.code, &failure.text, cause)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// `GetTimeoutError`.
+pub(crate) fn timeout(py: Python<'_>, text: &str) -> PyErr {
+    describe_failure(py).and_then(|make| make.call1(("timeout", text, py.None()))).map_or_else(|error| error, PyErr::from_value)
+}
+
+/// `bytes` that hold a copy.
+pub(crate) fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, bytes)
+}

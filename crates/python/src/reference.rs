@@ -1,0 +1,206 @@
+//! `ObjectRef`: a value that is here, elsewhere, or still being made.
+
+use crate::ids::{JobID, TaskID, hash};
+use crate::process;
+use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_runtime::Runtime;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
+use std::cell::RefCell;
+
+thread_local! {
+    /// References met while a value is pickled in this thread; `None` outside of the runtime's pickling.
+    static CONTAINED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
+    /// References made while the arguments of a call are unpickled in this thread.
+    static BORROWED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
+}
+
+/// Notes the references that one value contains.
+pub(crate) struct Collected {
+    outer: Option<Vec<ObjectId>>,
+}
+
+impl Collected {
+    pub(crate) fn begin() -> Self {
+        Self { outer: CONTAINED.replace(Some(Vec::new())) }
+    }
+
+    pub(crate) fn end(self) -> Vec<ObjectId> {
+        CONTAINED.replace(self.outer).unwrap_or_default()
+    }
+}
+
+/// Notes the references that one call's arguments bring.
+pub(crate) fn begin_borrowing() {
+    BORROWED.set(Some(Vec::new()));
+}
+
+pub(crate) fn end_borrowing() -> Vec<ObjectId> {
+    BORROWED.take().unwrap_or_default()
+}
+
+/// A reference to a value. The value is kept as long as references to it exist.
+#[pyclass(frozen, weakref, subclass, module = "oxiray")]
+pub(crate) struct ObjectRef {
+    pub(crate) id: ObjectId,
+    runtime: Option<Runtime>,
+}
+
+impl ObjectRef {
+    /// Takes over one use that was counted already.
+    pub(crate) fn adopt(runtime: Runtime, id: ObjectId) -> Self {
+        Self { id, runtime: Some(runtime) }
+    }
+}
+
+impl Drop for ObjectRef {
+    fn drop(&mut self) {
+        if let Some(runtime) = &self.runtime
+            && !crate::connect::is_forked_child()
+        {
+            runtime.release(self.id);
+        }
+    }
+}
+
+#[pymethods]
+impl ObjectRef {
+    /// A reference from its 28 bytes; only where the object is known to this process.
+    #[new]
+    fn new(id: &[u8]) -> PyResult<Self> {
+        let id = parse(id)?;
+        let runtime = process::current();
+        if let Some(runtime) = &runtime {
+            runtime.borrow(id, runtime.identity().worker);
+        }
+        Ok(Self { id, runtime })
+    }
+
+    #[staticmethod]
+    fn nil() -> Self {
+        Self { id: ObjectId::NIL, runtime: None }
+    }
+
+    #[staticmethod]
+    fn from_random() -> Self {
+        Self { id: ObjectId::new(oxiray_ids::random()), runtime: None }
+    }
+
+    #[staticmethod]
+    fn size() -> usize {
+        ObjectId::BYTES
+    }
+
+    #[classmethod]
+    fn __class_getitem__(class: &Bound<'_, PyType>, _item: &Bound<'_, PyAny>) -> Py<PyType> {
+        class.clone().unbind()
+    }
+
+    fn hex(&self) -> String {
+        self.id.hex()
+    }
+
+    fn binary<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.id.as_bytes())
+    }
+
+    fn is_nil(&self) -> bool {
+        self.id.is_nil()
+    }
+
+    fn task_id(&self) -> TaskID {
+        TaskID(self.id.task())
+    }
+
+    fn job_id(&self) -> JobID {
+        JobID(self.id.task().job())
+    }
+
+    /// The process that owns the value, as its identifier's bytes.
+    fn owner_address<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let owner = self.runtime.as_ref().map_or_else(bytes::Bytes::new, |runtime| runtime.reference(self.id).owner);
+        PyBytes::new(py, &owner)
+    }
+
+    /// Where the reference was made; not recorded, so always empty.
+    #[expect(clippy::unused_self, reason = "Ray's signature")]
+    fn call_site(&self) -> &'static str {
+        ""
+    }
+
+    /// A `concurrent.futures.Future` of the value.
+    fn future<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("oxiray._events")?.getattr("future")?.call1((slf,))
+    }
+
+    /// An `asyncio.Future` of the value, in the running loop.
+    #[pyo3(signature = (_internal = false))]
+    fn as_future<'py>(slf: &Bound<'py, Self>, _internal: bool) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("oxiray._events")?.getattr("as_future")?.call1((slf,))
+    }
+
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::as_future(slf, false)?.call_method0("__await__")
+    }
+
+    fn __hash__(&self) -> u64 {
+        hash(&self.id)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Self>().is_ok_and(|other| other.get().id == self.id)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ObjectRef({})", self.id)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>))> {
+        let py = slf.py();
+        let this = slf.get();
+        let runtime = process::required()?;
+        let collected = CONTAINED.with_borrow_mut(|contained| match contained {
+            Some(contained) => {
+                contained.push(this.id);
+                true
+            }
+            None => false,
+        });
+        if !collected {
+            crate::connect::check_out_of_band(py)?;
+            // Nobody knows when such a copy is gone, so the value is kept for as long as this process lives.
+            runtime.retain(this.id);
+            runtime.promise(&[this.id]);
+        }
+        let owner = runtime.reference(this.id).owner;
+        let borrow = py.import("oxiray._core")?.getattr("_borrow")?;
+        Ok((borrow, (PyBytes::new(py, this.id.as_bytes()), PyBytes::new(py, &owner))))
+    }
+}
+
+fn parse(id: &[u8]) -> PyResult<ObjectId> {
+    ObjectId::from_slice(id).ok_or_else(|| {
+        PyValueError::new_err(format!("an ObjectRef has {} bytes, {} were given", ObjectId::BYTES, id.len()))
+    })
+}
+
+/// A reference that was pickled.
+#[pyfunction]
+#[pyo3(name = "_borrow")]
+fn borrow(id: &[u8], owner: &[u8]) -> PyResult<ObjectRef> {
+    let runtime = process::required()?;
+    let id = parse(id)?;
+    let owner = WorkerId::from_slice(owner).unwrap_or(WorkerId::NIL);
+    runtime.borrow(id, owner);
+    BORROWED.with_borrow_mut(|borrowed| {
+        if let Some(borrowed) = borrowed {
+            borrowed.push(id);
+        }
+    });
+    Ok(ObjectRef::adopt(runtime, id))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(borrow, module)?)
+}

@@ -1,0 +1,372 @@
+//! The loop of a worker: take a call, run it, reply.
+//!
+//! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
+//! - WORKER-2: every call that is taken is answered once, or its process dies.
+
+use crate::blob::Serialized;
+use crate::context::{self, Assigned, Running};
+use crate::reference::{begin_borrowing, end_borrowing};
+use crate::values::{keep, load};
+use crate::{blob, caller, connect, process, python};
+use bytes::Bytes;
+use oxiray_ids::{ActorId, ObjectId, TaskId};
+use oxiray_runtime::{Duty, EVERYTHING, Identity, Outcome, Runtime, Ticket};
+use oxiray_wire::message::{ActorCreate, ArgumentReference, Assign, Call, Content, Failure, Value, Variable};
+use oxiray_wire::{Connection, Message};
+use pyo3::exceptions::{PySystemExit, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::collections::HashMap;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+/// Functions by content hash, and how often each has run here.
+type Functions = HashMap<Bytes, (Py<PyAny>, u32)>;
+
+/// What the loop of every thread of a worker shares.
+struct Worker {
+    runtime: Runtime,
+    functions: Mutex<Functions>,
+    actor: Mutex<Option<Py<PyAny>>>,
+    /// The name that the output is labelled with.
+    label: Mutex<String>,
+}
+
+/// How a call ended, apart from its results.
+enum Ended {
+    Replied,
+    /// The worker leaves: `sys.exit` in a task, the last of `max_calls`, `exit_actor`.
+    Leave,
+}
+
+/// Serves as the worker that the daemon wants at the other end of `descriptor`, until there is nothing
+/// more to do. `False` where the daemon went away before it wanted anything.
+#[pyfunction]
+fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
+    // SAFETY: the template passed this descriptor to this process alone, for this.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let mut connection = Connection::new(socket).map_err(std::io::Error::from)?;
+    let Ok((first, early)) = py.detach(|| connect::first_message(&mut connection, None)) else { return Ok(false) };
+    let Message::Assign(assign) = first.message else { return Ok(false) };
+    let welcome = assign.welcome.clone().unwrap_or_default();
+    let identity =
+        Identity::from_welcome(&welcome).ok_or_else(|| PyValueError::new_err("the daemon assigned malformed ids"))?;
+    become_assigned(py, &assign)?;
+    let runtime = Runtime::start(identity, connection, early)?;
+    process::set(Some(runtime.clone()));
+    let worker = Worker {
+        runtime,
+        functions: Mutex::new(Functions::new()),
+        actor: Mutex::new(None),
+        label: Mutex::new(String::new()),
+    };
+    if let Some(actor) = &assign.actor
+        && !worker.construct(py, actor)?
+    {
+        return Ok(true);
+    }
+    worker.attend(py)?;
+    Ok(true)
+}
+
+/// WORKER-1.
+fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<()> {
+    context::assign(Assigned {
+        devices: assign.devices.clone(),
+        resources: assign.resources.clone(),
+        actor: assign.actor.as_ref().and_then(|actor| ActorId::from_slice(&actor.actor)),
+        actor_name: assign.actor.as_ref().map(|actor| actor.name.clone()).unwrap_or_default(),
+        is_worker: true,
+    });
+    let variables: Vec<(String, Option<String>)> =
+        assign.variables.iter().map(|Variable { name, value }| (name.clone(), value.clone())).collect();
+    python::become_worker(py)?.call1((variables, PyBytes::new(py, &assign.setup))).map(|_| ())
+}
+
+impl Worker {
+    fn attend(&self, py: Python<'_>) -> PyResult<()> {
+        loop {
+            let duty = process::patiently(py, || self.runtime.next_duty());
+            match duty {
+                Ok(Ok(Duty::Become(assign))) => become_assigned(py, &assign)?,
+                Ok(Ok(Duty::Run(ticket, call))) => {
+                    if matches!(self.run(py, ticket, *call), Ended::Leave) {
+                        return Ok(());
+                    }
+                }
+                Ok(Ok(Duty::Leave)) => return Ok(()),
+                Ok(Err(error)) => return Err(process::error(py, &error)),
+                // A KeyboardInterrupt that arrived between two calls is nobody's.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn run(&self, py: Python<'_>, ticket: Ticket, mut call: Call) -> Ended {
+        let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
+        let name = self.qualified(&call.name);
+        self.label(&call.name);
+        context::enter(Running { task, name: name.clone(), function: call.name.clone() });
+        begin_borrowing();
+        let returned = self.call(py, &mut call);
+        let mut outcome = Outcome::default();
+        let mut ended = Ended::Replied;
+        match returned.and_then(|value| self.results(py, task, call.results, &value, &mut outcome)) {
+            Ok(results) => outcome.results = results,
+            Err(error) if error.is_instance_of::<PySystemExit>(py) => {
+                context::leave();
+                return self.leave_at_exit(py, ticket, &call, &error);
+            }
+            Err(error) => {
+                outcome.retry = !call.retry_exceptions.is_empty() && asks_retry(py, &call.retry_exceptions, &error);
+                let value = raised(py, &name, &error);
+                outcome.results = vec![value; call.results as usize];
+            }
+        }
+        context::leave();
+        drop(call.references);
+        outcome.borrowed = end_borrowing();
+        if call.max_calls > 0 && self.count(&call.function) >= call.max_calls {
+            outcome.retiring = true;
+            ended = Ended::Leave;
+            flush_output(py);
+        }
+        self.runtime.reply(ticket, outcome);
+        ended
+    }
+
+    /// `sys.exit` in a task ends its worker without an answer: the owner hears of the exit, and may retry.
+    /// In an actor it ends the actor.
+    fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, call: &Call, error: &PyErr) -> Ended {
+        let is_actor = context::assigned().actor.is_some();
+        if is_actor {
+            let intended = error.value(py).getattr("oxiray_exit_actor").is_ok();
+            if intended {
+                let outcome = Outcome { results: vec![none(); call.results as usize], ..Outcome::default() };
+                self.runtime.reply(ticket, outcome);
+            }
+            let text = if intended { "it called exit_actor()" } else { "its code called sys.exit()" };
+            self.runtime.actor_leaving(text.into());
+        }
+        flush_output(py);
+        Ended::Leave
+    }
+
+    fn call<'py>(&self, py: Python<'py>, call: &mut Call) -> PyResult<Bound<'py, PyAny>> {
+        let (args, kwargs) = self.arguments(py, &call.arguments, &call.references)?;
+        let target = if call.function.is_empty() {
+            let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|actor| actor.clone_ref(py));
+            let actor = actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
+            python::method(py)?.call1((actor, &call.name))?
+        } else {
+            self.function(py, &call.function)?
+        };
+        // Some code looks at reference counts: arguments belong to the call alone from here on.
+        call.arguments.clear();
+        match kwargs {
+            Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
+            _ => target.call1(args),
+        }
+    }
+
+    fn function<'py>(&self, py: Python<'py>, hash: &Bytes) -> PyResult<Bound<'py, PyAny>> {
+        if let Some((function, calls)) = self.functions.lock().unwrap_or_else(PoisonError::into_inner).get_mut(hash) {
+            *calls += 1;
+            return Ok(function.bind(py).clone());
+        }
+        let body = self.runtime.function(hash).unwrap_or_default();
+        let function = python::load_function(py)?.call1((PyBytes::new(py, &body),))?;
+        let known = (function.clone().unbind(), 1);
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner).insert(hash.clone(), known);
+        Ok(function)
+    }
+
+    fn count(&self, hash: &Bytes) -> u32 {
+        // A function that could not even be loaded has run as far as its limit is concerned.
+        self.functions.lock().unwrap_or_else(PoisonError::into_inner).get(hash).map_or(u32::MAX, |(_, calls)| *calls)
+    }
+
+    fn arguments<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Bytes,
+        references: &[ArgumentReference],
+    ) -> PyResult<(Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>)> {
+        let everything = references.iter().find(|reference| reference.position == EVERYTHING);
+        let packed = match everything {
+            Some(reference) => Some(self.argument(py, reference)?),
+            None if payload.is_empty() => None,
+            None => Some(blob::load_inline(py, payload)?),
+        };
+        let Some(packed) = packed else { return Ok((PyTuple::empty(py), None)) };
+        let (args, kwargs): (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>) = packed.extract()?;
+        if references.iter().all(|reference| reference.position == EVERYTHING) {
+            return Ok((args, kwargs));
+        }
+        let mut items: Vec<Bound<'py, PyAny>> = args.iter().collect();
+        for reference in references.iter().filter(|reference| reference.position != EVERYTHING) {
+            let value = self.argument(py, reference)?;
+            if let (false, Some(kwargs)) = (reference.keyword.is_empty(), &kwargs) {
+                kwargs.set_item(&reference.keyword, value)?;
+            } else if let Some(slot) = items.get_mut(reference.position as usize) {
+                *slot = value;
+            }
+        }
+        Ok((PyTuple::new(py, items)?, kwargs))
+    }
+
+    fn argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
+        let id = argument.reference.as_ref().and_then(|reference| ObjectId::from_slice(&reference.object));
+        match (&argument.value, id) {
+            (Some(value), Some(id)) => load(py, &self.runtime, id, value),
+            _ => Err(PyValueError::new_err("an argument arrived without its value")),
+        }
+    }
+
+    fn results(
+        &self,
+        py: Python<'_>,
+        task: TaskId,
+        count: u32,
+        returned: &Bound<'_, PyAny>,
+        outcome: &mut Outcome,
+    ) -> PyResult<Vec<Value>> {
+        let values = match count {
+            0 => return Ok(Vec::new()),
+            1 => vec![returned.clone()],
+            _ => several(returned, count)?,
+        };
+        let mut results = Vec::with_capacity(values.len());
+        for (index, value) in values.iter().enumerate() {
+            let id = task.object(index as u32 + 1);
+            let kept = keep(py, &self.runtime, id, Serialized::of(value)?)?;
+            if matches!(kept.content, Some(Content::Stored(_))) {
+                outcome.stored.push(id);
+            }
+            results.push(kept);
+        }
+        Ok(results)
+    }
+
+    /// Makes the actor; `false` where its constructor failed, which the daemon was told.
+    fn construct(&self, py: Python<'_>, create: &ActorCreate) -> PyResult<bool> {
+        self.label(&create.class_name);
+        let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
+        let name = format!("{}.__init__", create.class_name);
+        let task = TaskId::new({
+            let mut bytes = [0xff; 24];
+            bytes[8..].copy_from_slice(id.as_bytes());
+            bytes
+        });
+        context::enter(Running { task, name: name.clone(), function: "__init__".into() });
+        let failed = create.references.iter().find_map(|reference| {
+            reference.value.clone().filter(|value| caller::is_error(value.content.as_ref()))
+        });
+        let made = match failed {
+            Some(value) => {
+                self.runtime.actor_failed(value);
+                return Ok(false);
+            }
+            None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs)| {
+                let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
+                python::construct(py)?.call1((PyBytes::new(py, &create.class), args, kwargs))
+            }),
+        };
+        context::leave();
+        match made {
+            Ok(actor) => {
+                *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.unbind());
+                self.runtime.actor_ready();
+                Ok(true)
+            }
+            Err(error) if error.is_instance_of::<PySystemExit>(py) => {
+                self.runtime.actor_leaving("its constructor called sys.exit()".into());
+                Ok(false)
+            }
+            Err(error) => {
+                self.runtime.actor_failed(raised(py, &name, &error));
+                Ok(false)
+            }
+        }
+    }
+
+    fn qualified(&self, name: &str) -> String {
+        let assigned = context::assigned();
+        match assigned.actor {
+            Some(_) => format!("{}.{name}", self.label.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Labels the output that follows; an actor keeps its class's name.
+    fn label(&self, name: &str) {
+        let mut label = self.label.lock().unwrap_or_else(PoisonError::into_inner);
+        if *label == name || (!label.is_empty() && context::assigned().actor.is_some()) {
+            return;
+        }
+        name.clone_into(&mut label);
+        let line = format!("\u{1e}oxiray-name:{}\n", name.replace('\n', " "));
+        // Where the daemon no longer reads, nobody needs the label.
+        let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());
+        let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+    }
+}
+
+fn none() -> Value {
+    Value { content: Some(Content::Inline(Bytes::from_static(&[2]))), contained: Vec::new() }
+}
+
+fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let values: Vec<Bound<'py, PyAny>> = match returned.try_iter() {
+        Ok(values) => values.collect::<PyResult<_>>()?,
+        Err(_) => {
+            return Err(PyValueError::new_err(format!(
+                "num_returns={count} was asked for, and the function returned a {} that cannot be taken apart",
+                returned.get_type().name()?
+            )));
+        }
+    };
+    if values.len() != count as usize {
+        return Err(PyValueError::new_err(format!(
+            "num_returns={count} was asked for, and the function returned {} values",
+            values.len()
+        )));
+    }
+    Ok(values)
+}
+
+fn asks_retry(py: Python<'_>, wanted: &Bytes, error: &PyErr) -> bool {
+    let answer = python::wants_retry(py).and_then(|ask| ask.call1((PyBytes::new(py, wanted), error.value(py))));
+    answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
+}
+
+/// The value of a call that raised.
+fn raised(py: Python<'_>, name: &str, error: &PyErr) -> Value {
+    if let Some(traceback) = error.traceback(py) {
+        let _ = error.value(py).setattr("__traceback__", traceback);
+    }
+    let described = python::describe_error(py)
+        .and_then(|describe| describe.call1((name, error.value(py))))
+        .and_then(|described| described.extract::<Vec<u8>>());
+    let content = match described {
+        Ok(pickle) => {
+            let mut blob = vec![0];
+            blob.extend_from_slice(&pickle);
+            Content::Raised(blob.into())
+        }
+        Err(second) => Content::Failed(Failure {
+            code: "system".into(),
+            text: format!("`{name}` raised {error}, which could not be described: {second}"),
+            cause: Bytes::new(),
+        }),
+    };
+    Value { content: Some(content), contained: Vec::new() }
+}
+
+fn flush_output(py: Python<'_>) {
+    let _ = python::flush(py).and_then(|flush| flush.call0());
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(serve, module)?)
+}

@@ -1,0 +1,123 @@
+//! What a task or actor asks for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::{Quantity, ResourceName};
+
+/// The most resources one demand may name.
+pub const DEMAND_RESOURCES_MAX: usize = 1024;
+
+/// Amounts of resources that are wanted together, on one machine.
+///
+/// Resources stand in the order of their names, each once, none at zero; so two demands are equal
+/// exactly where they ask for the same. A clone costs no allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Demand(Arc<[(ResourceName, Quantity)]>);
+
+/// Amounts that make no demand.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DemandError {
+    /// More than one device, and not a whole number of them.
+    #[error("{quantity} {resource} was asked for; more than one device must be a whole number of them")]
+    NotWhole {
+        /// The resource.
+        resource: ResourceName,
+        /// How much was asked for.
+        quantity: Quantity,
+    },
+    /// More than [`Quantity::MAX`].
+    #[error("{quantity} {resource} was asked for; the most is {}", Quantity::MAX)]
+    TooLarge {
+        /// The resource.
+        resource: ResourceName,
+        /// How much was asked for.
+        quantity: Quantity,
+    },
+    /// A resource was named twice.
+    #[error("{resource} was asked for twice; name each resource once")]
+    Duplicate {
+        /// The resource.
+        resource: ResourceName,
+    },
+    /// More resources than [`DEMAND_RESOURCES_MAX`].
+    #[error("{count} resources were asked for at once; the most is {DEMAND_RESOURCES_MAX}")]
+    TooMany {
+        /// How many were named.
+        count: usize,
+    },
+}
+
+impl Demand {
+    /// A demand for these amounts; zeros are dropped.
+    pub fn new(amounts: impl IntoIterator<Item = (ResourceName, Quantity)>) -> Result<Self, DemandError> {
+        let mut amounts: Vec<_> = amounts.into_iter().filter(|(_, quantity)| !quantity.is_zero()).collect();
+        if amounts.len() > DEMAND_RESOURCES_MAX {
+            return Err(DemandError::TooMany { count: amounts.len() });
+        }
+        amounts.sort_unstable();
+        if let Some(pair) = amounts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(DemandError::Duplicate { resource: pair[0].0.clone() });
+        }
+        for (resource, quantity) in &amounts {
+            let (resource, quantity) = (resource.clone(), *quantity);
+            if quantity > Quantity::MAX {
+                return Err(DemandError::TooLarge { resource, quantity });
+            }
+            if resource.is_device() && quantity > Quantity::ONE && !quantity.is_whole() {
+                return Err(DemandError::NotWhole { resource, quantity });
+            }
+        }
+        Ok(Self(amounts.into()))
+    }
+
+    /// The demand for nothing, which every machine meets.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// This demand with `quantity` of `resource` in place of what it asked of it before.
+    pub fn with(&self, resource: ResourceName, quantity: Quantity) -> Result<Self, DemandError> {
+        let mut amounts: Vec<_> = self.0.iter().filter(|(name, _)| *name != resource).cloned().collect();
+        amounts.push((resource, quantity));
+        Self::new(amounts)
+    }
+
+    /// How much it asks of `resource`; zero where it does not name it.
+    pub fn get(&self, resource: &str) -> Quantity {
+        self.iter().find(|(name, _)| name.as_str() == resource).map_or(Quantity::ZERO, |(_, quantity)| quantity)
+    }
+
+    /// The resources and amounts, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
+        self.0.iter().map(|(name, quantity)| (name, *quantity))
+    }
+
+    /// The part that names devices.
+    pub fn devices(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
+        self.iter().filter(|(name, _)| name.is_device())
+    }
+
+    /// The part that names no devices.
+    pub fn scalars(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
+        self.iter().filter(|(name, _)| !name.is_device())
+    }
+
+    /// Whether it asks for nothing.
+    pub fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{")?;
+        for (index, (name, quantity)) in self.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}: {quantity}")?;
+        }
+        f.write_str("}")
+    }
+}

@@ -1,0 +1,86 @@
+//! What was granted: exact devices and shares.
+
+use std::fmt;
+
+use crate::{Demand, Quantity, ResourceName};
+
+/// Which grant of a ledger; later ones are larger, and none is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantId(pub(crate) u64);
+
+impl GrantId {
+    /// The number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A part of one device, or all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceShare {
+    /// The device's number on its machine, among those of its resource.
+    pub device: u32,
+    /// How much of it: at most [`Quantity::ONE`].
+    pub share: Quantity,
+}
+
+/// The devices of one resource in a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceShares {
+    /// The resource.
+    pub resource: ResourceName,
+    /// Its devices, in ascending order.
+    pub shares: Vec<DeviceShare>,
+}
+
+/// A demand that was met, with the devices that meet it.
+///
+/// It can be neither copied nor made outside of a [`Ledger`](crate::Ledger), and
+/// [`Ledger::release`](crate::Ledger::release) consumes it: so it is given back once at most. One
+/// that is dropped instead is never given back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a grant that is dropped is never given back"]
+pub struct Grant {
+    pub(crate) id: GrantId,
+    pub(crate) demand: Demand,
+    pub(crate) devices: Vec<DeviceShares>,
+    pub(crate) cpu_is_lent: bool,
+}
+
+impl Grant {
+    /// Which grant it is.
+    pub fn id(&self) -> GrantId {
+        self.id
+    }
+
+    /// What was asked for and granted, lent CPUs included.
+    pub fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    /// All its devices, in the order of the resources' names.
+    pub fn devices(&self) -> &[DeviceShares] {
+        &self.devices
+    }
+
+    /// Its devices of `resource`, in ascending order; none where it has none.
+    pub fn devices_of(&self, resource: &str) -> &[DeviceShare] {
+        self.devices.iter().find(|devices| devices.resource.as_str() == resource).map_or(&[], |devices| &devices.shares)
+    }
+
+    /// Its amounts of resources that are no devices, lent CPUs included.
+    pub fn scalars(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
+        self.demand.scalars()
+    }
+
+    /// Whether its CPUs are lent to others ([`Ledger::lend_cpu`](crate::Ledger::lend_cpu)).
+    pub fn cpu_is_lent(&self) -> bool {
+        self.cpu_is_lent
+    }
+}

@@ -1,0 +1,31 @@
+//! Quantities, demands, device inventories and the ledger that grants and takes back shares.
+//!
+//! ```text
+//! Inventory   what a machine offers          {CPU: 4, GPU: 2}
+//! Demand      what a task or actor asks for  {CPU: 1, GPU: 0.25}
+//! Ledger      inventory - grants             one account per device, one per other resource
+//! Grant       exact devices and shares       GPU 0: 0.25
+//! ```
+//!
+//! Everything here is arithmetic: no clock, no socket, no file, no thread and no random source, so
+//! that any order of events can be replayed and tested.
+
+mod demand;
+mod devices;
+mod grant;
+mod inventory;
+mod ledger;
+mod name;
+mod quantity;
+mod shortage;
+
+pub use demand::{DEMAND_RESOURCES_MAX, Demand, DemandError};
+pub use grant::{DeviceShare, DeviceShares, Grant, GrantId};
+pub use inventory::{DEVICES_MAX, Inventory, InventoryError};
+pub use ledger::{Ledger, NoSuchDevice, OutOfService};
+pub use name::{ACCELERATOR_TYPE_PREFIX, DEVICE_RESOURCES, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
+pub use quantity::{Quantity, QuantityError};
+pub use shortage::{Busy, Never, Shortage, obtainable};
+
+#[cfg(test)]
+mod tests;

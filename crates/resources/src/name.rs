@@ -1,0 +1,160 @@
+//! Names of resources, and which of them stand for devices.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// The longest name of a resource.
+pub const RESOURCE_NAME_BYTES_MAX: usize = 1024;
+
+/// What the resource that stands for an accelerator's type begins with: `accelerator_type:A100`.
+pub const ACCELERATOR_TYPE_PREFIX: &str = "accelerator_type:";
+
+/// The resources that are devices: each whole has its own account and its own number on the machine.
+/// Every other resource is one account.
+pub const DEVICE_RESOURCES: [ResourceName; 5] =
+    [ResourceName::GPU, ResourceName::TPU, ResourceName::NEURON_CORES, ResourceName::HPU, ResourceName::NPU];
+
+const WELL_KNOWN: [ResourceName; 8] = [
+    ResourceName::CPU,
+    ResourceName::GPU,
+    ResourceName::MEMORY,
+    ResourceName::OBJECT_STORE_MEMORY,
+    ResourceName::TPU,
+    ResourceName::NEURON_CORES,
+    ResourceName::HPU,
+    ResourceName::NPU,
+];
+
+/// The name of a resource; a clone costs no allocation.
+#[derive(Clone)]
+pub struct ResourceName(Text);
+
+#[derive(Clone)]
+enum Text {
+    Fixed(&'static str),
+    Shared(Arc<str>),
+}
+
+/// A text is no name of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NameError {
+    /// It has no characters.
+    #[error("a resource has no name; give it one")]
+    Empty,
+    /// It is longer than [`RESOURCE_NAME_BYTES_MAX`].
+    #[error("a resource has a name of {bytes} bytes; the longest has {RESOURCE_NAME_BYTES_MAX}")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+impl ResourceName {
+    /// Processor cores.
+    pub const CPU: Self = Self(Text::Fixed("CPU"));
+    /// Graphics processors of every vendor.
+    pub const GPU: Self = Self(Text::Fixed("GPU"));
+    /// Bytes of main memory.
+    pub const MEMORY: Self = Self(Text::Fixed("memory"));
+    /// Bytes of the object store.
+    pub const OBJECT_STORE_MEMORY: Self = Self(Text::Fixed("object_store_memory"));
+    /// Google's tensor processing units.
+    pub const TPU: Self = Self(Text::Fixed("TPU"));
+    /// Cores of AWS Trainium and Inferentia.
+    pub const NEURON_CORES: Self = Self(Text::Fixed("neuron_cores"));
+    /// Intel Gaudi.
+    pub const HPU: Self = Self(Text::Fixed("HPU"));
+    /// Huawei Ascend.
+    pub const NPU: Self = Self(Text::Fixed("NPU"));
+
+    /// The resource of this name.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        if let Some(known) = WELL_KNOWN.iter().find(|known| known.as_str() == name) {
+            return Ok(known.clone());
+        }
+        match name.len() {
+            0 => Err(NameError::Empty),
+            1..=RESOURCE_NAME_BYTES_MAX => Ok(Self(Text::Shared(name.into()))),
+            bytes => Err(NameError::TooLong { bytes }),
+        }
+    }
+
+    /// The resource that every machine with accelerators of type `accelerator` offers.
+    pub fn accelerator_type(accelerator: &str) -> Result<Self, NameError> {
+        Self::new(&format!("{ACCELERATOR_TYPE_PREFIX}{accelerator}"))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Text::Fixed(name) => name,
+            Text::Shared(name) => name,
+        }
+    }
+
+    /// Whether its wholes are devices ([`DEVICE_RESOURCES`]).
+    pub fn is_device(&self) -> bool {
+        DEVICE_RESOURCES.contains(self)
+    }
+
+    /// `A100` of `accelerator_type:A100`; `None` for every other resource.
+    pub fn as_accelerator_type(&self) -> Option<&str> {
+        self.as_str().strip_prefix(ACCELERATOR_TYPE_PREFIX)
+    }
+
+    /// Whether a program made it up: it is neither well known nor the type of an accelerator nor
+    /// the mark of one machine (`node:10.0.0.1`).
+    pub fn is_custom(&self) -> bool {
+        !WELL_KNOWN.contains(self) && self.as_accelerator_type().is_none() && !self.as_str().starts_with("node:")
+    }
+}
+
+impl PartialEq for ResourceName {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for ResourceName {}
+
+impl PartialOrd for ResourceName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ResourceName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+// `Borrow<str>` promises the hash of the text, so that maps can be asked with a plain `&str`.
+impl Hash for ResourceName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Borrow<str> for ResourceName {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,151 @@
+//! What the ledger says and refuses, one case each; any order of events is in `model`.
+
+use super::{demand, ledger, quantity, show};
+use crate::{Busy, Ledger, Never, NoSuchDevice, Quantity, ResourceName, Shortage};
+
+fn available(ledger: &Ledger) -> String {
+    show(ledger.available().iter().map(|(name, quantity)| (name, *quantity)))
+}
+
+fn totals(ledger: &Ledger) -> String {
+    show(ledger.totals().iter().map(|(name, quantity)| (name, *quantity)))
+}
+
+#[test]
+fn what_is_free_is_seen_by_sum_and_by_device() {
+    let mut ledger = ledger("CPU 4, GPU 3, memory 1000");
+    let grant = ledger.grant(&demand("CPU 1, GPU 0.4, memory 1000")).unwrap();
+    assert_eq!(available(&ledger), "CPU 3, GPU 2.6");
+    assert_eq!(totals(&ledger), "CPU 4, GPU 3, memory 1000");
+    assert_eq!(ledger.free_per_device("GPU"), [Some(quantity(0.6)), Some(Quantity::ONE), Some(Quantity::ONE)]);
+    assert_eq!(ledger.holders("GPU", 0), [(grant.id(), quantity(0.4))]);
+    assert!(ledger.holders("GPU", 1).is_empty() && ledger.holders("GPU", 9).is_empty());
+    assert!(ledger.free_per_device("TPU").is_empty());
+    assert_eq!(ledger.open().map(|(id, _)| id).collect::<Vec<_>>(), [grant.id()]);
+    ledger.release(grant);
+    assert_eq!((available(&ledger), ledger.open().count()), (totals(&ledger), 0));
+}
+
+#[test]
+fn never_and_busy_are_told_apart() {
+    let mut ledger = ledger("CPU 2, GPU 2");
+    assert_eq!(
+        ledger.grant(&demand("CPU 3, GPU 3")),
+        Err(Shortage::Never(Never { resource: ResourceName::CPU, asked: quantity(3.0), total: quantity(2.0) }))
+    );
+    let sentence = "100000000000000 GPU asked for, the machine has 2: lower the request or offer more";
+    assert_eq!(ledger.grant(&demand("GPU 1e14")).unwrap_err().to_string(), sentence);
+    assert_eq!(ledger.could_ever(&demand("licence 1")).unwrap_err().total, Quantity::ZERO);
+
+    let _half = ledger.grant(&demand("CPU 1, GPU 0.5")).unwrap();
+    let _most = ledger.grant(&demand("GPU 0.7")).unwrap();
+    assert_eq!(
+        ledger.grant(&demand("CPU 1, GPU 1")),
+        Err(Shortage::Busy(Busy {
+            resource: ResourceName::GPU,
+            asked: Quantity::ONE,
+            free: Quantity::ZERO,
+            total: quantity(2.0),
+            out_of_service: 0
+        }))
+    );
+    let mut sentence = |text: &str| ledger.grant(&demand(text)).unwrap_err().to_string();
+    assert_eq!(sentence("GPU 2"), "2 GPU asked for, 0 of 2 wholly free");
+    assert_eq!(sentence("GPU 0.6"), "0.6 of one GPU asked for, the freest of 2 has 0.5 left");
+    assert_eq!(sentence("CPU 2"), "2 CPU asked for, 1 of 2 free");
+    assert_eq!(available(&ledger), "CPU 1, GPU 0.8", "a refused demand takes nothing");
+}
+
+#[test]
+fn lent_cpus_are_granted_to_others_and_only_cpus_are_overdrawn() {
+    let mut ledger = ledger("CPU 2, GPU 1, licence 1");
+    let mut parent = ledger.grant(&demand("CPU 2, GPU 1, licence 1")).unwrap();
+    ledger.lend_cpu(&mut parent);
+    ledger.lend_cpu(&mut parent);
+    assert_eq!((available(&ledger).as_str(), parent.cpu_is_lent()), ("CPU 2", true));
+    let child = ledger.grant(&demand("CPU 1")).unwrap();
+    assert!(matches!(ledger.grant(&demand("GPU 1")), Err(Shortage::Busy(_))), "devices are not lent");
+
+    ledger.restore_cpu(&mut parent);
+    ledger.restore_cpu(&mut parent);
+    assert_eq!(available(&ledger), "", "3 of 2 CPUs are in use");
+    ledger.release(child);
+    assert_eq!(available(&ledger), "", "what is given back pays the overdraft first");
+    ledger.lend_cpu(&mut parent);
+    ledger.release(parent);
+    assert_eq!(available(&ledger), "CPU 2, GPU 1, licence 1");
+    ledger.audit();
+}
+
+#[test]
+fn a_grant_without_cpus_lends_none() {
+    let mut ledger = ledger("GPU 1");
+    let mut grant = ledger.grant(&demand("GPU 1")).unwrap();
+    ledger.lend_cpu(&mut grant);
+    ledger.restore_cpu(&mut grant);
+    ledger.lend_cpu(&mut grant);
+    ledger.release(grant);
+    assert_eq!(available(&ledger), "GPU 1");
+}
+
+#[test]
+fn the_largest_totals_do_not_overflow_when_lent() {
+    let mut ledger = ledger("CPU 1e14");
+    let everything = demand("CPU 1e14");
+    let mut grants: Vec<_> = (0..40)
+        .map(|_| {
+            let mut grant = ledger.grant(&everything).unwrap();
+            ledger.lend_cpu(&mut grant);
+            grant
+        })
+        .collect();
+    for grant in &mut grants {
+        ledger.restore_cpu(grant);
+    }
+    ledger.audit();
+    for grant in grants {
+        ledger.release(grant);
+    }
+    assert_eq!(available(&ledger), "CPU 100000000000000");
+}
+
+#[test]
+fn a_device_out_of_service_is_kept_by_its_holder_and_granted_to_nobody() {
+    let mut ledger = ledger("GPU 2");
+    let held = ledger.grant(&demand("GPU 0.5")).unwrap();
+    ledger.quarantine("GPU", 0, "process 7 does not die").unwrap();
+    assert_eq!((totals(&ledger).as_str(), available(&ledger).as_str()), ("GPU 1", "GPU 1"));
+    let out: Vec<_> = ledger.out_of_service().map(|out| (out.resource.as_str(), out.device, out.reason)).collect();
+    assert_eq!(out, [("GPU", 0, "process 7 does not die")]);
+    assert_eq!(ledger.grant(&demand("GPU 0.5")).unwrap().devices_of("GPU")[0].device, 1);
+    let busy = ledger.grant(&demand("GPU 2")).unwrap_err();
+    assert_eq!(busy.to_string(), "2 GPU asked for, 0 of 2 wholly free, 1 out of service");
+    assert!(matches!(busy, Shortage::Busy(_)), "the device may return");
+
+    ledger.release(held);
+    ledger.quarantine("GPU", 0, "still there").unwrap();
+    assert_eq!(ledger.free_per_device("GPU"), [None, Some(quantity(0.5))]);
+    ledger.audit();
+    ledger.restore_device("GPU", 0).unwrap();
+    ledger.restore_device("GPU", 0).unwrap();
+    assert_eq!((available(&ledger).as_str(), ledger.out_of_service().count()), ("GPU 1.5", 0));
+    ledger.audit();
+    for (resource, device, count) in [("GPU", 2, 2), ("TPU", 0, 0)] {
+        let error = NoSuchDevice { resource: resource.to_owned(), device, count };
+        assert_eq!(ledger.quarantine(resource, device, "gone"), Err(error.clone()));
+        assert_eq!(ledger.restore_device(resource, device), Err(error));
+    }
+}
+
+#[test]
+fn a_grant_of_another_ledger_is_refused() {
+    let returns = |mut owner: Ledger, mut other: Ledger, text: &str| {
+        let grant = owner.grant(&demand(text)).unwrap();
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| other.release(grant)))
+    };
+    let message = |result: std::thread::Result<()>| *result.unwrap_err().downcast::<String>().unwrap();
+    assert!(message(returns(ledger("GPU 1"), ledger("GPU 1"), "GPU 1")).starts_with("LEDGER-2"));
+    let mut other = ledger("GPU 1");
+    let _open = other.grant(&demand("GPU 0.5")).unwrap();
+    assert!(message(returns(ledger("GPU 1"), other, "GPU 1")).contains("LEDGER-2"));
+}

@@ -1,0 +1,202 @@
+//! Calls that others send to this process, waiting to be run.
+//!
+//! - EXECUTE-1: calls of one stream are handed out in the order they came.
+//! - EXECUTE-2: a task's worker does not sit on tasks it cannot begin soon: behind one that runs long, or
+//!   that waits for a value, they are given back to their owner, who finds them another worker.
+
+use crate::links::{DAEMON, Token};
+use crate::objects::copy;
+use crate::state::State;
+use bytes::Bytes;
+use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_wire::Message;
+use oxiray_wire::message::{ActorFailed, ActorLeaving, ActorReady, Assign, Call, Reply, Returned, Value};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A task that runs this long is in the way of those behind it.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// Replies are written together, at most so many, while more calls wait.
+const REPLIES_TOGETHER: u32 = 16;
+
+/// The next thing for a worker to do.
+#[derive(Debug)]
+pub enum Duty {
+    /// Who it is now, and what it may use.
+    Become(Box<Assign>),
+    /// Run this and reply with the ticket.
+    Run(Ticket, Box<Call>),
+    /// Nothing more comes; leave.
+    Leave,
+}
+
+/// What a reply needs to find its way.
+#[derive(Debug)]
+pub struct Ticket {
+    from: Token,
+    owner: WorkerId,
+    task: Bytes,
+    started: Instant,
+}
+
+#[derive(Debug)]
+enum Item {
+    Assign(Box<Assign>),
+    Call(Token, WorkerId, Box<Call>),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    items: VecDeque<Item>,
+    /// Whether calls are an actor's, whose order and place are fixed.
+    is_actor: bool,
+    running: usize,
+    running_since: Option<Instant>,
+    closed: bool,
+    closing: bool,
+    unwritten_replies: u32,
+}
+
+impl Inbox {
+    pub(crate) fn assign(&mut self, assign: Assign) {
+        self.is_actor = assign.actor.is_some();
+        self.items.push_back(Item::Assign(Box::new(assign)));
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(crate) fn close_when_empty(&mut self) {
+        self.closing = true;
+    }
+
+    pub(crate) fn client_gone(&mut self, token: Token) {
+        self.items.retain(|item| !matches!(item, Item::Call(from, ..) if *from == token));
+    }
+
+    /// Whether a task is under way here; an actor's calls lend nothing.
+    pub(crate) fn runs_task(&self) -> bool {
+        self.running > 0 && !self.is_actor
+    }
+
+    /// When calls behind the running one are to be given back.
+    pub(crate) fn give_back_at(&self) -> Option<Instant> {
+        if self.is_actor || self.items.is_empty() {
+            return None;
+        }
+        self.running_since.map(|since| since + PATIENCE)
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Duty> {
+        if self.closed {
+            return Some(Duty::Leave);
+        }
+        match self.items.pop_front() {
+            Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
+            Some(Item::Call(from, owner, call)) => {
+                let started = Instant::now();
+                self.running += 1;
+                self.running_since = Some(started);
+                Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), started }, call))
+            }
+            None if self.closing && self.running == 0 => Some(Duty::Leave),
+            None => None,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn from_client(&mut self, token: Token, owner: WorkerId, message: Message) {
+        match message {
+            Message::Function(function) => {
+                self.functions.insert(function.hash, function.body);
+            }
+            Message::Call(call) => {
+                self.inbox.items.push_back(Item::Call(token, owner, Box::new(call)));
+                self.news = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// EXECUTE-2.
+    pub(crate) fn give_back_queued(&mut self) {
+        if self.inbox.is_actor {
+            return;
+        }
+        let mut queued: Vec<(Token, Vec<Bytes>)> = Vec::new();
+        self.inbox.items.retain(|item| {
+            let Item::Call(from, _, call) = item else { return true };
+            match queued.iter_mut().find(|(token, _)| token == from) {
+                Some((_, tasks)) => tasks.push(call.task.clone()),
+                None => queued.push((*from, vec![call.task.clone()])),
+            }
+            false
+        });
+        for (token, tasks) in queued {
+            self.links.post_now(token, &Returned { tasks }.into());
+        }
+    }
+
+    /// Sends a call's results to its owner. `borrowed` are the references that came with the arguments.
+    pub(crate) fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
+        let owner = &ticket.owner;
+        let kept = self.objects.keep(&outcome.borrowed);
+        for value in &outcome.results {
+            let handed: Vec<ObjectId> =
+                value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
+            self.promise(&handed);
+            self.hold_for(&handed, owner);
+        }
+        self.hold_for(&outcome.stored, owner);
+        self.unhold(&outcome.stored);
+        let reply = Reply {
+            task: ticket.task,
+            results: outcome.results,
+            kept: kept.iter().map(|id| copy(id.as_bytes())).collect(),
+            retiring: outcome.retiring,
+            run_us: u32::try_from(ticket.started.elapsed().as_micros()).unwrap_or(u32::MAX),
+            retry: outcome.retry,
+        };
+        self.inbox.running -= 1;
+        if self.inbox.running == 0 {
+            self.inbox.running_since = None;
+        }
+        self.inbox.unwritten_replies += 1;
+        let more = !self.inbox.items.is_empty() && self.inbox.unwritten_replies < REPLIES_TOGETHER;
+        if more && !outcome.retiring {
+            self.links.post(ticket.from, &reply.into());
+        } else {
+            self.inbox.unwritten_replies = 0;
+            self.links.post_now(ticket.from, &reply.into());
+        }
+    }
+
+    pub(crate) fn actor_ready(&mut self) {
+        self.links.post_now(DAEMON, &ActorReady {}.into());
+    }
+
+    pub(crate) fn actor_failed(&mut self, error: Value) {
+        self.links.post_now(DAEMON, &ActorFailed { error: Some(error) }.into());
+    }
+
+    pub(crate) fn actor_leaving(&mut self, text: String) {
+        self.links.post_now(DAEMON, &ActorLeaving { text }.into());
+    }
+}
+
+/// What running a call came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// One value a result.
+    pub results: Vec<Value>,
+    /// References that the arguments brought.
+    pub borrowed: Vec<ObjectId>,
+    /// Ids of the results that lie in the store, held by this process until the owner is.
+    pub stored: Vec<ObjectId>,
+    /// Whether the owner is to try again, as it asked.
+    pub retry: bool,
+    /// Whether the worker leaves now.
+    pub retiring: bool,
+}

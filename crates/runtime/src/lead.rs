@@ -1,0 +1,206 @@
+//! Who reads the sockets: whoever waits.
+//!
+//! A thread that waits for a value takes the *lead*: it sits in epoll itself and handles what comes, so
+//! that the answer to a call wakes the very thread that wants it, once. Others that wait meanwhile are
+//! followers and are told when something changed. A background thread leads only when nobody has for
+//! [`QUIET`], so that a process busy with its own work still answers its peers.
+//!
+//! - LEAD-1: at most one thread is in epoll. It never holds the state's lock there.
+//! - LEAD-2: whoever gives up the lead while others wait tells them, so that one of them takes it.
+
+use crate::links::Token;
+use crate::state::State;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::event::{Timespec, epoll};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long the lead stays free before the background takes it.
+const QUIET: Duration = Duration::from_millis(1);
+/// The most streams served in one turn.
+const EVENTS_LIMIT: usize = 64;
+
+/// Why a wait ended without what was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmet {
+    /// The deadline passed.
+    TimedOut,
+    /// A signal arrived; the caller looks whether it matters and waits on.
+    Interrupted,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Lead {
+    taken: bool,
+    sleeping: bool,
+    in_background: bool,
+    parked: bool,
+    followers: usize,
+    turns: u64,
+    /// The background thread is to end.
+    pub(crate) closing: bool,
+}
+
+/// The state of a process's runtime, and how to wait for it to change.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    background: Condvar,
+    epoll: OwnedFd,
+    wake: OwnedFd,
+}
+
+impl Shared {
+    pub(crate) fn new(state: State) -> Result<Self, rustix::io::Errno> {
+        let (epoll, wake) = state.links.waiting_descriptors()?;
+        Ok(Self { state: Mutex::new(state), changed: Condvar::new(), background: Condvar::new(), epoll, wake })
+    }
+
+    /// Looks at and changes the state, then lets others know where that is due.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock();
+        let flushing = state.links.flush_at.is_some();
+        let result = act(&mut state);
+        if (state.timer_moved || (!flushing && state.links.flush_at.is_some())) && state.lead.sleeping {
+            self.kick();
+        }
+        state.timer_moved = false;
+        if std::mem::take(&mut state.news) && state.lead.followers > 0 {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    fn kick(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits until `check` has something, or `deadline`.
+    pub(crate) fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        mut check: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, Unmet> {
+        let mut state = self.state.lock();
+        let mut interrupted = false;
+        loop {
+            if let Some(found) = check(&mut state) {
+                self.leave(&mut state);
+                return Ok(found);
+            }
+            if interrupted || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.leave(&mut state);
+                return Err(if interrupted { Unmet::Interrupted } else { Unmet::TimedOut });
+            }
+            if state.lead.taken {
+                interrupted = self.follow(&mut state, deadline);
+            } else {
+                interrupted = self.turn(&mut state, deadline);
+            }
+        }
+    }
+
+    fn follow(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
+        /// A follower hears no signals, so it looks for itself now and then.
+        const LISTEN: Duration = Duration::from_millis(100);
+        if state.lead.in_background {
+            self.kick();
+        }
+        state.lead.followers += 1;
+        let listen_until = Instant::now() + LISTEN;
+        let until = deadline.map_or(listen_until, |deadline| deadline.min(listen_until));
+        let timed_out = self.changed.wait_until(state, until).timed_out();
+        state.lead.followers -= 1;
+        timed_out && until == listen_until
+    }
+
+    /// Hands on what a thread that stops waiting would otherwise keep to itself (LEAD-2).
+    fn leave(&self, state: &mut MutexGuard<'_, State>) {
+        if state.lead.followers > 0 {
+            self.changed.notify_all();
+        }
+        if state.lead.parked && !state.lead.taken {
+            state.lead.parked = false;
+            self.background.notify_one();
+        }
+        state.news = false;
+    }
+
+    /// One round of epoll; `true` where a signal ended it.
+    fn turn(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
+        state.lead.taken = true;
+        state.lead.turns += 1;
+        state.links.flush_all();
+        let until = [deadline, state.next_timer()].into_iter().flatten().min();
+        state.lead.sleeping = true;
+        let events = MutexGuard::unlocked(state, || self.poll(until));
+        state.lead.sleeping = false;
+        let mut interrupted = false;
+        match events {
+            Ok(events) => state.serve(&events),
+            Err(rustix::io::Errno::INTR) => interrupted = true,
+            Err(error) => panic!("LEAD-1: epoll on descriptors of our own failed: {error}"),
+        }
+        state.run_timers(Instant::now());
+        state.lead.taken = false;
+        state.timer_moved = false;
+        if std::mem::take(&mut state.news) && state.lead.followers > 0 {
+            self.changed.notify_all();
+        }
+        interrupted
+    }
+
+    fn poll(&self, until: Option<Instant>) -> Result<Vec<(Token, bool)>, rustix::io::Errno> {
+        let timeout = until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
+        });
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
+        let (events, _) = epoll::wait(&self.epoll, &mut buffer, timeout.as_ref())?;
+        let told = |event: &epoll::Event| {
+            let (data, flags) = (event.data, event.flags);
+            (data.u64(), flags.contains(epoll::EventFlags::OUT))
+        };
+        Ok(events.iter().map(told).collect())
+    }
+
+    /// What the background thread does until [`Lead::closing`].
+    pub(crate) fn attend(&self) {
+        let mut state = self.state.lock();
+        let mut seen = state.lead.turns;
+        while !state.lead.closing {
+            if state.lead.taken {
+                state.lead.parked = true;
+                self.background.wait(&mut state);
+                state.lead.parked = false;
+            } else if state.lead.turns != seen {
+                seen = state.lead.turns;
+                let until = Instant::now() + QUIET;
+                let until = state.links.flush_at.map_or(until, |flush| flush.min(until));
+                self.background.wait_until(&mut state, until);
+                if state.links.flush_at.is_some_and(|flush| flush <= Instant::now()) && !state.lead.taken {
+                    state.links.flush_all();
+                }
+            } else {
+                state.lead.in_background = true;
+                self.turn(&mut state, None);
+                state.lead.in_background = false;
+                let followed = state.lead.followers > 0;
+                if followed {
+                    self.changed.notify_all();
+                }
+                // With a thread waiting, what this turn did counts as somebody else's, so that it may lead.
+                seen = if followed { state.lead.turns.wrapping_sub(1) } else { state.lead.turns };
+            }
+        }
+    }
+
+    /// Ends the background thread's work.
+    pub(crate) fn close(&self) {
+        self.state.lock().lead.closing = true;
+        self.background.notify_all();
+        self.kick();
+    }
+}

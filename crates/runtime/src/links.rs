@@ -1,0 +1,160 @@
+//! The streams of this process and the one epoll instance that watches them.
+//!
+//! A frame for a peer that has nothing of ours under way is written at once, so that a lone call is not
+//! delayed; more frames to the same peer are gathered and written together, when [`GATHER_BYTES`] have
+//! come together, when someone waits, or after [`GATHER_TIME`].
+
+use oxiray_ids::{ActorId, WorkerId};
+use oxiray_wire::{Connection, Message, Received};
+use rustc_hash::FxHashMap;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Frames are written without waiting for more once this much is gathered.
+const GATHER_BYTES: usize = 32 << 10;
+/// A gathered frame waits no longer than this.
+const GATHER_TIME: Duration = Duration::from_micros(400);
+
+/// Names a stream for as long as it is open; never used again.
+pub(crate) type Token = u64;
+/// The stream to the daemon.
+pub(crate) const DAEMON: Token = 0;
+/// The event counter that wakes whoever sits in epoll.
+const WAKE: Token = u64::MAX;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// This machine's daemon.
+    Daemon,
+    /// A leased worker that runs our tasks.
+    Lease(u64),
+    /// An actor that runs our calls.
+    Actor(ActorId),
+    /// A client whose calls we run.
+    Client(WorkerId),
+}
+
+#[derive(Debug)]
+struct Link {
+    connection: Connection,
+    role: Role,
+    watches_room: bool,
+    dirty: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Links {
+    epoll: OwnedFd,
+    wake: OwnedFd,
+    open: FxHashMap<Token, Link>,
+    next: Token,
+    dirty: Vec<Token>,
+    /// When gathered frames are to be written.
+    pub(crate) flush_at: Option<Instant>,
+}
+
+impl Links {
+    pub(crate) fn new(daemon: Connection) -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
+        let mut links =
+            Self { epoll, wake, open: FxHashMap::default(), next: DAEMON, dirty: Vec::new(), flush_at: None };
+        links.insert(daemon, Role::Daemon)?;
+        Ok(links)
+    }
+
+    /// Duplicates of the two descriptors that are used without the lock: epoll and its waker.
+    pub(crate) fn waiting_descriptors(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        Ok((rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0)?, rustix::io::fcntl_dupfd_cloexec(&self.wake, 0)?))
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection, role: Role) -> Result<Token, Errno> {
+        let token = self.next;
+        self.next += 1;
+        epoll::add(&self.epoll, &connection, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        self.open.insert(token, Link { connection, role, watches_room: false, dirty: false });
+        Ok(token)
+    }
+
+    /// A stream from a descriptor that the daemon sent.
+    pub(crate) fn adopt(&mut self, descriptor: OwnedFd, role: Role) -> Result<Token, Errno> {
+        self.insert(Connection::new(descriptor)?, role)
+    }
+
+    pub(crate) fn remove(&mut self, token: Token) {
+        if let Some(mut link) = self.open.remove(&token) {
+            let _ = link.connection.flush();
+            let _ = epoll::delete(&self.epoll, &link.connection);
+        }
+    }
+
+    pub(crate) fn role(&self, token: Token) -> Option<Role> {
+        self.open.get(&token).map(|link| link.role)
+    }
+
+    /// Gathers a frame. Nothing happens where the stream is gone: its end is noticed on reading.
+    pub(crate) fn post(&mut self, token: Token, message: &Message) {
+        let Some(link) = self.open.get_mut(&token) else { return };
+        link.connection.send(message);
+        if link.connection.unsent_bytes() >= GATHER_BYTES {
+            self.flush(token);
+        } else if !link.dirty {
+            link.dirty = true;
+            self.dirty.push(token);
+            if self.flush_at.is_none() {
+                self.flush_at = Some(Instant::now() + GATHER_TIME);
+            }
+        }
+    }
+
+    /// Writes a frame, and what was gathered before it, at once.
+    pub(crate) fn post_now(&mut self, token: Token, message: &Message) {
+        if let Some(link) = self.open.get_mut(&token) {
+            link.connection.send(message);
+            self.flush(token);
+        }
+    }
+
+    fn flush(&mut self, token: Token) {
+        let Some(link) = self.open.get_mut(&token) else { return };
+        // An error here is the stream's end, which reading it reports with everything that came before.
+        let blocked = matches!(link.connection.flush(), Ok(false));
+        if blocked != link.watches_room {
+            link.watches_room = blocked;
+            let interest = if blocked { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+            let _ = epoll::modify(&self.epoll, &link.connection, epoll::EventData::new_u64(token), interest);
+        }
+    }
+
+    /// Writes everything gathered.
+    pub(crate) fn flush_all(&mut self) {
+        self.flush_at = None;
+        for token in std::mem::take(&mut self.dirty) {
+            if let Some(link) = self.open.get_mut(&token) {
+                link.dirty = false;
+                self.flush(token);
+            }
+        }
+    }
+
+    /// Serves a stream that epoll named; `true` where it is over and was removed.
+    pub(crate) fn receive(&mut self, token: Token, writable: bool, inbox: &mut Vec<Received>) -> bool {
+        if token == WAKE {
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            return false;
+        }
+        if writable {
+            self.flush(token);
+        }
+        let Some(link) = self.open.get_mut(&token) else { return false };
+        let over = link.connection.receive(inbox).is_err();
+        if over {
+            self.remove(token);
+        }
+        over
+    }
+}

@@ -1,0 +1,329 @@
+//! The objects this process knows: its own, and those whose references reached it.
+//!
+//! - OBJECTS-1: an object stays as long as anything here refers to it: a reference of the user's, an
+//!   argument of a call under way, a value that contains it. Its number of such uses never wraps.
+//! - OBJECTS-2: a value, once there, never changes.
+//! - OBJECTS-3: every hold that the daemon counts for this process is given back exactly once, when the
+//!   object is forgotten here.
+
+use bytes::Bytes;
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_wire::message::{Content, Failure, Reference, Value};
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry as MapEntry;
+
+/// What is to be told to others after a change; the caller sends it.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Tasks that waited for an object that is now there.
+    pub(crate) resolved: Vec<(TaskId, ObjectId)>,
+    /// Objects promised to the daemon whose value is now there.
+    pub(crate) publish: Vec<ObjectId>,
+    /// Objects that someone in this process asked to be told about.
+    pub(crate) announce: Vec<ObjectId>,
+    /// Holds to give back to the daemon.
+    pub(crate) unhold: Vec<ObjectId>,
+}
+
+impl Effects {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.resolved.is_empty() && self.publish.is_empty() && self.announce.is_empty() && self.unhold.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Object {
+    owner: WorkerId,
+    value: Option<Value>,
+    uses: u32,
+    /// How many holds the daemon counts for this process on this object.
+    holds: u32,
+    promised: bool,
+    subscribed: bool,
+    announced: bool,
+    dependents: Vec<TaskId>,
+}
+
+/// All objects known here.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    me: WorkerId,
+    known: FxHashMap<ObjectId, Object>,
+}
+
+impl Objects {
+    pub(crate) fn new(me: WorkerId) -> Self {
+        Self { me, known: FxHashMap::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    fn insert(&mut self, id: ObjectId, owner: WorkerId, value: Option<Value>) -> &mut Object {
+        match self.known.entry(id) {
+            MapEntry::Occupied(entry) => entry.into_mut(),
+            MapEntry::Vacant(entry) => entry.insert(Object {
+                owner,
+                value,
+                uses: 0,
+                holds: 0,
+                promised: false,
+                subscribed: false,
+                announced: false,
+                dependents: Vec::new(),
+            }),
+        }
+    }
+
+    /// An object of this process whose value is still to come, with one use.
+    pub(crate) fn expect(&mut self, id: ObjectId) {
+        let me = self.me;
+        self.insert(id, me, None).uses += 1;
+    }
+
+    /// An object of this process with its value, with one use; `holds` as for a stored one.
+    pub(crate) fn put(&mut self, id: ObjectId, value: Value, holds: u32) {
+        self.use_all(&value.contained, 0);
+        let me = self.me;
+        let object = self.insert(id, me, Some(value));
+        object.uses += 1;
+        object.holds += holds;
+    }
+
+    /// A reference that arrived from elsewhere, with one more use.
+    pub(crate) fn borrow(&mut self, id: ObjectId, owner: WorkerId) {
+        self.insert(id, owner, None).uses += 1;
+    }
+
+    /// One more use of an object that is known.
+    pub(crate) fn retain(&mut self, id: ObjectId) {
+        if let Some(object) = self.known.get_mut(&id) {
+            object.uses = object.uses.checked_add(1).expect("OBJECTS-1: uses never wrap");
+        }
+    }
+
+    /// One use less; at the last, the object is forgotten.
+    pub(crate) fn release(&mut self, id: ObjectId, effects: &mut Effects) {
+        let mut ending = vec![id];
+        while let Some(id) = ending.pop() {
+            let Some(object) = self.known.get_mut(&id) else { continue };
+            object.uses = object.uses.checked_sub(1).expect("OBJECTS-1: uses never wrap");
+            if object.uses > 0 {
+                continue;
+            }
+            let object = self.known.remove(&id).expect("it was just looked at");
+            effects.unhold.extend((0..object.holds).map(|_| id));
+            if let Some(value) = object.value {
+                ending.extend(value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)));
+            }
+        }
+    }
+
+    /// The value of an object arrived, with `holds` that the daemon counts for this process on the object
+    /// and `inner_holds` on each that it contains. Values nobody uses any more only give holds back.
+    pub(crate) fn resolve(&mut self, id: ObjectId, value: Value, holds: u32, inner_holds: u32, effects: &mut Effects) {
+        self.use_all(&value.contained, inner_holds);
+        let contained: Vec<ObjectId> =
+            value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
+        match self.known.get_mut(&id) {
+            Some(object) if object.value.is_none() => {
+                object.value = Some(value);
+                object.holds += holds;
+                effects.resolved.extend(std::mem::take(&mut object.dependents).into_iter().map(|task| (task, id)));
+                if object.promised {
+                    effects.publish.push(id);
+                }
+                if object.announced {
+                    effects.announce.push(id);
+                }
+            }
+            Some(_) | None => {
+                effects.unhold.extend((0..holds).map(|_| id));
+                for inner in contained {
+                    self.release(inner, effects);
+                }
+            }
+        }
+    }
+
+    fn use_all(&mut self, contained: &[Reference], holds: u32) {
+        for reference in contained {
+            if let (Some(id), Some(owner)) =
+                (ObjectId::from_slice(&reference.object), WorkerId::from_slice(&reference.owner))
+            {
+                let object = self.insert(id, owner, None);
+                object.uses += 1;
+                object.holds += holds;
+            }
+        }
+    }
+
+    /// The daemon is about to count one more hold of this process on each of `ids` still used here:
+    /// those are returned.
+    pub(crate) fn keep(&mut self, ids: &[ObjectId]) -> Vec<ObjectId> {
+        let mut kept = Vec::new();
+        for id in ids {
+            if let Some(object) = self.known.get_mut(id) {
+                object.holds += 1;
+                kept.push(*id);
+            }
+        }
+        kept
+    }
+
+    /// The value, where it is there.
+    pub(crate) fn value(&self, id: ObjectId) -> Option<&Value> {
+        self.known.get(&id)?.value.as_ref()
+    }
+
+    /// Whether the object is known here at all.
+    #[cfg(test)]
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.known.contains_key(&id)
+    }
+
+    /// Whether its value is there.
+    pub(crate) fn is_ready(&self, id: ObjectId) -> bool {
+        self.known.get(&id).is_some_and(|object| object.value.is_some())
+    }
+
+    /// `task` waits for the object; `false` where its value is there already.
+    pub(crate) fn depend(&mut self, id: ObjectId, task: TaskId) -> bool {
+        match self.known.get_mut(&id) {
+            Some(object) if object.value.is_none() => {
+                object.dependents.push(task);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks for [`Effects::announce`] when the value is there; `false` where it is already.
+    pub(crate) fn announce(&mut self, id: ObjectId) -> bool {
+        match self.known.get_mut(&id) {
+            Some(object) if object.value.is_none() => {
+                object.announced = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The object as it travels.
+    pub(crate) fn reference(&self, id: ObjectId) -> Reference {
+        let owner = self.known.get(&id).map_or(self.me, |object| object.owner);
+        Reference { object: copy(id.as_bytes()), owner: copy(owner.as_bytes()) }
+    }
+
+    /// References to these leave the process: which of them the daemon has to be told of, and which of
+    /// those have their value already.
+    pub(crate) fn promise(&mut self, ids: &[ObjectId]) -> (Vec<ObjectId>, Vec<ObjectId>) {
+        let mut promised = Vec::new();
+        let mut ready = Vec::new();
+        for id in ids {
+            let Some(object) = self.known.get_mut(id) else { continue };
+            if object.owner != self.me || object.promised {
+                continue;
+            }
+            object.promised = true;
+            object.holds += 1;
+            promised.push(*id);
+            if object.value.is_some() {
+                ready.push(*id);
+            }
+        }
+        (promised, ready)
+    }
+
+    /// The object's value is wanted: whether the daemon has to be asked for it, now and only once.
+    pub(crate) fn want(&mut self, id: ObjectId) -> Option<Reference> {
+        let object = self.known.get_mut(&id)?;
+        if object.owner == self.me || object.value.is_some() || object.subscribed {
+            return None;
+        }
+        object.subscribed = true;
+        Some(self.reference(id))
+    }
+
+    /// Every object still without a value fails: nobody is left to make it.
+    pub(crate) fn fail_all(&mut self, failure: &Failure, effects: &mut Effects) {
+        let waiting: Vec<ObjectId> =
+            self.known.iter().filter(|(_, object)| object.value.is_none()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.resolve(id, failed(failure.clone()), 0, 0, effects);
+        }
+    }
+}
+
+/// The value of an object that could not be made.
+pub(crate) fn failed(failure: Failure) -> Value {
+    Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
+}
+
+pub(crate) fn copy(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_ids::{ActorId, JobId, Unique};
+
+    fn ids() -> (WorkerId, WorkerId, Vec<ObjectId>) {
+        let task = TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new());
+        (WorkerId::generate(), WorkerId::generate(), (1..4).map(|index| task.object(index)).collect())
+    }
+
+    fn inline(contained: &[(ObjectId, WorkerId)]) -> Value {
+        let contained = contained
+            .iter()
+            .map(|(id, owner)| Reference { object: copy(id.as_bytes()), owner: copy(owner.as_bytes()) })
+            .collect();
+        Value { content: Some(Content::Inline(Bytes::from_static(b"v"))), contained }
+    }
+
+    #[test]
+    fn a_container_keeps_what_it_contains() {
+        let (me, other, ids) = ids();
+        let mut objects = Objects::new(me);
+        let mut effects = Effects::default();
+        objects.expect(ids[0]);
+        objects.resolve(ids[0], inline(&[(ids[1], other)]), 0, 1, &mut effects);
+        assert!(objects.contains(ids[1]), "the container's arrival made the inner object known");
+        objects.release(ids[0], &mut effects);
+        assert_eq!((objects.len(), effects.unhold), (0, vec![ids[1]]));
+    }
+
+    #[test]
+    fn a_value_nobody_waits_for_gives_its_holds_back() {
+        let (me, other, ids) = ids();
+        let mut objects = Objects::new(me);
+        let mut effects = Effects::default();
+        objects.resolve(ids[0], inline(&[(ids[1], other)]), 1, 1, &mut effects);
+        assert_eq!((objects.len(), effects.unhold), (0, vec![ids[0], ids[1]]));
+    }
+
+    #[test]
+    fn a_promise_is_made_once_and_published_when_ready() {
+        let (me, other, ids) = ids();
+        let mut objects = Objects::new(me);
+        let mut effects = Effects::default();
+        objects.expect(ids[0]);
+        objects.put(ids[1], inline(&[]), 0);
+        objects.borrow(ids[2], other);
+        assert_eq!(objects.promise(&ids), (vec![ids[0], ids[1]], vec![ids[1]]));
+        assert_eq!(objects.promise(&ids), (vec![], vec![]));
+        objects.resolve(ids[0], inline(&[]), 0, 0, &mut effects);
+        assert_eq!(effects.publish, [ids[0]]);
+    }
+
+    #[test]
+    fn a_borrowed_value_is_asked_for_once() {
+        let (me, other, ids) = ids();
+        let mut objects = Objects::new(me);
+        objects.borrow(ids[0], other);
+        assert!(objects.want(ids[0]).is_some_and(|reference| reference.owner == copy(other.as_bytes())));
+        assert_eq!(objects.want(ids[0]), None);
+    }
+}

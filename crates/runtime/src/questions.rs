@@ -1,0 +1,98 @@
+//! Questions to the daemon that have one answer each, and the segments that came with answers.
+
+use oxiray_store::{Access, SegmentCache, SegmentId};
+use oxiray_wire::Message;
+use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure};
+use rustc_hash::FxHashMap;
+use std::os::fd::OwnedFd;
+
+/// What the daemon said.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Room to write: the segment.
+    Allocated(SegmentId),
+    /// An object to read: the segment and the object's bytes.
+    Pinned(SegmentId, u64),
+    Cluster(Box<ClusterReport>),
+    Actor(Box<ActorAnswer>),
+    Refused(Failure),
+}
+
+/// Questions asked and answers not collected yet.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    last: u64,
+    answers: FxHashMap<u64, Answer>,
+    open: Vec<u64>,
+    pub(crate) segments: SegmentCache,
+}
+
+impl Questions {
+    /// A number for a new question.
+    pub(crate) fn ask(&mut self) -> u64 {
+        self.last += 1;
+        self.open.push(self.last);
+        self.last
+    }
+
+    /// A number for a question whose answer nobody waits for.
+    pub(crate) fn forget(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    pub(crate) fn take(&mut self, question: u64) -> Option<Answer> {
+        self.answers.remove(&question)
+    }
+
+    pub(crate) fn fail_all(&mut self, failure: &Failure) {
+        for question in std::mem::take(&mut self.open) {
+            self.answers.insert(question, Answer::Refused(failure.clone()));
+        }
+    }
+
+    pub(crate) fn answer(&mut self, message: Message, descriptor: Option<OwnedFd>) {
+        let (question, answer) = match message {
+            Message::Allocated(said) => {
+                let segment = SegmentId(said.segment);
+                (said.request, self.mapped(segment, Access::ReadWrite, said.capacity, descriptor, Answer::Allocated(segment)))
+            }
+            Message::Pinned(said) => {
+                let segment = SegmentId(said.segment);
+                let answer = Answer::Pinned(segment, said.size);
+                (said.request, self.mapped(segment, Access::ReadOnly, said.capacity, descriptor, answer))
+            }
+            Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
+            Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
+            Message::ActorAnswer(said) => (said.request, Answer::Actor(Box::new(said))),
+            Message::SegmentRetired(said) => {
+                self.segments.retire(SegmentId(said.segment));
+                return;
+            }
+            _ => return,
+        };
+        if let Some(at) = self.open.iter().position(|open| *open == question) {
+            self.open.swap_remove(at);
+            self.answers.insert(question, answer);
+        }
+    }
+
+    fn mapped(
+        &mut self,
+        segment: SegmentId,
+        access: Access,
+        capacity: u64,
+        descriptor: Option<OwnedFd>,
+        answer: Answer,
+    ) -> Answer {
+        let Some(descriptor) = descriptor else { return answer };
+        match self.segments.insert(segment, access, &descriptor, capacity) {
+            Ok(_) => answer,
+            Err(error) => Answer::Refused(Failure {
+                code: "system".into(),
+                text: format!("a segment of {capacity} bytes could not be mapped into this process: {error}"),
+                cause: bytes::Bytes::new(),
+            }),
+        }
+    }
+}

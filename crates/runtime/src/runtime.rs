@@ -1,0 +1,453 @@
+//! The runtime of one process, as the language front uses it.
+
+use crate::execute::{Duty, Outcome, Ticket};
+use crate::lead::{Shared, Unmet};
+use crate::links::{DAEMON, Links};
+use crate::objects::copy;
+use crate::questions::Answer;
+use crate::state::{Identity, News, State};
+use crate::submit::{Class, ClassIndex, Target, Work, amounts};
+use bytes::Bytes;
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
+use oxiray_store::{ReadMapping, WriteMapping};
+use oxiray_wire::{Connection, Received};
+use oxiray_wire::message::{
+    Abort, ActorAnswer, ActorCreate, ActorKill, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure,
+    Goodbye, Pin, Reference, Seal, Unpin, Value, Welcome,
+};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Values up to this size travel with messages and live with their owner; larger ones lie in the store.
+pub const INLINE_BYTES: usize = 100 << 10;
+
+/// Why something could not be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RuntimeError {
+    /// The wait ended early.
+    #[error("the wait ended early")]
+    Unmet(Unmet),
+    /// The runtime, the daemon or a worker could not do it.
+    #[error("{}", .0.text)]
+    Failed(Failure),
+}
+
+impl From<Unmet> for RuntimeError {
+    fn from(unmet: Unmet) -> Self {
+        Self::Unmet(unmet)
+    }
+}
+
+impl Identity {
+    /// Reads what the daemon answered; `None` where it is malformed.
+    pub fn from_welcome(welcome: &Welcome) -> Option<Self> {
+        Some(Self {
+            node: NodeId::from_slice(&welcome.node)?,
+            worker: WorkerId::from_slice(&welcome.worker)?,
+            job: JobId::from_slice(&welcome.job)?,
+            namespace: welcome.namespace.clone(),
+            session: welcome.session.clone(),
+            address: welcome.address.clone(),
+        })
+    }
+}
+
+/// An actor to be made.
+#[derive(Debug, Clone)]
+pub struct ActorWork {
+    /// What the daemon is told; ids, owner and request number are filled in here.
+    pub create: ActorCreate,
+    /// Whether the creator waits to hear that the name is free.
+    pub named: bool,
+    /// The constructor's arguments.
+    pub arguments: crate::submit::Arguments,
+}
+
+/// A stored object mapped for reading; it stays in memory until this is dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    mapping: Arc<ReadMapping>,
+    size: usize,
+    id: ObjectId,
+    shared: Arc<Shared>,
+}
+
+impl Pinned {
+    /// The object's bytes, 64-byte aligned.
+    pub fn bytes(&self) -> &[u8] {
+        &self.mapping.as_slice()[..self.size]
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let object = copy(self.id.as_bytes());
+        self.shared.with(|state| state.links.post(DAEMON, &Unpin { object }.into()));
+    }
+}
+
+/// The runtime of this process.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+    identity: Arc<Identity>,
+}
+
+impl Runtime {
+    /// Takes over a connection on which this process was let in, with what came on it since, and starts
+    /// the background thread.
+    pub fn start(identity: Identity, daemon: Connection, early: Vec<Received>) -> std::io::Result<Self> {
+        let links = Links::new(daemon)?;
+        let mut state = State::new(identity.clone(), links);
+        for Received { message, descriptors } in early {
+            state.from_daemon(message, descriptors);
+        }
+        let shared = Arc::new(Shared::new(state)?);
+        let attending = Arc::clone(&shared);
+        std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend())?;
+        Ok(Self { shared, identity: Arc::new(identity) })
+    }
+
+    /// Who this process is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Says that the job is over; [`News::Over`] follows the last of its workers' output.
+    pub fn say_goodbye(&self) {
+        self.shared.with(|state| state.links.post_now(DAEMON, &Goodbye {}.into()));
+    }
+
+    /// Ends the background thread. The streams close with the last clone of this runtime.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    // --- references and values ---
+
+    /// One more reference to an object known here.
+    pub fn retain(&self, id: ObjectId) {
+        self.shared.with(|state| state.objects.retain(id));
+    }
+
+    /// One reference less.
+    pub fn release(&self, id: ObjectId) {
+        self.shared.with(|state| state.release(id));
+    }
+
+    /// A reference that arrived inside a value.
+    pub fn borrow(&self, id: ObjectId, owner: WorkerId) {
+        self.shared.with(|state| state.objects.borrow(id, owner));
+    }
+
+    /// The owner of an object, as references to it carry it.
+    pub fn reference(&self, id: ObjectId) -> Reference {
+        self.shared.with(|state| state.objects.reference(id))
+    }
+
+    /// References to these leave the process by a way that the runtime does not see: the daemon is told.
+    pub fn promise(&self, ids: &[ObjectId]) {
+        self.shared.with(|state| state.promise(ids));
+    }
+
+    /// How many objects are known here.
+    pub fn objects_known(&self) -> usize {
+        self.shared.with(|state| state.objects.len())
+    }
+
+    /// Keeps a value under a new id, with one reference.
+    pub fn put(&self, task: TaskId, index: u32, value: Value) -> ObjectId {
+        let id = task.object(index);
+        let inner: Vec<ObjectId> =
+            value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
+        let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
+        self.shared.with(|state| {
+            for id in &inner {
+                state.objects.retain(*id);
+            }
+            state.objects.put(id, value, holds);
+            for id in inner {
+                state.release(id);
+            }
+        });
+        id
+    }
+
+    /// The value where it is there already, without waiting.
+    pub fn peek(&self, id: ObjectId) -> Option<Value> {
+        self.shared.with(|state| state.objects.value(id).cloned())
+    }
+
+    /// Waits for every value, in order.
+    pub fn get(&self, ids: &[ObjectId], deadline: Option<Instant>) -> Result<Vec<Value>, RuntimeError> {
+        let mut done = 0;
+        self.waiting(ids, deadline, |state| {
+            while done < ids.len() && state.objects.is_ready(ids[done]) {
+                done += 1;
+            }
+            (done == ids.len())
+                .then(|| ids.iter().map(|id| state.objects.value(*id).cloned().unwrap_or_default()).collect())
+        })
+    }
+
+    /// Waits until `count` of the objects have their value; tells of each whether it has.
+    pub fn wait(&self, ids: &[ObjectId], count: usize, deadline: Option<Instant>) -> Result<Vec<bool>, RuntimeError> {
+        let look = |state: &mut State| ids.iter().map(|id| state.objects.is_ready(*id)).collect::<Vec<bool>>();
+        let enough = |ready: &[bool]| ready.iter().filter(|ready| **ready).count() >= count;
+        let result = self.waiting(ids, deadline, |state| Some(look(state)).filter(|ready| enough(ready)));
+        match result {
+            Err(RuntimeError::Unmet(Unmet::TimedOut)) => Ok(self.shared.with(look)),
+            other => other,
+        }
+    }
+
+    fn waiting<R>(
+        &self,
+        ids: &[ObjectId],
+        deadline: Option<Instant>,
+        mut check: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, RuntimeError> {
+        let found = self.shared.with(|state| {
+            let found = check(state);
+            if found.is_none() {
+                ids.iter().for_each(|id| state.want(*id));
+                if state.lost.is_none() {
+                    state.begin_waiting();
+                }
+            }
+            found
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let result = self.shared.wait(deadline, check);
+        self.shared.with(State::end_waiting_if_begun);
+        Ok(result?)
+    }
+
+    /// Asks for [`News::Ready`] when the value is there; `false` where it is already.
+    pub fn announce(&self, id: ObjectId) -> bool {
+        self.shared.with(|state| {
+            state.want(id);
+            state.objects.announce(id)
+        })
+    }
+
+    /// The next thing for this process's user to know; waits for it.
+    pub fn next_news(&self) -> Result<News, RuntimeError> {
+        Ok(self.shared.wait(None, |state| state.headlines.pop_front())?)
+    }
+
+    // --- the store ---
+
+    /// Room in the store for an object of this process, written by `write` and sealed.
+    pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
+        let object = copy(id.as_bytes());
+        let answer = self.ask(None, |request| Allocate { request, object: object.clone(), size: size as u64 }.into())?;
+        let Answer::Allocated(segment) = answer else { return Err(unexpected()) };
+        let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| state.questions.segments.writer(segment));
+        let Some(mapping) = mapping else {
+            self.shared.with(|state| state.links.post_now(DAEMON, &Abort { object: object.clone() }.into()));
+            return Err(unexpected());
+        };
+        mapping.edit(|bytes| write(&mut bytes[..size]));
+        self.shared.with(|state| state.links.post_now(DAEMON, &Seal { object }.into()));
+        Ok(())
+    }
+
+    /// Maps a stored object.
+    pub fn pin(&self, id: ObjectId) -> Result<Pinned, RuntimeError> {
+        let object = copy(id.as_bytes());
+        let answer = self.ask(None, |request| Pin { request, object }.into())?;
+        let Answer::Pinned(segment, size) = answer else { return Err(unexpected()) };
+        let mapping = self.shared.with(|state| state.questions.segments.reader(segment)).ok_or_else(unexpected)?;
+        Ok(Pinned { mapping, size: size as usize, id, shared: Arc::clone(&self.shared) })
+    }
+
+    fn ask(
+        &self,
+        deadline: Option<Instant>,
+        message: impl FnOnce(u64) -> oxiray_wire::Message,
+    ) -> Result<Answer, RuntimeError> {
+        let question = self.shared.with(|state| {
+            if let Some(failure) = &state.lost {
+                return Err(RuntimeError::Failed(failure.clone()));
+            }
+            let question = state.questions.ask();
+            state.links.post_now(DAEMON, &message(question));
+            Ok(question)
+        })?;
+        loop {
+            match self.shared.wait(deadline, |state| state.questions.take(question)) {
+                Ok(Answer::Refused(failure)) => return Err(RuntimeError::Failed(failure)),
+                Ok(answer) => return Ok(answer),
+                // The daemon answers at once or when room is made; a signal is looked at after that.
+                Err(Unmet::Interrupted) => {}
+                Err(unmet) => return Err(unmet.into()),
+            }
+        }
+    }
+
+    // --- tasks ---
+
+    /// Tells of code that tasks name by its hash.
+    pub fn export(&self, hash: Bytes, body: Bytes) {
+        self.shared.with(|state| state.functions.insert(hash, body));
+    }
+
+    /// Code that arrived with this hash.
+    pub fn function(&self, hash: &Bytes) -> Option<Bytes> {
+        self.shared.with(|state| state.functions.get(hash).cloned())
+    }
+
+    /// The class of tasks with these needs.
+    pub fn class(&self, class: Class) -> ClassIndex {
+        self.shared.with(|state| state.tasks.class(class))
+    }
+
+    /// Runs a task on some worker. Its results have one reference each.
+    pub fn submit(&self, class: ClassIndex, work: Work) -> (TaskId, Vec<ObjectId>) {
+        self.shared.with(|state| state.submit(Target::Class(class.0), work))
+    }
+
+    // --- actors ---
+
+    /// Makes an actor. With a name, waits to hear whether it was free.
+    pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
+        let ActorWork { mut create, named, arguments } = work;
+        let id = self.shared.with(|state| {
+            state.promise(&arguments.contained);
+            ActorId::generate(state.identity.job, &mut state.unique)
+        });
+        create.actor = copy(id.as_bytes());
+        create.owner = copy(self.identity.worker.as_bytes());
+        create.arguments = arguments.payload.clone();
+        self.await_arguments(&mut create, &arguments)?;
+        let kept: Vec<ObjectId> =
+            arguments.contained.iter().copied().chain(arguments.references.iter().map(|(_, id)| *id)).collect();
+        self.shared.with(|state| {
+            kept.iter().for_each(|id| state.objects.retain(*id));
+            state.actors.made(id, create.detached, kept);
+        });
+        if !named {
+            self.shared.with(|state| {
+                create.request = state.questions.forget();
+                state.links.post_now(DAEMON, &create.into());
+            });
+            return Ok((id, None));
+        }
+        let answer = self.ask(None, |request| {
+            create.request = request;
+            create.into()
+        })?;
+        let Answer::Actor(answer) = answer else { return Err(unexpected()) };
+        if let Some(failure) = answer.failure {
+            return Err(RuntimeError::Failed(failure));
+        }
+        let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
+        Ok((found, Some(*answer)))
+    }
+
+    /// An actor is made with its arguments at hand, so their values are waited for here.
+    fn await_arguments(
+        &self,
+        create: &mut ActorCreate,
+        arguments: &crate::submit::Arguments,
+    ) -> Result<(), RuntimeError> {
+        let ids: Vec<ObjectId> = arguments.references.iter().map(|(_, id)| *id).collect();
+        let values = self.get(&ids, None)?;
+        create.references = arguments
+            .references
+            .iter()
+            .zip(values)
+            .map(|((place, id), value)| place.argument(self.reference(*id), Some(value)))
+            .collect();
+        Ok(())
+    }
+
+    /// Calls a method. Its results have one reference each.
+    pub fn call_actor(&self, actor: ActorId, work: Work) -> (TaskId, Vec<ObjectId>) {
+        self.shared.with(|state| state.submit(Target::Actor(actor), work))
+    }
+
+    /// One more handle of an actor here.
+    pub fn retain_actor(&self, actor: ActorId) {
+        self.shared.with(|state| state.actors.retain(actor));
+    }
+
+    /// One handle less.
+    pub fn release_actor(&self, actor: ActorId) {
+        self.shared.with(|state| state.drop_handle(actor));
+    }
+
+    /// A handle leaves this process.
+    pub fn share_actor(&self, actor: ActorId) {
+        self.shared.with(|state| state.actors.share(actor));
+    }
+
+    /// Ends an actor's process.
+    pub fn kill_actor(&self, actor: ActorId) {
+        let actor = copy(actor.as_bytes());
+        self.shared.with(|state| state.links.post_now(DAEMON, &ActorKill { actor }.into()));
+    }
+
+    /// Finds an actor by its name.
+    pub fn find_actor(&self, name: &str, namespace: &str) -> Result<ActorAnswer, RuntimeError> {
+        let (name, namespace) = (name.to_owned(), namespace.to_owned());
+        match self.ask(None, |request| ActorLookup { request, name, namespace }.into())? {
+            Answer::Actor(mut answer) => match answer.failure.take() {
+                Some(failure) => Err(RuntimeError::Failed(failure)),
+                None => Ok(*answer),
+            },
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What the cluster has, and how it is used.
+    pub fn cluster(&self) -> Result<ClusterReport, RuntimeError> {
+        match self.ask(None, |request| ClusterQuery { request }.into())? {
+            Answer::Cluster(report) => Ok(*report),
+            _ => Err(unexpected()),
+        }
+    }
+
+    // --- the worker's side ---
+
+    /// The next thing to do; waits for it.
+    pub fn next_duty(&self) -> Result<Duty, RuntimeError> {
+        Ok(self.shared.wait(None, |state| state.inbox.take())?)
+    }
+
+    /// Sends a call's outcome to its owner.
+    pub fn reply(&self, ticket: Ticket, outcome: Outcome) {
+        self.shared.with(|state| state.reply(ticket, outcome));
+    }
+
+    /// The actor's constructor returned.
+    pub fn actor_ready(&self) {
+        self.shared.with(State::actor_ready);
+    }
+
+    /// The actor's constructor failed with this error.
+    pub fn actor_failed(&self, error: Value) {
+        self.shared.with(|state| state.actor_failed(error));
+    }
+
+    /// The actor ends itself.
+    pub fn actor_leaving(&self, text: String) {
+        self.shared.with(|state| state.actor_leaving(text));
+    }
+}
+
+fn unexpected() -> RuntimeError {
+    RuntimeError::Failed(Failure {
+        code: "system".into(),
+        text: "the daemon gave an answer that does not fit the question: the two are of different builds".into(),
+        cause: Bytes::new(),
+    })
+}
+
+/// Resource amounts as messages carry them.
+pub fn wire_amounts(demand: &[(String, u64)]) -> Vec<oxiray_wire::message::Amount> {
+    amounts(demand)
+}

@@ -1,0 +1,339 @@
+//! Everything a process's runtime knows, changed only under its one lock.
+
+use crate::actors::Actors;
+use crate::execute::Inbox;
+use crate::lead::Lead;
+use crate::links::{DAEMON, Links, Role, Token};
+use crate::objects::{Effects, Objects};
+use crate::questions::Questions;
+use crate::submit::Submission;
+use bytes::Bytes;
+use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_wire::message::{Failure, Hold, LogLines, Notice, Promise, Publish, Subscribe, Unhold};
+use oxiray_wire::{Message, Received};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Lines from workers that wait to be shown; more are dropped and counted.
+const LINES_LIMIT: usize = 10_000;
+/// A task that waits longer than this lends its CPU.
+const BLOCKED_AFTER: Duration = Duration::from_millis(1);
+
+/// Who this process is in its cluster.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// This machine.
+    pub node: NodeId,
+    /// This process.
+    pub worker: WorkerId,
+    /// The job it works for.
+    pub job: JobId,
+    /// Where names live.
+    pub namespace: String,
+    /// The session's directory.
+    pub session: String,
+    /// What `init(address=…)` takes to come here.
+    pub address: String,
+}
+
+/// Something for the user's process to act on.
+#[derive(Debug)]
+pub enum News {
+    /// A worker printed.
+    Lines(LogLines),
+    /// The daemon has something to say.
+    Notice(String),
+    /// An object's value is there (or never will be).
+    Ready(ObjectId),
+    /// The daemon is gone, or said everything it had to.
+    Over,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) identity: Identity,
+    pub(crate) links: Links,
+    pub(crate) lead: Lead,
+    pub(crate) objects: Objects,
+    pub(crate) tasks: Submission,
+    pub(crate) actors: Actors,
+    pub(crate) inbox: Inbox,
+    pub(crate) questions: Questions,
+    pub(crate) functions: FxHashMap<Bytes, Bytes>,
+    pub(crate) unique: Unique,
+    pub(crate) headlines: VecDeque<News>,
+    pub(crate) lines_dropped: u64,
+    /// The daemon is gone; nothing new can be asked of it.
+    pub(crate) lost: Option<Failure>,
+    /// Something changed that another waiting thread may want to see.
+    pub(crate) news: bool,
+    /// A timer was set that may be earlier than what the leader sleeps until.
+    pub(crate) timer_moved: bool,
+    /// Threads that wait inside a leased task, the time the first began, and whether the daemon knows.
+    pub(crate) blocked: Blocked,
+    received: Vec<Received>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Blocked {
+    pub(crate) waiting: usize,
+    pub(crate) since: Option<Instant>,
+    pub(crate) told: bool,
+}
+
+impl State {
+    pub(crate) fn new(identity: Identity, links: Links) -> Self {
+        Self {
+            objects: Objects::new(identity.worker),
+            identity,
+            links,
+            lead: Lead::default(),
+            tasks: Submission::default(),
+            actors: Actors::default(),
+            inbox: Inbox::default(),
+            questions: Questions::default(),
+            functions: FxHashMap::default(),
+            unique: Unique::new(),
+            headlines: VecDeque::new(),
+            lines_dropped: 0,
+            lost: None,
+            news: false,
+            timer_moved: false,
+            blocked: Blocked::default(),
+            received: Vec::new(),
+        }
+    }
+
+    /// Handles everything that epoll reported.
+    pub(crate) fn serve(&mut self, events: &[(Token, bool)]) {
+        for (token, writable) in events {
+            let Some(role) = self.links.role(*token) else {
+                self.links.receive(*token, *writable, &mut Vec::new());
+                continue;
+            };
+            let mut received = std::mem::take(&mut self.received);
+            let over = self.links.receive(*token, *writable, &mut received);
+            for Received { message, descriptors } in received.drain(..) {
+                match role {
+                    Role::Daemon => self.from_daemon(message, descriptors),
+                    Role::Lease(lease) => self.from_lease(lease, message),
+                    Role::Actor(actor) => self.from_actor(actor, message),
+                    Role::Client(owner) => self.from_client(*token, owner, message),
+                }
+            }
+            self.received = received;
+            if over {
+                self.ended(*token, role);
+            }
+        }
+    }
+
+    fn ended(&mut self, token: Token, role: Role) {
+        match role {
+            Role::Daemon => self.daemon_gone(),
+            Role::Lease(lease) => self.lease_silent(lease),
+            Role::Actor(actor) => self.actor_silent(actor),
+            Role::Client(_) => self.inbox.client_gone(token),
+        }
+    }
+
+    fn daemon_gone(&mut self) {
+        let failure = Failure {
+            code: "daemon_died".into(),
+            text: "the daemon of this machine is gone, and with it every worker: it was stopped or killed. \
+                   Call shutdown(), then init() to start anew; its last words are in daemon.log of the session"
+                .into(),
+            cause: Bytes::new(),
+        };
+        self.lost = Some(failure.clone());
+        self.tasks.forget_all();
+        self.actors.fail_all(&failure);
+        let mut effects = Effects::default();
+        self.objects.fail_all(&failure, &mut effects);
+        self.apply(effects);
+        self.questions.fail_all(&failure);
+        self.inbox.close();
+        self.headlines.push_back(News::Over);
+        self.news = true;
+    }
+
+    /// Tells whoever has to know of a change to the objects.
+    pub(crate) fn apply(&mut self, effects: Effects) {
+        if effects.is_empty() {
+            return;
+        }
+        self.unhold(&effects.unhold);
+        for id in effects.publish {
+            self.publish(id);
+        }
+        for id in effects.announce {
+            self.headlines.push_back(News::Ready(id));
+            self.news = true;
+        }
+        for (task, _) in effects.resolved {
+            self.dependency_ready(task);
+        }
+    }
+
+    /// Gives one use of an object up.
+    pub(crate) fn release(&mut self, id: ObjectId) {
+        let mut effects = Effects::default();
+        self.objects.release(id, &mut effects);
+        self.apply(effects);
+    }
+
+    pub(crate) fn resolve(&mut self, id: ObjectId, value: oxiray_wire::message::Value, holds: u32, inner_holds: u32) {
+        let mut effects = Effects::default();
+        self.objects.resolve(id, value, holds, inner_holds, &mut effects);
+        self.apply(effects);
+        self.news = true;
+    }
+
+    /// References to these leave the process.
+    pub(crate) fn promise(&mut self, ids: &[ObjectId]) {
+        let (promised, ready) = self.objects.promise(ids);
+        if !promised.is_empty() {
+            let objects = promised.iter().map(|id| crate::objects::copy(id.as_bytes())).collect();
+            self.links.post_now(DAEMON, &Promise { objects }.into());
+        }
+        for id in ready {
+            self.publish(id);
+        }
+    }
+
+    fn publish(&mut self, id: ObjectId) {
+        let Some(value) = self.objects.value(id).cloned() else { return };
+        let inner: Vec<ObjectId> =
+            value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
+        self.promise(&inner);
+        let object = crate::objects::copy(id.as_bytes());
+        self.links.post_now(DAEMON, &Publish { object, value: Some(value) }.into());
+    }
+
+    /// Asks for values of objects that others own, where that was not done yet.
+    pub(crate) fn want(&mut self, id: ObjectId) {
+        if let Some(reference) = self.objects.want(id) {
+            self.links.post_now(DAEMON, &Subscribe { reference: Some(reference) }.into());
+        }
+    }
+
+    /// The receiver of references is counted as their holder before the sender gives up its own.
+    pub(crate) fn hold_for(&mut self, ids: &[ObjectId], holder: &WorkerId) {
+        if !ids.is_empty() {
+            let objects = ids.iter().map(|id| crate::objects::copy(id.as_bytes())).collect();
+            let holder = crate::objects::copy(holder.as_bytes());
+            self.links.post_now(DAEMON, &Hold { objects, holder }.into());
+        }
+    }
+
+    /// Gives holds of this process back.
+    pub(crate) fn unhold(&mut self, ids: &[ObjectId]) {
+        if !ids.is_empty() {
+            let objects = ids.iter().map(|id| crate::objects::copy(id.as_bytes())).collect();
+            self.links.post(DAEMON, &Unhold { objects }.into());
+        }
+    }
+
+    pub(crate) fn from_daemon(&mut self, message: Message, descriptors: Vec<std::os::fd::OwnedFd>) {
+        let mut descriptors = descriptors.into_iter();
+        match message {
+            Message::LeaseGranted(granted) => self.lease_granted(&granted, descriptors.next()),
+            Message::LeaseRefused(refused) => self.lease_refused(refused),
+            Message::LeaseReclaim(_) => self.return_idle_leases(),
+            Message::LeaseEnded(ended) => self.lease_ended(&ended),
+            Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
+            Message::ActorDied(died) => self.actor_died(died),
+            Message::Published(published) => {
+                if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
+                    self.resolve(id, value, 0, 1);
+                }
+            }
+            Message::Allocated(_)
+            | Message::StoreRefused(_)
+            | Message::Pinned(_)
+            | Message::ClusterReport(_)
+            | Message::ActorAnswer(_)
+            | Message::SegmentRetired(_) => {
+                self.questions.answer(message, descriptors.next());
+                self.news = true;
+            }
+            Message::LogLines(lines) => self.tell(News::Lines(lines)),
+            Message::Notice(Notice { text }) => self.tell(News::Notice(text)),
+            Message::Assign(assign) => {
+                self.inbox.assign(assign);
+                self.news = true;
+            }
+            Message::Peer(peer) => {
+                if let Some(descriptor) = descriptors.next() {
+                    let client = WorkerId::from_slice(&peer.client).unwrap_or(WorkerId::NIL);
+                    // A stream that cannot be watched is closed here, which tells the client.
+                    let _ = self.links.adopt(descriptor, Role::Client(client));
+                }
+            }
+            Message::Stop(_) => {
+                self.inbox.close_when_empty();
+                self.news = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        if self.headlines.len() >= LINES_LIMIT {
+            self.lines_dropped += 1;
+            return;
+        }
+        self.headlines.push_back(news);
+        self.news = true;
+    }
+
+    /// Which task waits in this thread from now on: its CPU may be lent after a moment.
+    pub(crate) fn begin_waiting(&mut self) {
+        if !self.inbox.runs_task() {
+            return;
+        }
+        self.blocked.waiting += 1;
+        if self.blocked.waiting == 1 {
+            self.blocked.since = Some(Instant::now());
+            self.timer_moved = true;
+        }
+    }
+
+    pub(crate) fn end_waiting_if_begun(&mut self) {
+        self.blocked.waiting = self.blocked.waiting.saturating_sub(1);
+        if self.blocked.waiting == 0 {
+            self.blocked.since = None;
+            if std::mem::take(&mut self.blocked.told) {
+                self.links.post_now(DAEMON, &oxiray_wire::message::Unblocked {}.into());
+            }
+        }
+    }
+
+    /// When [`State::run_timers`] has something to do next.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
+        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked].into_iter().flatten().min()
+    }
+
+    pub(crate) fn run_timers(&mut self, now: Instant) {
+        if self.links.flush_at.is_some_and(|at| at <= now) {
+            self.links.flush_all();
+        }
+        if self.tasks.next_idle_end().is_some_and(|at| at <= now) {
+            self.end_idle_leases(now);
+        }
+        let blocked = self.blocked.since.is_some_and(|since| !self.blocked.told && since + BLOCKED_AFTER <= now);
+        if blocked {
+            self.blocked.told = true;
+            self.links.post_now(DAEMON, &oxiray_wire::message::Blocked {}.into());
+        }
+        if blocked || self.inbox.give_back_at().is_some_and(|at| at <= now) {
+            self.give_back_queued();
+        }
+    }
+
+    pub(crate) fn new_task(&mut self, actor: oxiray_ids::ActorId) -> TaskId {
+        TaskId::generate(actor, &mut self.unique)
+    }
+}

@@ -1,0 +1,17 @@
+//! Which machine a demand runs on, or why none can; and the queue of demands that wait on one machine.
+//!
+//! Everything here is a function of its arguments: no clock, no socket, no file, no thread and no
+//! random source. The caller owns the ledgers and the clock, and starts what was placed.
+
+mod node_view;
+mod place;
+mod reason;
+mod wait_queue;
+
+pub use node_view::NodeView;
+pub use place::{Placement, place};
+pub use reason::{Obstacle, Reason};
+pub use wait_queue::{PushError, WAITING_MAX, WaitQueue, Waiting};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,482 @@
+//! What is where: the store's state without its I/O.
+//!
+//! Every method takes one event of the outside world and leaves [`Effect`]s to be carried out in order. Nothing here
+//! touches a file, a clock or a thread.
+//!
+//! Requests that find no room stand in one queue. A request that memory being spilled will satisfy keeps that memory
+//! for itself against younger ones; one that only an unpin, a seal or a delete could satisfy keeps nothing, so that
+//! younger, smaller requests pass it and none waits for a pin that waits for it.
+
+mod jobs;
+mod queue;
+mod segments;
+#[cfg(test)]
+mod tests;
+
+use crate::class::segment_capacity;
+use crate::error::StoreError;
+use crate::terms::{Access, ClientId, Event, ObjectState, SegmentId, Stats, Ticket};
+use jobs::{Disk, Job};
+pub(crate) use jobs::{JobId, JobResult};
+use oxiray_ids::ObjectId;
+use queue::{Request, Wish};
+use segments::Segments;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::path::PathBuf;
+
+/// What the book wants done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Make a memory file. What it is for is the next effect.
+    Make { segment: SegmentId, capacity: u64 },
+    /// Give the memory file's pages back.
+    Discard { segment: SegmentId },
+    /// Copy `size` bytes of the segment into a new file named by the job.
+    Spill { job: JobId, segment: SegmentId, size: u64 },
+    /// Copy the file back into the segment.
+    Restore { job: JobId, segment: SegmentId, file: JobId },
+    /// Drop a file.
+    Forget { file: JobId },
+    /// Say something.
+    Tell(Event),
+}
+
+/// How much there may be of everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) capacity: u64,
+    pub(crate) pool: u64,
+    /// 0 turns spilling off.
+    pub(crate) disk: u64,
+    pub(crate) directory: PathBuf,
+    /// Copies to and from disk under way at once.
+    pub(crate) jobs: usize,
+    /// Unanswered requests.
+    pub(crate) waiting: usize,
+}
+
+#[derive(Debug)]
+struct Object {
+    size: u64,
+    /// The bytes of its segment, wherever it is now.
+    capacity: u64,
+    place: Place,
+    /// Pins to be granted as soon as the bytes are there.
+    waiters: Vec<Ticket>,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Its create waits for room.
+    Queued(Ticket),
+    Writing {
+        segment: SegmentId,
+        writer: ClientId,
+        deleted: bool,
+    },
+    /// Sealed and not pinned since `since`: may be spilled.
+    Idle {
+        segment: SegmentId,
+        since: u64,
+    },
+    Pinned {
+        segment: SegmentId,
+        pins: u32,
+        deleted: bool,
+    },
+    Spilling {
+        segment: SegmentId,
+        job: JobId,
+    },
+    /// On disk; waits for room where it has waiters.
+    Spilled {
+        file: JobId,
+    },
+    Restoring {
+        segment: SegmentId,
+        job: JobId,
+        file: JobId,
+    },
+    Lost {
+        reason: String,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    pins: BTreeMap<ObjectId, u32>,
+    writing: BTreeSet<ObjectId>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    client: ClientId,
+    object: ObjectId,
+}
+
+#[derive(Debug)]
+pub(crate) struct Book {
+    limits: Limits,
+    objects: HashMap<ObjectId, Object>,
+    clients: HashMap<ClientId, Client>,
+    segments: Segments,
+    /// Unpinned objects in memory, the longest unused first, and the bytes of their segments.
+    idle: BTreeMap<u64, ObjectId>,
+    idle_bytes: u64,
+    queue: VecDeque<Request>,
+    /// Every unanswered request.
+    waiting: BTreeMap<Ticket, Waiting>,
+    jobs: HashMap<JobId, Job>,
+    disk: Disk,
+    /// Counts uses, for the order of idle objects, and names jobs.
+    clock: u64,
+    out: VecDeque<Effect>,
+}
+
+impl Book {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            segments: Segments::new(limits.capacity, limits.pool),
+            disk: Disk::new(limits.disk),
+            limits,
+            objects: HashMap::new(),
+            clients: HashMap::new(),
+            idle: BTreeMap::new(),
+            idle_bytes: 0,
+            queue: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            jobs: HashMap::new(),
+            clock: 0,
+            out: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.out.pop_front()
+    }
+
+    pub(crate) fn create(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
+        let lost = |known: &Object| matches!(known.place, Place::Lost { .. });
+        let refusal = if self.objects.get(&object).is_some_and(|known| !lost(known)) {
+            Some(StoreError::Exists { object })
+        } else if self.waiting.len() >= self.limits.waiting {
+            Some(StoreError::TooManyWaiting { limit: self.limits.waiting })
+        } else {
+            None
+        };
+        let capacity = match (refusal, segment_capacity(size, self.limits.capacity)) {
+            (Some(error), _) => return self.refuse(ticket, client, error),
+            (None, Some(capacity)) => capacity,
+            (None, None) => {
+                let error = StoreError::TooLarge { asked: size, capacity: self.limits.capacity };
+                return self.refuse(ticket, client, error);
+            }
+        };
+        let place = Place::Queued(ticket);
+        self.objects.insert(object, Object { size, capacity, place, waiters: Vec::new() });
+        self.waiting.insert(ticket, Waiting { client, object });
+        self.queue.push_back(Request { need: capacity, wish: Wish::Create(object) });
+        self.disk.try_again();
+        self.pump();
+    }
+
+    pub(crate) fn seal(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let (segment, deleted) = self.finish_writing(client, object)?;
+        if deleted {
+            self.segments.release(segment, &mut self.out);
+            self.objects.remove(&object);
+        } else {
+            self.arrive(object, segment);
+        }
+        self.pump();
+        Ok(())
+    }
+
+    pub(crate) fn abort(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let (segment, _) = self.finish_writing(client, object)?;
+        self.segments.release(segment, &mut self.out);
+        self.remove(object, "its writer gave it up before it was sealed");
+        self.pump();
+        Ok(())
+    }
+
+    fn finish_writing(&mut self, client: ClientId, object: ObjectId) -> Result<(SegmentId, bool), StoreError> {
+        match self.objects.get(&object).ok_or(StoreError::Unknown { object })?.place {
+            Place::Writing { segment, writer, deleted } if writer == client => {
+                self.clients.entry(client).or_default().writing.remove(&object);
+                Ok((segment, deleted))
+            }
+            _ => Err(StoreError::NotWriter { object, client }),
+        }
+    }
+
+    /// The sealed bytes of `object` are in `segment`: whoever waits gets pins.
+    fn arrive(&mut self, object: ObjectId, segment: SegmentId) {
+        let known = self.objects.get_mut(&object).expect("an object that arrives is known");
+        let waiters = std::mem::take(&mut known.waiters);
+        if waiters.is_empty() {
+            return self.lie_idle(object, segment);
+        }
+        known.place = Place::Pinned { segment, pins: 0, deleted: false };
+        for ticket in waiters {
+            let client = self.answered(ticket).client;
+            self.grant_pin(ticket, client, object);
+        }
+    }
+
+    fn lie_idle(&mut self, object: ObjectId, segment: SegmentId) {
+        let since = self.tick();
+        let known = self.objects.get_mut(&object).expect("an object that lies idle is known");
+        known.place = Place::Idle { segment, since };
+        self.idle.insert(since, object);
+        self.idle_bytes += known.capacity;
+    }
+
+    fn no_longer_idle(&mut self, since: u64, capacity: u64) {
+        self.idle.remove(&since).expect("an idle object is in the order of use");
+        self.idle_bytes -= capacity;
+    }
+
+    pub(crate) fn pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
+        let Some(known) = self.objects.get_mut(&object) else {
+            return self.refuse(ticket, client, StoreError::Unknown { object });
+        };
+        match known.place {
+            Place::Lost { ref reason } => {
+                let error = StoreError::Lost { object, reason: reason.clone() };
+                self.refuse(ticket, client, error);
+            }
+            Place::Writing { deleted: true, .. } | Place::Pinned { deleted: true, .. } => {
+                self.refuse(ticket, client, StoreError::Unknown { object });
+            }
+            Place::Idle { segment, since } => {
+                let capacity = known.capacity;
+                known.place = Place::Pinned { segment, pins: 0, deleted: false };
+                self.no_longer_idle(since, capacity);
+                self.grant_pin(ticket, client, object);
+            }
+            Place::Spilling { segment, job } => {
+                known.place = Place::Pinned { segment, pins: 0, deleted: false };
+                self.jobs.get_mut(&job).expect("a spilling object has a job").cancel();
+                self.grant_pin(ticket, client, object);
+                // What waited for this memory may have to wait for other memory now.
+                self.pump();
+            }
+            Place::Pinned { .. } => self.grant_pin(ticket, client, object),
+            Place::Queued(_) | Place::Writing { .. } | Place::Spilled { .. } | Place::Restoring { .. } => {
+                self.wait_for_bytes(ticket, client, object);
+            }
+        }
+    }
+
+    fn wait_for_bytes(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
+        if self.waiting.len() >= self.limits.waiting {
+            return self.refuse(ticket, client, StoreError::TooManyWaiting { limit: self.limits.waiting });
+        }
+        let known = self.objects.get_mut(&object).expect("the caller found the object");
+        let first = known.waiters.is_empty();
+        known.waiters.push(ticket);
+        self.waiting.insert(ticket, Waiting { client, object });
+        if first && matches!(known.place, Place::Spilled { .. }) {
+            self.queue.push_back(Request { need: known.capacity, wish: Wish::Restore(object) });
+            self.disk.try_again();
+            self.pump();
+        }
+    }
+
+    fn grant_pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
+        let known = self.objects.get_mut(&object).expect("a pinned object is known");
+        let Place::Pinned { segment, ref mut pins, .. } = known.place else {
+            unreachable!("the caller made the object pinned");
+        };
+        *pins += 1;
+        *self.clients.entry(client).or_default().pins.entry(object).or_default() += 1;
+        let (capacity, size) = (known.capacity, known.size);
+        self.tell(Event::Pinned { ticket, client, object, segment, capacity, size });
+    }
+
+    pub(crate) fn unpin(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let refusal = StoreError::NotPinned { object, client };
+        let pins = &mut self.clients.get_mut(&client).ok_or(refusal.clone())?.pins;
+        let count = pins.get_mut(&object).ok_or(refusal)?;
+        *count -= 1;
+        if *count == 0 {
+            pins.remove(&object);
+        }
+        self.drop_pins(object, 1);
+        self.pump();
+        Ok(())
+    }
+
+    fn drop_pins(&mut self, object: ObjectId, count: u32) {
+        let known = self.objects.get_mut(&object).expect("STORE-3: a pinned object stays");
+        let Place::Pinned { segment, ref mut pins, deleted } = known.place else {
+            unreachable!("STORE-3: pins are held on pinned objects only");
+        };
+        *pins -= count;
+        match (*pins, deleted) {
+            (0, true) => {
+                self.segments.release(segment, &mut self.out);
+                self.objects.remove(&object);
+            }
+            (0, false) => self.lie_idle(object, segment),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn delete(&mut self, object: ObjectId) {
+        let Some(known) = self.objects.get_mut(&object) else { return };
+        match known.place {
+            Place::Writing { ref mut deleted, .. } => {
+                *deleted = true;
+                self.refuse_waiters(object, &StoreError::Unknown { object });
+                return;
+            }
+            Place::Pinned { ref mut deleted, .. } => {
+                *deleted = true;
+                return;
+            }
+            Place::Idle { segment, since } => {
+                let capacity = known.capacity;
+                self.no_longer_idle(since, capacity);
+                self.segments.release(segment, &mut self.out);
+            }
+            Place::Spilling { segment, job } => {
+                // The disk thread may still read the segment; what it reads is thrown away.
+                self.jobs.get_mut(&job).expect("a spilling object has a job").cancel();
+                self.segments.release(segment, &mut self.out);
+            }
+            Place::Spilled { file } => {
+                let size = known.size;
+                self.forget(file, size);
+            }
+            Place::Restoring { job, file, .. } => {
+                // The disk thread may still write the segment: the job gives it back when it ends.
+                let size = known.size;
+                self.jobs.get_mut(&job).expect("a restoring object has a job").cancel();
+                self.forget(file, size);
+            }
+            Place::Queued(_) | Place::Lost { .. } => {}
+        }
+        self.remove(object, "it was deleted while it was waited for");
+        self.pump();
+    }
+
+    /// Strikes out an object that holds nothing any more, and refuses who waits for it.
+    fn remove(&mut self, object: ObjectId, reason: &str) {
+        self.refuse_waiters(object, &StoreError::Lost { object, reason: reason.to_owned() });
+        let known = self.objects.remove(&object).expect("objects are removed once");
+        if let Place::Queued(ticket) = known.place {
+            let error = StoreError::Lost { object, reason: reason.to_owned() };
+            if self.waiting.contains_key(&ticket) {
+                let client = self.answered(ticket).client;
+                self.refuse(ticket, client, error);
+            }
+        }
+        self.queue.retain(|request| request.wish.object() != object);
+    }
+
+    fn refuse_waiters(&mut self, object: ObjectId, error: &StoreError) {
+        let known = self.objects.get_mut(&object).expect("the caller found the object");
+        for ticket in std::mem::take(&mut known.waiters) {
+            let client = self.answered(ticket).client;
+            self.refuse(ticket, client, error.clone());
+        }
+    }
+
+    pub(crate) fn client_gone(&mut self, client: ClientId) {
+        self.segments.client_gone(client);
+        let tickets: Vec<Ticket> =
+            self.waiting.iter().filter(|(_, waiting)| waiting.client == client).map(|(&ticket, _)| ticket).collect();
+        for ticket in tickets {
+            // The end of the client's own create ends its pins of that object too.
+            if self.waiting.contains_key(&ticket) {
+                self.stop_waiting(ticket, "the client that would have written it is gone");
+            }
+        }
+        let Client { pins, writing } = self.clients.remove(&client).unwrap_or_default();
+        for object in writing {
+            let Some(&Object { place: Place::Writing { segment, .. }, .. }) = self.objects.get(&object) else {
+                unreachable!("clients are noted as writers of unsealed objects only");
+            };
+            self.segments.discard(segment, &mut self.out);
+            self.remove(object, "its writer died before it was sealed");
+        }
+        for (object, count) in pins {
+            self.drop_pins(object, count);
+        }
+        self.pump();
+    }
+
+    /// Strikes out one unanswered request without an answer.
+    fn stop_waiting(&mut self, ticket: Ticket, reason: &str) {
+        let Waiting { object, .. } = self.answered(ticket);
+        let known = self.objects.get_mut(&object).expect("a request waits for a known object");
+        if matches!(known.place, Place::Queued(create) if create == ticket) {
+            return self.remove(object, reason);
+        }
+        known.waiters.retain(|&waiter| waiter != ticket);
+        if known.waiters.is_empty() && matches!(known.place, Place::Spilled { .. }) {
+            self.queue.retain(|request| request.wish.object() != object);
+        }
+    }
+
+    pub(crate) fn give(&mut self, segment: SegmentId, client: ClientId, access: Access) -> Option<bool> {
+        self.segments.give(segment, client, access)
+    }
+
+    pub(crate) fn take_back(&mut self, segment: SegmentId, client: ClientId) {
+        self.segments.take_back(segment, client);
+    }
+
+    pub(crate) fn trim(&mut self, keep: u64) {
+        self.segments.trim(keep, &mut self.out);
+    }
+
+    pub(crate) fn size_of(&self, object: ObjectId) -> Option<u64> {
+        self.objects.get(&object).map(|known| known.size)
+    }
+
+    pub(crate) fn state_of(&self, object: ObjectId) -> Option<ObjectState> {
+        self.objects.get(&object).map(|known| match known.place {
+            Place::Queued(_) | Place::Writing { .. } => ObjectState::Unsealed,
+            Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
+            Place::Spilled { .. } | Place::Restoring { .. } => ObjectState::Spilled,
+            Place::Lost { .. } => ObjectState::Lost,
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let count = |wanted: fn(&Place) -> bool| self.objects.values().filter(|object| wanted(&object.place)).count();
+        Stats {
+            capacity: self.limits.capacity,
+            used: self.segments.used(),
+            pooled: self.segments.pooled(),
+            spilled_bytes: self.disk.used(),
+            spill_limit: self.limits.disk,
+            objects: self.objects.len(),
+            pinned: count(|place| matches!(place, Place::Pinned { .. })),
+            unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Writing { .. })),
+            spilled: count(|place| matches!(place, Place::Spilled { .. } | Place::Restoring { .. })),
+            waiting: self.waiting.len(),
+            segments: self.segments.len(),
+        }
+    }
+
+    fn answered(&mut self, ticket: Ticket) -> Waiting {
+        self.waiting.remove(&ticket).expect("STORE-4: a ticket is answered once")
+    }
+
+    fn refuse(&mut self, ticket: Ticket, client: ClientId, error: StoreError) {
+        self.tell(Event::Refused { ticket, client, error });
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.out.push_back(Effect::Tell(event));
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+}

@@ -1,0 +1,176 @@
+//! Copies to and from disk: what is under way, what came of it, and how full the disk is.
+
+use super::{Book, Effect, Event, ObjectId, Place, SegmentId, StoreError};
+
+/// Names one copy to or from disk; a copy to disk names its file too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct JobId(pub(crate) u64);
+
+/// What came of a job; the text says why it failed.
+pub(crate) type JobResult = Result<(), String>;
+
+#[derive(Debug)]
+pub(super) enum Job {
+    /// The object is struck out where it was pinned or deleted meanwhile: the file is dropped when it is done.
+    Spill { object: Option<ObjectId>, size: u64, capacity: u64 },
+    /// The object is struck out where it was deleted meanwhile: the segment is released when it is done.
+    Restore { object: Option<ObjectId>, segment: SegmentId },
+}
+
+impl Job {
+    pub(super) fn cancel(&mut self) {
+        match self {
+            Self::Spill { object, .. } | Self::Restore { object, .. } => *object = None,
+        }
+    }
+
+    /// Bytes of memory that will be free when the job is done.
+    pub(super) fn coming(&self) -> u64 {
+        match self {
+            Self::Spill { object: Some(_), capacity, .. } => *capacity,
+            _ => 0,
+        }
+    }
+}
+
+/// How full the disk is.
+#[derive(Debug)]
+pub(super) struct Disk {
+    limit: u64,
+    /// Files and those being written.
+    used: u64,
+    /// What the disk said when it last refused, until there is a reason to ask it again.
+    refused: Option<String>,
+}
+
+impl Disk {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, used: 0, refused: None }
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(super) fn room(&self) -> u64 {
+        if self.refused.is_some() { 0 } else { self.limit - self.used }
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        self.limit == 0
+    }
+
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.refused.clone()
+    }
+
+    pub(super) fn try_again(&mut self) {
+        self.refused = None;
+    }
+}
+
+impl Book {
+    /// Starts to move an idle object to disk.
+    pub(super) fn start_spill(&mut self, object: ObjectId) {
+        let job = JobId(self.tick());
+        let known = self.objects.get_mut(&object).expect("idle objects are known");
+        let Place::Idle { segment, since } = known.place else {
+            unreachable!("only idle objects are spilled");
+        };
+        let (size, capacity) = (known.size, known.capacity);
+        known.place = Place::Spilling { segment, job };
+        self.no_longer_idle(since, capacity);
+        self.disk.used += size;
+        self.jobs.insert(job, Job::Spill { object: Some(object), size, capacity });
+        self.out.push_back(Effect::Spill { job, segment, size });
+    }
+
+    /// Starts to bring a spilled object back; its memory is there.
+    pub(super) fn start_restore(&mut self, object: ObjectId) {
+        let job = JobId(self.tick());
+        let known = self.objects.get_mut(&object).expect("restored objects are known");
+        let Place::Spilled { file } = known.place else {
+            unreachable!("only spilled objects are restored");
+        };
+        let segment = self.segments.take(known.capacity, None, &mut self.out);
+        known.place = Place::Restoring { segment, job, file };
+        self.jobs.insert(job, Job::Restore { object: Some(object), segment });
+        self.out.push_back(Effect::Restore { job, segment, file });
+    }
+
+    pub(crate) fn job_done(&mut self, job: JobId, result: JobResult) {
+        match self.jobs.remove(&job).expect("jobs end once") {
+            Job::Spill { object, size, .. } => self.spill_done(job, object, size, result),
+            Job::Restore { object: Some(object), .. } => self.restore_done(object, result),
+            Job::Restore { object: None, segment } => self.segments.release(segment, &mut self.out),
+        }
+        self.pump();
+    }
+
+    fn spill_done(&mut self, job: JobId, object: Option<ObjectId>, size: u64, result: JobResult) {
+        let segment = object.map(|object| match self.objects[&object].place {
+            Place::Spilling { segment, job: own } if own == job => (object, segment),
+            _ => unreachable!("a job that is not struck out is its object's"),
+        });
+        match (segment, result) {
+            (Some((object, segment)), Ok(())) => {
+                self.objects.get_mut(&object).expect("found above").place = Place::Spilled { file: job };
+                self.segments.release(segment, &mut self.out);
+            }
+            (Some((object, segment)), Err(reason)) => {
+                self.disk.used -= size;
+                self.disk.refused = Some(reason);
+                self.lie_idle(object, segment);
+            }
+            (None, Ok(())) => self.forget(job, size),
+            (None, Err(_)) => self.disk.used -= size,
+        }
+    }
+
+    fn restore_done(&mut self, object: ObjectId, result: JobResult) {
+        let known = self.objects.get_mut(&object).expect("a job that is not struck out has an object");
+        let Place::Restoring { segment, file, .. } = known.place else {
+            unreachable!("a job that is not struck out is its object's");
+        };
+        let size = known.size;
+        match result {
+            Ok(()) => self.arrive(object, segment),
+            Err(reason) => {
+                known.place = Place::Lost { reason: reason.clone() };
+                self.segments.release(segment, &mut self.out);
+                self.refuse_waiters(object, &StoreError::Lost { object, reason });
+            }
+        }
+        self.forget(file, size);
+    }
+
+    pub(super) fn forget(&mut self, file: JobId, size: u64) {
+        self.disk.used -= size;
+        self.disk.try_again();
+        self.out.push_back(Effect::Forget { file });
+    }
+
+    /// The memory file of the last [`Effect::Make`] could not be made: takes back what it was for.
+    pub(crate) fn make_failed(&mut self, segment: SegmentId, reason: String) {
+        let asked = self.segments.capacity_of(segment);
+        let error = StoreError::NoMemoryFile { asked, reason };
+        self.segments.discard(segment, &mut self.out);
+        self.out.retain(|effect| *effect != Effect::Discard { segment });
+        match self.out.pop_front() {
+            Some(Effect::Tell(Event::Created { ticket, client, object, .. })) => {
+                self.clients.entry(client).or_default().writing.remove(&object);
+                self.remove(object, "no memory file could be made for it");
+                self.refuse(ticket, client, error);
+            }
+            Some(Effect::Restore { job, file, .. }) => {
+                let Some(Job::Restore { object: Some(object), .. }) = self.jobs.remove(&job) else {
+                    unreachable!("a restore that was not begun is not struck out");
+                };
+                self.objects.get_mut(&object).expect("restored objects are known").place = Place::Spilled { file };
+                self.refuse_waiters(object, &error);
+            }
+            effect => unreachable!("a memory file is made for what follows, not for {effect:?}"),
+        }
+        self.pump();
+    }
+}

@@ -1,0 +1,208 @@
+//! Who waits for memory, and what is moved to disk for them.
+
+use super::{Book, ClientId, Event, ObjectId, Place, StoreError, Ticket, Waiting};
+
+#[derive(Debug)]
+pub(super) struct Request {
+    /// Bytes of the segment wanted.
+    pub(super) need: u64,
+    pub(super) wish: Wish,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wish {
+    Create(ObjectId),
+    Restore(ObjectId),
+}
+
+impl Wish {
+    pub(super) fn object(self) -> ObjectId {
+        match self {
+            Self::Create(object) | Self::Restore(object) => object,
+        }
+    }
+}
+
+/// Memory that no older request counts on.
+struct Unclaimed {
+    /// There now.
+    room: u64,
+    /// There when the copies under way are done.
+    coming: u64,
+}
+
+impl Unclaimed {
+    fn total(&self) -> u64 {
+        self.room + self.coming
+    }
+
+    fn claim(&mut self, bytes: u64) {
+        let now = bytes.min(self.room);
+        self.room -= now;
+        self.coming = self.coming.saturating_sub(bytes - now);
+    }
+}
+
+/// What moving idle objects to disk can do for a request.
+pub(super) enum Remedy {
+    Spill(Vec<ObjectId>),
+    DiskFull,
+    /// Too much is pinned or being written.
+    Held,
+}
+
+impl Book {
+    /// Gives every waiting request, the oldest first, what there is for it.
+    pub(super) fn pump(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut unclaimed =
+            Unclaimed { room: self.segments.room(), coming: self.jobs.values().map(super::Job::coming).sum() };
+        for request in std::mem::take(&mut self.queue) {
+            if !self.attempt(&request, &mut unclaimed) {
+                self.queue.push_back(request);
+            }
+        }
+    }
+
+    /// Whether the request is done with.
+    fn attempt(&mut self, request: &Request, unclaimed: &mut Unclaimed) -> bool {
+        let need = request.need;
+        if need <= unclaimed.room {
+            unclaimed.claim(need);
+            return match request.wish {
+                Wish::Create(object) => {
+                    self.grant_create(object);
+                    true
+                }
+                Wish::Restore(_) if self.jobs.len() >= self.limits.jobs => false,
+                Wish::Restore(object) => {
+                    self.start_restore(object);
+                    true
+                }
+            };
+        }
+        if need > unclaimed.total() {
+            match self.remedy(need - unclaimed.total()) {
+                Remedy::Held => return false,
+                Remedy::DiskFull if !self.jobs.is_empty() => return false,
+                Remedy::DiskFull => {
+                    self.refuse_request(request);
+                    return true;
+                }
+                Remedy::Spill(objects) => {
+                    let slots = self.limits.jobs.saturating_sub(self.jobs.len());
+                    for object in objects.into_iter().take(slots) {
+                        unclaimed.coming += self.objects[&object].capacity;
+                        self.start_spill(object);
+                    }
+                }
+            }
+        }
+        unclaimed.claim(need);
+        false
+    }
+
+    /// The objects unused for longest that make `short` bytes together, where the disk takes them.
+    pub(super) fn remedy(&self, short: u64) -> Remedy {
+        if self.disk.is_off() || self.idle_bytes < short {
+            return Remedy::Held;
+        }
+        if self.disk.room() == 0 {
+            return Remedy::DiskFull;
+        }
+        let (mut objects, mut gained, mut disk) = (Vec::new(), 0, self.disk.room());
+        for object in self.idle.values() {
+            let known = &self.objects[object];
+            if known.size > disk {
+                continue;
+            }
+            disk -= known.size;
+            gained += known.capacity;
+            objects.push(*object);
+            if gained >= short {
+                return Remedy::Spill(objects);
+            }
+        }
+        Remedy::DiskFull
+    }
+
+    fn grant_create(&mut self, object: ObjectId) {
+        let known = &self.objects[&object];
+        let (size, capacity) = (known.size, known.capacity);
+        let Place::Queued(ticket) = known.place else {
+            unreachable!("creates wait for queued objects");
+        };
+        let client = self.answered(ticket).client;
+        let segment = self.segments.take(capacity, Some(client), &mut self.out);
+        self.objects.get_mut(&object).expect("found above").place =
+            Place::Writing { segment, writer: client, deleted: false };
+        self.clients.entry(client).or_default().writing.insert(object);
+        self.tell(Event::Created { ticket, client, object, segment, capacity, size });
+    }
+
+    /// Refuses everybody behind a request that the queue no longer holds.
+    fn refuse_request(&mut self, request: &Request) {
+        let object = request.wish.object();
+        let error = self.no_room(self.objects[&object].size, request.need);
+        match request.wish {
+            Wish::Create(_) => self.refuse_create(object, error),
+            Wish::Restore(_) => self.refuse_waiters(object, &error),
+        }
+    }
+
+    fn refuse_create(&mut self, object: ObjectId, error: StoreError) {
+        let Place::Queued(ticket) = self.objects[&object].place else {
+            unreachable!("creates wait for queued objects");
+        };
+        let client = self.answered(ticket).client;
+        self.refuse(ticket, client, error);
+        self.remove(object, "no room was found for it");
+    }
+
+    /// Why `need` bytes for an object of `asked` bytes are not to be had now.
+    fn no_room(&self, asked: u64, need: u64) -> StoreError {
+        let capacity = self.limits.capacity;
+        let coming: u64 = self.jobs.values().map(super::Job::coming).sum();
+        let short = need.saturating_sub(self.segments.room() + coming);
+        if let Remedy::DiskFull = self.remedy(short) {
+            return StoreError::OutOfDisk {
+                asked,
+                capacity,
+                spilled: self.disk.used(),
+                limit: self.limits.disk,
+                directory: self.limits.directory.clone(),
+                reason: self.disk.refusal(),
+            };
+        }
+        let used = self.segments.used();
+        let held = used - self.idle_bytes - coming;
+        StoreError::ObjectStoreFull { asked, capacity, used, held, spilling: !self.disk.is_off() }
+    }
+
+    /// The ticket's time has run out; whether it was still waiting.
+    pub(crate) fn expire(&mut self, ticket: Ticket) -> bool {
+        let Some(&Waiting { client, object }) = self.waiting.get(&ticket) else { return false };
+        let known = &self.objects[&object];
+        let error = match known.place {
+            Place::Queued(create) if create == ticket => {
+                let error = self.no_room(known.size, known.capacity);
+                self.refuse_create(object, error);
+                self.pump();
+                return true;
+            }
+            Place::Spilled { .. } => self.no_room(known.size, known.capacity),
+            Place::Restoring { .. } => StoreError::NotReady { object, reason: "it is being read back from disk" },
+            _ => StoreError::NotReady { object, reason: "its writer has not sealed it" },
+        };
+        self.answer_late(ticket, client, error);
+        true
+    }
+
+    fn answer_late(&mut self, ticket: Ticket, client: ClientId, error: StoreError) {
+        self.stop_waiting(ticket, "its time ran out");
+        self.refuse(ticket, client, error);
+        self.pump();
+    }
+}

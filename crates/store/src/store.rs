@@ -1,0 +1,245 @@
+//! The daemon's side of the store: the book's effects carried out.
+
+use crate::book::{Book, Effect, JobId, Limits};
+use crate::class::SMALLEST;
+use crate::error::StoreError;
+use crate::memory::Memory;
+use crate::spill::{Copy, SpilledFile, Spiller};
+use crate::terms::{Access, ClientId, Event, ObjectState, SegmentId, Stats, Ticket};
+use oxiray_ids::ObjectId;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Copies to and from disk handed to the disk's thread at once.
+const COPIES_LIMIT: usize = 8;
+
+/// How large a store is and where it spills.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The most bytes of all segments together.
+    pub capacity_bytes: u64,
+    /// The most bytes of segments kept for the next object.
+    pub pool_limit_bytes: u64,
+    /// Where objects go that memory has no room for; `None` turns spilling off. Made (0700) where it is missing, and
+    /// removed then with the store; its parent must exist. Nothing in it ever has a name.
+    pub spill_directory: Option<PathBuf>,
+    /// The most bytes of objects on disk.
+    pub spill_limit_bytes: u64,
+    /// The most requests that wait at once.
+    pub waiting_limit: usize,
+}
+
+impl Options {
+    /// A store of this size that keeps all the memory it got and does not spill.
+    pub fn new(capacity_bytes: u64) -> Self {
+        Self {
+            capacity_bytes,
+            pool_limit_bytes: capacity_bytes,
+            spill_directory: None,
+            spill_limit_bytes: u64::MAX,
+            waiting_limit: 16_384,
+        }
+    }
+}
+
+/// All objects of a node. See the crate's documentation for what clients and daemon owe each other.
+///
+/// Each spilled object and each segment takes a file descriptor: raise the soft limit of open files to the hard one
+/// before a store is made.
+#[derive(Debug)]
+pub struct Store {
+    book: Book,
+    memory: HashMap<SegmentId, Memory>,
+    spilled: HashMap<JobId, SpilledFile>,
+    spiller: Option<Spiller>,
+    events: Vec<Event>,
+}
+
+impl Store {
+    /// An empty store. Fails where the capacity is less than the smallest segment, or the spill directory is not to
+    /// be had.
+    pub fn new(options: Options) -> io::Result<Self> {
+        if options.capacity_bytes < SMALLEST {
+            let text = format!(
+                "an object store of {} bytes was asked for; it needs {SMALLEST} or more (object_store_memory)",
+                options.capacity_bytes
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let start = |directory: &PathBuf| {
+            Spiller::start(directory, COPIES_LIMIT).map_err(|error| {
+                let text = format!("spill directory `{}`: {error}; name another one", directory.display());
+                io::Error::new(error.kind(), text)
+            })
+        };
+        let spiller = options.spill_directory.as_ref().map(start).transpose()?;
+        let book = Book::new(Limits {
+            capacity: options.capacity_bytes,
+            pool: options.pool_limit_bytes,
+            disk: if spiller.is_some() { options.spill_limit_bytes } else { 0 },
+            directory: options.spill_directory.unwrap_or_default(),
+            jobs: COPIES_LIMIT,
+            waiting: options.waiting_limit,
+        });
+        Ok(Self { book, memory: HashMap::new(), spilled: HashMap::new(), spiller, events: Vec::new() })
+    }
+
+    /// Asks for room for a new object: [`Event::Created`], at once or when there is room, or [`Event::Refused`].
+    ///
+    /// Room is made by dropping pooled segments, then by spilling the objects that were not used for longest. Where
+    /// everything left is pinned or being written, the request waits until [`Store::expire`]. Where only the disk is in
+    /// the way, it is refused as soon as no copy is under way.
+    pub fn create(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
+        self.book.create(ticket, client, object, size);
+        self.apply();
+    }
+
+    /// The object is written: from now on it can be pinned, and its bytes stay as they are.
+    pub fn seal(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let result = self.book.seal(client, object);
+        self.apply();
+        result
+    }
+
+    /// The client gives up an object that it has not sealed, and writes no more of it.
+    pub fn abort(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let result = self.book.abort(client, object);
+        self.apply();
+        result
+    }
+
+    /// Asks for an object's bytes to stay in memory: [`Event::Pinned`], or [`Event::Refused`]. Waits for the seal of an
+    /// unsealed object and for the disk of a spilled one. Pins count: each is given back by one [`Store::unpin`].
+    pub fn pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
+        self.book.pin(ticket, client, object);
+        self.apply();
+    }
+
+    /// Gives one pin back: the client no longer looks at the object's bytes.
+    pub fn unpin(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let result = self.book.unpin(client, object);
+        self.apply();
+        result
+    }
+
+    /// Nobody refers to the object any more. Its memory is free when the last pin is given back, and when its writer
+    /// seals or aborts it; until then its identifier stays taken. Unknown objects are ignored.
+    pub fn delete(&mut self, object: ObjectId) {
+        self.book.delete(object);
+        self.apply();
+    }
+
+    /// The client's process is gone: its pins, its unsealed objects and its requests go, without events for it.
+    pub fn client_gone(&mut self, client: ClientId) {
+        self.book.client_gone(client);
+        self.apply();
+    }
+
+    /// The ticket's deadline has passed: it is refused now, where it still waits. Tells whether it did.
+    pub fn expire(&mut self, ticket: Ticket) -> bool {
+        let waited = self.book.expire(ticket);
+        self.apply();
+        waited
+    }
+
+    /// A descriptor of `segment` to be sent to `client`; `None` where the client was given one with this access, so
+    /// that it has the segment mapped. Call it for the segment of each [`Event::Created`] (read and write) and each
+    /// [`Event::Pinned`] (read only), and send what it gives along; where it fails, abort or unpin and refuse the client.
+    pub fn descriptor(&mut self, segment: SegmentId, client: ClientId, access: Access) -> io::Result<Option<OwnedFd>> {
+        let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("segment {} is gone", segment.0));
+        let memory = self.memory.get(&segment).ok_or_else(unknown)?;
+        if !self.book.give(segment, client, access).ok_or_else(unknown)? {
+            return Ok(None);
+        }
+        let descriptor = memory.open(access);
+        if descriptor.is_err() {
+            self.book.take_back(segment, client);
+        }
+        descriptor.map(Some)
+    }
+
+    /// `client` dropped its mappings of `segment` (see [`crate::SegmentCache::trim`]): the next
+    /// [`Store::descriptor`] gives one again.
+    pub fn mapping_dropped(&mut self, segment: SegmentId, client: ClientId) {
+        self.book.take_back(segment, client);
+    }
+
+    /// Gives pooled memory back to the machine until at most `keep_bytes` are pooled.
+    pub fn trim(&mut self, keep_bytes: u64) {
+        self.book.trim(keep_bytes);
+        self.apply();
+    }
+
+    /// Becomes readable when [`Store::progress`] has something to do. `None` where spilling is off.
+    pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.spiller.as_ref().map(Spiller::wake_fd)
+    }
+
+    /// Takes in what the disk's thread did.
+    pub fn progress(&mut self) {
+        let Some(spiller) = &self.spiller else { return };
+        let copied: Vec<_> = spiller.copied().collect();
+        for (job, result) in copied {
+            let result = result.map(|file| {
+                if let Some(file) = file {
+                    self.spilled.insert(job, file);
+                }
+            });
+            self.book.job_done(job, result);
+        }
+        self.apply();
+    }
+
+    /// What has been said since the last call, in order.
+    pub fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Where an object is; `None` for an unknown one.
+    pub fn state(&self, object: ObjectId) -> Option<ObjectState> {
+        self.book.state_of(object)
+    }
+
+    /// An object's bytes, wherever it is; `None` for an unknown one.
+    pub fn size(&self, object: ObjectId) -> Option<u64> {
+        self.book.size_of(object)
+    }
+
+    /// What the store holds.
+    pub fn stats(&self) -> Stats {
+        self.book.stats()
+    }
+
+    fn apply(&mut self) {
+        while let Some(effect) = self.book.next_effect() {
+            match effect {
+                Effect::Make { segment, capacity } => match Memory::new(capacity) {
+                    Ok(memory) => drop(self.memory.insert(segment, memory)),
+                    Err(error) => self.book.make_failed(segment, error.to_string()),
+                },
+                Effect::Discard { segment } => {
+                    self.memory.remove(&segment).expect("segments are discarded once").discard();
+                }
+                Effect::Spill { job, segment, size } => {
+                    let memory = self.memory[&segment].file();
+                    self.submit(job, Copy::ToDisk { memory, size });
+                }
+                Effect::Restore { job, segment, file } => {
+                    let (memory, spilled) = (self.memory[&segment].file(), self.spilled[&file].clone());
+                    self.submit(job, Copy::FromDisk { memory, spilled });
+                }
+                Effect::Forget { file } => drop(self.spilled.remove(&file).expect("files are forgotten once")),
+                Effect::Tell(event) => self.events.push(event),
+            }
+        }
+    }
+
+    fn submit(&mut self, job: JobId, copy: Copy) {
+        let spiller = self.spiller.as_ref().expect("nothing is copied where spilling is off");
+        if let Err(reason) = spiller.submit(job, copy) {
+            self.book.job_done(job, Err(reason));
+        }
+    }
+}

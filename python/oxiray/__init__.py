@@ -1,0 +1,60 @@
+"""Oxiray: runs Python functions and actors over processes, and hands each the accelerators it asked for.
+
+It speaks Ray's public API: `import oxiray as ray`, or `import ray` with the alias distribution.
+"""
+
+from __future__ import annotations
+
+from oxiray import _core as _core, exceptions as exceptions
+from oxiray._api import (
+    available_resources,
+    cluster_resources,
+    get,
+    get_actor,
+    get_gpu_ids,
+    kill,
+    nodes,
+    put,
+    remote,
+    wait,
+)
+from oxiray._core import ActorID, JobID, NodeID, ObjectRef, TaskID, WorkerID
+from oxiray._session import RayContext, init, is_initialized, shutdown
+from oxiray._version import RAY_COMMIT as __commit__, VERSION as __version__
+from oxiray.actor import ActorClassInheritanceException, method
+from oxiray.runtime_context import get_runtime_context
+
+from oxiray import actor as actor, runtime_context as runtime_context, runtime_env as runtime_env, util as util  # isort: skip
+
+#: Ray's name for a reference's identifier.
+ObjectID = ObjectRef
+SCRIPT_MODE, WORKER_MODE = 0, 1
+
+__all__ = [
+    "ActorClassInheritanceException",
+    "ActorID",
+    "JobID",
+    "NodeID",
+    "ObjectID",
+    "ObjectRef",
+    "RayContext",
+    "TaskID",
+    "WorkerID",
+    "__commit__",
+    "__version__",
+    "available_resources",
+    "cluster_resources",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "get_runtime_context",
+    "init",
+    "is_initialized",
+    "kill",
+    "method",
+    "nodes",
+    "put",
+    "remote",
+    "shutdown",
+    "wait",
+]

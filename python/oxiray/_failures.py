@@ -1,0 +1,193 @@
+"""How a failure becomes an exception: in the worker that meets it, and in the caller told of it.
+
+Purpose: the one place that knows the runtime's error codes and trims tracebacks.
+
+Invariants:
+1. A failure is never nested: a task that fails because another did carries the
+   first cause, and the text of both.
+2. `error_from_runtime` always returns an error; an unknown code is a system error.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from oxiray import _dual, exceptions as errors
+from oxiray._error_facts import optional_hex
+from oxiray.exceptions import RayError, RayTaskError
+
+_DEPENDENCY_HEADLINE = "  At least one of the input arguments for this task could not be computed:"
+
+
+def from_current_exception(
+    function_name: str,
+    error: BaseException,
+    pid: int,
+    ip: str,
+    actor_repr: str | None = None,
+    actor_id: str | None = None,
+) -> RayTaskError:
+    """The failure of a task or method whose code raised `error`, ready to be pickled."""
+    text = traceback_text(error)
+    cause = error.cause if isinstance(error, RayTaskError) else error
+    return RayTaskError(
+        function_name,
+        text,
+        _picklable(cause, text),
+        proctitle=f"ray::{function_name}()",
+        pid=pid,
+        ip=ip,
+        actor_repr=actor_repr,
+        actor_id=actor_id,
+    )
+
+
+def from_dependency(
+    function_name: str,
+    upstream: RayError,
+    pid: int,
+    ip: str,
+    actor_repr: str | None = None,
+    actor_id: str | None = None,
+) -> RayError:
+    """The failure of a task that never ran because the argument `upstream` failed."""
+    if not isinstance(upstream, RayTaskError):
+        return upstream
+    text = f"{_DEPENDENCY_HEADLINE}\n{type(upstream).__module__}.{type(upstream).__qualname__}: {upstream}"
+    return RayTaskError(
+        function_name, text, upstream.cause, pid=pid, ip=ip, actor_repr=actor_repr, actor_id=actor_id
+    )
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback of `error` as Python prints it, without this package's own frames."""
+    report = traceback.TracebackException.from_exception(error)
+    _drop_own_frames(report, set())
+    text = "".join(report.format())
+    limit = errors.TRACEBACK_CHARACTERS_MAX
+    if len(text) <= limit:
+        return text
+    left_out = len(text) - limit
+    return f"{text[: limit // 2]}\n... {left_out} characters left out ...\n{text[-limit // 2 :]}"
+
+
+def _drop_own_frames(report: traceback.TracebackException, seen: set[int]) -> None:
+    if id(report) in seen:
+        return
+    seen.add(id(report))
+    if report.stack is not None:
+        report.stack[:] = [frame for frame in report.stack if not is_own_frame(frame.filename)]
+    linked = [report.__cause__, report.__context__, *(getattr(report, "exceptions", None) or ())]
+    for other in linked:
+        if other is not None:
+            _drop_own_frames(other, seen)
+
+
+def is_own_frame(filename: str) -> bool:
+    """Whether a frame of this file tells the user nothing: it is the runtime's."""
+    directory = errors._PACKAGE_DIRECTORY
+    if not filename.startswith(directory):
+        return False
+    first, _, _ = filename[len(directory) :].partition("/")
+    return first not in errors._LIBRARY_PARTS
+
+
+def _picklable(cause: BaseException, text: str) -> BaseException:
+    try:
+        _dual.dump(cause)
+    except Exception as reason:
+        kind = f"{type(cause).__module__}.{type(cause).__qualname__}"
+        return RayError(
+            f"Exception {kind} isn't serializable: {reason}. Raise an exception whose members can be pickled "
+            f"to have it arrive whole.\nOriginal exception details:\n{text}"
+        )
+    return cause
+
+
+def error_from_runtime(code: str, message: str, payload: object | None = None, **details: Any) -> RayError:
+    """The exception for a failure the runtime reports.
+
+    `payload` is the failure behind this one where there is one: a `RayTaskError`
+    (an actor's constructor raised) or an `ActorDiedErrorContext`. `details` may
+    name `actor_id`, `task_id`, `object_id`, `owner`, `call_site`, `preempted`,
+    `actor_init_failed`; what a code does not use is ignored.
+    """
+    make = _BY_CODE.get(code)
+    if make is None:
+        return errors.RaySystemError(f"{message} (error code {code!r}, which this version does not know)")
+    return make(message, payload, details)
+
+
+_Maker = Callable[[str, object, dict[str, Any]], RayError]
+
+
+def _plain(kind: type[RayError]) -> _Maker:
+    return lambda message, payload, details: kind(message) if message else kind()
+
+
+def _with_text(kind: Callable[[str], RayError]) -> _Maker:
+    return lambda message, payload, details: kind(message)
+
+
+def _lost(kind: type[errors.ObjectLostError]) -> _Maker:
+    def make(message: str, payload: object, details: dict[str, Any]) -> RayError:
+        identity = optional_hex(details.get("object_id")) or "(unknown)"
+        error = kind(identity, details.get("owner"), details.get("call_site") or "")
+        if message:
+            error.args = (f"{error.args[0]} {message}",)
+        return error
+
+    return make
+
+
+def _actor_died(message: str, payload: object, details: dict[str, Any]) -> RayError:
+    actor_id = optional_hex(details.get("actor_id"))
+    if isinstance(payload, (RayTaskError, errors.ActorDiedErrorContext)):
+        error = errors.ActorDiedError(payload)
+    else:
+        error = errors.ActorDiedError(
+            errors.ActorDiedErrorContext(
+                error_message=message,
+                actor_id=actor_id,
+                class_name=details.get("class_name") or "",
+                name=details.get("name") or "",
+                ray_namespace=details.get("namespace") or "",
+                pid=details.get("pid") or 0,
+                preempted=bool(details.get("preempted")),
+                never_started=bool(details.get("never_started")),
+            )
+        )
+        error._actor_init_failed = bool(details.get("actor_init_failed"))
+    if error.actor_id is None:
+        error.actor_id = actor_id
+    return error
+
+
+def _actor_unavailable(message: str, payload: object, details: dict[str, Any]) -> RayError:
+    return errors.ActorUnavailableError(message, details.get("actor_id"))
+
+
+def _cancelled(message: str, payload: object, details: dict[str, Any]) -> RayError:
+    return errors.TaskCancelledError(details.get("task_id"), message or None)
+
+
+_BY_CODE: dict[str, _Maker] = {
+    "task_unschedulable": _with_text(errors.TaskUnschedulableError),
+    "actor_unschedulable": _with_text(errors.ActorUnschedulableError),
+    "worker_crashed": _plain(errors.WorkerCrashedError),
+    "actor_died": _actor_died,
+    "actor_unavailable": _actor_unavailable,
+    "owner_died": _lost(errors.OwnerDiedError),
+    "object_lost": _lost(errors.ObjectLostError),
+    "object_freed": _lost(errors.ObjectFreedError),
+    "store_full": _plain(errors.ObjectStoreFullError),
+    "out_of_disk": _plain(errors.OutOfDiskError),
+    "runtime_env": _with_text(errors.RuntimeEnvSetupError),
+    "daemon_died": _plain(errors.LocalRayletDiedError),
+    "node_died": _plain(errors.NodeDiedError),
+    "cancelled": _cancelled,
+    "timeout": _plain(errors.GetTimeoutError),
+    "system": _with_text(errors.RaySystemError),
+}

@@ -1,0 +1,332 @@
+"""What `init(...)` may say, checked and joined with the environment variables that speak for it.
+
+Purpose: one frozen record, so that the code that starts or joins a cluster reads
+no raw keyword and no variable.
+
+Invariant: nothing is started or connected before everything given was checked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from oxiray import _labels, runtime_env as environments
+
+#: Smallest object store Ray accepts, in bytes.
+STORE_BYTES_MIN = 75 * 1024 * 1024
+QUANTITY_MAX = 1e14
+
+#: Accepted without being part of the documented signature; each with the types it may have.
+_HIDDEN: dict[str, tuple[type, ...]] = {
+    "_enable_object_reconstruction": (bool,),
+    "_plasma_directory": (str,),
+    "object_spilling_directory": (str, os.PathLike),
+    "_node_ip_address": (str,),
+    "_driver_object_store_memory": (int,),
+    "_memory": (int, float),
+    "_redis_username": (str,),
+    "_redis_password": (str,),
+    "_temp_dir": (str, os.PathLike),
+    "_metrics_export_port": (int,),
+    "_system_config": (dict,),
+    "_tracing_startup_hook": (str, object),
+    "_node_name": (str,),
+    "_skip_env_hook": (bool,),
+}
+_PREDEFINED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "_memory", "object_store_memory": "object_store_memory"}
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    """Everything `init` needs to know.
+
+    `address` is None for "the cluster of this machine, or a new private one",
+    `"local"` for a new private one, `"auto"`, or `host:port`.
+    """
+
+    address: str | None = None
+    num_cpus: int | None = None
+    num_gpus: int | None = None
+    resources: dict[str, float] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    object_store_memory: int | None = None
+    memory: int | None = None
+    ignore_reinit_error: bool = False
+    include_dashboard: bool | None = None
+    dashboard_host: str = "127.0.0.1"
+    dashboard_port: int | None = None
+    job_config: Any = None
+    configure_logging: bool = True
+    logging_level: int = logging.INFO
+    logging_format: str | None = None
+    logging_config: Any = None
+    log_to_driver: bool = True
+    namespace: str | None = None
+    runtime_env: dict[str, Any] | None = None
+    node_name: str | None = None
+    node_ip_address: str | None = None
+    temp_dir: str | None = None
+    object_spilling_directory: str | None = None
+    system_config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def must_attach(self) -> bool:
+        """Whether only an existing cluster will do."""
+        return self.address is not None and self.address != "local"
+
+
+def init_options(
+    address: str | None = None,
+    *,
+    num_cpus: int | None = None,
+    num_gpus: int | None = None,
+    resources: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    object_store_memory: int | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    include_dashboard: bool | None = None,
+    dashboard_host: str = "127.0.0.1",
+    dashboard_port: int | None = None,
+    job_config: Any = None,
+    configure_logging: bool = True,
+    logging_level: int | str = logging.INFO,
+    logging_format: str | None = None,
+    logging_config: Any = None,
+    log_to_driver: bool | None = None,
+    namespace: str | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+    enable_resource_isolation: bool = False,
+    cgroup_path: str | None = None,
+    system_reserved_cpu: float | None = None,
+    system_reserved_memory: int | None = None,
+    proxy_server_url: str | None = None,
+    **hidden: Any,
+) -> InitOptions:
+    """Check what `init` was given (its signature is this one) and fill in what the environment says."""
+    _refuse_removed(local_mode, hidden)
+    _check_hidden(hidden)
+    _check_isolation(enable_resource_isolation, cgroup_path, system_reserved_cpu, system_reserved_memory)
+    _check_type("include_dashboard", include_dashboard, bool)
+    _check_type("dashboard_port", dashboard_port, int)
+    _check_type("proxy_server_url", proxy_server_url, str)
+    capacity = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "labels": labels}
+    sizes = {"object_store_memory": object_store_memory, **hidden}
+    chosen_address = _address(address, given={**capacity, **sizes})
+    memory = _whole("_memory", "memory", hidden.get("_memory"))
+    return InitOptions(
+        address=chosen_address,
+        num_cpus=_whole("num_cpus", "CPU", num_cpus),
+        num_gpus=_whole("num_gpus", "GPU", num_gpus),
+        resources=_resources(resources),
+        labels=_checked_labels(labels),
+        object_store_memory=_store_bytes(object_store_memory),
+        memory=memory,
+        ignore_reinit_error=bool(ignore_reinit_error),
+        include_dashboard=include_dashboard,
+        dashboard_host=dashboard_host,
+        dashboard_port=dashboard_port,
+        job_config=job_config,
+        configure_logging=bool(configure_logging),
+        logging_level=_logging_level(logging_level),
+        logging_format=logging_format,
+        logging_config=logging_config,
+        log_to_driver=_flag("RAY_LOG_TO_DRIVER", default=True) if log_to_driver is None else bool(log_to_driver),
+        namespace=_namespace(namespace, job_config),
+        runtime_env=_runtime_env(runtime_env, job_config),
+        node_name=hidden.get("_node_name"),
+        node_ip_address=hidden.get("_node_ip_address"),
+        temp_dir=_path(hidden.get("_temp_dir") or os.environ.get("RAY_TMPDIR")),
+        object_spilling_directory=_path(hidden.get("object_spilling_directory")),
+        system_config=dict(hidden.get("_system_config") or {}),
+    )
+
+
+def _refuse_removed(local_mode: object, hidden: dict[str, Any]) -> None:
+    if local_mode:
+        raise RuntimeError(
+            "`local_mode` is no longer supported (nor is it in Ray 2.60): call the undecorated function to debug it "
+            "in this process"
+        )
+    if hidden.pop("storage", None) is not None:
+        raise RuntimeError("the `storage` argument has been removed: pass the path to the library that uses it")
+    unknown = sorted(set(hidden) - set(_HIDDEN))
+    if unknown:
+        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(unknown)}. See help(init) for those there are.")
+
+
+def _check_hidden(hidden: Mapping[str, Any]) -> None:
+    for name, value in hidden.items():
+        if value is not None and not isinstance(value, _HIDDEN[name]):
+            names = " or ".join(kind.__name__ for kind in _HIDDEN[name])
+            raise TypeError(f"the {name} given to init must be a {names}, but {value!r} is a {type(value)}")
+
+
+def _check_isolation(enabled: bool, path: object, cpu: object, memory: object) -> None:
+    given = {"cgroup_path": path, "system_reserved_cpu": cpu, "system_reserved_memory": memory}
+    for name, value in given.items():
+        if value is not None and not enabled:
+            raise ValueError(
+                f"{name} is given ({value!r}), but cannot be set when resource isolation is not enabled: add "
+                "enable_resource_isolation=True"
+            )
+
+
+def _check_type(name: str, value: object, expected: type) -> None:
+    if value is not None and not isinstance(value, expected):
+        raise TypeError(f"the {name} given to init must be a {expected.__name__}, but {value!r} is a {type(value)}")
+
+
+def _address(address: str | None, given: Mapping[str, Any]) -> str | None:
+    _check_type("address", address, str)
+    source = "given to init"
+    if address is None:
+        address = os.environ.get("RAY_ADDRESS") or None
+        source = "in the environment variable RAY_ADDRESS"
+    if address is None or address == "local":
+        return address
+    if address.startswith("ray://"):
+        raise ValueError(
+            f"the address {address!r} {source} asks for Ray Client, which is deprecated in Ray and absent here: give "
+            "the cluster's own address as host:port"
+        )
+    host, colon, port = address.rpartition(":")
+    is_pair = bool(host and colon) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    if address != "auto" and not is_pair:
+        raise ValueError(
+            f"Invalid address format: {address!r} {source}. Give host:port, 'auto' for the cluster of this machine, or "
+            "'local' for a new one."
+        )
+    refused = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "_system_config", "_node_name")
+    wrong = [name for name in refused if given.get(name) is not None and given.get(name) != {}]
+    if wrong:
+        raise ValueError(
+            f"When connecting to an existing cluster, {' and '.join(wrong)} must not be provided (the address {source} "
+            f"is {address!r}): they were settled when the cluster was started. Leave them out, or use "
+            "address='local' for a new cluster."
+        )
+    return address
+
+
+def _whole(keyword: str, resource: str, quantity: Any) -> int | None:
+    if quantity is None:
+        return None
+    _check_quantity(keyword, resource, quantity)
+    return int(quantity)
+
+
+def _check_quantity(keyword: str, resource: str, quantity: Any) -> None:
+    if not isinstance(quantity, (int, float)):
+        raise TypeError(f"{keyword} must be a number, but {quantity!r} is a {type(quantity)}")
+    if quantity < 0:
+        raise ValueError(f"Resource quantities must be nonnegative: {keyword} says {resource} is {quantity}.")
+    if quantity > QUANTITY_MAX:
+        raise ValueError(f"Resource quantities must be at most {QUANTITY_MAX}: {keyword} says {quantity}.")
+    if quantity != quantity or not float(quantity).is_integer():
+        raise ValueError(
+            f"Resource quantities must all be whole numbers: {keyword} says {resource} is {quantity}. A machine has "
+            "whole devices; tasks may ask for shares of them."
+        )
+
+
+def _resources(resources: Mapping[str, float] | None) -> dict[str, float]:
+    if resources is None:
+        return {}
+    if not isinstance(resources, Mapping):
+        raise TypeError(f"the resources given to init must be a dict, but {resources!r} is a {type(resources)}")
+    for name, quantity in resources.items():
+        if name in _PREDEFINED:
+            # Ray refuses this with an assertion, and tests of programs rely on its type.
+            raise AssertionError(
+                f"{name!r} cannot be a custom resource because it is one of the default resources: use "
+                f"{_PREDEFINED[name]}={quantity!r} instead"
+            )
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"the names of resources must be strings that are not empty, but one is {name!r}")
+        _check_quantity(f"resources[{name!r}]", name, quantity)
+    return {name: float(quantity) for name, quantity in resources.items()}
+
+
+def _checked_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    if labels is None:
+        return {}
+    _labels.check_labels("labels", labels)
+    return dict(labels)
+
+
+def _store_bytes(size: Any) -> int | None:
+    if size is None:
+        return None
+    if not isinstance(size, (int, float)):
+        raise TypeError(f"object_store_memory must be a number of bytes, but {size!r} is a {type(size)}")
+    if size < STORE_BYTES_MIN:
+        raise ValueError(
+            f"object_store_memory is {size} bytes, but the minimum allowed is {STORE_BYTES_MIN}: give more, or leave it "
+            "out for a share of this machine's memory"
+        )
+    return int(size)
+
+
+def _logging_level(level: Any) -> int:
+    if isinstance(level, str):
+        known = logging.getLevelName(level.upper())
+        if not isinstance(known, int):
+            raise ValueError(f"Unknown level: {level!r}. Use one of DEBUG, INFO, WARNING, ERROR, CRITICAL.")
+        return known
+    _check_type("logging_level", level, int)
+    return logging.INFO if level is None else int(level)
+
+
+def _flag(variable: str, *, default: bool) -> bool:
+    text = os.environ.get(variable)
+    if text is None:
+        return default
+    if text.strip().lower() in _TRUE:
+        return True
+    if text.strip().lower() in _FALSE:
+        return False
+    raise ValueError(f"the environment variable {variable} is {text!r}, but must be 1 or 0: correct or unset it")
+
+
+def _namespace(namespace: Any, job_config: Any) -> str | None:
+    if namespace is None:
+        namespace = getattr(job_config, "ray_namespace", None) or os.environ.get("RAY_NAMESPACE") or None
+    if namespace is None:
+        return None
+    if not isinstance(namespace, str):
+        raise TypeError(f"namespace must be None or a string, but {namespace!r} is a {type(namespace)}")
+    if not namespace:
+        raise ValueError('"" is not a valid namespace. Pass None for one of this program\'s own.')
+    return namespace
+
+
+def _runtime_env(given: Mapping[str, Any] | None, job_config: Any) -> dict[str, Any] | None:
+    asked = environments.checked(given if given is not None else getattr(job_config, "runtime_env", None))
+    text = os.environ.get("RAY_RUNTIME_ENV")
+    if not text:
+        return None if asked is None else dict(asked)
+    try:
+        injected = environments.checked(json.loads(text))
+    except (ValueError, TypeError) as reason:
+        kind = ValueError if isinstance(reason, ValueError) else TypeError
+        raise kind(
+            f"the environment variable RAY_RUNTIME_ENV is no runtime environment written as JSON ({reason}): correct "
+            "or unset it"
+        ) from None
+    conflicts = environments.conflicts(injected or {}, asked or {})
+    if conflicts and os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") != "1":
+        raise ValueError(
+            f"the runtime_env given to init and the one the job was submitted with (RAY_RUNTIME_ENV) disagree on "
+            f"{', '.join(conflicts)}: remove it from one, or set RAY_OVERRIDE_JOB_RUNTIME_ENV=1 for init to win"
+        )
+    return environments.merge(injected, asked)
+
+
+def _path(path: Any) -> str | None:
+    return None if path is None else os.fspath(path)

@@ -1,0 +1,246 @@
+"""What `@remote(...)` and `.options(...)` may say, checked and made definite.
+
+Purpose: turn the keywords of a task or an actor into one frozen record with every
+default filled in, so that nothing behind this module looks at raw keywords.
+
+Invariants:
+1. Kinds of error and the moment they arise are Ray's: most at decoration or
+   `.options()`, those in `check_submittable` at `.remote()`.
+2. A record holds the final demand: no quantity in it is zero or negative.
+3. A record never changes; `.options()` makes another, built on the first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from oxiray import _option_rules as rules, runtime_env as environments
+
+#: Resources whose units are devices: a task that held one exits by default, so that the next meets a clean device.
+ACCELERATORS = ("GPU", "neuron_cores", "TPU", "HPU", "NPU")
+#: The share of `accelerator_type:<T>` that asks for the type without using it up.
+TYPE_SHARE = 0.001
+DEFAULT_MAX_RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Everything a task's submission needs to know."""
+
+    given: Mapping[str, Any] = field(repr=False)
+    is_generator: bool
+    num_returns: int | str
+    max_calls: int
+    max_retries: int
+    retry_exceptions: bool | tuple[type[BaseException], ...]
+    name: str | None
+    resources: dict[str, float]
+    runtime_env: dict[str, Any] | None
+    scheduling_strategy: Any
+    label_selector: dict[str, str] | None
+    fallback_strategy: list[dict[str, Any]] | None
+    placement_group: Any
+    placement_group_bundle_index: int
+    placement_group_capture_child_tasks: bool | None
+    enable_task_events: bool
+    labels: dict[str, str] | None
+    generator_backpressure_num_objects: int
+    num_objects_per_yield: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActorOptions:
+    """Everything an actor's creation needs to know.
+
+    `placement` is the demand a machine must meet to take the actor; `running` is
+    what the actor then holds for life.
+    """
+
+    given: Mapping[str, Any] = field(repr=False)
+    placement: dict[str, float]
+    running: dict[str, float]
+    name: str | None
+    namespace: str | None
+    lifetime: str | None
+    get_if_exists: bool
+    max_concurrency: int | None
+    max_restarts: int
+    max_task_retries: int
+    max_pending_calls: int
+    concurrency_groups: dict[str, int]
+    allow_out_of_order_execution: bool | None
+    runtime_env: dict[str, Any] | None
+    scheduling_strategy: Any
+    label_selector: dict[str, str] | None
+    fallback_strategy: list[dict[str, Any]] | None
+    placement_group: Any
+    placement_group_bundle_index: int
+    placement_group_capture_child_tasks: bool | None
+    enable_task_events: bool
+    labels: dict[str, str] | None
+    enable_tensor_transport: bool | None
+    generator_backpressure_num_objects: int
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the actor outlives the program that made it."""
+        return self.lifetime == "detached"
+
+    def concurrency(self, *, is_async: bool) -> int:
+        """How many calls may run at once: 1000 for an asyncio actor, else 1, unless said."""
+        return self.max_concurrency or (1000 if is_async else 1)
+
+
+def task_options(
+    given: Mapping[str, Any],
+    *,
+    in_options: bool = False,
+    base: TaskOptions | None = None,
+    is_generator: bool = False,
+) -> TaskOptions:
+    """The options of a task; `base` is what the decorator said, where `given` comes from `.options()`."""
+    is_generator = base.is_generator if base is not None else is_generator
+    rules.check_keywords(given, rules.TASK_RULES, "remote functions")
+    rules.check_task(given, in_options=in_options, is_generator=is_generator)
+    merged = {**base.given, **given} if base is not None else dict(given)
+    rules.check_placement_group(merged)
+    resources = _demand(merged)
+    if merged.get("num_cpus", 1) is not None:
+        resources["CPU"] = float(merged.get("num_cpus", 1))
+    resources = {name: quantity for name, quantity in resources.items() if quantity > 0}
+    max_calls = merged.get("max_calls")
+    if max_calls is None:
+        max_calls = 1 if any(name in resources for name in ACCELERATORS) else 0
+    num_returns = merged.get("num_returns")
+    if num_returns is None:
+        num_returns = "streaming" if is_generator else 1
+    backpressure = merged.get("_generator_backpressure_num_objects")
+    return TaskOptions(
+        given=merged,
+        is_generator=is_generator,
+        num_returns=num_returns,
+        max_calls=max_calls,
+        max_retries=_max_retries(merged),
+        retry_exceptions=_retry_exceptions(merged),
+        resources=resources,
+        generator_backpressure_num_objects=-1 if backpressure is None else backpressure,
+        num_objects_per_yield=merged.get("_num_objects_per_yield") or 1,
+        **_shared(merged),
+    )
+
+
+def actor_options(
+    given: Mapping[str, Any], *, in_options: bool = False, base: ActorOptions | None = None
+) -> ActorOptions:
+    """The options of an actor; `base` is what the decorator said, where `given` comes from `.options()`."""
+    rules.check_keywords(given, rules.ACTOR_RULES, "actors")
+    merged = {**base.given, **given} if base is not None else dict(given)
+    rules.check_actor(given, merged, in_options=in_options)
+    rules.check_placement_group(merged)
+    placement, running = _actor_demands(merged)
+    backpressure = merged.get("_actor_generator_backpressure_num_objects")
+    max_pending_calls = merged.get("max_pending_calls")
+    return ActorOptions(
+        given=merged,
+        placement=placement,
+        running=running,
+        namespace=merged.get("namespace"),
+        lifetime=merged.get("lifetime"),
+        get_if_exists=merged.get("get_if_exists", False),
+        max_concurrency=merged.get("max_concurrency"),
+        max_restarts=merged.get("max_restarts") or 0,
+        max_task_retries=merged.get("max_task_retries") or 0,
+        max_pending_calls=-1 if max_pending_calls is None else max_pending_calls,
+        concurrency_groups=_concurrency_groups(merged),
+        allow_out_of_order_execution=merged.get("allow_out_of_order_execution"),
+        enable_tensor_transport=merged.get("enable_tensor_transport"),
+        generator_backpressure_num_objects=-1 if backpressure is None else backpressure,
+        **_shared(merged),
+    )
+
+
+def check_submittable(options: TaskOptions | ActorOptions, *, is_async: bool = False) -> None:
+    """Raise what Ray raises at `.remote()` only; the answer is the same for the same record, so ask once.
+
+    `is_async`: whether the actor's class has an asyncio method.
+    """
+    rules.check_strategy(options.scheduling_strategy)
+    rules.check_no_placement_group(options.placement_group, options.placement_group_bundle_index)
+    rules.check_submitted_resources(options.given)
+    if isinstance(options, ActorOptions):
+        rules.check_submitted_actor(options.given, is_async=is_async)
+
+
+def _demand(merged: Mapping[str, Any]) -> dict[str, float]:
+    demand = {name: float(quantity) for name, quantity in (merged.get("resources") or {}).items()}
+    if merged.get("num_gpus") is not None:
+        demand["GPU"] = float(merged["num_gpus"])
+    if merged.get("memory") is not None:
+        demand["memory"] = int(merged["memory"])
+    if merged.get("accelerator_type") is not None:
+        demand[f"accelerator_type:{merged['accelerator_type']}"] = TYPE_SHARE
+    return demand
+
+
+def _actor_demands(merged: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    running = _demand(merged)
+    placement_only: dict[str, float] = {}
+    if merged.get("num_cpus") is not None:
+        running["CPU"] = float(merged["num_cpus"])
+    elif set(running) - {"memory"}:
+        # A quantity of zero counts as said here, as it does in Ray.
+        running["CPU"] = 1.0
+    else:
+        placement_only["CPU"] = 1.0
+    running = {name: quantity for name, quantity in running.items() if quantity > 0}
+    return {**running, **placement_only}, running
+
+
+def _max_retries(merged: Mapping[str, Any]) -> int:
+    given = merged.get("max_retries")
+    if given is not None:
+        return int(given)
+    text = os.environ.get("RAY_TASK_MAX_RETRIES")
+    if not text:
+        return DEFAULT_MAX_RETRIES
+    try:
+        value = int(text)
+    except ValueError:
+        value = -2
+    if value < -1:
+        raise ValueError(
+            f"the environment variable RAY_TASK_MAX_RETRIES is {text!r}, but must be -1 (no limit), 0, or a "
+            "positive integer: correct or unset it"
+        )
+    return value
+
+
+def _retry_exceptions(merged: Mapping[str, Any]) -> bool | tuple[type[BaseException], ...]:
+    given = merged.get("retry_exceptions", False)
+    return given if isinstance(given, bool) else tuple(given)
+
+
+def _concurrency_groups(merged: Mapping[str, Any]) -> dict[str, int]:
+    given = merged.get("concurrency_groups") or {}
+    if isinstance(given, dict):
+        return dict(given)
+    return {group["name"]: group["max_concurrency"] for group in given}
+
+
+def _shared(merged: Mapping[str, Any]) -> dict[str, Any]:
+    bundle_index = merged.get("placement_group_bundle_index", -1)
+    return {
+        "name": merged.get("name"),
+        "runtime_env": environments.checked(merged.get("runtime_env")),
+        "scheduling_strategy": merged.get("scheduling_strategy"),
+        "label_selector": merged.get("label_selector"),
+        "fallback_strategy": merged.get("fallback_strategy"),
+        "placement_group": merged.get("placement_group", "default"),
+        "placement_group_bundle_index": bundle_index,
+        "placement_group_capture_child_tasks": merged.get("placement_group_capture_child_tasks"),
+        "enable_task_events": merged.get("enable_task_events", True),
+        "labels": merged.get("_labels"),
+    }

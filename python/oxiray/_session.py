@@ -1,0 +1,296 @@
+"""This process's connection to a cluster: `init`, `shutdown`, and what lies between.
+
+Invariants:
+1. There is at most one connection; `generation` counts them, so that whatever was prepared on an earlier
+   one is prepared anew.
+2. A private daemon is this process's child: it ends with the connection, and is reaped here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import pickle
+import platform
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from oxiray import _cli, _core, _events, runtime_env as environments
+from oxiray._init_options import InitOptions, init_options
+from oxiray._version import RAY_COMMIT, RAY_VERSION
+from oxiray.exceptions import RuntimeEnvSetupError
+
+logger = logging.getLogger("oxiray")
+
+#: How long the last output of workers may take to arrive, in seconds.
+_LAST_NEWS_LIMIT = 10.0
+
+generation = 0
+job_environment: dict[str, Any] = {}
+_lock = threading.RLock()
+_daemon_pid: int | None = None
+_context: RayContext | None = None
+
+
+class RayContext:
+    """What `init` returns: facts of the connection. As a context manager it ends the connection."""
+
+    def __init__(self, address_info: dict[str, Any]) -> None:
+        self.address_info = address_info
+        self.dashboard_url = ""
+        self.python_version = platform.python_version()
+        self.ray_version = RAY_VERSION
+        self.ray_commit = RAY_COMMIT
+
+    def disconnect(self) -> None:
+        """Ends the connection."""
+        shutdown()
+
+    def __enter__(self) -> RayContext:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutdown()
+
+    def __getitem__(self, key: str) -> Any:
+        return self.address_info[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.address_info)
+
+    def __len__(self) -> int:
+        return len(self.address_info)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The fact named `key`."""
+        return self.address_info.get(key, default)
+
+    def __repr__(self) -> str:
+        return f"RayContext(address={self.address_info['address']!r}, python_version={self.python_version!r})"
+
+
+def init(address: str | None = None, **keywords: Any) -> RayContext:
+    """Connects to a cluster, or starts a private one on this machine that ends with this process.
+
+    Raises `RuntimeError` where this process is connected already, `ConnectionError` where there is no such
+    cluster, `ValueError` where what was asked for does not fit the machine.
+    """
+    global _context
+    options = init_options(address, **keywords)
+    with _lock:
+        if _core.is_connected():
+            if options.ignore_reinit_error or _core.context()["is_worker"]:
+                if _context is None:
+                    _context = RayContext(_address_info(_core.context()))
+                return _context
+            raise RuntimeError(
+                "this process is connected already. Maybe you called init() twice by accident? Call shutdown() first, "
+                "or pass ignore_reinit_error=True to keep the connection there is"
+            )
+        if options.logging_level is not None and options.configure_logging:
+            logger.setLevel(options.logging_level)
+        return _open(options)
+
+
+def _open(options: InitOptions) -> RayContext:
+    global _context, generation, job_environment
+    job_environment = dict(options.runtime_env or {})
+    refuse_unsupported(job_environment)
+    session = None if options.address == "local" else _find_session(options)
+    try:
+        info = _attach(session, options) if session is not None else _start_private(options)
+    except BaseException:
+        _reap_daemon()
+        raise
+    generation += 1
+    if options.log_to_driver:
+        _events.start()
+    _context = RayContext(_address_info(info))
+    return _context
+
+
+def refuse_unsupported(environment: dict[str, Any]) -> None:
+    """Raises `RuntimeEnvSetupError` for parts of a runtime environment that are not built yet."""
+    unsupported = environments.unsupported_fields(environment)
+    if unsupported:
+        raise RuntimeEnvSetupError(
+            f"this version of Oxiray sets up `env_vars` only; the runtime environment also asks for "
+            f"{', '.join(f'`{name}`' for name in unsupported)}. Install what is needed beforehand and leave them out"
+        )
+
+
+def _address_info(info: dict[str, Any]) -> dict[str, Any]:
+    host = info["address"].rpartition(":")[0] or "127.0.0.1"
+    return {
+        "node_ip_address": host,
+        "redis_address": None,
+        "object_store_address": None,
+        "raylet_socket_name": str(Path(info["session"]) / "socket"),
+        "webui_url": "",
+        "session_dir": info["session"],
+        "metrics_export_port": None,
+        "gcs_address": info["address"],
+        "address": info["address"],
+        "dashboard_agent_listen_port": None,
+        "node_id": info["node_id"],
+    }
+
+
+def _roots() -> list[Path]:
+    user = f"oxiray-{os.geteuid()}"
+    chosen = os.environ.get("OXIRAY_TMPDIR") or os.environ.get("RAY_TMPDIR")
+    return [Path(chosen) / user] if chosen else [Path("/tmp") / user]
+
+
+def _find_session(options: InitOptions) -> dict[str, Any] | None:
+    """The running cluster that `options.address` means; `None` to start a private one."""
+    sessions = []
+    for root in _roots():
+        for description in sorted(root.glob("*/session.json")):
+            try:
+                found = json.loads(description.read_text())
+            except (OSError, ValueError):
+                continue
+            found["directory"] = str(description.parent)
+            current = root / "current"
+            found["current"] = current.is_file() and current.read_text().strip() == description.parent.name
+            sessions.append(found)
+    if options.address in (None, "auto"):
+        for session in sessions:
+            if session["current"]:
+                return session
+        if options.address == "auto":
+            raise ConnectionError(
+                "address='auto' was given, and no cluster of this user runs on this machine. Start one with "
+                "`oxiray start --head`, or leave the address out to have a private one"
+            )
+        return None
+    for session in sessions:
+        if session["address"] == options.address or session["address"].rpartition(":")[2] == _local_port(options.address):
+            return session
+    raise ConnectionError(
+        f"no cluster answers at {options.address!r}. Running on this machine: "
+        f"{', '.join(session['address'] for session in sessions) or 'none'}. Clusters on other machines cannot be "
+        "joined by this version"
+    )
+
+
+def _local_port(address: str | None) -> str | None:
+    host, _, port = (address or "").rpartition(":")
+    return port if host in ("localhost", "127.0.0.1", "0.0.0.0") else None
+
+
+def _attach(session: dict[str, Any], options: InitOptions) -> dict[str, Any]:
+    try:
+        descriptor = _core.connect_socket(str(Path(session["directory"]) / "socket"))
+    except OSError as error:
+        raise ConnectionError(
+            f"the cluster at {session['address']} does not answer ({error}): it was killed. `oxiray stop` clears what "
+            "is left of it"
+        ) from error
+    return _greet(descriptor, session["token"], options)
+
+
+def _start_private(options: InitOptions) -> dict[str, Any]:
+    global _daemon_pid
+    resources: dict[str, float] = dict(options.resources)
+    if options.num_cpus is not None:
+        resources["CPU"] = options.num_cpus
+    if options.num_gpus is not None:
+        resources["GPU"] = options.num_gpus
+    if options.memory is not None:
+        resources["memory"] = options.memory
+    config = {
+        "resources": resources,
+        "labels": options.labels,
+        "object_store_memory": options.object_store_memory,
+        "spill_directory": options.object_spilling_directory,
+        "interpreter": sys.executable,
+        "temp_dir": options.temp_dir,
+        "node_name": options.node_name,
+    }
+    ours, theirs = _core.socket_pair()
+    binary = str(_cli.native_binary())
+    # The daemon has descriptor 3 for its driver; everything else of ours closes on exec.
+    _daemon_pid = os.posix_spawn(
+        binary,
+        [binary, "daemon", "--private", "--driver-fd", "3", "--config", json.dumps(config)],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 3)],
+        setsid=True,
+    )
+    os.close(theirs)
+    return _greet(ours, "", options)
+
+
+def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
+    paths = [os.path.abspath(path) if path else os.getcwd() for path in sys.path]
+    setup = pickle.dumps({"sys_path": paths, "directory": os.getcwd()})
+    return _core.connect(
+        descriptor=descriptor,
+        token=token,
+        interpreter=sys.executable,
+        setup=setup,
+        namespace=options.namespace or "",
+        wants_logs=options.log_to_driver,
+        environment=dict(job_environment.get("env_vars") or {}),
+    )
+
+
+def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:
+    """Ends the connection, and with it a private cluster. Does nothing where there is none."""
+    global generation, _context
+    with _lock:
+        if not _core.is_connected() or _core.context()["is_worker"]:
+            return
+        generation += 1
+        _context = None
+        _core.say_goodbye()
+        _events.start()
+        _events.finish(_LAST_NEWS_LIMIT)
+        _core.disconnect()
+        _reap_daemon()
+
+
+def _reap_daemon() -> None:
+    global _daemon_pid
+    if _daemon_pid is not None:
+        pid, _daemon_pid = _daemon_pid, None
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass  # somebody else waits for all children of this process
+
+
+def is_initialized() -> bool:
+    """Whether this process is connected."""
+    return _core.is_connected()
+
+
+def ensure() -> None:
+    """Connects where that was not done yet, as Ray does on first use."""
+    if not _core.is_connected():
+        if os.environ.get("RAY_ENABLE_AUTO_CONNECT", "1") in ("0", "false"):
+            raise RuntimeError(
+                "this process is not connected, and RAY_ENABLE_AUTO_CONNECT=0 forbids connecting on first use: call init()"
+            )
+        init()
+
+
+def _after_fork() -> None:
+    global _daemon_pid, generation, _context
+    if _core.is_connected():
+        _daemon_pid = None
+        generation += 1
+        _context = None
+        _events.forget()
+        _core._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(shutdown, True)

@@ -1,0 +1,135 @@
+"""What a worker process does in Python: take on its environment, load code, describe errors.
+
+Invariant: nothing of the user's is imported or run before `become` has set the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Any, NoReturn
+
+import cloudpickle
+
+from oxiray import _core, _failures, _worker_exit, exceptions
+
+#: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
+_SWITCH_INTERVAL = 1e-4
+
+
+def prepare() -> None:
+    """Done once in the template, for all workers to inherit."""
+    import oxiray  # noqa: F401  what tasks use without importing it
+
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    import oxiray.util.accelerators  # noqa: F401
+
+
+def main(descriptor: int) -> NoReturn:
+    """Serves as a worker, then ends the process without the template's finalizers."""
+    status = 0
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        _core.serve(descriptor)
+    except SystemExit:
+        pass
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    _finish()
+    os._exit(status)
+
+
+def _finish() -> None:
+    import atexit
+
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    flush()
+
+
+def flush() -> None:
+    """Writes out what the standard streams hold back."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+
+
+_prepared_setup: bytes | None = None
+
+
+def become(variables: list[tuple[str, str | None]], setup: bytes) -> None:
+    """Sets and removes environment variables, then takes over the driver's import path and directory."""
+    global _prepared_setup
+    for name, value in variables:
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if setup == _prepared_setup or not setup:
+        return
+    _prepared_setup = setup
+    wanted = pickle.loads(setup)
+    known = set(sys.path)
+    sys.path[:0] = [path for path in wanted["sys_path"] if path not in known]
+    try:
+        os.chdir(wanted["directory"])
+    except OSError:
+        pass  # the driver's directory may be gone; relative paths are then the task's own problem
+
+
+def load_function(body: bytes) -> Any:
+    """The function in `body`."""
+    return pickle.loads(body)
+
+
+_actor_class: type | None = None
+
+
+def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The actor: an object of the class in `body`."""
+    global _actor_class
+    _actor_class = pickle.loads(body)
+    return _actor_class(*args, **kwargs)
+
+
+def own_handle() -> tuple[str, dict[str, Any]]:
+    """What a handle of this process's own actor needs: its class's name and methods."""
+    from oxiray import actor
+
+    assert _actor_class is not None, "only actors ask"
+    return _actor_class.__name__, actor._methods_of(_actor_class)
+
+
+def method(actor: Any, name: str) -> Any:
+    """The method to call on `actor`, which may be one of the runtime's own."""
+    if name == "__ray_ready__":
+        return lambda: True
+    if name == "__ray_call__":
+        return lambda function, *args, **kwargs: function(actor, *args, **kwargs)
+    if name == "__ray_terminate__":
+        return _worker_exit.exit_actor
+    return getattr(actor, name)
+
+
+def def describe(name: str, error: BaseException) -> bytes:
+    """The pickled exception that callers of `name` are to see."""
+    context = _core.context()
+    described = _failures.from_current_exception(
+        name, error, os.getpid(), "127.0.0.1", actor_repr=None, actor_id=context["actor_id"]
+    )
+    return cloudpickle.dumps(described)
+
+
+def wants_retry(wanted: bytes, error: BaseException) -> bool:
+    """Whether the owner asked to retry this exception."""
+    asked = pickle.loads(wanted)
+    if isinstance(error, exceptions.RayTaskError) and error.cause is not None:
+        error = error.cause
+    return isinstance(error, Exception) if asked is True else isinstance(error, tuple(asked))

@@ -1,0 +1,157 @@
+"""Functions that run in other processes.
+
+Invariants:
+1. A function is serialized once a connection and named by its content's hash from then on.
+2. What every call of one function with one set of options shares is prepared once (`_core.Caller`), so
+   that a call costs its arguments and little else.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import sys
+from typing import Any, NoReturn
+
+import cloudpickle
+
+from oxiray import _core, _options, _serialization, _session, runtime_env as environments
+
+#: A function's code larger than this is refused, in bytes: it carries data that belongs into `put`.
+_CODE_BYTES_LIMIT = 95 << 20
+
+
+def code_of(target: Any, kind: str) -> bytes:
+    """`target`, a function or class, as bytes."""
+    try:
+        body = cloudpickle.dumps(target)
+    except Exception as error:
+        raise TypeError(f"Could not serialize the {kind} {target.__qualname__}. {_serialization.explain(target, error)}") from error
+    if len(body) > _CODE_BYTES_LIMIT:
+        raise ValueError(
+            f"the {kind} {target.__qualname__} is too large: {len(body) >> 20} MiB serialized, {_CODE_BYTES_LIMIT >> 20} MiB "
+            "are allowed. It captures a large value: put() that value and pass the reference as an argument"
+        )
+    return body
+
+
+def _shape_of(parameter: inspect.Parameter) -> inspect.Parameter:
+    default = parameter.default if parameter.default is parameter.empty else None
+    return inspect.Parameter(parameter.name, parameter.kind, default=default)
+
+
+class Positions:
+    """How many positional arguments a function takes, and its signature for everything less usual."""
+
+    def __init__(self, function: Any, *, skip_first: bool = False) -> None:
+        self.least: int = 0
+        self.most: int | None = None
+        self.bind: Any = None
+        self.signature: inspect.Signature | None = None
+        try:
+            parameters = list(inspect.signature(function).parameters.values())[1 if skip_first else 0 :]
+        except (TypeError, ValueError):
+            return
+        # Handles travel, and annotations or defaults may be anything: only the shape is kept.
+        self.signature = inspect.Signature([_shape_of(parameter) for parameter in parameters])
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        keyword_needed = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+        self.bind = self.signature.bind
+        # A keyword that must be given makes every call go through `bind`.
+        self.least = sys.maxsize if keyword_needed else sum(1 for p in positional if p.default is p.empty)
+        if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            self.most = len(positional)
+
+
+def task_environment(asked: dict[str, Any] | None) -> dict[str, str]:
+    """The variables of a task or actor: the job's, with its own on top."""
+    if not asked:
+        return {}
+    _session.refuse_unsupported(asked)
+    merged = environments.merge(_session.job_environment, asked)
+    return dict(merged.get("env_vars") or {})
+
+
+class RemoteFunction:
+    """A function decorated with `@remote`: call it with `.remote(...)`."""
+
+    def __init__(self, function: Any, options: _options.TaskOptions, code: dict[str, Any] | None = None) -> None:
+        self._function = function
+        self._function_name = f"{function.__module__}.{function.__qualname__}"
+        self._options = options
+        self._positions = Positions(function)
+        # Shared by everything made through `.options()`: the function is serialized once.
+        self._code = {} if code is None else code
+        self._caller: Any = None
+        self._generation = -1
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"Remote functions cannot be called directly: call `{self._function.__name__}.remote(...)` to run it "
+            f"elsewhere, or `{self._function.__name__}._function(...)` to run it here"
+        )
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the function in another process; returns a reference to its result (a list for several, None for none)."""
+        if self._generation != _session.generation or self._caller is None:
+            self._prepare()
+        return self._caller.call(args, kwargs)
+
+    def options(self, **options: Any) -> RemoteFunction:
+        """The same function with other options."""
+        merged = _options.task_options(options, in_options=True, base=self._options)
+        return RemoteFunction(self._function, merged, self._code)
+
+    def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
+        target = self.options(**options) if options else self
+        return target.remote(*args, **(kwargs or {}))
+
+    def _prepare(self) -> None:
+        options = self._options
+        _options.check_submittable(options)
+        if not isinstance(options.num_returns, int):
+            raise ValueError(
+                f"{self._function_name} is a generator, and this version of Oxiray has no streaming results yet: "
+                "return a list, or set num_returns to the number of values it yields"
+            )
+        _session.ensure()
+        if "body" not in self._code:
+            body = code_of(self._function, "function")
+            self._code.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
+        holds_devices = any(name in options.resources for name in _options.ACCELERATORS)
+        retried = options.retry_exceptions
+        self._caller = _core.Caller.of_function(
+            hash=self._code["hash"],
+            body=self._code["body"],
+            name=options.name or self._function.__name__,
+            resources=options.resources,
+            environment=task_environment(options.runtime_env),
+            fresh=holds_devices and options.max_calls == 1,
+            results=options.num_returns,
+            max_calls=options.max_calls,
+            retries=options.max_retries,
+            retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
+            least_arguments=self._positions.least,
+            most_arguments=self._positions.most,
+            bind=self._positions.bind,
+        )
+        self._generation = _session.generation
+
+    def __reduce__(self) -> Any:
+        return RemoteFunction, (self._function, self._options)
+
+    def __repr__(self) -> str:
+        return f"RemoteFunction({self._function_name})"
+
+
+def make(function: Any, given: dict[str, Any]) -> RemoteFunction:
+    """The remote form of `function`."""
+    if inspect.iscoroutinefunction(function):
+        raise ValueError(
+            f"{function.__qualname__} is an async def, and tasks run synchronously: make it an actor's method, or wrap "
+            "it, `asyncio.run(...)`, in a plain function"
+        )
+    is_generator = inspect.isgeneratorfunction(function)
+    return RemoteFunction(function, _options.task_options(given, is_generator=is_generator))

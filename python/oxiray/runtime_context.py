@@ -1,0 +1,137 @@
+"""What a driver, task or actor may know of itself."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from oxiray import _core, _session
+
+logger = logging.getLogger("oxiray")
+
+#: Every resource that has devices in Ray, so that programs can look any of them up.
+ACCELERATOR_RESOURCES = ("GPU", "TPU", "neuron_cores", "HPU", "NPU", "RBLN", "FURIOSA", "MBLT", "TTNPU")
+
+
+def _facts(what: str) -> dict[str, Any]:
+    if not _core.is_connected():
+        raise RuntimeError(f"{what} is not available, because this process is not connected: call init() first")
+    return _core.context()
+
+
+class RuntimeContext:
+    """Facts of the process and task that ask. One object serves all."""
+
+    def get_job_id(self) -> str:
+        """The job, as 8 hexadecimal digits."""
+        return _facts("Job ID")["job_id"]
+
+    def get_node_id(self) -> str:
+        """The machine, as 56 hexadecimal digits."""
+        return _facts("Node ID")["node_id"]
+
+    def get_worker_id(self) -> str:
+        """This process, as 56 hexadecimal digits."""
+        return _facts("Worker ID")["worker_id"]
+
+    def get_task_id(self) -> str | None:
+        """The running task, as 48 hexadecimal digits; None (and a warning) in a driver."""
+        return self._of_worker("task_id", "task id")
+
+    def get_actor_id(self) -> str | None:
+        """This actor, as 32 hexadecimal digits; None in tasks, None (and a warning) in a driver."""
+        return self._of_worker("actor_id", "actor id")
+
+    def get_task_name(self) -> str | None:
+        """The running task's name, `f` or `Class.method`; None (and a warning) in a driver."""
+        return self._of_worker("task_name", "task name")
+
+    def get_task_function_name(self) -> str | None:
+        """The running function's name; None (and a warning) in a driver."""
+        return self._of_worker("function_name", "function name")
+
+    def get_actor_name(self) -> str | None:
+        """This actor's registered name, empty where it has none; None in tasks and drivers."""
+        facts = _facts("Actor name")
+        return facts["actor_name"] if facts["actor_id"] is not None else None
+
+    def _of_worker(self, key: str, words: str) -> Any:
+        facts = _facts(words.capitalize())
+        if not facts["is_worker"]:
+            logger.warning("a driver has no %s: ask in a task or an actor", words)
+            return None
+        return facts[key]
+
+    @property
+    def namespace(self) -> str:
+        """Where this job's actors have their names."""
+        return _facts("Namespace")["namespace"]
+
+    @property
+    def gcs_address(self) -> str:
+        """What `init(address=...)` takes to come here."""
+        return _facts("Address")["address"]
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        """Whether this actor was started anew after its process died; actors are not restarted by this version."""
+        if self.get_actor_id() is None:
+            raise RuntimeError("was_current_actor_reconstructed is for actors, and this process is none")
+        return False
+
+    @property
+    def current_actor(self) -> Any:
+        """A handle of the actor that asks. Raises `RuntimeError` outside of actors."""
+        facts = _facts("Current actor")
+        if facts["actor_id"] is None:
+            raise RuntimeError("current_actor is for actors, and this process is none")
+        from oxiray import _worker
+        from oxiray.actor import ActorHandle
+
+        return ActorHandle(_core.ActorID.from_hex(facts["actor_id"]), *_worker.own_handle())
+
+    @property
+    def runtime_env(self) -> dict[str, Any]:
+        """The runtime environment in force."""
+        from oxiray.runtime_env import RuntimeEnv
+
+        return RuntimeEnv(**_session.job_environment)
+
+    def get_runtime_env_string(self) -> str:
+        """The runtime environment in force, as JSON."""
+        import json
+
+        return json.dumps(dict(_session.job_environment), sort_keys=True)
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """For every accelerator resource the ids granted to this task or actor, ascending; empty lists in a driver."""
+        granted = _facts("Accelerator ids")["devices"]
+        return {name: list(granted[name][0]) if name in granted else [] for name in ACCELERATOR_RESOURCES}
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        """Everything granted to this task or actor."""
+        facts = _facts("Assigned resources")
+        if not facts["is_worker"]:
+            raise RuntimeError("a driver is assigned no resources: ask in a task or an actor")
+        return facts["resources"]
+
+    def get_placement_group_id(self) -> str | None:
+        """The placement group of this task or actor; always None, as this version has none."""
+        _facts("Placement group")
+        return None
+
+    def get_session_name(self) -> str:
+        """The session's name."""
+        return _facts("Session")["session"].rpartition("/")[2]
+
+    def get_temp_dir(self) -> str:
+        """The directory that holds the session's."""
+        return _facts("Session")["session"].rpartition("/")[0]
+
+
+_context = RuntimeContext()
+
+
+def get_runtime_context() -> RuntimeContext:
+    """What this process may know of itself."""
+    return _context

@@ -1,0 +1,95 @@
+"""Find `ray.x.y` as `oxiray.x.y`.
+
+Invariants:
+1. A module has one object: `ray.x is oxiray.x`, so classes are the same whichever
+   name they were imported by, and pickles name them by `oxiray`.
+2. This finder answers for every name under `ray`; nothing else may, since the
+   search paths of those modules lead into `oxiray` and would load them twice.
+3. Asking whether a module exists (`importlib.util.find_spec`) never raises.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from oxiray_ray_alias.missing import advice
+
+#: Modules under `ray` that are not under `oxiray` but have an equal elsewhere.
+_ELSEWHERE = {"cloudpickle": "cloudpickle"}
+
+
+def target_of(name: str) -> str | None:
+    """The module that `ray.<name>` stands for; None where there is none."""
+    candidates = [f"oxiray.{name}"]
+    first, _, rest = name.partition(".")
+    if first in _ELSEWHERE:
+        candidates.append(".".join(filter(None, (_ELSEWHERE[first], rest))))
+    for candidate in candidates:
+        try:
+            if importlib.util.find_spec(candidate) is not None:
+                return candidate
+        except ModuleNotFoundError:
+            # A parent of the candidate is missing, or is no package.
+            continue
+    return None
+
+
+class AliasFinder(MetaPathFinder):
+    """Answers for every module under `ray`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of the module that this name stands for."""
+        root, _, name = fullname.partition(".")
+        if root != "ray" or not name:
+            return None
+        real = target_of(name)
+        if real is not None:
+            return ModuleSpec(fullname, _AliasLoader(real), origin=real)
+        if _is_only_asked():
+            return None
+        if name == "workflow":
+            # The kind of error importing it raises in Ray 2.60.
+            raise RuntimeError(advice(name))
+        # Named for the module behind, as `from ray import x` would swallow the sentence under its own name.
+        raise ModuleNotFoundError(advice(name), name=f"oxiray.{name}")
+
+
+class _AliasLoader(Loader):
+    def __init__(self, real: str) -> None:
+        self._real = real
+        self._own_spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(self._real)
+        self._own_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has just marked the module as ours; it keeps its own name and origin.
+        module.__spec__ = self._own_spec
+
+
+def _is_only_asked() -> bool:
+    """Whether the finder was reached through `importlib.util.find_spec`, whose answer for "no" is None."""
+    frame = sys._getframe(2)
+    for _ in range(4):
+        if frame.f_globals.get("__name__") == "importlib.util":
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def install() -> None:
+    """Put the finder before all others, once."""
+    if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, AliasFinder())

@@ -1,0 +1,3 @@
+"""Types of `ray.runtime_env`: those of `oxiray.runtime_env`."""
+
+from oxiray.runtime_env import *

@@ -1,0 +1,3 @@
+"""Types of `ray.util`: those of `oxiray.util`."""
+
+from oxiray.util import *

@@ -1,0 +1,3 @@
+"""Types of `ray.util.debug`: those of `oxiray.util.debug`."""
+
+from oxiray.util.debug import *

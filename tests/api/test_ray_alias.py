@@ -1,0 +1,122 @@
+"""The name `ray`: the same modules and classes as `oxiray`, honest about what is missing, and never beside Ray."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import oxiray
+import oxiray.exceptions
+import oxiray.util.accelerators.accelerators
+import pytest
+import ray
+import ray.exceptions
+import ray.util.accelerators
+from oxiray_ray_alias import guard
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+
+def test_modules_and_classes_are_the_same_objects() -> None:
+    assert ray.exceptions is oxiray.exceptions
+    assert ray.exceptions.RayTaskError is oxiray.exceptions.RayTaskError
+    assert sys.modules["ray.util.accelerators"] is sys.modules["oxiray.util.accelerators"]
+    assert importlib.import_module("ray.util.accelerators.accelerators") is oxiray.util.accelerators.accelerators
+    assert NodeAffinitySchedulingStrategy is oxiray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    assert ray.remote is oxiray.remote
+    assert ray.init is oxiray.init
+
+
+def test_modules_keep_their_own_name_and_origin() -> None:
+    spec = oxiray.exceptions.__spec__
+    assert oxiray.exceptions.__name__ == "oxiray.exceptions"
+    assert spec is not None
+    assert spec.name == "oxiray.exceptions"
+
+
+def test_pickles_name_oxiray_and_read_both() -> None:
+    data = pickle.dumps(ray.exceptions.WorkerCrashedError("x"), protocol=0)
+    assert b"oxiray.exceptions" in data
+    assert isinstance(pickle.loads(data.replace(b"coxiray.", b"cray.")), oxiray.exceptions.WorkerCrashedError)
+
+
+def test_versions() -> None:
+    assert ray.__version__ == "2.60.0"
+    assert len(ray.__commit__) == 40
+    assert oxiray.__version__ != ray.__version__
+
+
+def test_cloudpickle_is_there() -> None:
+    from ray import cloudpickle
+
+    assert pickle.loads(cloudpickle.dumps(lambda: 5))() == 5
+    assert ray.cloudpickle.dumps is cloudpickle.dumps
+
+
+@pytest.mark.parametrize("name", ["rllib", "tune", "serve", "data", "llm", "util.collective", "no_such_module"])
+def test_missing_modules_say_so(name: str) -> None:
+    with pytest.raises(ImportError, match=f"`ray.{name}` .+"):
+        importlib.import_module(f"ray.{name}")
+    assert importlib.util.find_spec(f"ray.{name}") is None
+
+
+def test_missing_names_say_so() -> None:
+    with pytest.raises(ImportError, match="Oxiray does not carry"):
+        from ray import rllib  # noqa: F401
+    with pytest.raises(AttributeError, match="Oxiray does not carry"):
+        ray.rllib  # noqa: B018
+    with pytest.raises(AttributeError, match="check the spelling"):
+        ray.no_such_name  # noqa: B018
+    assert not hasattr(ray, "java_function")
+
+
+def test_workflow_fails_as_in_ray() -> None:
+    with pytest.raises(RuntimeError, match="removed from Ray"):
+        importlib.import_module("ray.workflow")
+
+
+def test_dir_lists_the_api() -> None:
+    assert {"init", "remote", "exceptions", "__version__"} <= set(dir(ray))
+
+
+@pytest.mark.parametrize(
+    "path", ["ray/_raylet.so", "ray/_private/worker.py", "ray-2.60.0.dist-info/METADATA", "ray/core/src/ray/raylet/raylet"]
+)
+def test_it_refuses_beside_ray(tmp_path: Path, path: str) -> None:
+    package = tmp_path / "ray"
+    package.mkdir()
+    guard.refuse_beside_ray(package)
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+    with pytest.raises(ImportError, match="pip uninstall ray oxiray-ray-alias"):
+        guard.refuse_beside_ray(package)
+
+
+def test_the_import_and_the_command_refuse_beside_ray(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "ray").mkdir(parents=True)
+    (site / "ray" / "__init__.py").write_text(Path(str(ray.__file__)).read_text())
+    (site / "ray" / "_raylet.so").touch()
+    path = [str(site), *sys.path]
+    for code in ("import ray", "from oxiray_ray_alias.command import main; sys.exit(main())"):
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.path[:] = {path!r}; {code}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert "pip uninstall ray oxiray-ray-alias" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_command_is_oxirays(monkeypatch: pytest.MonkeyPatch) -> None:
+    from oxiray_ray_alias.command import main
+
+    called: list[bool] = []
+    monkeypatch.setattr("oxiray._cli.main", lambda: called.append(True))
+    assert not main()
+    assert called == [True]

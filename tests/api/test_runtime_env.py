@@ -1,0 +1,94 @@
+"""Runtime environments: what they accept, how they inherit, and what Oxiray refuses to pretend."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oxiray.runtime_env import RuntimeEnv, RuntimeEnvConfig, checked, conflicts, merge, unsupported_fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"env_vars": 1}, TypeError),
+        ({"env_vars": {"A": 1}}, TypeError),
+        ({"env_vars": {1: "A"}}, TypeError),
+        ({"env_vars": {"": "a"}}, ValueError),
+        ({"env_vars": {"A=B": "a"}}, ValueError),
+        ({"env_vars": {"A": "\0"}}, ValueError),
+        ({"working_dir": 1}, TypeError),
+        ({"py_modules": "a"}, TypeError),
+        ({"py_executable": 1}, TypeError),
+        ({"excludes": [1]}, TypeError),
+        ({"pip": 1}, TypeError),
+        ({"uv": 1}, TypeError),
+        ({"conda": ["a"]}, TypeError),
+        ({"container": "a"}, TypeError),
+        ({"image_uri": 1}, TypeError),
+        ({"java_jars": [1]}, TypeError),
+        ({"worker_process_setup_hook": 1}, TypeError),
+        ({"config": 1}, TypeError),
+        ({"config": {"setup_timeout_seconds": 0}}, ValueError),
+        ({"config": {"setup_timeout_seconds": "1"}}, TypeError),
+        ({"config": {"eager_install": 1}}, TypeError),
+        ({"config": {"log_files": "a"}}, TypeError),
+        ({"pip": ["a"], "uv": ["b"]}, ValueError),
+        ({"pip": ["a"], "conda": "b"}, ValueError),
+        ({"container": {"image": "a"}, "image_uri": "b"}, ValueError),
+    ],
+    ids=str,
+)
+def test_refused(fields: dict[str, Any], kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        RuntimeEnv(**fields)
+    with pytest.raises(kind):
+        checked(fields)
+
+
+def test_it_is_a_dictionary_of_what_was_given() -> None:
+    env = RuntimeEnv(env_vars={"A": "1"}, working_dir=Path("/x"), pip=None, some_plugin={"a": 1})
+    assert env == {"env_vars": {"A": "1"}, "working_dir": "/x", "some_plugin": {"a": 1}}
+    assert env.env_vars() == {"A": "1"}
+    assert pickle.loads(pickle.dumps(env)) == env
+    assert type(pickle.loads(pickle.dumps(env))) is RuntimeEnv
+    assert checked(env) is env
+    assert checked(None) is None
+    with pytest.raises(TypeError):
+        env["env_vars"] = {"A": 2}
+    env.set("env_vars", {"A": "2"})
+    assert env.to_dict()["env_vars"] == {"A": "2"}
+
+
+def test_its_configuration_has_defaults() -> None:
+    assert RuntimeEnvConfig() == {"setup_timeout_seconds": 600, "eager_install": True, "log_files": []}
+    env = RuntimeEnv(config={"setup_timeout_seconds": -1})
+    assert env["config"] == RuntimeEnvConfig(setup_timeout_seconds=-1)
+
+
+def test_a_child_inherits_and_overrides() -> None:
+    parent = {"env_vars": {"A": "1", "B": "2"}, "working_dir": "/a"}
+    child = {"env_vars": {"B": "3"}, "working_dir": "/b"}
+    assert merge(parent, child) == {"env_vars": {"A": "1", "B": "3"}, "working_dir": "/b"}
+    assert merge(parent, None) == parent
+    assert merge(None, child) == child
+    assert merge(None, None) == {}
+    assert parent["env_vars"] == {"A": "1", "B": "2"}
+
+
+def test_conflicts_are_what_both_say_differently() -> None:
+    first = {"env_vars": {"A": "1", "B": "2"}, "pip": ["a"], "name": "x"}
+    second = {"env_vars": {"A": "1", "B": "3"}, "pip": ["b"], "name": "x"}
+    assert conflicts(first, second) == ["env_vars['B']", "pip"]
+
+
+def test_fields_oxiray_does_not_provide_are_named() -> None:
+    assert unsupported_fields({"env_vars": {"A": "1"}, "config": {}, "some_plugin": 1, "excludes": []}) == []
+    assert unsupported_fields({"working_dir": "/x", "pip": ["a"], "worker_process_setup_hook": print}) == [
+        "pip",
+        "worker_process_setup_hook",
+        "working_dir",
+    ]
+    assert unsupported_fields(None) == []
