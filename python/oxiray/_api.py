@@ -20,19 +20,7 @@ def remote(*args: Any, **options: Any) -> Any:
             "parentheses, or `@remote(num_gpus=1)` with keywords only"
         )
 
-    def decorate(target: Any) -> Any:
-        return _make(target, options)
-
-    _check_early(options)
-    return decorate
-
-
-def _check_early(options: dict[str, Any]) -> None:
-    """What is wrong for tasks and actors alike is said where it stands, not where it is used."""
-    from oxiray import _option_rules as rules
-
-    known = {**rules.ACTOR_RULES, **rules.TASK_RULES}
-    rules.check_keywords(options, known, "remote functions and actors")
+    return lambda target: _make(target, options)
 
 
 def _make(target: Any, options: dict[str, Any]) -> Any:

@@ -16,6 +16,8 @@ from oxiray import _core, _failures, _worker_exit, exceptions
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
 _SWITCH_INTERVAL = 1e-4
+#: Threads that serve one actor at most; more concurrency than this queues.
+_THREADS_MAX = 1000
 
 
 def prepare() -> None:
@@ -96,7 +98,20 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     """The actor: an object of the class in `body`."""
     global _actor_class
     _actor_class = pickle.loads(body)
-    return _actor_class(*args, **kwargs)
+    actor = _actor_class.__new__(_actor_class)
+    # Called by itself, since programs written for Ray may return something from it.
+    _actor_class.__init__(actor, *args, **kwargs)  # type: ignore[misc]
+    return actor
+
+
+def serve_with_threads(count: int) -> None:
+    """Lets `count` more threads serve calls beside the main one."""
+    if count == 0:
+        return
+    import threading
+
+    for number in range(min(count, _THREADS_MAX)):
+        threading.Thread(target=_core.serve_too, name=f"oxiray-call-{number + 1}", daemon=True).start()
 
 
 def own_handle() -> tuple[str, dict[str, Any]]:

@@ -1,2 +1,39 @@
-//! The oxiray command.
-fn main() {}
+//! The `oxiray` command.
+
+mod arguments;
+mod daemon;
+mod hardware;
+mod labels;
+mod start;
+mod status;
+mod stop;
+mod visit;
+
+use arguments::{Arguments, Order};
+use clap::Parser as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.order {
+        Order::Daemon(options) => daemon::run(&options),
+        Order::Start(options) => start::run(&options),
+        Order::Stop(options) => stop::run(&options),
+        Order::Status(options) => status::run(&options),
+        Order::Hardware(options) => hardware::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Where stderr is gone there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints for people. A reader that went away, such as `head`, has seen enough.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}

@@ -1,1 +1,19 @@
 //! The daemon of one machine: ledger owner, worker pool, template processes, objects, logs.
+//!
+//! ```text
+//!  Config ──▶ Plan ──▶ Core (decides; no I/O)  ◀── events ──┐
+//!                        └── effects ──▶ Daemon (one thread, one epoll): streams, processes, pipes, store
+//! ```
+
+pub mod config;
+mod core;
+mod daemon;
+mod device_check;
+mod logs;
+mod machine;
+pub mod session;
+
+pub use config::{Config, Plan, PlanError};
+pub use core::{Core, Effect, Key, StoreFigures, TemplateKey};
+pub use daemon::{Mode, Ready, StartError, run};
+pub use device_check::{DeviceCheck, NobodyKnows, Residue};

@@ -83,7 +83,8 @@ impl Serialized {
             return;
         }
         target[..8].copy_from_slice(&[BUFFERED, 0, 0, 0, 0, 0, 0, 0]);
-        let numbers = [self.buffers.len(), pickle.len()].into_iter().chain(self.buffers.iter().map(|b| b.bytes().len()));
+        let numbers =
+            [self.buffers.len(), pickle.len()].into_iter().chain(self.buffers.iter().map(|b| b.bytes().len()));
         for (number, slot) in numbers.zip(target[8..].chunks_exact_mut(8)) {
             slot.copy_from_slice(&(number as u64).to_le_bytes());
         }

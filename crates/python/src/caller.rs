@@ -44,7 +44,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !crate::connect::is_forked_child() {
+        if !self.runtime.is_abandoned() {
             self.runtime.release_actor(self.actor);
         }
     }
@@ -138,11 +138,7 @@ impl Caller {
     }
 
     /// Calls; returns a reference, a list of them, or `None`, by the number of results.
-    fn call<'py>(
-        &self,
-        args: &Bound<'py, PyTuple>,
-        kwargs: &Bound<'py, PyDict>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn call<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
         let count = args.len();
         let fits = kwargs.is_empty() && self.least_arguments <= count && count <= self.most_arguments;
@@ -151,7 +147,8 @@ impl Caller {
         }
         let mut work = self.work.clone();
         work.arguments = arguments(&self.runtime, args, kwargs)?;
-        let implicit = work.arguments.references.iter().find(|(place, _)| *place == Place::Everything).map(|(_, id)| *id);
+        let implicit =
+            work.arguments.references.iter().find(|(place, _)| *place == Place::Everything).map(|(_, id)| *id);
         let (_, results) = match self.callee {
             Callee::Class(class) => self.runtime.submit(class, work),
             Callee::Actor(actor) => self.runtime.call_actor(actor, work),
@@ -191,7 +188,10 @@ fn arguments(runtime: &Runtime, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, Py
             references.push((Place::Keyword(keyword.extract()?), reference.get().id));
         }
     }
-    if references.is_empty() && kwargs.is_empty() && args.iter_borrowed().all(|argument| argument.is_none() || is_plain(&argument)) {
+    if references.is_empty()
+        && kwargs.is_empty()
+        && args.iter_borrowed().all(|argument| argument.is_none() || is_plain(&argument))
+    {
         let pickle = python::pickle_dumps(py)?.call1(((args, py.None()), 5))?;
         let pickle: &[u8] = pickle.extract()?;
         if pickle.len() < INLINE_BYTES {
@@ -297,9 +297,13 @@ fn create_actor<'py>(
 
 /// The actor of this name: `(ActorID, handle)`.
 #[pyfunction]
-fn find_actor<'py>(py: Python<'py>, name: String, namespace: String) -> PyResult<(ActorID, Bound<'py, pyo3::types::PyBytes>)> {
+fn find_actor<'py>(
+    py: Python<'py>,
+    name: &str,
+    namespace: &str,
+) -> PyResult<(ActorID, Bound<'py, pyo3::types::PyBytes>)> {
     let runtime = process::required()?;
-    let answer = py.detach(|| runtime.find_actor(&name, &namespace)).map_err(|error| process::error(py, &error))?;
+    let answer = py.detach(|| runtime.find_actor(name, namespace)).map_err(|error| process::error(py, &error))?;
     let id = oxiray_ids::ActorId::from_slice(&answer.actor)
         .ok_or_else(|| PyRuntimeError::new_err("the daemon named an actor without an id"))?;
     Ok((ActorID(id), python::bytes(py, &answer.handle)))

@@ -11,18 +11,10 @@ use pyo3::types::{PyBytes, PyDict};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to answer a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
-
-static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// Whether this process was forked from one that had a runtime: that one's references are not ours to drop.
-pub(crate) fn is_forked_child() -> bool {
-    FORKED.load(Ordering::Relaxed)
-}
 
 /// Raises where references must not be pickled by others than the runtime.
 pub(crate) fn check_out_of_band(py: Python<'_>) -> PyResult<()> {
@@ -46,6 +38,7 @@ fn connect_socket(path: std::path::PathBuf) -> PyResult<i32> {
 /// Greets the daemon at the other end of `descriptor` and starts this process's runtime on it.
 /// Raises `ConnectionError` with the daemon's reason where it refuses.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
 #[pyo3(signature = (*, descriptor, token, interpreter, setup, namespace, wants_logs, environment))]
 fn connect<'py>(
     py: Python<'py>,
@@ -60,8 +53,7 @@ fn connect<'py>(
     // SAFETY: the caller passes a descriptor of its own that nothing else uses.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let mut connection = Connection::new(socket).map_err(std::io::Error::from)?;
-    let variables =
-        environment.into_iter().map(|(name, value)| Variable { name, value: Some(value) }).collect();
+    let variables = environment.into_iter().map(|(name, value)| Variable { name, value: Some(value) }).collect();
     let driver = Driver {
         pid: std::process::id(),
         interpreter,
@@ -113,8 +105,7 @@ pub(crate) fn first_message(
         if left.is_some_and(|left| left.is_zero()) {
             return Err(format!("the daemon did not answer within {} s", GREETING_LIMIT.as_secs()));
         }
-        let timeout =
-            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let timeout = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let _ = rustix::event::poll(&mut [PollFd::new(connection, PollFlags::IN)], timeout.as_ref());
     }
 }
@@ -147,7 +138,7 @@ fn is_connected() -> bool {
 #[pyo3(name = "_after_fork")]
 fn after_fork() {
     if let Some(runtime) = process::set(None) {
-        FORKED.store(true, Ordering::Relaxed);
+        runtime.abandon();
         std::mem::forget(runtime);
     }
 }

@@ -39,7 +39,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<caller::Hold>()?;
     module.add_class::<buffer::Pin>()?;
     module.add_class::<template::Template>()?;
-    let functions: [fn(&Bound<'_, PyModule>) -> PyResult<()>; 5] =
-        [connect::register, values::register, caller::register, worker::register, reference::register];
-    functions.iter().try_for_each(|register| register(module))
+    connect::register(module)?;
+    values::register(module)?;
+    caller::register(module)?;
+    worker::register(module)?;
+    reference::register(module)
 }

@@ -82,6 +82,12 @@ looked_up!(
     "construct"
 );
 looked_up!(
+    /// Starts further threads that serve: `serve_with_threads(count)`.
+    serve_with_threads,
+    "oxiray._worker",
+    "serve_with_threads"
+);
+looked_up!(
     /// The method of an actor: `method(actor, name)`.
     method,
     "oxiray._worker",
@@ -107,7 +113,9 @@ pub(crate) fn failure(py: Python<'_>, failure: &Failure) -> PyErr {
 
 /// `GetTimeoutError`.
 pub(crate) fn timeout(py: Python<'_>, text: &str) -> PyErr {
-    describe_failure(py).and_then(|make| make.call1(("timeout", text, py.None()))).map_or_else(|error| error, PyErr::from_value)
+    describe_failure(py)
+        .and_then(|make| make.call1(("timeout", text, py.None())))
+        .map_or_else(|error| error, PyErr::from_value)
 }
 
 /// `bytes` that hold a copy.

@@ -16,6 +16,9 @@ thread_local! {
     static BORROWED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
 }
 
+/// What `__reduce__` returns: how to make the reference anew, and of what.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>));
+
 /// Notes the references that one value contains.
 pub(crate) struct Collected {
     outer: Option<Vec<ObjectId>>,
@@ -57,7 +60,7 @@ impl ObjectRef {
 impl Drop for ObjectRef {
     fn drop(&mut self) {
         if let Some(runtime) = &self.runtime
-            && !crate::connect::is_forked_child()
+            && !runtime.is_abandoned()
         {
             runtime.release(self.id);
         }
@@ -156,7 +159,7 @@ impl ObjectRef {
         format!("ObjectRef({})", self.id)
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>))> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
         let py = slf.py();
         let this = slf.get();
         let runtime = process::required()?;

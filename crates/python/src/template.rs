@@ -41,7 +41,8 @@ impl Template {
     fn new(descriptor: i32, started_us: u64) -> PyResult<Self> {
         // SAFETY: the daemon passed this descriptor to this process alone, for this.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).map_err(|error| os_error("keep its socket", error))?;
+        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)
+            .map_err(|error| os_error("keep its socket", error))?;
         let brood = Brood::new().map_err(|error| os_error("watch its children", error))?;
         let mut daemon = Connection::new(socket).map_err(|error| os_error("use its socket", error))?;
         daemon.send(&TemplateReady { started_us }.into());

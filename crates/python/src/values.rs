@@ -40,7 +40,12 @@ pub(crate) fn keep(py: Python<'_>, runtime: &Runtime, id: ObjectId, serialized: 
 }
 
 /// The Python object of a value, or the exception that it is.
-pub(crate) fn load<'py>(py: Python<'py>, runtime: &Runtime, id: ObjectId, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn load<'py>(
+    py: Python<'py>,
+    runtime: &Runtime,
+    id: ObjectId,
+    value: &Value,
+) -> PyResult<Bound<'py, PyAny>> {
     match &value.content {
         Some(Content::Inline(blob)) => blob::load_inline(py, blob),
         Some(Content::Stored(_)) => {
@@ -71,15 +76,20 @@ fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
 
 fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
-    let length = Duration::try_from_secs_f64(seconds)
-        .map_err(|error| PyValueError::new_err(format!("a timeout of {seconds} seconds cannot be waited for: {error}")))?;
+    let length = Duration::try_from_secs_f64(seconds).map_err(|error| {
+        PyValueError::new_err(format!("a timeout of {seconds} seconds cannot be waited for: {error}"))
+    })?;
     Ok(Instant::now().checked_add(length))
 }
 
 /// The values of several references, in order; the first error among them is raised.
 #[pyfunction]
 #[pyo3(signature = (references, timeout = None))]
-fn get_all<'py>(py: Python<'py>, references: &Bound<'py, PyList>, timeout: Option<f64>) -> PyResult<Bound<'py, PyList>> {
+fn get_all<'py>(
+    py: Python<'py>,
+    references: &Bound<'py, PyList>,
+    timeout: Option<f64>,
+) -> PyResult<Bound<'py, PyList>> {
     let runtime = process::required()?;
     let ids = references.iter().map(|reference| id_of(&reference)).collect::<PyResult<Vec<ObjectId>>>()?;
     let values = await_values(py, &runtime, &ids, deadline(timeout)?, timeout)?;
@@ -93,7 +103,11 @@ fn get_all<'py>(py: Python<'py>, references: &Bound<'py, PyList>, timeout: Optio
 /// The value of one reference.
 #[pyfunction]
 #[pyo3(signature = (reference, timeout = None))]
-fn get_one<'py>(py: Python<'py>, reference: &Bound<'py, ObjectRef>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
+fn get_one<'py>(
+    py: Python<'py>,
+    reference: &Bound<'py, ObjectRef>,
+    timeout: Option<f64>,
+) -> PyResult<Bound<'py, PyAny>> {
     let runtime = process::required()?;
     let id = reference.get().id;
     if let Some(value) = runtime.peek(id) {
@@ -129,7 +143,12 @@ fn await_values(
 /// Which of the references have their value, once `count` have or the time is over.
 #[pyfunction]
 #[pyo3(signature = (references, count, timeout = None))]
-fn wait_some(py: Python<'_>, references: &Bound<'_, PyList>, count: usize, timeout: Option<f64>) -> PyResult<Vec<bool>> {
+fn wait_some(
+    py: Python<'_>,
+    references: &Bound<'_, PyList>,
+    count: usize,
+    timeout: Option<f64>,
+) -> PyResult<Vec<bool>> {
     let runtime = process::required()?;
     let ids = references.iter().map(|reference| id_of(&reference)).collect::<PyResult<Vec<ObjectId>>>()?;
     let deadline = deadline(timeout)?;

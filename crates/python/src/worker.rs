@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::HashMap;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Functions by content hash, and how often each has run here.
 type Functions = HashMap<Bytes, (Py<PyAny>, u32)>;
@@ -31,6 +31,9 @@ struct Worker {
     /// The name that the output is labelled with.
     label: Mutex<String>,
 }
+
+/// The worker that this process is, for its further threads.
+static SERVING: OnceLock<Worker> = OnceLock::new();
 
 /// How a call ended, apart from its results.
 enum Ended {
@@ -54,19 +57,30 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     become_assigned(py, &assign)?;
     let runtime = Runtime::start(identity, connection, early)?;
     process::set(Some(runtime.clone()));
-    let worker = Worker {
+    let worker = SERVING.get_or_init(|| Worker {
         runtime,
         functions: Mutex::new(Functions::new()),
         actor: Mutex::new(None),
         label: Mutex::new(String::new()),
-    };
-    if let Some(actor) = &assign.actor
-        && !worker.construct(py, actor)?
-    {
-        return Ok(true);
+    });
+    if let Some(actor) = &assign.actor {
+        if !worker.construct(py, actor) {
+            return Ok(true);
+        }
+        python::serve_with_threads(py)?.call1((actor.max_concurrency.saturating_sub(1),))?;
     }
     worker.attend(py)?;
+    worker.runtime.stop_serving();
     Ok(true)
+}
+
+/// Serves in one more thread of a worker that serves already.
+#[pyfunction]
+fn serve_too(py: Python<'_>) -> PyResult<()> {
+    let Some(worker) = SERVING.get() else { return Ok(()) };
+    worker.attend(py)?;
+    worker.runtime.stop_serving();
+    Ok(())
 }
 
 /// WORKER-1.
@@ -155,8 +169,10 @@ impl Worker {
     fn call<'py>(&self, py: Python<'py>, call: &mut Call) -> PyResult<Bound<'py, PyAny>> {
         let (args, kwargs) = self.arguments(py, &call.arguments, &call.references)?;
         let target = if call.function.is_empty() {
-            let actor = self.actor.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|actor| actor.clone_ref(py));
-            let actor = actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
+            let actor =
+                self.actor.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|actor| actor.clone_ref(py));
+            let actor =
+                actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
             python::method(py)?.call1((actor, &call.name))?
         } else {
             self.function(py, &call.function)?
@@ -249,7 +265,7 @@ impl Worker {
     }
 
     /// Makes the actor; `false` where its constructor failed, which the daemon was told.
-    fn construct(&self, py: Python<'_>, create: &ActorCreate) -> PyResult<bool> {
+    fn construct(&self, py: Python<'_>, create: &ActorCreate) -> bool {
         self.label(&create.class_name);
         let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
         let name = format!("{}.__init__", create.class_name);
@@ -259,13 +275,14 @@ impl Worker {
             bytes
         });
         context::enter(Running { task, name: name.clone(), function: "__init__".into() });
-        let failed = create.references.iter().find_map(|reference| {
-            reference.value.clone().filter(|value| caller::is_error(value.content.as_ref()))
-        });
+        let failed = create
+            .references
+            .iter()
+            .find_map(|reference| reference.value.clone().filter(|value| caller::is_error(value.content.as_ref())));
         let made = match failed {
             Some(value) => {
                 self.runtime.actor_failed(value);
-                return Ok(false);
+                return false;
             }
             None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs)| {
                 let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
@@ -277,15 +294,15 @@ impl Worker {
             Ok(actor) => {
                 *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.unbind());
                 self.runtime.actor_ready();
-                Ok(true)
+                true
             }
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
                 self.runtime.actor_leaving("its constructor called sys.exit()".into());
-                Ok(false)
+                false
             }
             Err(error) => {
                 self.runtime.actor_failed(raised(py, &name, &error));
-                Ok(false)
+                false
             }
         }
     }
@@ -364,9 +381,10 @@ fn raised(py: Python<'_>, name: &str, error: &PyErr) -> Value {
 }
 
 fn flush_output(py: Python<'_>) {
-    let _ = python::flush(py).and_then(|flush| flush.call0());
+    let _ = python::flush(py).and_then(PyAnyMethods::call0);
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(serve, module)?)
+    module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(serve_too, module)?)
 }

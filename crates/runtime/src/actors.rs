@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    pub(crate) fn from_actor(&mut self, id: ActorId, message: Message) {
+    pub(crate) fn actor_said(&mut self, id: ActorId, message: Message) {
         let Message::Reply(reply) = message else { return };
         let Some(task) = TaskId::from_slice(&reply.task) else { return };
         let actor = self.actors.get(id);

@@ -107,7 +107,7 @@ impl Inbox {
 }
 
 impl State {
-    pub(crate) fn from_client(&mut self, token: Token, owner: WorkerId, message: Message) {
+    pub(crate) fn client_said(&mut self, token: Token, owner: WorkerId, message: Message) {
         match message {
             Message::Function(function) => {
                 self.functions.insert(function.hash, function.body);

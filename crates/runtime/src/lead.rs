@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// How long the lead stays free before the background takes it.
@@ -45,6 +46,8 @@ pub(crate) struct Lead {
 /// The state of a process's runtime, and how to wait for it to change.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    /// Set in a process forked from the one that this belongs to: nothing here is its business.
+    pub(crate) abandoned: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
     background: Condvar,
@@ -55,7 +58,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(state: State) -> Result<Self, rustix::io::Errno> {
         let (epoll, wake) = state.links.waiting_descriptors()?;
-        Ok(Self { state: Mutex::new(state), changed: Condvar::new(), background: Condvar::new(), epoll, wake })
+        Ok(Self {
+            abandoned: AtomicBool::new(false),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            background: Condvar::new(),
+            epoll,
+            wake,
+        })
     }
 
     /// Looks at and changes the state, then lets others know where that is due.
@@ -132,7 +142,10 @@ impl Shared {
     fn turn(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
         state.lead.taken = true;
         state.lead.turns += 1;
-        state.links.flush_all();
+        if !state.lead.in_background {
+            // Whoever waits wants an answer, so what leads to it goes out now.
+            state.links.flush_all();
+        }
         let until = [deadline, state.next_timer()].into_iter().flatten().min();
         state.lead.sleeping = true;
         let events = MutexGuard::unlocked(state, || self.poll(until));

@@ -15,15 +15,17 @@
 mod actors;
 mod execute;
 mod lead;
+mod leases;
 mod links;
 mod objects;
 mod questions;
 mod runtime;
 mod state;
 mod submit;
+mod work;
 
 pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
 pub use runtime::{ActorWork, INLINE_BYTES, Pinned, Runtime, RuntimeError, wire_amounts};
 pub use state::{Identity, News};
-pub use submit::{Arguments, Class, ClassIndex, EVERYTHING, Place, Work};
+pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Work};

@@ -59,7 +59,8 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(daemon: Connection) -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
+        let wake =
+            rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let mut links =
             Self { epoll, wake, open: FxHashMap::default(), next: DAEMON, dirty: Vec::new(), flush_at: None };

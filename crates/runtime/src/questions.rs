@@ -55,7 +55,10 @@ impl Questions {
         let (question, answer) = match message {
             Message::Allocated(said) => {
                 let segment = SegmentId(said.segment);
-                (said.request, self.mapped(segment, Access::ReadWrite, said.capacity, descriptor, Answer::Allocated(segment)))
+                (
+                    said.request,
+                    self.mapped(segment, Access::ReadWrite, said.capacity, descriptor, Answer::Allocated(segment)),
+                )
             }
             Message::Pinned(said) => {
                 let segment = SegmentId(said.segment);
@@ -87,7 +90,7 @@ impl Questions {
     ) -> Answer {
         let Some(descriptor) = descriptor else { return answer };
         match self.segments.insert(segment, access, &descriptor, capacity) {
-            Ok(_) => answer,
+            Ok(()) => answer,
             Err(error) => Answer::Refused(Failure {
                 code: "system".into(),
                 text: format!("a segment of {capacity} bytes could not be mapped into this process: {error}"),

@@ -6,16 +6,18 @@ use crate::links::{DAEMON, Links};
 use crate::objects::copy;
 use crate::questions::Answer;
 use crate::state::{Identity, News, State};
-use crate::submit::{Class, ClassIndex, Target, Work, amounts};
+use crate::submit::{Target, amounts};
+use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_store::{ReadMapping, WriteMapping};
-use oxiray_wire::{Connection, Received};
 use oxiray_wire::message::{
     Abort, ActorAnswer, ActorCreate, ActorKill, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure,
     Goodbye, Pin, Reference, Seal, Unpin, Value, Welcome,
 };
+use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Values up to this size travel with messages and live with their owner; larger ones lie in the store.
@@ -60,7 +62,7 @@ pub struct ActorWork {
     /// Whether the creator waits to hear that the name is free.
     pub named: bool,
     /// The constructor's arguments.
-    pub arguments: crate::submit::Arguments,
+    pub arguments: Arguments,
 }
 
 /// A stored object mapped for reading; it stays in memory until this is dropped.
@@ -81,8 +83,10 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let object = copy(self.id.as_bytes());
-        self.shared.with(|state| state.links.post(DAEMON, &Unpin { object }.into()));
+        if !self.shared.abandoned.load(Ordering::Relaxed) {
+            let object = copy(self.id.as_bytes());
+            self.shared.with(|state| state.links.post(DAEMON, &Unpin { object }.into()));
+        }
     }
 }
 
@@ -100,7 +104,7 @@ impl Runtime {
         let links = Links::new(daemon)?;
         let mut state = State::new(identity.clone(), links);
         for Received { message, descriptors } in early {
-            state.from_daemon(message, descriptors);
+            state.daemon_said(message, descriptors);
         }
         let shared = Arc::new(Shared::new(state)?);
         let attending = Arc::clone(&shared);
@@ -116,6 +120,16 @@ impl Runtime {
     /// Says that the job is over; [`News::Over`] follows the last of its workers' output.
     pub fn say_goodbye(&self) {
         self.shared.with(|state| state.links.post_now(DAEMON, &Goodbye {}.into()));
+    }
+
+    /// In a process forked from the one that this belongs to: from here on, dropping references does nothing.
+    pub fn abandon(&self) {
+        self.shared.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Runtime::abandon`] was called.
+    pub fn is_abandoned(&self) -> bool {
+        self.shared.abandoned.load(Ordering::Relaxed)
     }
 
     /// Ends the background thread. The streams close with the last clone of this runtime.
@@ -158,18 +172,8 @@ impl Runtime {
     /// Keeps a value under a new id, with one reference.
     pub fn put(&self, task: TaskId, index: u32, value: Value) -> ObjectId {
         let id = task.object(index);
-        let inner: Vec<ObjectId> =
-            value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
         let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
-        self.shared.with(|state| {
-            for id in &inner {
-                state.objects.retain(*id);
-            }
-            state.objects.put(id, value, holds);
-            for id in inner {
-                state.release(id);
-            }
-        });
+        self.shared.with(|state| state.objects.put(id, value, holds));
         id
     }
 
@@ -207,21 +211,23 @@ impl Runtime {
         deadline: Option<Instant>,
         mut check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, RuntimeError> {
-        let found = self.shared.with(|state| {
+        let (found, begun) = self.shared.with(|state| {
             let found = check(state);
-            if found.is_none() {
-                ids.iter().for_each(|id| state.want(*id));
-                if state.lost.is_none() {
-                    state.begin_waiting();
-                }
+            if found.is_some() {
+                return (found, false);
             }
-            found
+            for id in ids {
+                state.want(*id);
+            }
+            (None, state.begin_waiting())
         });
         if let Some(found) = found {
             return Ok(found);
         }
         let result = self.shared.wait(deadline, check);
-        self.shared.with(State::end_waiting_if_begun);
+        if begun {
+            self.shared.with(State::end_waiting);
+        }
         Ok(result?)
     }
 
@@ -243,7 +249,8 @@ impl Runtime {
     /// Room in the store for an object of this process, written by `write` and sealed.
     pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
         let object = copy(id.as_bytes());
-        let answer = self.ask(None, |request| Allocate { request, object: object.clone(), size: size as u64 }.into())?;
+        let answer =
+            self.ask(None, |request| Allocate { request, object: object.clone(), size: size as u64 }.into())?;
         let Answer::Allocated(segment) = answer else { return Err(unexpected()) };
         let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| state.questions.segments.writer(segment));
         let Some(mapping) = mapping else {
@@ -326,7 +333,9 @@ impl Runtime {
         let kept: Vec<ObjectId> =
             arguments.contained.iter().copied().chain(arguments.references.iter().map(|(_, id)| *id)).collect();
         self.shared.with(|state| {
-            kept.iter().for_each(|id| state.objects.retain(*id));
+            for id in &kept {
+                state.objects.retain(*id);
+            }
             state.actors.made(id, create.detached, kept);
         });
         if !named {
@@ -349,11 +358,7 @@ impl Runtime {
     }
 
     /// An actor is made with its arguments at hand, so their values are waited for here.
-    fn await_arguments(
-        &self,
-        create: &mut ActorCreate,
-        arguments: &crate::submit::Arguments,
-    ) -> Result<(), RuntimeError> {
+    fn await_arguments(&self, create: &mut ActorCreate, arguments: &Arguments) -> Result<(), RuntimeError> {
         let ids: Vec<ObjectId> = arguments.references.iter().map(|(_, id)| *id).collect();
         let values = self.get(&ids, None)?;
         create.references = arguments
@@ -416,6 +421,14 @@ impl Runtime {
     /// The next thing to do; waits for it.
     pub fn next_duty(&self) -> Result<Duty, RuntimeError> {
         Ok(self.shared.wait(None, |state| state.inbox.take())?)
+    }
+
+    /// Every thread that asks for a duty is told to leave.
+    pub fn stop_serving(&self) {
+        self.shared.with(|state| {
+            state.inbox.close();
+            state.news = true;
+        });
     }
 
     /// Sends a call's outcome to its owner.

@@ -116,10 +116,10 @@ impl State {
             let over = self.links.receive(*token, *writable, &mut received);
             for Received { message, descriptors } in received.drain(..) {
                 match role {
-                    Role::Daemon => self.from_daemon(message, descriptors),
-                    Role::Lease(lease) => self.from_lease(lease, message),
-                    Role::Actor(actor) => self.from_actor(actor, message),
-                    Role::Client(owner) => self.from_client(*token, owner, message),
+                    Role::Daemon => self.daemon_said(message, descriptors),
+                    Role::Lease(lease) => self.lease_said(lease, message),
+                    Role::Actor(actor) => self.actor_said(actor, message),
+                    Role::Client(owner) => self.client_said(*token, owner, message),
                 }
             }
             self.received = received;
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    pub(crate) fn from_daemon(&mut self, message: Message, descriptors: Vec<std::os::fd::OwnedFd>) {
+    pub(crate) fn daemon_said(&mut self, message: Message, descriptors: Vec<std::os::fd::OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         match message {
             Message::LeaseGranted(granted) => self.lease_granted(&granted, descriptors.next()),
@@ -288,20 +288,22 @@ impl State {
         self.news = true;
     }
 
-    /// Which task waits in this thread from now on: its CPU may be lent after a moment.
-    pub(crate) fn begin_waiting(&mut self) {
-        if !self.inbox.runs_task() {
-            return;
+    /// The task of this thread waits from now on: its CPU may be lent after a moment. `false` where no task
+    /// runs here, and there is nothing to end.
+    pub(crate) fn begin_waiting(&mut self) -> bool {
+        if self.lost.is_some() || !self.inbox.runs_task() {
+            return false;
         }
         self.blocked.waiting += 1;
         if self.blocked.waiting == 1 {
             self.blocked.since = Some(Instant::now());
             self.timer_moved = true;
         }
+        true
     }
 
-    pub(crate) fn end_waiting_if_begun(&mut self) {
-        self.blocked.waiting = self.blocked.waiting.saturating_sub(1);
+    pub(crate) fn end_waiting(&mut self) {
+        self.blocked.waiting -= 1;
         if self.blocked.waiting == 0 {
             self.blocked.since = None;
             if std::mem::take(&mut self.blocked.told) {
@@ -313,7 +315,10 @@ impl State {
     /// When [`State::run_timers`] has something to do next.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
-        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked].into_iter().flatten().min()
+        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(crate) fn run_timers(&mut self, now: Instant) {

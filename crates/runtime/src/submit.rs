@@ -8,19 +8,18 @@
 //! - SUBMIT-2: every task ends with all its results resolved, once.
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
-use crate::links::{DAEMON, Role, Token};
+use crate::links::{DAEMON, Token};
 use crate::objects::{copy, failed};
 use crate::state::State;
+use crate::work::{Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Call, Content, Environment, Failure, Function, LeaseCancel, LeaseEnded, LeaseGranted,
-    LeaseRefused, LeaseRequest, LeaseReturn, Reference, Reply, Value,
+    Amount, Call, Content, Failure, Function, LeaseCancel, LeaseRequest, LeaseReturn, Reply, Value,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Requests for workers that one class has open at most.
@@ -30,80 +29,9 @@ const DEPTH_LIMIT: usize = 64;
 /// About how much work a worker is given ahead.
 const AHEAD_US: f32 = 2_000.0;
 /// A worker that has nothing to do for this long is returned.
-const IDLE_LIMIT: Duration = Duration::from_millis(100);
+pub(crate) const IDLE_LIMIT: Duration = Duration::from_millis(100);
 /// What a task's time is taken for after one had to be given back.
 const SLOW_US: f32 = 5_000.0;
-
-/// Where an argument given as a reference stands in the call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// Among the positional arguments, counted from 0.
-    Position(u32),
-    /// By keyword.
-    Keyword(String),
-    /// The object is the serialized arguments themselves, too large to travel with the call.
-    Everything,
-}
-
-impl Place {
-    /// The argument as it travels.
-    pub(crate) fn argument(&self, reference: Reference, value: Option<Value>) -> ArgumentReference {
-        let (position, keyword) = match self {
-            Self::Position(position) => (*position, String::new()),
-            Self::Keyword(keyword) => (0, keyword.clone()),
-            Self::Everything => (EVERYTHING, String::new()),
-        };
-        ArgumentReference { position, keyword, reference: Some(reference), value }
-    }
-}
-
-/// The place that stands for [`Place::Everything`] on the wire.
-pub const EVERYTHING: u32 = u32::MAX;
-
-/// Arguments of a call.
-#[derive(Debug, Clone, Default)]
-pub struct Arguments {
-    /// Serialized, with holes where references stand; empty for none.
-    pub payload: Bytes,
-    /// What fills the holes.
-    pub references: Vec<(Place, ObjectId)>,
-    /// References inside of the payload.
-    pub contained: Vec<ObjectId>,
-}
-
-/// A call to be made.
-#[derive(Debug, Clone)]
-pub struct Work {
-    /// Hash of the function, exported before; empty for an actor's method.
-    pub function: Bytes,
-    /// The function's or method's name.
-    pub name: String,
-    /// Its arguments.
-    pub arguments: Arguments,
-    /// How many results it has.
-    pub results: u32,
-    /// After how many calls of it a worker exits; 0 for never.
-    pub max_calls: u32,
-    /// How often it is run again after its worker died; negative for always.
-    pub retries: i32,
-    /// Which exceptions are retried, as the worker reads it; empty for none.
-    pub retry_exceptions: Bytes,
-}
-
-/// What tasks of one class share.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Class {
-    /// Resource names and 1/10,000s, by name.
-    pub demand: Vec<(String, u64)>,
-    /// Variables set for the task, by name.
-    pub environment: Environment,
-    /// Whether each task wants a worker that has run nothing before.
-    pub fresh: bool,
-}
-
-/// Names a [`Class`] within this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClassIndex(pub(crate) usize);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
@@ -116,42 +44,42 @@ pub(crate) struct Task {
     pub(crate) work: Work,
     pub(crate) target: Target,
     pub(crate) waiting_for: usize,
-    attempt: u32,
+    pub(crate) attempt: u32,
     /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
-    suspect: bool,
+    pub(crate) suspect: bool,
 }
 
 #[derive(Debug)]
-struct Queue {
-    class: Class,
-    pending: VecDeque<TaskId>,
-    leases: Vec<u64>,
-    requests: Vec<u64>,
-    average_us: Option<f32>,
+pub(crate) struct Queue {
+    pub(crate) class: Class,
+    pub(crate) pending: VecDeque<TaskId>,
+    pub(crate) leases: Vec<u64>,
+    pub(crate) requests: Vec<u64>,
+    pub(crate) average_us: Option<f32>,
 }
 
 #[derive(Debug)]
-struct Lease {
-    queue: usize,
-    token: Token,
-    worker: WorkerId,
-    under_way: VecDeque<TaskId>,
-    functions: FxHashSet<Bytes>,
-    idle_since: Option<Instant>,
+pub(crate) struct Lease {
+    pub(crate) queue: usize,
+    pub(crate) token: Token,
+    pub(crate) worker: WorkerId,
+    pub(crate) under_way: VecDeque<TaskId>,
+    pub(crate) functions: FxHashSet<Bytes>,
+    pub(crate) idle_since: Option<Instant>,
     /// No task is to be added: the worker exits, or its stream is over and the verdict is awaited.
-    closing: bool,
+    pub(crate) closing: bool,
 }
 
 /// All of this process's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Submission {
     pub(crate) tasks: FxHashMap<TaskId, Task>,
-    classes: FxHashMap<Class, usize>,
-    queues: Vec<Queue>,
-    leases: FxHashMap<u64, Lease>,
-    requests: FxHashMap<u64, usize>,
-    next_request: u64,
-    idle: usize,
+    pub(crate) classes: FxHashMap<Class, usize>,
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) leases: FxHashMap<u64, Lease>,
+    pub(crate) requests: FxHashMap<u64, usize>,
+    pub(crate) next_request: u64,
+    pub(crate) idle: usize,
 }
 
 impl Submission {
@@ -205,7 +133,7 @@ impl Submission {
         self.tasks.get(&task).is_some_and(|task| task.suspect || task.work.max_calls > 0 || task.work.retries == 0)
     }
 
-    fn set_idle(&mut self, id: u64, idle: bool) {
+    pub(crate) fn set_idle(&mut self, id: u64, idle: bool) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         match (lease.idle_since, idle) {
             (None, true) => {
@@ -220,7 +148,7 @@ impl Submission {
         }
     }
 
-    fn remove_lease(&mut self, id: u64) -> Option<Lease> {
+    pub(crate) fn remove_lease(&mut self, id: u64) -> Option<Lease> {
         self.set_idle(id, false);
         let lease = self.leases.remove(&id)?;
         self.queues[lease.queue].leases.retain(|other| *other != id);
@@ -289,7 +217,7 @@ impl State {
     }
 
     /// Gives pending tasks to workers and asks for more workers where that falls short.
-    fn pump(&mut self, index: usize) {
+    pub(crate) fn pump(&mut self, index: usize) {
         while let Some(front) = self.tasks.queues[index].pending.front().copied() {
             let Some(task) = self.tasks.tasks.get(&front) else {
                 self.tasks.queues[index].pending.pop_front();
@@ -359,7 +287,7 @@ impl State {
         for (place, object) in &work.arguments.references {
             let value = self.objects.value(*object).cloned();
             if let Some(Value { content: Some(Content::Raised(_) | Content::Failed(_)), .. }) = &value {
-                failed_argument = value.clone();
+                failed_argument.clone_from(&value);
             }
             references.push(place.argument(self.objects.reference(*object), value));
         }
@@ -377,48 +305,7 @@ impl State {
         (call, failed_argument)
     }
 
-    pub(crate) fn lease_granted(&mut self, granted: &LeaseGranted, descriptor: Option<OwnedFd>) {
-        let queue = self.tasks.requests.remove(&granted.request);
-        let token = descriptor.and_then(|stream| self.links.adopt(stream, Role::Lease(granted.lease)).ok());
-        let (Some(queue), Some(token)) = (queue, token) else {
-            // The request was cancelled while the grant was on its way.
-            if let Some(token) = token {
-                self.links.remove(token);
-            }
-            self.links.post_now(DAEMON, &LeaseReturn { lease: granted.lease }.into());
-            return;
-        };
-        self.tasks.queues[queue].requests.retain(|request| *request != granted.request);
-        self.tasks.queues[queue].leases.push(granted.lease);
-        let worker = WorkerId::from_slice(&granted.worker).unwrap_or(WorkerId::NIL);
-        let lease = Lease {
-            queue,
-            token,
-            worker,
-            under_way: VecDeque::new(),
-            functions: FxHashSet::default(),
-            idle_since: None,
-            closing: false,
-        };
-        self.tasks.leases.insert(granted.lease, lease);
-        self.tasks.set_idle(granted.lease, true);
-        self.pump(queue);
-    }
-
-    pub(crate) fn lease_refused(&mut self, refused: LeaseRefused) {
-        let Some(index) = self.tasks.requests.remove(&refused.request) else { return };
-        let failure = refused.failure.unwrap_or_default();
-        // What is refused once is refused always: the whole class ends, and with it its other requests.
-        let queue = &mut self.tasks.queues[index];
-        for request in std::mem::take(&mut queue.requests) {
-            self.tasks.requests.remove(&request);
-        }
-        for task in std::mem::take(&mut queue.pending) {
-            self.fail_task(task, &failure);
-        }
-    }
-
-    pub(crate) fn from_lease(&mut self, lease: u64, message: Message) {
+    pub(crate) fn lease_said(&mut self, lease: u64, message: Message) {
         match message {
             Message::Reply(reply) => self.task_replied(lease, reply),
             Message::Returned(returned) => {
@@ -479,7 +366,7 @@ impl State {
     }
 
     /// Puts a task back into its queue where it has retries left.
-    fn try_again(&mut self, id: TaskId, suspect: bool) -> bool {
+    pub(crate) fn try_again(&mut self, id: TaskId, suspect: bool) -> bool {
         let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
         if task.work.retries == 0 {
             return false;
@@ -513,66 +400,6 @@ impl State {
         let arguments = task.work.arguments;
         for object in arguments.contained.into_iter().chain(arguments.references.into_iter().map(|(_, id)| id)) {
             self.release(object);
-        }
-    }
-
-    /// The stream to a worker ended; what became of it the daemon says.
-    pub(crate) fn lease_silent(&mut self, id: u64) {
-        self.tasks.set_idle(id, false);
-        if let Some(lease) = self.tasks.leases.get_mut(&id) {
-            lease.closing = true;
-        }
-    }
-
-    pub(crate) fn lease_ended(&mut self, ended: &LeaseEnded) {
-        let Some(lease) = self.tasks.remove_lease(ended.lease) else { return };
-        self.links.remove(lease.token);
-        let mut tasks = lease.under_way.into_iter();
-        let running = tasks.next();
-        for task in tasks.rev() {
-            // Those behind the first had not begun; they run one at a time until one is found to blame.
-            if let Some(task) = self.tasks.tasks.get_mut(&task) {
-                task.suspect = true;
-            }
-            self.tasks.queues[lease.queue].pending.push_front(task);
-        }
-        if let Some(task) = running
-            && !self.try_again(task, true)
-        {
-            let (name, attempts) =
-                self.tasks.tasks.get(&task).map_or((String::new(), 1), |task| (task.work.name.clone(), task.attempt + 1));
-            let text = format!(
-                "the worker that ran `{name}` died: {}. This was attempt {attempts}, the last that max_retries allows. \
-                 Look at its output above, at memory use, and at native code it calls",
-                ended.text
-            );
-            self.fail_task(task, &Failure { code: "worker_crashed".into(), text, cause: Bytes::new() });
-        }
-        self.pump(lease.queue);
-    }
-
-    fn return_lease(&mut self, id: u64) {
-        if let Some(lease) = self.tasks.remove_lease(id) {
-            self.links.remove(lease.token);
-            self.links.post_now(DAEMON, &LeaseReturn { lease: id }.into());
-        }
-    }
-
-    /// Others wait for what idle workers hold.
-    pub(crate) fn return_idle_leases(&mut self) {
-        let idle: Vec<u64> =
-            self.tasks.leases.iter().filter(|(_, lease)| lease.idle_since.is_some()).map(|(id, _)| *id).collect();
-        for id in idle {
-            self.return_lease(id);
-        }
-    }
-
-    pub(crate) fn end_idle_leases(&mut self, now: Instant) {
-        let over = |lease: &Lease| lease.idle_since.is_some_and(|since| since + IDLE_LIMIT <= now);
-        let idle: Vec<u64> =
-            self.tasks.leases.iter().filter(|(_, lease)| over(lease)).map(|(id, _)| *id).collect();
-        for id in idle {
-            self.return_lease(id);
         }
     }
 }

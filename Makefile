@@ -1,0 +1,93 @@
+# Every target makes what it needs: a fresh clone with Rust and Python 3.11 or newer is enough (the wheel itself runs on 3.10).
+#
+#   demo   build, install into .venv, run a tour of the programs Oxiray is for
+#   test   checks and every test; the last line reads `N passed, N failed`
+#   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md
+#   soak   20,000 tasks of random device shares with workers killed at random
+#   lint   formatting, clippy, and the types of the Python front
+#   wheel  dist/oxiray-*.whl
+#   clean  removes everything the other targets made
+#
+# One cargo profile (release) everywhere, so that nothing is compiled twice.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := demo
+.PHONY: demo test bench soak lint wheel clean venv
+
+# In a container everybody is root, and pip's advice on that helps nobody.
+export PIP_ROOT_USER_ACTION := ignore
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+PYTHON ?= python3
+BUILD := .build
+VENV := .venv
+NATIVE := python/oxiray/_native/oxiray
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RAY_VERSION := 2.60.0
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f \( -name '*.rs' -o -name Cargo.toml \))
+FRONT_SOURCES := pyproject.toml README.md LICENSE $(shell find python/oxiray -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \))
+ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/build/*')
+
+demo: venv
+	@$(VENV)/bin/python tests/tour/tour.py
+
+test: venv
+	@$(VENV)/bin/python scripts/run-tests
+
+lint: venv
+	@$(VENV)/bin/python scripts/run-tests --only-checks
+
+bench: venv $(BUILD)/ray/made
+	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
+
+soak: venv
+	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
+
+wheel: $(BUILD)/wheel-made
+
+venv: $(VENV)/installed
+
+clean:
+	rm -rf $(BUILD) $(VENV) dist target python/oxiray/_native .pytest_cache .mypy_cache
+	find python tests benches -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What was made is remembered beside it, so that removing a folder by hand makes it anew.
+
+# Maturin and nothing else: the environment that builds is not the one that runs.
+$(BUILD)/venv/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(BUILD)/venv
+	$(BUILD)/venv/bin/pip install --quiet 'maturin==1.16.*'
+	@touch $@
+
+# Renamed into place: a daemon may still be running from the old file.
+$(NATIVE): $(RUST_SOURCES)
+	cargo build --release --locked -p oxiray-cli
+	@mkdir -p $(@D)
+	cp $(TARGET)/release/oxiray $@.new
+	strip $@.new
+	chmod 755 $@.new
+	mv $@.new $@
+
+$(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
+	rm -f dist/oxiray-*.whl
+	$(BUILD)/venv/bin/maturin build --quiet --release --locked --out dist --interpreter $(BUILD)/venv/bin/python
+	@touch $@
+
+$(VENV)/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(VENV)
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' numpy pytest pytest-timeout mypy setuptools wheel
+	@touch $@
+
+$(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(ALIAS_SOURCES)
+	$(VENV)/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
+	$(VENV)/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
+	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
+	@touch $@
+
+$(BUILD)/ray/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(BUILD)/ray
+	$(BUILD)/ray/bin/pip install --quiet 'ray[default]==$(RAY_VERSION)' numpy
+	@touch $@

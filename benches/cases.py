@@ -1,0 +1,238 @@
+"""What is measured: each case is the same text for Oxiray and for Ray, through `import ray`.
+
+Run as `cases.py NAME` it measures one case in this fresh process and prints one JSON object: `value`, and what else is
+worth knowing. Times cover what a caller waits for; making the arrays, starting the session and ending it are outside,
+except in the cases that are about them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# In the environment of every process of a session, so that they can be told from the rest of the machine's.
+SESSION_MARK = "OXIRAY_BENCH_SESSION"
+ARRAY_BYTES = 100 << 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table: how it is measured, in which unit, and how many times better Oxiray is wanted to be."""
+
+    title: str
+    unit: str
+    wanted_ratio: float
+    more_is_better: bool
+    measure: Callable[[Any], dict[str, Any]]
+
+
+def rate(call: Callable[[], None], seconds: float, warm_calls: int = 100) -> dict[str, Any]:
+    """Calls per second over about this long, after a warm-up."""
+    for _ in range(warm_calls):
+        call()
+    calls, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < seconds:
+        for _ in range(10):
+            call()
+        calls += 10
+    return {"value": calls / elapsed, "calls": calls}
+
+
+def init_to_result(ray: Any) -> dict[str, Any]:
+    def one() -> int:
+        return 1
+
+    began = time.perf_counter()
+    ray.init()
+    result = ray.get(ray.remote(one).remote())
+    assert result == 1
+    return {"value": (time.perf_counter() - began) * 1e3}
+
+
+def task_sync(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote
+    def nothing() -> None:
+        pass
+
+    return rate(lambda: ray.get(nothing.remote()), 2)
+
+
+def tasks_in_flight(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote
+    def nothing() -> None:
+        pass
+
+    ray.get([nothing.remote() for _ in range(500)])
+    began = time.perf_counter()
+    ray.get([nothing.remote() for _ in range(5000)])
+    return {"value": 5000 / (time.perf_counter() - began)}
+
+
+def actor_sync(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote
+    class Actor:
+        def nothing(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    return rate(lambda: ray.get(actor.nothing.remote()), 2)
+
+
+def actor_in_flight(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote
+    class Actor:
+        def nothing(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    ray.get([actor.nothing.remote() for _ in range(1000)])
+    began = time.perf_counter()
+    ray.get([actor.nothing.remote() for _ in range(10000)])
+    return {"value": 10000 / (time.perf_counter() - began)}
+
+
+def put_get_small(ray: Any) -> dict[str, Any]:
+    ray.init()
+    return rate(lambda: ray.get(ray.put(0)), 2)
+
+
+def put_large(ray: Any) -> dict[str, Any]:
+    """Four gigabytes from the session's start, each reference dropped before the next put.
+
+    What a program meets: memory that was never touched at first (slow on every machine), touched memory later, as far
+    as the store uses it again.
+    """
+    import numpy
+
+    ray.init()
+    array = numpy.random.default_rng(1).integers(0, 255, ARRAY_BYTES, dtype=numpy.uint8)
+    seconds = []
+    for _ in range(40):
+        began = time.perf_counter()
+        reference = ray.put(array)
+        seconds.append(time.perf_counter() - began)
+        del reference
+    reference = ray.put(array)
+    assert numpy.array_equal(ray.get(reference), array)
+    rates = sorted(ARRAY_BYTES / one / 1e9 for one in seconds)
+    return {"value": 40 * ARRAY_BYTES / sum(seconds) / 1e9, "slowest": rates[0], "fastest": rates[-1]}
+
+
+def gpu_task(ray: Any) -> dict[str, Any]:
+    ray.init(num_gpus=1)
+
+    @ray.remote(num_gpus=1)
+    def process() -> int:
+        return os.getpid()
+
+    ray.get(process.remote())
+    pids, began = [], time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < 6 and len(pids) < 1000:
+        pids.append(ray.get(process.remote()))
+    assert len(set(pids)) == len(pids), "two tasks met in one process"
+    return {"value": len(pids) / elapsed, "tasks": len(pids)}
+
+
+def gpu_actor(ray: Any) -> dict[str, Any]:
+    ray.init(num_gpus=1)
+
+    @ray.remote(num_gpus=1)
+    class Actor:
+        def process(self) -> int:
+            return os.getpid()
+
+    def cycle() -> int:
+        actor = Actor.remote()
+        pid = ray.get(actor.process.remote())
+        ray.kill(actor)
+        return pid
+
+    cycle()
+    pids, began = [], time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < 6 and len(pids) < 500:
+        pids.append(cycle())
+    assert len(set(pids)) == len(pids), "two actors met in one process"
+    return {"value": elapsed / len(pids) * 1e3, "cycles": len(pids)}
+
+
+def idle_memory(ray: Any) -> dict[str, Any]:
+    """Resident memory of every process of the session but this driver, and but Ray's idle workers.
+
+    What Oxiray keeps ready to fork workers from is counted as the runtime's, workers forked ahead of time too.
+    """
+    ray.init()
+    # Ray's agents load themselves for seconds after `init` has returned; both are given the same time.
+    time.sleep(8)
+    mark = f"{SESSION_MARK}={os.environ[SESSION_MARK]}".encode()
+    marked, parents = {os.getpid()}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                marked.add(int(folder.name))
+        except OSError:
+            continue
+    grew = True
+    while grew:
+        children = {pid for pid, parent in parents.items() if parent in marked and pid not in marked}
+        marked |= children
+        grew = bool(children)
+    counted: dict[str, float] = {}
+    proportional_kb = 0
+    for pid in marked - {os.getpid()}:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            fields = dict(
+                line.split(":", 1)
+                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+                if ":" in line
+            )
+        except OSError:
+            continue
+        if command.startswith("ray::") or "default_worker.py" in command:
+            continue
+        counted[f"{pid} {command[:60]}"] = int(fields["Rss"].split()[0]) / 1024
+        proportional_kb += int(fields["Pss"].split()[0])
+    return {"value": sum(counted.values()), "proportional_mb": proportional_kb / 1024, "processes": counted}
+
+
+CASES = {
+    "init": Case("`init()` until the first task's result", "ms", 25, False, init_to_result),
+    "task-sync": Case("task, one after the other", "/s", 15, True, task_sync),
+    "tasks-in-flight": Case("tasks, 5,000 in flight", "/s", 15, True, tasks_in_flight),
+    "actor-sync": Case("actor call, one after the other", "/s", 15, True, actor_sync),
+    "actor-in-flight": Case("actor calls, 10,000 in flight", "/s", 12, True, actor_in_flight),
+    "put-get-small": Case("`put` + `get` of a small object", "/s", 40, True, put_get_small),
+    "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
+    "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),
+    "gpu-actor": Case("actor with `num_gpus=1`: create, call, kill", "ms", 60, False, gpu_actor),
+    "idle-memory": Case("resident memory of the idle runtime, no workers", "MB", 12, False, idle_memory),
+}
+
+
+def main() -> None:
+    """Measure one case in this process."""
+    import ray
+
+    measured = CASES[sys.argv[1]].measure(ray)
+    measured["version"] = ray.__version__
+    print("RESULT " + json.dumps(measured), flush=True)
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

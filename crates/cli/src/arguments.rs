@@ -1,0 +1,137 @@
+//! What the command line understands.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Runs functions and actors across processes, and hands each the accelerators it asked for.
+#[derive(Debug, Parser)]
+#[command(name = "oxiray", version, about, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) order: Order,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Order {
+    /// Runs a daemon in the foreground.
+    #[command(hide = true)]
+    Daemon(DaemonOptions),
+    /// Starts a cluster on this machine.
+    Start(Box<StartOptions>),
+    /// Stops every cluster of this user on this machine.
+    Stop(StopOptions),
+    /// Shows what is used, by whom, and what waits.
+    Status(StatusOptions),
+    /// Shows the accelerators of this machine, how they were found, and what was ruled out.
+    Hardware(HardwareOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DaemonOptions {
+    /// Lives for the driver at the other end of --driver-fd.
+    #[arg(long, requires = "driver_fd")]
+    pub(crate) private: bool,
+    /// The descriptor of the driver's stream.
+    #[arg(long)]
+    pub(crate) driver_fd: Option<i32>,
+    /// What the machine offers and where things lie, as JSON.
+    #[arg(long, default_value = "{}")]
+    pub(crate) config: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StartOptions {
+    /// Starts a cluster's first machine.
+    #[arg(long)]
+    pub(crate) head: bool,
+    /// Joins the cluster at this address.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// The port that the cluster's address ends with.
+    #[arg(long, default_value_t = 6379)]
+    pub(crate) port: u16,
+    /// Processors to offer.
+    #[arg(long)]
+    pub(crate) num_cpus: Option<f64>,
+    /// GPUs to offer.
+    #[arg(long)]
+    pub(crate) num_gpus: Option<f64>,
+    /// Further resources to offer, as a JSON object of numbers.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) resources: Option<String>,
+    /// Labels of the machine, as a JSON object of texts or as key=value,key=value.
+    #[arg(long)]
+    pub(crate) labels: Option<String>,
+    /// Bytes of memory that tasks may ask for.
+    #[arg(long)]
+    pub(crate) memory: Option<f64>,
+    /// Bytes of the object store.
+    #[arg(long)]
+    pub(crate) object_store_memory: Option<u64>,
+    /// The machine's address.
+    #[arg(long)]
+    pub(crate) node_ip_address: Option<String>,
+    /// The machine's name in listings.
+    #[arg(long)]
+    pub(crate) node_name: Option<String>,
+    /// Where sessions live.
+    #[arg(long)]
+    pub(crate) temp_dir: Option<PathBuf>,
+    /// Where objects go that the store has no room for.
+    #[arg(long)]
+    pub(crate) object_spilling_directory: Option<PathBuf>,
+    /// Stays in the foreground until it is stopped.
+    #[arg(long)]
+    pub(crate) block: bool,
+    /// Accepted; there is no dashboard in this version.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
+    pub(crate) include_dashboard: Option<String>,
+    /// Accepted; there is no dashboard in this version.
+    #[arg(long)]
+    pub(crate) dashboard_host: Option<String>,
+    /// Accepted; there is no dashboard in this version.
+    #[arg(long)]
+    pub(crate) dashboard_port: Option<u16>,
+    /// Accepted; there is no client server in this version.
+    #[arg(long)]
+    pub(crate) ray_client_server_port: Option<u16>,
+    /// Accepted; workers need no ports.
+    #[arg(long)]
+    pub(crate) min_worker_port: Option<u16>,
+    /// Accepted; workers need no ports.
+    #[arg(long)]
+    pub(crate) max_worker_port: Option<u16>,
+    /// Accepted; nothing is reported to anyone.
+    #[arg(long)]
+    pub(crate) disable_usage_stats: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StopOptions {
+    /// Kills at once instead of asking.
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// How many seconds to wait before killing.
+    #[arg(short, long, default_value_t = 16)]
+    pub(crate) grace_period: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusOptions {
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// Prints all that is known as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HardwareOptions {
+    /// Looks at a recorded machine instead of this one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) host_root: Option<PathBuf>,
+    /// Prints all that was found as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,25 @@
+//! `oxiray daemon`: what `init()` and `oxiray start` run.
+
+use crate::arguments::DaemonOptions;
+use anyhow::{Context as _, bail};
+use oxiray_node::{Config, Mode, NobodyKnows};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+pub(crate) fn run(options: &DaemonOptions) -> anyhow::Result<()> {
+    let config: Config = serde_json::from_str(&options.config).context("--config cannot be read")?;
+    let Some(descriptor) = options.driver_fd.filter(|_| options.private) else {
+        // `oxiray start` reads one line, and takes the end of the stream for the end of the start.
+        oxiray_node::run(&config, Mode::Shared { keeps_output: true }, Box::new(NobodyKnows), |ready| {
+            crate::say(&serde_json::to_string(ready).unwrap_or_default());
+            let _ = detach_output();
+        })?;
+        return Ok(());
+    };
+    if descriptor < 3 {
+        bail!("--driver-fd is {descriptor}; it must be a stream of its own, 3 or above");
+    }
+    // SAFETY: whoever started this process passed the descriptor to it for this, and nothing else uses it.
+    let driver = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    oxiray_node::run(&config, Mode::Private(driver), Box::new(NobodyKnows), |_| {})?;
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What a daemon is told at its start, and what the machine makes of it.
+
+use crate::machine;
+use oxiray_accelerators::{Host, Offer, detect, offer};
+use oxiray_ids::NodeId;
+use oxiray_resources::{Inventory, ResourceName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The share of the machine's memory that the object store may take where nothing is said.
+const STORE_SHARE: f64 = 0.3;
+/// The share of the machine's memory that tasks may ask for where nothing is said.
+const MEMORY_SHARE: f64 = 0.7;
+/// The smallest object store.
+const STORE_BYTES_MIN: u64 = 1 << 20;
+
+/// The JSON object of `oxiray daemon --config`. Everything may be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What the machine offers in place of what is found: `num_cpus` under `CPU`, `num_gpus` under `GPU`.
+    pub resources: BTreeMap<String, f64>,
+    /// Labels of the machine.
+    pub labels: BTreeMap<String, String>,
+    /// Bytes of the object store.
+    pub object_store_memory: Option<u64>,
+    /// Where objects go that the store has no room for.
+    pub spill_directory: Option<PathBuf>,
+    /// Where sessions live; `OXIRAY_TMPDIR` and its like where it is left out.
+    pub temp_dir: Option<PathBuf>,
+    /// The name that listings show; the host's own where it is left out.
+    pub node_name: Option<String>,
+    /// The address of the machine.
+    pub node_ip_address: Option<String>,
+    /// The port that the session's address ends with.
+    pub port: Option<u16>,
+    /// The Python interpreter whose template process is started at once.
+    pub interpreter: Option<String>,
+    /// How many forked workers wait unassigned.
+    pub spare_workers: Option<usize>,
+}
+
+/// Why no daemon can be started.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The recorded machine that the environment names cannot be read.
+    #[error(transparent)]
+    Host(#[from] oxiray_accelerators::HostError),
+    /// The accelerators asked for are not to be had.
+    #[error(transparent)]
+    Offer(#[from] oxiray_accelerators::OfferError),
+    /// A resource has no proper name.
+    #[error(transparent)]
+    Name(#[from] oxiray_resources::NameError),
+    /// A resource has no proper amount.
+    #[error(transparent)]
+    Inventory(#[from] oxiray_resources::InventoryError),
+    /// The object store would be too small to hold anything.
+    #[error("object_store_memory is {given} bytes; it needs {STORE_BYTES_MIN} or more")]
+    StoreTooSmall {
+        /// What was asked for.
+        given: u64,
+    },
+}
+
+/// What one daemon works with, decided once at its start.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The node.
+    pub node: NodeId,
+    /// What it offers, for the ledger.
+    pub inventory: Inventory,
+    /// Its accelerators.
+    pub offer: Offer,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Bytes of the object store.
+    pub store_bytes: u64,
+    /// Its name in listings.
+    pub hostname: String,
+    /// Its address.
+    pub ip: String,
+    /// The variables that the daemon was started with, which every worker inherits.
+    pub variables: BTreeMap<String, String>,
+    /// How many forked workers wait unassigned.
+    pub spare_workers: usize,
+    /// What its user should know.
+    pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Looks at the machine and at what was asked for.
+    pub fn make(config: &Config) -> Result<Self, PlanError> {
+        let host = Host::from_environment()?;
+        let detection = detect(&host);
+        let ip = config.node_ip_address.clone().unwrap_or_else(machine::address);
+        let ram = machine::memory_bytes();
+        let store_bytes = config.object_store_memory.unwrap_or((ram as f64 * STORE_SHARE) as u64);
+        if store_bytes < STORE_BYTES_MIN {
+            return Err(PlanError::StoreTooSmall { given: store_bytes });
+        }
+        let mut requested = config.resources.clone();
+        requested.entry("CPU".into()).or_insert_with(|| machine::processors() as f64);
+        requested.entry("memory".into()).or_insert((ram as f64 * MEMORY_SHARE).floor());
+        requested.insert("object_store_memory".into(), store_bytes as f64);
+        requested.insert(format!("node:{ip}"), 1.0);
+        requested.insert("node:__internal_head__".into(), 1.0);
+        let offer = offer(&detection, &|name| host.variable(name), &requested)?;
+        let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
+        let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
+        let node = NodeId::generate();
+        let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
+        labels.extend(offer.labels.clone());
+        labels.extend(config.labels.clone());
+        let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().collect();
+        Ok(Self {
+            node,
+            inventory,
+            labels,
+            store_bytes,
+            hostname: config.node_name.clone().unwrap_or_else(machine::hostname),
+            ip,
+            variables: std::env::vars().collect(),
+            spare_workers: config.spare_workers.unwrap_or(2),
+            warnings,
+            offer,
+        })
+    }
+
+    /// How many idle workers are kept.
+    pub fn idle_workers_max(&self) -> usize {
+        (self.inventory.total("CPU").wholes() as usize).clamp(1, 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_stands_in_place_of_what_is_found() {
+        let config: Config =
+            serde_json::from_str(r#"{"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}"#)
+                .expect("a config");
+        let plan = Plan::make(&config).expect("a plan");
+        assert_eq!(plan.inventory.total("CPU").as_f64(), 3.0);
+        assert_eq!(plan.inventory.total("widgets").as_f64(), 2.5);
+        assert_eq!(plan.inventory.total("object_store_memory").wholes(), 100 << 20);
+        assert_eq!(plan.inventory.total("node:__internal_head__").as_f64(), 1.0);
+        assert_eq!(plan.labels["zone"], "a");
+        assert!(plan.inventory.total("memory").wholes() > 0);
+    }
+
+    #[test]
+    fn a_misspelt_setting_and_a_tiny_store_are_refused() {
+        assert!(serde_json::from_str::<Config>(r#"{"resorces": {}}"#).is_err());
+        let config = Config { object_store_memory: Some(5), ..Config::default() };
+        assert!(matches!(Plan::make(&config), Err(PlanError::StoreTooSmall { given: 5 })));
+    }
+}

@@ -1,0 +1,368 @@
+//! What the daemon decides: who gets a worker, what is killed, who is told. No I/O and no clock.
+//!
+//! Events go in through methods, one per thing that can happen; what is to be done comes out of
+//! [`Core::settle`], in order. The shell carries it out.
+//!
+//! - CORE-1: a grant goes back to the ledger once its worker holds nothing of it any more: when an idle
+//!   worker without devices is returned, or when the worker's whole process tree is gone and its devices
+//!   have forgotten it.
+//! - CORE-2: a lease that ended before it was returned is reported to its owner once; an actor's death
+//!   once to each that was connected or asked.
+//! - CORE-3: a worker that held devices, or was leased as fresh, never serves anyone else.
+
+mod actors;
+mod assign;
+mod clients;
+mod ending;
+mod leases;
+mod objects;
+mod report;
+mod waiting;
+
+use crate::config::Plan;
+use crate::device_check::DeviceCheck;
+use oxiray_head::{Actors, Jobs, Objects};
+use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
+use oxiray_resources::{Grant, Ledger};
+use oxiray_scheduler::WaitQueue;
+use oxiray_wire::Message;
+use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+pub use report::StoreFigures;
+
+/// Names a client's control stream, a worker before and after it has a process, and a store client; never reused.
+pub type Key = u64;
+
+/// Names a template process: one for each interpreter, for the life of the daemon.
+pub type TemplateKey = u32;
+
+/// How many forks may be under way at once.
+pub const STARTING_MAX: usize = 64;
+
+/// What the shell is to do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Queue a message on a control stream.
+    Send {
+        /// Whose.
+        to: Key,
+        /// What.
+        message: Message,
+    },
+    /// Make a stream between a client and a worker, and hand each its end with a message.
+    Join {
+        /// The client.
+        client: Key,
+        /// Goes to the client with its end.
+        placed: Message,
+        /// The worker.
+        worker: Key,
+        /// Goes to the worker with its end.
+        peer: Peer,
+    },
+    /// Start the template process of an interpreter.
+    StartTemplate {
+        /// Its name from here on.
+        template: TemplateKey,
+        /// The interpreter's path.
+        interpreter: String,
+    },
+    /// Have a template fork a worker, with a control stream of that key.
+    Fork {
+        /// The worker.
+        worker: Key,
+        /// The template.
+        template: TemplateKey,
+    },
+    /// Kill a worker's process.
+    Kill {
+        /// The worker.
+        worker: Key,
+    },
+    /// Close a driver's stream when everything queued on it is sent.
+    Close {
+        /// The driver.
+        client: Key,
+    },
+    /// Delete an object from the store.
+    Delete {
+        /// The object.
+        object: ObjectId,
+    },
+    /// A client of the store is gone.
+    LeaveStore {
+        /// The client.
+        client: Key,
+    },
+    /// A line for daemon.log.
+    Log(String),
+}
+
+/// What a worker is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// Forked or being forked, and nobody's.
+    Spare,
+    /// Done with a lease, and free for another of its job and environment.
+    Idle,
+    /// On this lease.
+    Leased(u64),
+    /// The process of this actor.
+    Actor(ActorId),
+    /// Killed or leaving; it is only waited for.
+    Ending,
+}
+
+/// A worker from the moment its fork is ordered until its process tree is gone.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    id: WorkerId,
+    template: TemplateKey,
+    pid: Option<u32>,
+    duty: Duty,
+    job: Option<JobId>,
+    environment: Environment,
+    label: String,
+    grant: Option<Grant>,
+    /// What an actor needs beyond `grant` until its constructor returned.
+    surplus: Option<Grant>,
+    /// CORE-3.
+    once: bool,
+    last_words: Option<Failure>,
+}
+
+/// A process with a runtime that is connected: a driver, or a worker that was assigned.
+#[derive(Debug)]
+pub(crate) struct Client {
+    id: WorkerId,
+    job: JobId,
+    leases: BTreeSet<u64>,
+    /// Its requests that wait, by their number.
+    waiting: BTreeMap<u64, u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Lease {
+    owner: Key,
+    worker: Key,
+}
+
+/// What a job leaves to its workers.
+#[derive(Debug)]
+pub(crate) struct JobDetail {
+    driver: Key,
+    driver_id: WorkerId,
+    template: TemplateKey,
+    told: Driver,
+    said_goodbye: bool,
+    is_over: bool,
+    /// Demands that its driver was told about ([`Core::notice`]).
+    noticed: BTreeSet<oxiray_resources::Demand>,
+}
+
+/// Who waits in the queue.
+#[derive(Debug, Clone)]
+pub(crate) enum Want {
+    Lease { client: Key, request: u64, environment: Environment, fresh: bool },
+    Actor(ActorId),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    want: Want,
+    job: JobId,
+    label: String,
+    since: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Template {
+    interpreter: String,
+    is_started: bool,
+}
+
+/// Devices that are not given back because something dead still seems to hold memory on them.
+#[derive(Debug)]
+pub(crate) struct Recheck {
+    grant: Grant,
+    pid: u32,
+    until: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    Reclaim,
+    Notice,
+    Recheck,
+    Overdue(Key),
+    Verdict(Key),
+}
+
+/// The daemon's mind.
+#[derive(Debug)]
+pub struct Core {
+    pub(crate) plan: Plan,
+    session: String,
+    address: String,
+    ledger: Ledger,
+    queue: WaitQueue<u64>,
+    wanted: BTreeMap<u64, Wanted>,
+    clients: BTreeMap<Key, Client>,
+    keys: BTreeMap<WorkerId, Key>,
+    workers: BTreeMap<Key, Worker>,
+    /// Idle workers, longest idle first.
+    idle: Vec<Key>,
+    leases: BTreeMap<u64, Lease>,
+    jobs: Jobs,
+    details: BTreeMap<JobId, JobDetail>,
+    actors: Actors<Failure>,
+    making: BTreeMap<ActorId, actors::Making>,
+    objects: Objects<Value>,
+    templates: BTreeMap<TemplateKey, Template>,
+    rechecks: Vec<Recheck>,
+    device_check: Box<dyn DeviceCheck>,
+    alarms: BTreeSet<(Instant, Alarm)>,
+    reclaim: waiting::Reclaim,
+    last_number: u64,
+    starting: usize,
+    wants_pump: bool,
+    now: Instant,
+    out: Vec<Effect>,
+}
+
+impl Core {
+    /// A daemon with nothing running.
+    pub fn new(
+        plan: Plan,
+        session: String,
+        address: String,
+        device_check: Box<dyn DeviceCheck>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            ledger: Ledger::new(plan.inventory.clone()),
+            plan,
+            session,
+            address,
+            queue: WaitQueue::new(),
+            wanted: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            idle: Vec::new(),
+            leases: BTreeMap::new(),
+            jobs: Jobs::default(),
+            details: BTreeMap::new(),
+            actors: Actors::default(),
+            making: BTreeMap::new(),
+            objects: Objects::default(),
+            templates: BTreeMap::new(),
+            rechecks: Vec::new(),
+            device_check,
+            alarms: BTreeSet::new(),
+            reclaim: waiting::Reclaim::default(),
+            last_number: 0,
+            starting: 0,
+            wants_pump: false,
+            now,
+            out: Vec::new(),
+        }
+    }
+
+    /// A number that names nothing else.
+    pub fn new_key(&mut self) -> Key {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Tells what time it is; call it before a batch of events.
+    pub fn set_now(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    /// Serves whoever waits, after a batch of events, and returns what is to be done.
+    pub fn settle(&mut self) -> Vec<Effect> {
+        self.run_alarms();
+        self.pump();
+        std::mem::take(&mut self.out)
+    }
+
+    /// When [`Core::settle`] is to be called next, whatever happens.
+    pub fn next_alarm(&self) -> Option<Instant> {
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    /// The driver that wants to see a worker's output.
+    pub fn log_target(&self, worker: Key) -> Option<Key> {
+        let detail = self.details.get(&self.workers.get(&worker)?.job?)?;
+        (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
+    }
+
+    /// A message from a client that was let in, or from a worker.
+    pub fn message(&mut self, from: Key, message: Message) {
+        match message {
+            Message::LeaseRequest(asked) => self.lease_request(from, asked),
+            Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
+            Message::LeaseReturn(asked) => self.lease_return(from, asked.lease),
+            Message::Blocked(_) => self.blocked(from),
+            Message::Unblocked(_) => self.unblocked(from),
+            Message::ActorReady(_) => self.actor_ready(from),
+            Message::ActorFailed(said) => self.actor_failed(from, said.error),
+            Message::ActorLeaving(said) => self.actor_leaving(from, &said.text),
+            Message::ActorCreate(asked) => self.actor_create(from, asked),
+            Message::ActorConnect(asked) => self.actor_connect(from, &asked.actor),
+            Message::ActorKill(asked) => self.actor_kill(&asked.actor),
+            Message::ActorLookup(asked) => self.actor_lookup(from, &asked),
+            Message::ActorRelease(asked) => self.actor_release(&asked.actor),
+            Message::Promise(said) => self.promise(from, &said.objects),
+            Message::Publish(said) => self.publish(from, said),
+            Message::Subscribe(asked) => self.subscribe(from, asked.reference),
+            Message::Hold(said) => self.hold(&said.objects, &said.holder),
+            Message::Unhold(said) => self.unhold(from, &said.objects),
+            Message::Goodbye(_) => self.goodbye(from),
+            other => self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind())),
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: Key, message: impl Into<Message>) {
+        self.out.push(Effect::Send { to, message: message.into() });
+    }
+
+    pub(crate) fn log(&mut self, line: String) {
+        self.out.push(Effect::Log(line));
+    }
+
+    pub(crate) fn alarm_at(&mut self, at: Instant, alarm: Alarm) {
+        self.alarms.insert((at, alarm));
+    }
+
+    fn run_alarms(&mut self) {
+        while let Some((at, alarm)) = self.alarms.first().copied()
+            && at <= self.now
+        {
+            self.alarms.pop_first();
+            match alarm {
+                Alarm::Reclaim => self.reclaim_again(),
+                Alarm::Notice => self.notice(),
+                Alarm::Recheck => self.recheck(),
+                Alarm::Overdue(worker) => self.kill_worker(worker),
+                Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
+            }
+        }
+    }
+}
+
+/// An identifier from bytes that came over the wire; malformed ones name nothing.
+macro_rules! identifier {
+    ($kind:ty, $bytes:expr) => {
+        <$kind>::from_slice($bytes).unwrap_or(<$kind>::NIL)
+    };
+}
+pub(crate) use identifier;
+
+pub(crate) fn bytes_of(id: &[u8]) -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(id)
+}
+

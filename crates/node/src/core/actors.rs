@@ -1,0 +1,274 @@
+//! Actors: made, placed, connected, ended.
+
+use super::objects::contained_in;
+use super::{Core, Duty, Key, Want, bytes_of, identifier};
+use crate::core::assign::Post;
+use bytes::Bytes;
+use oxiray_head::{ActorState, Connect, Created, Description};
+use oxiray_ids::{ActorId, JobId, ObjectId};
+use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
+use oxiray_wire::message::{
+    ActorAnswer, ActorCreate, ActorDied, ActorLookup, ActorPlaced, Content, Failure, Stop, Value,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long an actor that says that it leaves may take.
+const LEAVING_LIMIT: Duration = Duration::from_secs(10);
+
+/// What is kept of an actor while it lives.
+#[derive(Debug)]
+pub(crate) struct Making {
+    pub(crate) job: JobId,
+    handle: Bytes,
+    running: Demand,
+    ticket: Option<u64>,
+    /// What its constructor needs, until that returned.
+    spec: Option<ActorCreate>,
+    contained: Vec<ObjectId>,
+}
+
+impl Core {
+    pub(crate) fn actor_create(&mut self, from: Key, asked: ActorCreate) {
+        let Some(client) = self.clients.get(&from) else { return };
+        let (job, creator) = (client.job, client.id);
+        let Some(id) = ActorId::from_slice(&asked.actor) else { return };
+        let namespace = match asked.namespace.as_str() {
+            "" => self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default(),
+            named => named.to_owned(),
+        };
+        let description = Description {
+            id,
+            job,
+            creator,
+            name: asked.name.clone(),
+            namespace,
+            class_name: asked.class_name.clone(),
+            detached: asked.detached,
+        };
+        let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
+        match self.actors.create(description, asked.get_if_exists) {
+            Created::New => {
+                self.send(from, ActorAnswer { actor: asked.actor.clone(), handle: asked.handle.clone(), ..answer });
+                self.make_actor(id, job, asked);
+            }
+            Created::Exists(existing) => self.send(from, self.found(answer, existing)),
+            Created::NameTaken(_) => {
+                let text = format!(
+                    "the name `{}` is taken by an actor that lives; choose another, or pass get_if_exists=True to get that one",
+                    asked.name
+                );
+                let failure = Failure { code: "actor_name_taken".into(), text, cause: Bytes::new() };
+                self.send(from, ActorAnswer { failure: Some(failure), ..answer });
+            }
+            Created::Duplicate => self.log(format!("client {from} made actor {id} twice")),
+        }
+    }
+
+    fn found(&self, answer: ActorAnswer, id: ActorId) -> ActorAnswer {
+        let handle = self.making.get(&id).map(|making| making.handle.clone()).unwrap_or_default();
+        ActorAnswer { actor: bytes_of(id.as_bytes()), handle, existed: true, ..answer }
+    }
+
+    fn make_actor(&mut self, id: ActorId, job: JobId, asked: ActorCreate) {
+        let references = asked.references.iter().filter_map(|argument| argument.reference.clone());
+        let mut contained = contained_in(&asked.contained);
+        contained.extend(contained_in(&references.collect::<Vec<_>>()));
+        self.objects.contain(&contained);
+        let label = asked.class_name.clone();
+        let named = format!("actor `{label}`");
+        let demands = self.check(&asked.running, &named).and_then(|running| {
+            let placement = self.check(&asked.placement, &named)?;
+            Ok((at_least(&placement, &running), running))
+        });
+        let running = demands.as_ref().map(|(_, running)| running.clone()).unwrap_or_default();
+        let handle = asked.handle.clone();
+        self.making.insert(id, Making { job, handle, running, ticket: None, spec: Some(asked), contained });
+        let queued = demands.and_then(|(placement, _)| self.enqueue(Want::Actor(id), job, label, placement));
+        match queued {
+            Ok(ticket) => self.making.get_mut(&id).expect("it was just inserted").ticket = Some(ticket),
+            Err(text) => self.actor_died(id, Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() }),
+        }
+    }
+
+    /// The actor's resources are granted: it gets a process. What only its constructor needs is split off.
+    pub(crate) fn place_actor(&mut self, id: ActorId, label: String, grant: Grant) {
+        let making = self.making.get_mut(&id).expect("a dead actor waits for nothing");
+        making.ticket = None;
+        let (job, running) = (making.job, making.running.clone());
+        let spec = making.spec.clone().unwrap_or_default();
+        let (grant, surplus) = self.split(grant, &running);
+        let environment = spec.environment.clone().unwrap_or_default();
+        let post = Post { job, environment, label, fresh: true, actor: Some(spec) };
+        let Some(worker) = self.appoint(post, grant) else { return };
+        let found = self.workers.get_mut(&worker).expect("it was just appointed");
+        found.duty = Duty::Actor(id);
+        found.surplus = surplus;
+        let worker_id = found.id;
+        for client in self.actors.placed(id, worker_id) {
+            if let Some(key) = self.keys.get(&client).copied() {
+                self.connect_actor(key, id, worker);
+            }
+        }
+    }
+
+    fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {
+        if grant.demand() == running {
+            return (grant, None);
+        }
+        let placement = grant.demand().clone();
+        let more = placement.iter().map(|(name, amount)| {
+            let left = amount.units().saturating_sub(running.get(name.as_str()).units());
+            (name.clone(), Quantity::from_units(left))
+        });
+        let more = Demand::new(more.collect::<Vec<_>>()).unwrap_or_default();
+        self.ledger.release(grant);
+        let grant = self.ledger.grant(running).expect("a part of what was just given back is free");
+        (grant, self.ledger.grant(&more).ok())
+    }
+
+    fn connect_actor(&mut self, client: Key, id: ActorId, worker: Key) {
+        let worker_id = bytes_of(self.workers[&worker].id.as_bytes());
+        let placed = ActorPlaced { actor: bytes_of(id.as_bytes()), worker: worker_id };
+        self.connect(client, placed.into(), worker);
+    }
+
+    pub(crate) fn actor_connect(&mut self, from: Key, actor: &Bytes) {
+        let Some(client) = self.clients.get(&from).map(|client| client.id) else { return };
+        let id = identifier!(ActorId, actor);
+        match self.actors.connect(client, id) {
+            Connect::Now(worker) => {
+                if let Some(key) = self.keys.get(&worker).copied() {
+                    self.connect_actor(from, id, key);
+                }
+            }
+            Connect::Later => {}
+            Connect::Dead(failure) => self.send(from, ActorDied { actor: actor.clone(), failure: Some(failure) }),
+            Connect::Unknown => {
+                let text = "this cluster has no such actor: it died long ago, or another cluster made it".to_owned();
+                let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
+                self.send(from, ActorDied { actor: actor.clone(), failure: Some(failure) });
+            }
+        }
+    }
+
+    pub(crate) fn actor_lookup(&mut self, from: Key, asked: &ActorLookup) {
+        let job = self.clients.get(&from).and_then(|client| self.jobs.get(client.job));
+        let own = job.map(|job| job.namespace.clone()).unwrap_or_default();
+        let namespace = if asked.namespace.is_empty() { &own } else { &asked.namespace };
+        let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
+        let answer = match self.actors.lookup(namespace, &asked.name) {
+            Some(id) => self.found(answer, id),
+            None => {
+                let text = format!(
+                    "no living actor is named `{}` in namespace `{namespace}`; check the name and the namespace, and \
+                     that the actor's handle or its job is still there",
+                    asked.name
+                );
+                let failure = Failure { code: "actor_not_found".into(), text, cause: Bytes::new() };
+                ActorAnswer { failure: Some(failure), ..answer }
+            }
+        };
+        self.send(from, answer);
+    }
+
+    pub(crate) fn actor_ready(&mut self, from: Key) {
+        let Some(worker) = self.workers.get_mut(&from) else { return };
+        let Duty::Actor(id) = worker.duty else { return };
+        if let Some(surplus) = worker.surplus.take() {
+            self.ledger.release(surplus);
+            self.wants_pump = true;
+        }
+        self.actors.ready(id);
+        self.forget_constructor(id);
+    }
+
+    /// The constructor's arguments are no longer needed: what the actor kept of them, it holds itself by now.
+    fn forget_constructor(&mut self, id: ActorId) {
+        let Some(making) = self.making.get_mut(&id) else { return };
+        making.spec = None;
+        let contained = std::mem::take(&mut making.contained);
+        let mut out = Vec::new();
+        self.objects.let_go(&contained, &mut out);
+        self.carry_out(out);
+    }
+
+    pub(crate) fn actor_failed(&mut self, from: Key, error: Option<Value>) {
+        let Some(Duty::Actor(id)) = self.workers.get(&from).map(|worker| worker.duty) else { return };
+        let failure = match error.and_then(|value| value.content) {
+            Some(Content::Raised(cause)) => {
+                let text = "its constructor raised an exception".to_owned();
+                Failure { code: "actor_died".into(), text, cause }
+            }
+            Some(Content::Failed(failure)) => failure,
+            _ => Failure { code: "actor_died".into(), text: "its constructor failed".into(), cause: Bytes::new() },
+        };
+        self.actor_died(id, failure);
+        self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
+    }
+
+    pub(crate) fn actor_leaving(&mut self, from: Key, text: &str) {
+        if let Some(worker) = self.workers.get_mut(&from) {
+            worker.last_words = Some(Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() });
+            self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
+        }
+    }
+
+    pub(crate) fn actor_kill(&mut self, actor: &Bytes) {
+        self.end_actor(identifier!(ActorId, actor), "it was killed by kill()");
+    }
+
+    /// Ends an actor at once, wherever it is in its life.
+    pub(crate) fn end_actor(&mut self, id: ActorId, text: &str) {
+        let worker = self.actors.get(id).and_then(oxiray_head::Actor::worker);
+        self.actor_died(id, Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() });
+        if let Some(key) = worker.and_then(|worker| self.keys.get(&worker).copied()) {
+            self.kill_worker(key);
+        }
+    }
+
+    /// Nobody has a handle any more, and every call is answered.
+    pub(crate) fn actor_release(&mut self, actor: &Bytes) {
+        const TEXT: &str = "its last handle is gone";
+        let id = identifier!(ActorId, actor);
+        let Some(found) = self.actors.get(id) else { return };
+        match found.state {
+            ActorState::Waiting => self.end_actor(id, TEXT),
+            ActorState::Starting(worker) | ActorState::Alive(worker) => {
+                let Some(key) = self.keys.get(&worker).copied() else { return };
+                let words = Failure { code: "actor_died".into(), text: TEXT.into(), cause: Bytes::new() };
+                if let Some(worker) = self.workers.get_mut(&key) {
+                    worker.last_words = Some(words);
+                }
+                self.send(key, Stop {});
+            }
+            ActorState::Dead(_) => {}
+        }
+    }
+
+    /// The verdict over an actor (CORE-2).
+    pub(crate) fn actor_died(&mut self, id: ActorId, failure: Failure) {
+        self.forget_constructor(id);
+        if let Some(making) = self.making.remove(&id)
+            && let Some(ticket) = making.ticket
+        {
+            self.queue.cancel(&ticket);
+            self.wanted.remove(&ticket);
+        }
+        for client in self.actors.died(id, failure.clone()) {
+            if let Some(key) = self.keys.get(&client).copied() {
+                self.send(key, ActorDied { actor: bytes_of(id.as_bytes()), failure: Some(failure.clone()) });
+            }
+        }
+    }
+}
+
+/// What is needed to place an actor is at least what it holds later.
+fn at_least(placement: &Demand, running: &Demand) -> Demand {
+    let mut most: BTreeMap<ResourceName, Quantity> = BTreeMap::new();
+    for (name, amount) in placement.iter().chain(running.iter()) {
+        let entry = most.entry(name.clone()).or_default();
+        *entry = amount.max(*entry);
+    }
+    Demand::new(most).unwrap_or_else(|_| running.clone())
+}

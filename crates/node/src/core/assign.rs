@@ -1,0 +1,203 @@
+//! Which process becomes whose worker, and what it is told.
+
+use super::{Core, Duty, Effect, Key, Template, TemplateKey, Worker, bytes_of};
+use crate::core::clients::amounts;
+use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
+use oxiray_ids::{JobId, WorkerId};
+use oxiray_resources::{DEVICE_RESOURCES, Grant, Quantity};
+use oxiray_wire::Message;
+use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Peer, Variable};
+use std::collections::BTreeMap;
+
+/// Who the worker is for.
+pub(crate) struct Post {
+    pub(crate) job: JobId,
+    pub(crate) environment: Environment,
+    pub(crate) label: String,
+    pub(crate) fresh: bool,
+    pub(crate) actor: Option<ActorCreate>,
+}
+
+impl Core {
+    /// Starts the template of an interpreter ahead of the first job.
+    pub fn prepare(&mut self, interpreter: &str) {
+        let template = self.template_of(interpreter);
+        self.ensure_template(template);
+    }
+
+    pub(crate) fn template_of(&mut self, interpreter: &str) -> TemplateKey {
+        let known = self.templates.iter().find(|(_, template)| template.interpreter == interpreter);
+        if let Some((key, _)) = known {
+            return *key;
+        }
+        let key = self.templates.len() as TemplateKey;
+        self.templates.insert(key, Template { interpreter: interpreter.to_owned(), is_started: false });
+        key
+    }
+
+    /// Starts the template where it does not run, with its spare workers.
+    pub(crate) fn ensure_template(&mut self, key: TemplateKey) {
+        let template = self.templates.get_mut(&key).expect("templates are never forgotten");
+        if !template.is_started {
+            template.is_started = true;
+            let interpreter = template.interpreter.clone();
+            self.out.push(Effect::StartTemplate { template: key, interpreter });
+        }
+        let spares = self.workers.values().filter(|worker| worker.template == key && worker.duty == Duty::Spare).count();
+        for _ in spares..self.plan.spare_workers {
+            self.fork(key);
+        }
+    }
+
+    /// A template is gone, and with it every worker it had forked; those are reported on their own.
+    pub fn template_gone(&mut self, key: TemplateKey) {
+        if let Some(template) = self.templates.get_mut(&key) {
+            template.is_started = false;
+        }
+    }
+
+    fn fork(&mut self, template: TemplateKey) -> Key {
+        let key = self.new_key();
+        let worker = Worker {
+            id: WorkerId::generate(),
+            template,
+            pid: None,
+            duty: Duty::Spare,
+            job: None,
+            environment: Environment::default(),
+            label: String::new(),
+            grant: None,
+            surplus: None,
+            once: false,
+            last_words: None,
+        };
+        self.workers.insert(key, worker);
+        self.starting += 1;
+        self.out.push(Effect::Fork { worker: key, template });
+        key
+    }
+
+    /// The worker has a process.
+    pub fn forked(&mut self, key: Key, pid: u32) {
+        self.starting -= 1;
+        self.wants_pump = true;
+        if let Some(worker) = self.workers.get_mut(&key) {
+            worker.pid = Some(pid);
+        }
+    }
+
+    /// Finds a worker for the post, tells it what it is, and gives it the grant.
+    pub(crate) fn appoint(&mut self, post: Post, grant: Grant) -> Option<Key> {
+        let detail = self.details.get(&post.job)?;
+        let (template, driver, setup) = (detail.template, detail.driver_id, detail.told.setup.clone());
+        let environment = merged(detail.told.environment.as_ref(), &post.environment);
+        let once = post.fresh || post.actor.is_some() || !grant.devices().is_empty();
+        let reused = if once { None } else { self.take_idle(post.job, &environment) };
+        let key = reused.unwrap_or_else(|| self.take_spare(template));
+        let worker = self.workers.get_mut(&key).expect("it was just chosen");
+        worker.job = Some(post.job);
+        worker.once = once;
+        worker.label = post.label;
+        worker.environment = environment;
+        let id = worker.id;
+        let mut assign = self.assignment(&self.workers[&key].environment, &grant);
+        assign.worker = bytes_of(id.as_bytes());
+        assign.welcome = Some(self.welcome(id, post.job));
+        assign.setup = setup;
+        assign.driver = bytes_of(driver.as_bytes());
+        assign.actor = post.actor;
+        self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
+        if reused.is_none() {
+            self.join(key, id, post.job);
+        }
+        self.send(key, assign);
+        Some(key)
+    }
+
+    fn take_idle(&mut self, job: JobId, environment: &Environment) -> Option<Key> {
+        let fits = |key: &Key| {
+            let worker = &self.workers[key];
+            worker.job == Some(job) && worker.environment == *environment
+        };
+        // The one that served last has the warmest caches.
+        let position = self.idle.iter().rposition(fits)?;
+        Some(self.idle.remove(position))
+    }
+
+    fn take_spare(&mut self, template: TemplateKey) -> Key {
+        self.ensure_template(template);
+        // One that has its process already, where there is one.
+        let spares = self.workers.iter().filter(|(_, worker)| worker.template == template && worker.duty == Duty::Spare);
+        let first = spares.min_by_key(|(key, worker)| (worker.pid.is_none(), **key)).map(|(key, _)| *key);
+        let key = first.unwrap_or_else(|| self.fork(template));
+        self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
+        self.ensure_template(template);
+        key
+    }
+
+    /// The part of [`Assign`] that follows from what was granted.
+    fn assignment(&self, own: &Environment, grant: &Grant) -> Assign {
+        let slots: Vec<(&str, Vec<u32>)> = grant
+            .devices()
+            .iter()
+            .map(|of| (of.resource.as_str(), of.shares.iter().map(|share| share.device).collect()))
+            .collect();
+        let own_variables: BTreeMap<&str, Option<&str>> =
+            own.variables.iter().map(|variable| (variable.name.as_str(), variable.value.as_deref())).collect();
+        let node = |name: &str| self.plan.variables.get(name).cloned();
+        let own_value = |name: &str| own_variables.get(name).copied().flatten().map(str::to_owned);
+        let around = WorkerEnvironment { node: &node, own: &own_value };
+        let mut variables = own.variables.clone();
+        let shown = environment(&self.plan.offer, &slots, around);
+        variables.extend(shown.into_iter().map(|(name, value)| Variable { name, value }));
+        const THREADS: &str = "OMP_NUM_THREADS";
+        if node(THREADS).is_none() && !own_variables.contains_key(THREADS) {
+            let threads = grant.demand().get("CPU").wholes().max(1);
+            variables.push(Variable { name: THREADS.into(), value: Some(threads.to_string()) });
+        }
+        let devices = slots.iter().map(|(resource, slots)| {
+            let (ids, preset) = visible_ids(&self.plan.offer, resource, slots, around);
+            Devices { resource: (*resource).to_owned(), ids, preset }
+        });
+        Assign { variables, devices: devices.collect(), resources: amounts(grant.demand().iter()), ..Assign::default() }
+    }
+
+    /// Makes a stream between a client and a worker.
+    pub(crate) fn connect(&mut self, client: Key, placed: Message, worker: Key) {
+        let Some(id) = self.clients.get(&client).map(|client| client.id) else { return };
+        self.out.push(Effect::Join { client, placed, worker, peer: Peer { client: bytes_of(id.as_bytes()) } });
+    }
+
+    /// Who holds shares of a device, in words.
+    pub(crate) fn holders_of(&self, resource: &str, slot: u32) -> Vec<(u32, String, Quantity)> {
+        let by_grant: BTreeMap<_, _> = self
+            .workers
+            .values()
+            .filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker)))
+            .collect();
+        let holders = self.ledger.holders(resource, slot).iter().map(|(grant, share)| {
+            let found = by_grant.get(grant);
+            let label = found.map_or_else(|| "a process that is ending".to_owned(), |worker| worker.label.clone());
+            (found.and_then(|worker| worker.pid).unwrap_or(0), label, *share)
+        });
+        holders.collect()
+    }
+
+    /// Every device: resource and slot.
+    pub(crate) fn devices(&self) -> Vec<(&'static str, u32)> {
+        static NAMES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
+        debug_assert_eq!(NAMES.len(), DEVICE_RESOURCES.len());
+        let of = |name: &'static str| (0..self.ledger.inventory().total(name).wholes() as u32).map(move |slot| (name, slot));
+        NAMES.into_iter().flat_map(of).collect()
+    }
+}
+
+/// The task's variables on top of the job's.
+fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
+    let of_job = job.map_or(&[][..], |environment| &environment.variables);
+    let mut by_name: BTreeMap<&str, &Variable> = BTreeMap::new();
+    for variable in of_job.iter().chain(&own.variables) {
+        by_name.insert(&variable.name, variable);
+    }
+    Environment { variables: by_name.into_values().cloned().collect() }
+}

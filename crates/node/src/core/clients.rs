@@ -1,0 +1,167 @@
+//! Drivers come and go; workers join as clients when they are assigned.
+
+use super::{Client, Core, Duty, Effect, JobDetail, Key, bytes_of};
+use oxiray_ids::{JobId, WorkerId};
+use oxiray_resources::Quantity;
+use oxiray_wire::message::{Amount, Driver, Welcome};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Core {
+    /// A driver was let in.
+    pub fn driver_joined(&mut self, key: Key, told: Driver) {
+        let id = WorkerId::generate();
+        let template = self.template_of(&told.interpreter);
+        let anonymous = || NamespaceName(oxiray_ids::random()).to_string();
+        let job = self.jobs.start(id, told.pid, &told.namespace, anonymous).id;
+        self.join(key, id, job);
+        let detail = JobDetail {
+            driver: key,
+            driver_id: id,
+            template,
+            told,
+            said_goodbye: false,
+            is_over: false,
+            noticed: BTreeSet::new(),
+        };
+        self.details.insert(job, detail);
+        let welcome = self.welcome(id, job);
+        self.send(key, welcome);
+        self.ensure_template(template);
+    }
+
+    /// A driver said that it leaves: its stream is closed when the last of its workers is gone.
+    pub(crate) fn goodbye(&mut self, key: Key) {
+        let Some(job) = self.clients.get(&key).map(|client| client.job) else { return };
+        let Some(detail) = self.details.get_mut(&job).filter(|detail| detail.driver == key) else { return };
+        detail.said_goodbye = true;
+        self.end_job(job);
+        self.close_when_over(job);
+    }
+
+    /// A driver is gone, with or without a word.
+    pub fn driver_left(&mut self, key: Key) {
+        let Some(client) = self.clients.get(&key) else { return };
+        let job = client.job;
+        self.end_job(job);
+        if let Some(detail) = self.details.get_mut(&job) {
+            detail.is_over = true;
+            detail.said_goodbye = false;
+        }
+        self.client_gone(key);
+        self.forget_job_when_over(job);
+    }
+
+    /// The drivers that are connected.
+    pub fn drivers(&self) -> impl Iterator<Item = Key> + '_ {
+        self.details.values().filter(|detail| !detail.is_over).map(|detail| detail.driver)
+    }
+
+    pub(crate) fn join(&mut self, key: Key, id: WorkerId, job: JobId) {
+        self.keys.insert(id, key);
+        self.clients.insert(key, Client { id, job, leases: BTreeSet::new(), waiting: BTreeMap::new() });
+    }
+
+    pub(crate) fn welcome(&self, id: WorkerId, job: JobId) -> Welcome {
+        let namespace = self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
+        Welcome {
+            node: bytes_of(self.plan.node.as_bytes()),
+            worker: bytes_of(id.as_bytes()),
+            job: bytes_of(job.as_bytes()),
+            namespace,
+            session: self.session.clone(),
+            address: self.address.clone(),
+            totals: amounts(self.ledger.inventory().totals()),
+        }
+    }
+
+    /// Everything that a client asked for or holds goes with it.
+    pub(crate) fn client_gone(&mut self, key: Key) {
+        let Some(client) = self.clients.remove(&key) else { return };
+        self.keys.remove(&client.id);
+        for ticket in client.waiting.into_values() {
+            self.queue.cancel(&ticket);
+            self.wanted.remove(&ticket);
+        }
+        for lease in client.leases {
+            if let Some(lease) = self.leases.remove(&lease) {
+                self.kill_worker(lease.worker);
+            }
+        }
+        let orphans = self.actors.client_died(client.id);
+        for actor in orphans {
+            self.end_actor(actor, "the process that made it is gone, and it was not detached");
+        }
+        let mut out = Vec::new();
+        self.objects.client_died(client.id, &mut out);
+        self.carry_out(out);
+        self.out.push(Effect::LeaveStore { client: key });
+        self.wants_pump = true;
+    }
+
+    /// Kills what lives only for the job.
+    fn end_job(&mut self, job: JobId) {
+        self.jobs.end(job);
+        let of_job = self.workers.iter().filter(|(_, worker)| worker.job == Some(job)).map(|(key, _)| *key);
+        for worker in of_job.collect::<Vec<_>>() {
+            if !self.outlives_its_job(worker) {
+                self.kill_worker(worker);
+            }
+        }
+        let Some(detail) = self.details.get(&job) else { return };
+        let waiting = self.clients.get_mut(&detail.driver).map(|client| std::mem::take(&mut client.waiting));
+        for ticket in waiting.unwrap_or_default().into_values() {
+            self.queue.cancel(&ticket);
+            self.wanted.remove(&ticket);
+        }
+    }
+
+    /// Detached actors, and what they lease and make.
+    pub(crate) fn outlives_its_job(&self, worker: Key) -> bool {
+        match self.workers.get(&worker).map(|worker| worker.duty) {
+            Some(Duty::Actor(id)) => self.actors.get(id).is_some_and(|actor| {
+                actor.description.detached
+                    || self.keys.get(&actor.description.creator).is_some_and(|creator| self.outlives_its_job(*creator))
+            }),
+            Some(Duty::Leased(lease)) => {
+                self.leases.get(&lease).is_some_and(|lease| self.outlives_its_job(lease.owner))
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn close_when_over(&mut self, job: JobId) {
+        let Some(detail) = self.details.get(&job).filter(|detail| detail.said_goodbye) else { return };
+        let driver = detail.driver;
+        let mut of_job = self.workers.iter().filter(|(_, worker)| worker.job == Some(job)).map(|(key, _)| *key);
+        if of_job.all(|worker| self.outlives_its_job(worker)) {
+            self.out.push(Effect::Close { client: driver });
+        }
+    }
+
+    pub(crate) fn forget_job_when_over(&mut self, job: JobId) {
+        let is_used = self.workers.values().any(|worker| worker.job == Some(job))
+            || self.making.values().any(|making| making.job == job);
+        if !is_used && self.details.get(&job).is_some_and(|detail| detail.is_over) {
+            self.details.remove(&job);
+        }
+    }
+}
+
+/// The namespace of a job that named none: nobody else's.
+struct NamespaceName([u8; 16]);
+
+impl std::fmt::Display for NamespaceName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            let dash = if [4, 6, 8, 10].contains(&index) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn amounts<'a>(
+    pairs: impl IntoIterator<Item = (&'a oxiray_resources::ResourceName, Quantity)>,
+) -> Vec<Amount> {
+    pairs.into_iter().map(|(name, amount)| Amount { resource: name.to_string(), units: amount.units() }).collect()
+}

@@ -1,0 +1,139 @@
+//! Leases: asked for, granted, returned.
+
+use super::{Core, Duty, Key, Lease, Want, Wanted};
+use oxiray_ids::JobId;
+use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_scheduler::{NodeView, Placement, place};
+use oxiray_wire::message::{Amount, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest};
+
+/// What a demand was refused for, in words.
+pub(crate) type Refusal = String;
+
+impl Core {
+    pub(crate) fn lease_request(&mut self, from: Key, asked: LeaseRequest) {
+        let Some(job) = self.clients.get(&from).map(|client| client.job) else { return };
+        let label = if asked.label.is_empty() { "a task".to_owned() } else { format!("task `{}`", asked.label) };
+        let demand = match self.check(&asked.demand, &label) {
+            Ok(demand) => demand,
+            Err(text) => return self.refuse_lease(from, asked.request, text),
+        };
+        let environment = asked.environment.unwrap_or_default();
+        let want = Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh };
+        match self.enqueue(want, job, asked.label, demand) {
+            Ok(ticket) => {
+                let client = self.clients.get_mut(&from).expect("it was just looked up");
+                client.waiting.insert(asked.request, ticket);
+            }
+            Err(text) => self.refuse_lease(from, asked.request, text),
+        }
+    }
+
+    fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
+        let failure = Failure { code: "task_unschedulable".into(), text, cause: bytes::Bytes::new() };
+        self.send(to, LeaseRefused { request, failure: Some(failure) });
+    }
+
+    /// The demand that the amounts make, where this machine could ever meet it.
+    pub(crate) fn check(&self, amounts: &[Amount], label: &str) -> Result<Demand, Refusal> {
+        let named = amounts.iter().map(|amount| {
+            let name = ResourceName::new(&amount.resource).map_err(|error| format!("{label}: {error}"))?;
+            Ok((name, Quantity::from_units(amount.units)))
+        });
+        let demand = Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))?;
+        if self.ledger.could_ever(&demand).is_err()
+            && let Placement::Never(reason) = place(&[self.view()], &demand)
+        {
+            return Err(reason.message(label));
+        }
+        Ok(demand)
+    }
+
+    pub(crate) fn view(&self) -> NodeView {
+        NodeView::new(self.plan.node, &self.ledger, self.plan.labels.clone())
+    }
+
+    pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, demand: Demand) -> Result<u64, Refusal> {
+        let ticket = self.new_key();
+        self.queue.push(ticket, demand).map_err(|error| error.to_string())?;
+        self.wanted.insert(ticket, Wanted { want, job, label, since: self.now });
+        self.wants_pump = true;
+        self.reclaim.someone_came = true;
+        Ok(ticket)
+    }
+
+    pub(crate) fn lease_cancel(&mut self, from: Key, request: u64) {
+        let Some(client) = self.clients.get_mut(&from) else { return };
+        if let Some(ticket) = client.waiting.remove(&request) {
+            self.queue.cancel(&ticket);
+            self.wanted.remove(&ticket);
+        }
+    }
+
+    /// A lease is over because its owner says so. One that ended by itself is unknown here, which is no error:
+    /// the two messages crossed.
+    pub(crate) fn lease_return(&mut self, from: Key, number: u64) {
+        let Some(worker) = self.leases.get(&number).filter(|lease| lease.owner == from).map(|lease| lease.worker) else {
+            return;
+        };
+        self.leases.remove(&number);
+        if let Some(client) = self.clients.get_mut(&from) {
+            client.leases.remove(&number);
+        }
+        let job_is_over = |job: Option<JobId>| job.and_then(|job| self.details.get(&job)).is_none_or(|detail| detail.is_over);
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if found.once || job_is_over(found.job) {
+            return self.kill_worker(worker);
+        }
+        found.duty = Duty::Idle;
+        if let Some(grant) = found.grant.take() {
+            self.ledger.release(grant);
+        }
+        self.idle.push(worker);
+        self.wants_pump = true;
+        if self.idle.len() > self.plan.idle_workers_max() {
+            let longest_idle = self.idle[0];
+            self.kill_worker(longest_idle);
+        }
+    }
+
+    /// A worker that blocks lends its CPUs; an actor keeps them.
+    pub(crate) fn blocked(&mut self, worker: Key) {
+        if let Some(worker) = self.workers.get_mut(&worker).filter(|worker| matches!(worker.duty, Duty::Leased(_)))
+            && let Some(grant) = &mut worker.grant
+        {
+            self.ledger.lend_cpu(grant);
+            self.wants_pump = true;
+        }
+    }
+
+    pub(crate) fn unblocked(&mut self, worker: Key) {
+        if let Some(worker) = self.workers.get_mut(&worker).filter(|worker| matches!(worker.duty, Duty::Leased(_)))
+            && let Some(grant) = &mut worker.grant
+        {
+            self.ledger.restore_cpu(grant);
+        }
+    }
+
+    /// The worker is the owner's now.
+    pub(crate) fn grant_lease(&mut self, client: Key, request: u64, worker: Key) {
+        let lease = self.new_key();
+        let found = self.workers.get_mut(&worker).expect("a worker was just chosen");
+        found.duty = Duty::Leased(lease);
+        let worker_id = super::bytes_of(found.id.as_bytes());
+        self.leases.insert(lease, Lease { owner: client, worker });
+        let owner = self.clients.get_mut(&client).expect("requests of the gone are cancelled");
+        owner.waiting.remove(&request);
+        owner.leases.insert(lease);
+        let granted = LeaseGranted { request, lease, worker: worker_id };
+        self.connect(client, granted.into(), worker);
+    }
+
+    /// The lease's worker died before it was returned (CORE-2).
+    pub(crate) fn lease_ended(&mut self, number: u64, text: &str) {
+        let Some(lease) = self.leases.remove(&number) else { return };
+        if let Some(owner) = self.clients.get_mut(&lease.owner) {
+            owner.leases.remove(&number);
+            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned() });
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! How things are, for people and for `nodes()`.
+//!
+//! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `workers`, `jobs`, `store`, `daemon`.
+
+use super::{Core, Duty, Want, clients::amounts};
+use oxiray_accelerators::families_of;
+use oxiray_head::ActorState;
+use oxiray_wire::message::ClusterReport;
+use serde_json::{Value as Json, json};
+
+/// The most entries of each list in a report.
+const LISTED_MAX: usize = 1000;
+
+/// What the shell knows and the core does not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreFigures {
+    /// Bytes of the store.
+    pub capacity: u64,
+    /// Bytes of segments that belong to objects.
+    pub used: u64,
+    /// Bytes of segments kept for the next object.
+    pub pooled: u64,
+    /// Bytes on disk.
+    pub spilled: u64,
+    /// Objects in it.
+    pub objects: usize,
+}
+
+impl Core {
+    /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
+    pub fn report(&self, request: u64, store: StoreFigures, resident_bytes: u64) -> ClusterReport {
+        let totals = self.ledger.totals();
+        let available = self.ledger.available();
+        let detail = json!({
+            "nodes": [self.node()],
+            "devices": self.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot)).collect::<Vec<_>>(),
+            "waiting": self.waiting(),
+            "actors": self.actor_list(),
+            "workers": self.worker_list(),
+            "jobs": self.job_list(),
+            "store": {
+                "capacity": store.capacity, "used": store.used, "pooled": store.pooled, "spilled": store.spilled,
+                "objects": store.objects, "published": self.objects.len(),
+            },
+            "daemon": {
+                "pid": std::process::id(), "resident_bytes": resident_bytes, "session": self.session,
+                "address": self.address, "warnings": self.plan.warnings,
+            },
+        });
+        ClusterReport {
+            request,
+            totals: amounts(totals.iter().map(|(name, amount)| (name, *amount))),
+            available: amounts(available.iter().map(|(name, amount)| (name, *amount))),
+            detail: detail.to_string(),
+        }
+    }
+
+    fn node(&self) -> Json {
+        let resources = self.ledger.totals();
+        let resources: serde_json::Map<String, Json> =
+            resources.iter().map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect();
+        json!({
+            "node_id": self.plan.node.hex(),
+            "address": self.plan.ip,
+            "hostname": self.plan.hostname,
+            "alive": true,
+            "labels": self.plan.labels,
+            "resources": resources,
+        })
+    }
+
+    fn device(&self, name: &str, slot: u32) -> Json {
+        let offer = self.plan.offer.of(name);
+        let reason = self
+            .ledger
+            .out_of_service()
+            .find(|found| found.resource.as_str() == name && found.device == slot)
+            .map(|found| found.reason.to_owned());
+        let holders: Vec<Json> = self
+            .holders_of(name, slot)
+            .into_iter()
+            .map(|(pid, label, share)| json!({"pid": pid, "name": label, "share": share.as_f64()}))
+            .collect();
+        let family = offer.map_or_else(|| families_of(name).next(), |offer| Some(offer.family));
+        json!({
+            "resource": name,
+            "family": family.map(|family| family.key),
+            "slot": slot,
+            "id": offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot)),
+            "logical": offer.is_none_or(|offer| slot as usize >= offer.detected && offer.is_logical()),
+            "state": if reason.is_some() { "quarantined" } else { "in service" },
+            "reason": reason,
+            "holders": holders,
+        })
+    }
+
+    fn waiting(&self) -> Vec<Json> {
+        let classes = self.queue.waiting().take(LISTED_MAX).filter_map(|waiting| {
+            let wanted = self.wanted.get(waiting.oldest)?;
+            let asked: serde_json::Map<String, Json> =
+                waiting.demand.iter().map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect();
+            Some(json!({
+                "name": wanted.label,
+                "kind": if matches!(wanted.want, Want::Actor(_)) { "actor" } else { "task" },
+                "demand": asked,
+                "count": waiting.count,
+                "overtaken": waiting.overtaken,
+                "seconds": self.now.saturating_duration_since(wanted.since).as_secs_f64(),
+                "why": self.why_it_waits(wanted, waiting.demand, waiting.count),
+            }))
+        });
+        classes.collect()
+    }
+
+    fn actor_list(&self) -> Vec<Json> {
+        let one = |actor: &oxiray_head::Actor<oxiray_wire::message::Failure>| {
+            let pid = actor.worker().and_then(|worker| self.keys.get(&worker)).and_then(|key| self.workers[key].pid);
+            let (state, cause) = match &actor.state {
+                ActorState::Waiting => ("waiting", None),
+                ActorState::Starting(_) => ("starting", None),
+                ActorState::Alive(_) => ("alive", None),
+                ActorState::Dead(failure) => ("dead", Some(failure.text.clone())),
+            };
+            let description = &actor.description;
+            json!({
+                "actor_id": description.id.hex(), "class": description.class_name, "name": description.name,
+                "namespace": description.namespace, "job_id": description.job.hex(), "detached": description.detached,
+                "state": state, "cause": cause, "pid": pid,
+            })
+        };
+        let (living, dead): (Vec<_>, Vec<_>) =
+            self.actors.iter().partition(|actor| !matches!(actor.state, ActorState::Dead(_)));
+        living.into_iter().chain(dead).take(LISTED_MAX).map(one).collect()
+    }
+
+    fn worker_list(&self) -> Vec<Json> {
+        let one = |worker: &super::Worker| {
+            let duty = match worker.duty {
+                Duty::Spare => "spare",
+                Duty::Idle => "idle",
+                Duty::Leased(_) => "task",
+                Duty::Actor(_) => "actor",
+                Duty::Ending => "ending",
+            };
+            let held = worker.grant.iter().flat_map(|grant| grant.demand().iter());
+            let held: serde_json::Map<String, Json> =
+                held.map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect();
+            json!({
+                "worker_id": worker.id.hex(), "pid": worker.pid, "duty": duty, "name": worker.label,
+                "job_id": worker.job.map(|job| job.hex()), "resources": held,
+            })
+        };
+        self.workers.values().take(LISTED_MAX).map(one).collect()
+    }
+
+    fn job_list(&self) -> Vec<Json> {
+        let one = |job: &oxiray_head::Job| {
+            json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.ended})
+        };
+        self.jobs.iter().take(LISTED_MAX).map(one).collect()
+    }
+}

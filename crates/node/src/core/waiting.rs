@@ -1,0 +1,160 @@
+//! Who waits for resources: served when there are some, told what is in the way when there are none.
+
+use super::{Alarm, Core, Key, STARTING_MAX, Want};
+use crate::core::assign::Post;
+use oxiray_resources::{Demand, Shortage};
+use oxiray_wire::message::{LeaseReclaim, Notice};
+use std::time::{Duration, Instant};
+
+/// The shortest and the longest time between two askings for idle leases.
+const RECLAIM_PERIODS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+/// How long someone waits before their driver is told why.
+const NOTICE_AFTER: Duration = Duration::from_secs(10);
+/// The most holders that one message names.
+const HOLDERS_NAMED_MAX: usize = 16;
+
+/// When owners are asked to return idle leases: at once when someone new waits, then ever more seldom.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    pub(crate) someone_came: bool,
+    last: Option<Instant>,
+    period: Duration,
+    is_armed: bool,
+    notice_is_armed: bool,
+}
+
+impl Core {
+    /// Serves whoever can be served.
+    pub(crate) fn pump(&mut self) {
+        while std::mem::take(&mut self.wants_pump) && !self.queue.is_empty() {
+            let mut budget = STARTING_MAX.saturating_sub(self.starting);
+            let ledger = &mut self.ledger;
+            let served = self.queue.serve(|demand| {
+                budget = budget.checked_sub(1)?;
+                ledger.grant(demand).ok()
+            });
+            for (ticket, grant) in served {
+                let wanted = self.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
+                if !self.details.contains_key(&wanted.job) {
+                    self.ledger.release(grant);
+                    continue;
+                }
+                match wanted.want {
+                    Want::Actor(id) => self.place_actor(id, wanted.label, grant),
+                    Want::Lease { client, request, environment, fresh } => {
+                        let post = Post { job: wanted.job, environment, label: wanted.label, fresh, actor: None };
+                        if let Some(worker) = self.appoint(post, grant) {
+                            self.grant_lease(client, request, worker);
+                        }
+                    }
+                }
+            }
+        }
+        if self.queue.is_empty() {
+            self.reclaim.someone_came = false;
+            return;
+        }
+        if !self.reclaim.notice_is_armed {
+            self.reclaim.notice_is_armed = true;
+            self.alarm_at(self.now + NOTICE_AFTER, Alarm::Notice);
+        }
+        if std::mem::take(&mut self.reclaim.someone_came) {
+            self.reclaim.period = RECLAIM_PERIODS.0;
+            let too_soon = self.reclaim.last.is_some_and(|last| self.now < last + RECLAIM_PERIODS.0);
+            if !too_soon {
+                self.ask_for_idle_leases();
+            }
+            self.arm_reclaim();
+        }
+    }
+
+    fn ask_for_idle_leases(&mut self) {
+        self.reclaim.last = Some(self.now);
+        let holders = self.clients.iter().filter(|(_, client)| !client.leases.is_empty()).map(|(key, _)| *key);
+        for holder in holders.collect::<Vec<Key>>() {
+            self.send(holder, LeaseReclaim {});
+        }
+    }
+
+    fn arm_reclaim(&mut self) {
+        if !std::mem::replace(&mut self.reclaim.is_armed, true) {
+            self.alarm_at(self.now + self.reclaim.period, Alarm::Reclaim);
+        }
+    }
+
+    pub(crate) fn reclaim_again(&mut self) {
+        self.reclaim.is_armed = false;
+        if !self.queue.is_empty() {
+            self.ask_for_idle_leases();
+            self.reclaim.period = (self.reclaim.period * 2).min(RECLAIM_PERIODS.1);
+            self.arm_reclaim();
+        }
+    }
+
+    /// Tells drivers, once for each demand, what has waited for long and what for.
+    pub(crate) fn notice(&mut self) {
+        self.reclaim.notice_is_armed = false;
+        let long_ago = |since: Instant| self.now >= since + NOTICE_AFTER;
+        let mut due = Vec::new();
+        for waiting in self.queue.waiting() {
+            let Some(wanted) = self.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else { continue };
+            due.push((wanted.clone(), waiting.demand.clone(), waiting.count));
+        }
+        for (wanted, demand, count) in due {
+            let text = self.why_it_waits(&wanted, &demand, count);
+            let Some(detail) = self.details.get_mut(&wanted.job) else { continue };
+            if !detail.is_over && detail.noticed.insert(demand) {
+                let driver = detail.driver;
+                self.send(driver, Notice { text });
+            }
+        }
+        if !self.queue.is_empty() {
+            self.reclaim.notice_is_armed = true;
+            self.alarm_at(self.now + NOTICE_AFTER / 4, Alarm::Notice);
+        }
+    }
+
+    pub(crate) fn why_it_waits(&self, wanted: &super::Wanted, demand: &Demand, count: usize) -> String {
+        let what = match wanted.want {
+            Want::Actor(_) => format!("actor `{}`", wanted.label),
+            Want::Lease { .. } => format!("task `{}`", wanted.label),
+        };
+        let waited = self.now.saturating_duration_since(wanted.since).as_secs();
+        let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
+        let Some(Shortage::Busy(busy)) = self.shortage(demand) else {
+            return format!("{what} has waited {waited} s for {demand}{others}");
+        };
+        let resource = busy.resource.as_str();
+        let holders = self.named_holders(resource);
+        let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
+        format!("{what} has waited {waited} s for {demand}{others}: {busy}{held}")
+    }
+
+    fn shortage(&self, demand: &Demand) -> Option<Shortage> {
+        self.view().fits(demand).err().map(Shortage::Busy)
+    }
+
+    fn named_holders(&self, resource: &str) -> Vec<String> {
+        let devices = self.devices().into_iter().filter(|(name, _)| *name == resource);
+        let on_devices = devices.flat_map(|(name, slot)| {
+            let holders = self.holders_of(name, slot).into_iter();
+            holders.map(move |(pid, label, share)| format!("pid {pid} ({label}: {share} of {name} {slot})"))
+        });
+        let mut named: Vec<String> = on_devices.collect();
+        if named.is_empty() {
+            let holders = self.workers.values().filter_map(|worker| {
+                let grant = worker.grant.as_ref().filter(|grant| !grant.cpu_is_lent() || resource != "CPU")?;
+                let amount = grant.demand().get(resource);
+                let pid = worker.pid.unwrap_or(0);
+                (!amount.is_zero()).then(|| format!("pid {pid} ({}: {amount})", worker.label))
+            });
+            named.extend(holders);
+        }
+        if named.len() > HOLDERS_NAMED_MAX {
+            let more = named.len() - HOLDERS_NAMED_MAX;
+            named.truncate(HOLDERS_NAMED_MAX);
+            named.push(format!("and {more} more"));
+        }
+        named
+    }
+}

@@ -1,0 +1,114 @@
+//! Carrying out what the core decided, and handing it what clients say.
+
+use super::Daemon;
+use super::store_desk::Answer;
+use crate::core::{Effect, Key};
+use crate::machine;
+use oxiray_ids::ObjectId;
+use oxiray_wire::Message;
+use oxiray_wire::connection::socket_pair;
+use oxiray_wire::message::Peer;
+
+impl Daemon {
+    /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
+    pub(super) fn carry_out(&mut self) {
+        loop {
+            self.answer_from_store();
+            let effects = self.core.settle();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.carry_out_one(effect);
+            }
+        }
+        self.flush_all();
+    }
+
+    fn carry_out_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { to, message } => self.queue(to, &message, Vec::new()),
+            Effect::Join { client, placed, worker, peer } => self.join(client, &placed, worker, peer),
+            Effect::StartTemplate { template, interpreter } => self.start_template(template, &interpreter),
+            Effect::Fork { worker, template } => self.fork_worker(worker, template),
+            Effect::Kill { worker } => self.kill_worker(worker),
+            Effect::Close { client } => {
+                if let Some(stream) = self.streams.get_mut(&client) {
+                    stream.is_closing = true;
+                    self.dirty.insert(client);
+                }
+            }
+            Effect::Delete { object } => self.store.delete(object),
+            Effect::LeaveStore { client } => self.store.client_gone(client),
+            Effect::Log(line) => self.log.line(&line),
+        }
+    }
+
+    fn join(&mut self, client: Key, placed: &Message, worker: Key, peer: Peer) {
+        match socket_pair() {
+            Ok((near, far)) => {
+                self.queue(client, placed, vec![near]);
+                self.queue(worker, &peer.into(), vec![far]);
+            }
+            Err(error) => {
+                self.log.line(&format!("client {client} and worker {worker} cannot be connected: {error}"));
+                self.kill_worker(worker);
+            }
+        }
+    }
+
+    fn answer_from_store(&mut self) {
+        for Answer { to, message, descriptor, stored } in self.store.answers() {
+            if let Some(object) = stored
+                && !self.core.stored(to, object)
+            {
+                self.store.client_gone(to);
+                self.store.delete(object);
+                continue;
+            }
+            self.queue(to, &message, descriptor.into_iter().collect());
+        }
+    }
+
+    /// A message from a driver or a worker.
+    pub(super) fn dispatch(&mut self, from: Key, message: Message) {
+        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
+        let result = match &message {
+            Message::Allocate(asked) => {
+                self.store.allocate(from, asked.request, object(&asked.object), asked.size, self.now);
+                Ok(())
+            }
+            Message::Pin(asked) => {
+                self.store.pin(from, asked.request, object(&asked.object), self.now);
+                Ok(())
+            }
+            Message::Seal(said) => self.store.seal(from, object(&said.object)),
+            Message::Abort(said) => {
+                let result = self.store.abort(from, object(&said.object));
+                self.core.unstored(from, object(&said.object));
+                result
+            }
+            Message::Unpin(said) => self.store.unpin(from, object(&said.object)),
+            Message::ClusterQuery(asked) => {
+                self.report(from, asked.request);
+                Ok(())
+            }
+            Message::Stop(_) => {
+                self.log.line(&format!("client {from} asks to stop"));
+                self.is_stopping = true;
+                Ok(())
+            }
+            _ => return self.core.message(from, message),
+        };
+        if let Err(error) = result {
+            self.log.line(&format!("client {from}: {error}"));
+        }
+        // The store may have told the sender that it writes an object that others are about to ask for.
+        self.answer_from_store();
+    }
+
+    pub(super) fn report(&mut self, to: Key, request: u64) {
+        let report = self.core.report(request, self.store.figures(), machine::resident_bytes());
+        self.queue(to, &report.into(), Vec::new());
+    }
+}

@@ -1,0 +1,47 @@
+//! Files that lines are appended to and that do not grow without end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// At this size a file is set aside under the name with `.1`, and begun anew.
+const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl Journal {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, bytes })
+    }
+
+    /// Another handle of the file, for a child's output.
+    pub(crate) fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// A line with the time. Where the disk is full there is nobody left to tell.
+    pub(crate) fn line(&mut self, text: &str) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.append(format!("{}.{:03} {text}\n", time.as_secs(), time.subsec_millis()).as_bytes());
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        let _ = self.file.write_all(bytes);
+        if self.bytes > JOURNAL_BYTES_MAX {
+            let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
+            if let Ok(fresh) = Self::open(&self.path) {
+                *self = fresh;
+            }
+        }
+    }
+}

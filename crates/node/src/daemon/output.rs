@@ -1,0 +1,122 @@
+//! What workers print: read, cut into lines, shown to the driver or kept in a file.
+
+use super::{Daemon, Token};
+use crate::core::Key;
+use crate::logs::{Printed, Splitter};
+use oxiray_wire::message::LogLines;
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+
+/// How much is read of one pipe before others get their turn.
+const READ_BYTES: usize = 64 << 10;
+
+/// The reading end of a worker's output.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    descriptor: OwnedFd,
+    splitter: Splitter,
+    is_over: bool,
+    /// Not watched, since whom it is for has enough to read.
+    is_paused: bool,
+}
+
+impl Pipe {
+    pub(super) fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor, splitter: Splitter::default(), is_over: false, is_paused: false }
+    }
+
+    /// One read; nothing where nothing is there, and the last piece at the end.
+    fn read(&mut self) -> Option<Vec<Printed>> {
+        if self.is_over {
+            return None;
+        }
+        let mut buffer = [0; READ_BYTES];
+        match rustix::io::read(&self.descriptor, &mut buffer) {
+            Ok(0) => {
+                self.is_over = true;
+                Some(self.splitter.finish())
+            }
+            Ok(read) => Some(self.splitter.feed(&buffer[..read])),
+            Err(Errno::INTR) => Some(Vec::new()),
+            Err(_) => None,
+        }
+    }
+}
+
+impl Daemon {
+    /// From here on the worker's output is read: its process id is known.
+    pub(super) fn watch_output(&mut self, key: Key) {
+        let Some(process) = self.processes.get(&key) else { return };
+        for (pipe, token) in [(&process.output, Token::Output(key)), (&process.errors, Token::Errors(key))] {
+            if let Err(error) = self.poller.watch(&pipe.descriptor, token) {
+                self.log.line(&format!("the output of worker {key} cannot be watched: {error}"));
+            }
+        }
+    }
+
+    pub(super) fn read_output(&mut self, key: Key, is_error: bool) {
+        let target = self.core.log_target(key);
+        let is_crowded = target.and_then(|target| self.streams.get(&target)).is_some_and(super::Stream::is_crowded);
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        let pid = process.pid;
+        let pipe = if is_error { &mut process.errors } else { &mut process.output };
+        if is_crowded {
+            pipe.is_paused = true;
+            return self.poller.forget(&pipe.descriptor);
+        }
+        let printed = pipe.read();
+        if pipe.is_over {
+            self.poller.forget(&pipe.descriptor);
+        }
+        self.show(key, target, pid, is_error, printed.unwrap_or_default());
+    }
+
+    /// The worker's processes are dead: what they printed last is in the pipes.
+    pub(super) fn drain_output(&mut self, key: Key) {
+        let target = self.core.log_target(key);
+        for is_error in [false, true] {
+            loop {
+                let Some(process) = self.processes.get_mut(&key) else { return };
+                let pid = process.pid;
+                let pipe = if is_error { &mut process.errors } else { &mut process.output };
+                self.poller.forget(&pipe.descriptor);
+                match pipe.read() {
+                    Some(printed) => self.show(key, target, pid, is_error, printed),
+                    None => break,
+                }
+            }
+            let Some(process) = self.processes.get_mut(&key) else { return };
+            let pid = process.pid;
+            let pipe = if is_error { &mut process.errors } else { &mut process.output };
+            let rest = pipe.splitter.finish();
+            self.show(key, target, pid, is_error, rest);
+        }
+    }
+
+    /// The driver has read what waited: its workers' output is read again.
+    pub(super) fn resume_output(&mut self, driver: Key) {
+        let paused = self.processes.iter().filter(|(_, process)| process.output.is_paused || process.errors.is_paused);
+        let keys: Vec<Key> = paused.map(|(key, _)| *key).filter(|key| self.core.log_target(*key) == Some(driver)).collect();
+        for key in keys {
+            let Some(process) = self.processes.get_mut(&key) else { continue };
+            for (pipe, token) in [(&mut process.output, Token::Output(key)), (&mut process.errors, Token::Errors(key))] {
+                if std::mem::replace(&mut pipe.is_paused, false) {
+                    // It fails only where the descriptor is watched already.
+                    let _ = self.poller.watch(&pipe.descriptor, token);
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, worker: Key, target: Option<Key>, pid: u32, error: bool, printed: Vec<Printed>) {
+        for Printed { name, lines } in printed {
+            match target {
+                Some(driver) => self.queue(driver, &LogLines { pid, name, error, lines }.into(), Vec::new()),
+                None => {
+                    self.worker_log.line(&format!("worker {worker}, pid {pid}, {name}:"));
+                    self.worker_log.append(&lines);
+                }
+            }
+        }
+    }
+}

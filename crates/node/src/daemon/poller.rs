@@ -1,0 +1,125 @@
+//! The one epoll instance, and what its tokens name.
+
+use crate::core::{Key, TemplateKey};
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// The most descriptors served before the core settles.
+const EVENTS_LIMIT: usize = 128;
+
+/// What can become ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// A newcomer.
+    Listener,
+    /// SIGTERM and its like.
+    Stop,
+    /// A child of the daemon died.
+    Children,
+    /// The store's disk thread.
+    Store,
+    /// The control stream of a client.
+    Stream(Key),
+    /// A worker's process died.
+    Worker(Key),
+    /// A driver's process died.
+    Driver(Key),
+    /// A worker printed.
+    Output(Key),
+    /// A worker printed an error.
+    Errors(Key),
+    /// A template's stream.
+    Template(TemplateKey),
+}
+
+impl Token {
+    fn to_number(self) -> u64 {
+        let (kind, key) = match self {
+            Self::Listener => (0, 0),
+            Self::Stop => (1, 0),
+            Self::Children => (2, 0),
+            Self::Store => (3, 0),
+            Self::Stream(key) => (4, key),
+            Self::Worker(key) => (5, key),
+            Self::Driver(key) => (6, key),
+            Self::Output(key) => (7, key),
+            Self::Errors(key) => (8, key),
+            Self::Template(key) => (9, u64::from(key)),
+        };
+        kind | key << 4
+    }
+
+    fn from_number(number: u64) -> Self {
+        let key = number >> 4;
+        match number & 0xf {
+            0 => Self::Listener,
+            1 => Self::Stop,
+            2 => Self::Children,
+            3 => Self::Store,
+            4 => Self::Stream(key),
+            5 => Self::Worker(key),
+            6 => Self::Driver(key),
+            7 => Self::Output(key),
+            8 => Self::Errors(key),
+            _ => Self::Template(key as TemplateKey),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: OwnedFd,
+}
+
+impl Poller {
+    pub(crate) fn new() -> Result<Self, Errno> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    pub(crate) fn watch(&self, descriptor: impl AsFd, token: Token) -> Result<(), Errno> {
+        epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token.to_number()), epoll::EventFlags::IN)
+    }
+
+    /// Also tells when there is room to write, or no longer does.
+    pub(crate) fn watch_room(&self, descriptor: impl AsFd, token: Token, wanted: bool) {
+        let room = if wanted { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+        let flags = epoll::EventFlags::IN | room;
+        // It fails only for a descriptor that is not watched any more.
+        let _ = epoll::modify(&self.epoll, descriptor, epoll::EventData::new_u64(token.to_number()), flags);
+    }
+
+    pub(crate) fn forget(&self, descriptor: impl AsFd) {
+        // One that is not watched needs no forgetting.
+        let _ = epoll::delete(&self.epoll, descriptor);
+    }
+
+    /// What is ready, after `limit` at the latest.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<Vec<Token>, Errno> {
+        let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
+        match epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
+            Ok((events, _)) => Ok(events.iter().map(|event| Token::from_number(event.data.u64())).collect()),
+            Err(Errno::INTR) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_survive_the_kernel() {
+        let all = [
+            Token::Listener, Token::Stop, Token::Children, Token::Store, Token::Stream(7), Token::Worker(8),
+            Token::Driver(1 << 50), Token::Output(1), Token::Errors(0), Token::Template(3),
+        ];
+        for token in all {
+            assert_eq!(Token::from_number(token.to_number()), token);
+        }
+    }
+}

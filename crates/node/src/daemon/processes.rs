@@ -1,0 +1,251 @@
+//! Templates and workers: started, killed, mourned.
+
+use super::output::Pipe;
+use super::streams::{Role, Stream};
+use super::{Daemon, Process, TemplateProcess, Token};
+use crate::core::{Key, TemplateKey};
+use oxiray_processes::describe_status;
+use oxiray_wire::message::{Fork, Forked};
+use oxiray_wire::{Connection, Message, Received};
+use rustix::pipe::PipeFlags;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the end of the daemon waits for processes that do not die, such as those stuck in a driver.
+const ENDING_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a template runs.
+const TEMPLATE_PROGRAM: &str = "from oxiray._template import main; main()";
+
+impl TemplateProcess {
+    /// Starts the interpreter. The caller registers the process with its brood.
+    pub(super) fn start(interpreter: &str, output: File) -> io::Result<Self> {
+        let (connection, far) = Connection::pair()?;
+        // A duplicate that is inherited; nothing else is started while it is open.
+        let inherited = rustix::io::dup(&far)?;
+        let mut command = Command::new(interpreter);
+        command.args(["-c", TEMPLATE_PROGRAM]);
+        command.env("OXIRAY_TEMPLATE_FD", inherited.as_raw_fd().to_string());
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn()?;
+        Ok(Self { pid: child.id(), interpreter: interpreter.to_owned(), connection })
+    }
+}
+
+impl Daemon {
+    pub(super) fn start_template(&mut self, key: TemplateKey, interpreter: &str) {
+        let early = self.early_template.take_if(|early| early.interpreter == interpreter);
+        let started = early.map_or_else(
+            || {
+                let started = self.log.handle().and_then(|output| TemplateProcess::start(interpreter, output))?;
+                self.brood.register(started.pid);
+                Ok(started)
+            },
+            Ok,
+        );
+        match started {
+            Ok(template) => {
+                if let Err(error) = self.poller.watch(&template.connection, Token::Template(key)) {
+                    self.log.line(&format!("template {key} cannot be watched: {error}"));
+                }
+                self.templates.insert(key, template);
+            }
+            Err(error) => {
+                let error: io::Error = error;
+                self.log.line(&format!("the template process of {interpreter} cannot be started: {error}"));
+            }
+        }
+    }
+
+    pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey) {
+        if !self.templates.contains_key(&template) {
+            return self.core.worker_gone(key, "could not be started: its interpreter does not run; daemon.log tells more");
+        }
+        if let Err(error) = self.order_fork(key, template) {
+            self.log.line(&format!("worker {key} cannot be forked: {error}"));
+            self.core.worker_gone(key, &format!("could not be started: {error}"));
+        }
+    }
+
+    fn order_fork(&mut self, key: Key, template: TemplateKey) -> io::Result<()> {
+        let (control, far) = Connection::pair()?;
+        let (output, output_far) = reading_pipe()?;
+        let (errors, errors_far) = reading_pipe()?;
+        let process = Process {
+            template,
+            pid: 0,
+            pidfd: None,
+            is_doomed: false,
+            output: Pipe::new(output),
+            errors: Pipe::new(errors),
+        };
+        self.processes.insert(key, process);
+        self.add_stream(key, Stream::new(control, Role::Worker, 0));
+        let to = self.templates.get_mut(&template).expect("the caller looked");
+        to.connection.send_with(&Fork { request: key }.into(), vec![far, output_far, errors_far]);
+        self.flush_template(template);
+        Ok(())
+    }
+
+    fn flush_template(&mut self, key: TemplateKey) {
+        if let Some(template) = self.templates.get_mut(&key) {
+            // An error is the end of the template, which its process announces.
+            let is_empty = template.connection.flush().unwrap_or(true);
+            self.poller.watch_room(&template.connection, Token::Template(key), !is_empty);
+        }
+    }
+
+    pub(super) fn serve_template(&mut self, key: TemplateKey) {
+        let mut inbox = Vec::new();
+        let Some(template) = self.templates.get_mut(&key) else { return };
+        if template.connection.receive(&mut inbox).is_err() {
+            self.poller.forget(&template.connection);
+        } else if template.connection.unsent_bytes() > 0 {
+            self.flush_template(key);
+        }
+        for received in inbox {
+            self.template_said(key, received);
+        }
+    }
+
+    fn template_said(&mut self, template: TemplateKey, Received { message, descriptors }: Received) {
+        match message {
+            Message::TemplateReady(said) => {
+                self.log.line(&format!("template {template} is ready after {} ms", said.started_us / 1000));
+            }
+            Message::Forked(said) => self.worker_forked(said, descriptors.into_iter().next()),
+            Message::Gone(said) => {
+                if let Some(key) = self.by_pid.get(&said.pid).copied() {
+                    if said.stragglers > 0 {
+                        let text = format!("worker {key}, pid {}, left {} processes that were killed", said.pid, said.stragglers);
+                        self.log.line(&text);
+                    }
+                    self.finish_worker(key, &describe_status(said.status));
+                }
+            }
+            other => self.log.line(&format!("template {template} sent a message of kind {}", other.kind())),
+        }
+    }
+
+    fn worker_forked(&mut self, said: Forked, pidfd: Option<OwnedFd>) {
+        let key = said.request;
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        if said.pid == 0 {
+            return self.finish_worker(key, &format!("could not be forked: {}", said.text));
+        }
+        process.pid = said.pid;
+        self.by_pid.insert(said.pid, key);
+        if let Some(pidfd) = pidfd {
+            if let Err(error) = self.poller.watch(&pidfd, Token::Worker(key)) {
+                self.log.line(&format!("worker {key} cannot be watched: {error}"));
+            }
+            process.pidfd = Some(pidfd);
+        }
+        let is_doomed = process.is_doomed;
+        self.core.forked(key, said.pid);
+        self.watch_output(key);
+        if is_doomed {
+            self.kill_worker(key);
+        }
+    }
+
+    pub(super) fn kill_worker(&mut self, key: Key) {
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        process.is_doomed = true;
+        if let Some(pidfd) = &process.pidfd
+            && let Err(error) = oxiray_processes::kill_by_pidfd(pidfd)
+        {
+            self.log.line(&format!("worker {key}, pid {}, cannot be killed: {error}", process.pid));
+        }
+    }
+
+    /// The process itself is dead; its template looks for what descends from it.
+    pub(super) fn worker_process_died(&mut self, key: Key) {
+        if let Some(pidfd) = self.processes.get(&key).and_then(|process| process.pidfd.as_ref()) {
+            self.poller.forget(pidfd);
+            self.core.worker_died(key);
+        }
+    }
+
+    /// The worker and everything that descends from it are dead. What it said and printed last comes first.
+    fn finish_worker(&mut self, key: Key, text: &str) {
+        while self.streams.get(&key).is_some_and(|stream| !stream.is_over) {
+            let before = self.streams.len();
+            self.serve_stream(key);
+            let is_drained = self.streams.get(&key).is_none_or(|stream| stream.is_over) || before != self.streams.len();
+            if !is_drained && !self.has_more(key) {
+                break;
+            }
+        }
+        self.drain_output(key);
+        if let Some(stream) = self.streams.remove(&key) {
+            self.poller.forget(&stream.connection);
+        }
+        if let Some(process) = self.processes.remove(&key) {
+            self.by_pid.remove(&process.pid);
+            process.pidfd.iter().for_each(|pidfd| self.poller.forget(pidfd));
+        }
+        self.core.worker_gone(key, text);
+    }
+
+    fn has_more(&self, key: Key) -> bool {
+        let Some(stream) = self.streams.get(&key) else { return false };
+        let mut watched = [rustix::event::PollFd::new(&stream.connection, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
+    pub(super) fn reap_templates(&mut self) {
+        for departed in self.brood.reap() {
+            let Some(key) = self.templates.iter().find(|(_, template)| template.pid == departed.pid).map(|(key, _)| *key)
+            else {
+                continue;
+            };
+            let how = describe_status(departed.status);
+            self.log.line(&format!("template {key}, pid {}, is gone: {how}", departed.pid));
+            self.serve_template(key);
+            if let Some(template) = self.templates.remove(&key) {
+                self.poller.forget(&template.connection);
+            }
+            self.core.template_gone(key);
+            let orphans = self.processes.iter().filter(|(_, process)| process.template == key).map(|(key, _)| *key);
+            for worker in orphans.collect::<Vec<_>>() {
+                self.finish_worker(worker, &format!("died with its template process, which was {how}; daemon.log tells more"));
+            }
+        }
+    }
+
+    /// Kills every process that descends from the daemon, and waits for it.
+    pub(super) fn end_brood(&mut self) {
+        let until = Instant::now() + ENDING_LIMIT;
+        loop {
+            self.brood.kill_all();
+            self.brood.reap();
+            let left = until.saturating_duration_since(Instant::now());
+            if self.brood.is_empty() {
+                return;
+            }
+            if left.is_zero() {
+                let living: Vec<u32> = self.brood.living().collect();
+                return self.log.line(&format!("these processes do not die, and are left behind: {living:?}"));
+            }
+            let limit = rustix::event::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let watch = self.brood.watch_fd();
+            let _ = rustix::event::poll(
+                &mut [rustix::event::PollFd::from_borrowed_fd(watch, rustix::event::PollFlags::IN)],
+                Some(&limit),
+            );
+        }
+    }
+}
+
+/// A pipe whose reading end does not block.
+fn reading_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (near, far) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&near, true)?;
+    Ok((near, far))
+}

@@ -1,0 +1,176 @@
+//! Control streams: reading, writing, closing.
+
+use super::{Daemon, Token};
+use crate::core::Key;
+use oxiray_wire::message::Driver;
+use oxiray_wire::{Connection, Message, Received};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+/// What may wait for a peer that does not read, before it is given up.
+const OUTBOX_BYTES_MAX: usize = 1 << 30;
+/// Above this much waiting for a driver, its workers' output is not read.
+pub(super) const OUTBOX_BYTES_CROWDED: usize = 4 << 20;
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Nobody knows yet: it has until then to say so.
+    Newcomer(Instant),
+    /// The other half of the socket pair that a private daemon was started with; it has yet to greet.
+    Expected,
+    /// The command line: it looks, or stops the session.
+    Visitor,
+    /// A driver that was let in, with a descriptor of its process.
+    Driver(Option<OwnedFd>),
+    /// A worker's control stream.
+    Worker,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) connection: Connection,
+    pub(super) role: Role,
+    /// The process at the other end, where the socket tells.
+    pub(super) peer_pid: u32,
+    /// Closed by the peer: nothing is read or written any more.
+    pub(super) is_over: bool,
+    /// To be closed when everything is sent.
+    pub(super) is_closing: bool,
+    watches_room: bool,
+}
+
+impl Stream {
+    pub(super) fn new(connection: Connection, role: Role, peer_pid: u32) -> Self {
+        Self { connection, role, peer_pid, is_over: false, is_closing: false, watches_room: false }
+    }
+
+    pub(super) fn is_crowded(&self) -> bool {
+        self.connection.unsent_bytes() > OUTBOX_BYTES_CROWDED
+    }
+}
+
+impl Daemon {
+    pub(super) fn add_stream(&mut self, key: Key, stream: Stream) {
+        match self.poller.watch(&stream.connection, Token::Stream(key)) {
+            Ok(()) => drop(self.streams.insert(key, stream)),
+            Err(error) => self.log.line(&format!("a stream cannot be watched: {error}")),
+        }
+    }
+
+    pub(super) fn queue(&mut self, to: Key, message: &Message, descriptors: Vec<OwnedFd>) {
+        let Some(stream) = self.streams.get_mut(&to).filter(|stream| !stream.is_over) else { return };
+        stream.connection.send_with(message, descriptors);
+        self.dirty.insert(to);
+    }
+
+    pub(super) fn flush_all(&mut self) {
+        for key in std::mem::take(&mut self.dirty) {
+            self.flush(key);
+        }
+    }
+
+    fn flush(&mut self, key: Key) {
+        let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return };
+        let was_crowded = stream.is_crowded();
+        let flushed = stream.connection.flush();
+        let is_crowded = stream.is_crowded();
+        match flushed {
+            Ok(is_empty) => {
+                if stream.watches_room == is_empty {
+                    stream.watches_room = !is_empty;
+                    self.poller.watch_room(&stream.connection, Token::Stream(key), !is_empty);
+                }
+                if is_empty && stream.is_closing {
+                    return self.stream_over(key);
+                }
+                if stream.connection.unsent_bytes() > OUTBOX_BYTES_MAX {
+                    self.log.line(&format!("client {key} does not read what it is sent, and is given up"));
+                    return self.stream_over(key);
+                }
+            }
+            // What the peer said before it left is still to be read: the end is found there.
+            Err(_) => self.serve_stream(key),
+        }
+        if was_crowded && !is_crowded {
+            self.resume_output(key);
+        }
+    }
+
+    pub(super) fn serve_stream(&mut self, key: Key) {
+        let mut inbox = Vec::new();
+        let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return };
+        let result = stream.connection.receive(&mut inbox);
+        for received in inbox {
+            self.received(key, received);
+        }
+        if let Err(error) = result {
+            let is_known = matches!(error, oxiray_wire::connection::ConnectionError::Closed);
+            if !is_known {
+                self.log.line(&format!("the connection of client {key} ends: {error}"));
+            }
+            return self.stream_over(key);
+        }
+        let wants_room = self.streams.get(&key).is_some_and(|stream| stream.watches_room);
+        if wants_room {
+            self.dirty.insert(key);
+        }
+    }
+
+    fn received(&mut self, key: Key, Received { message, .. }: Received) {
+        let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_over) else { return };
+        match &stream.role {
+            Role::Newcomer(_) | Role::Expected => self.greeted(key, message),
+            Role::Visitor => self.visited(key, &message),
+            Role::Driver(_) | Role::Worker => self.dispatch(key, message),
+        }
+    }
+
+    fn visited(&mut self, key: Key, message: &Message) {
+        match message {
+            Message::ClusterQuery(asked) => self.report(key, asked.request),
+            Message::Stop(_) => {
+                self.log.line("the command line asks to stop");
+                self.is_stopping = true;
+            }
+            other => self.log.line(&format!("a visitor sent a message of kind {} and was ignored", other.kind())),
+        }
+    }
+
+    pub(super) fn become_driver(&mut self, key: Key, driver: Driver, pidfd: Option<OwnedFd>) {
+        if let Some(pidfd) = &pidfd
+            && let Err(error) = self.poller.watch(pidfd, Token::Driver(key))
+        {
+            self.log.line(&format!("the process of driver {key} cannot be watched: {error}"));
+        }
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.connection.prove();
+            stream.role = Role::Driver(pidfd);
+            self.core.driver_joined(key, driver);
+        }
+    }
+
+    /// The process is gone, even where a child that it forked keeps its end of the stream open.
+    pub(super) fn driver_process_died(&mut self, key: Key) {
+        self.serve_stream(key);
+        self.stream_over(key);
+    }
+
+    /// The stream is at its end. A worker's stays until its process is gone.
+    pub(super) fn stream_over(&mut self, key: Key) {
+        let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return };
+        stream.is_over = true;
+        self.poller.forget(&stream.connection);
+        if matches!(stream.role, Role::Worker) {
+            return self.core.worker_left(key);
+        }
+        let stream = self.streams.remove(&key).expect("it was just found");
+        if let Role::Driver(pidfd) = &stream.role {
+            pidfd.iter().for_each(|pidfd| self.poller.forget(pidfd));
+            self.core.driver_left(key);
+        }
+        if self.only_driver == Some(key) {
+            self.is_stopping = true;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A session's directory: made, described, found again, swept away when its daemon is dead.
+//!
+//! A daemon holds a lock on its directory for life. One that nobody locks belonged to a daemon that was
+//! killed, and whoever comes next removes it.
+
+use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, private_directory};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What `session.json` holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// Address that `init(address=…)` takes.
+    pub address: String,
+    /// The secret that lets a client in.
+    pub token: String,
+    /// The daemon's process.
+    pub pid: u32,
+    /// The node, in hexadecimal digits.
+    pub node: String,
+    /// The version of the daemon.
+    pub version: String,
+    /// Whether it ends with its driver.
+    #[serde(default)]
+    pub private: bool,
+}
+
+/// The directory of a running session, as its daemon has it.
+#[derive(Debug)]
+pub struct Session {
+    directory: PathBuf,
+    /// Keeps the lock.
+    _lock: OwnedFd,
+}
+
+impl Session {
+    /// Makes a directory that nobody else has, under `root`.
+    pub fn make(root: &Path) -> io::Result<Self> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        loop {
+            let chance = u32::from_ne_bytes(oxiray_ids::random());
+            let directory = root.join(format!("session_{}_{}_{chance:08x}", time.as_secs(), std::process::id()));
+            private_directory(&directory)?;
+            // A sweeper may have been faster than the lock; then the name is lost, and another is taken.
+            if let Some(lock) = lock(&directory)? && directory.exists() {
+                return Ok(Self { directory, _lock: lock });
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Listens on the session's socket. The path goes through the directory's descriptor, since socket
+    /// addresses are short and temporary directories are not.
+    pub fn listen(&self) -> io::Result<UnixListener> {
+        let listener = UnixListener::bind(through(&self._lock, SOCKET))?;
+        fs::set_permissions(self.directory.join(SOCKET), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(listener)
+    }
+
+    /// Writes down how clients find and enter the session.
+    pub fn describe(&self, description: &Description) -> io::Result<()> {
+        let unfinished = self.directory.join("session.json.new");
+        let mut file = self.create(&unfinished)?;
+        file.write_all(serde_json::to_string_pretty(description)?.as_bytes())?;
+        fs::rename(unfinished, self.directory.join(DESCRIPTION))
+    }
+
+    /// Makes the session the one that `address="auto"` means.
+    pub fn make_current(&self) -> io::Result<()> {
+        let root = self.directory.parent().unwrap_or(&self.directory);
+        let unfinished = self.directory.join("current.new");
+        self.create(&unfinished)?.write_all(self.name().as_bytes())?;
+        fs::rename(unfinished, root.join(CURRENT))
+    }
+
+    /// A file in the directory that only its user reads; what is written is appended.
+    pub fn create(&self, path: &Path) -> io::Result<fs::File> {
+        fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    }
+
+    /// Removes everything.
+    pub fn remove(self) {
+        let current = self.directory.parent().map(|root| root.join(CURRENT)).unwrap_or_default();
+        if fs::read_to_string(&current).is_ok_and(|name| name.trim() == self.name()) {
+            let _ = fs::remove_file(current);
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+
+    fn name(&self) -> String {
+        self.directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// The sessions of living daemons under `root`, the current one first, each with its directory.
+pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
+    let current = fs::read_to_string(root.join(CURRENT)).unwrap_or_default();
+    let mut found: Vec<(PathBuf, Description)> = directories(root)
+        .filter(|directory| matches!(lock(directory), Ok(None)))
+        .filter_map(|directory| {
+            let text = fs::read_to_string(directory.join(DESCRIPTION)).ok()?;
+            Some((directory, serde_json::from_str(&text).ok()?))
+        })
+        .collect();
+    found.sort_by_key(|(directory, _)| directory.file_name().is_none_or(|name| name.to_string_lossy() != current.trim()));
+    found
+}
+
+/// Removes what killed daemons left under `root`.
+pub fn sweep(root: &Path) {
+    for directory in directories(root) {
+        if let Ok(Some(_lock)) = lock(&directory) {
+            let _ = fs::remove_dir_all(&directory);
+        }
+    }
+}
+
+/// Connects to the daemon of a session.
+pub fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    UnixStream::connect(through(&opened, SOCKET))
+}
+
+fn through(directory: &OwnedFd, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()))
+}
+
+fn directories(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("session_")).map(|entry| entry.path())
+}
+
+/// The lock of a directory; `None` where a living daemon has it.
+fn lock(directory: &Path) -> io::Result<Option<OwnedFd>> {
+    let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(opened)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn description() -> Description {
+        Description {
+            address: "127.0.0.1:6379".into(),
+            token: "secret".into(),
+            pid: 7,
+            node: "ab".into(),
+            version: "0".into(),
+            private: false,
+        }
+    }
+
+    #[test]
+    fn a_session_is_found_while_its_daemon_lives_and_swept_after() {
+        let root = tempfile::tempdir().expect("a directory");
+        let session = Session::make(root.path()).expect("a session");
+        session.describe(&description()).expect("described");
+        session.make_current().expect("current");
+        let listener = session.listen().expect("listens");
+        connect(session.directory()).expect("connects");
+        drop(listener);
+        let directory = session.directory().to_owned();
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        let modes = [mode(&directory), mode(&directory.join(SOCKET)), mode(&directory.join(DESCRIPTION))];
+        assert_eq!(modes, [0o700, 0o600, 0o600]);
+        sweep(root.path());
+        assert_eq!(living(root.path()), [(directory.clone(), description())]);
+        drop(session);
+        assert!(living(root.path()).is_empty());
+        sweep(root.path());
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_session_takes_its_traces_along() {
+        let root = tempfile::tempdir().expect("a directory");
+        let session = Session::make(root.path()).expect("a session");
+        session.make_current().expect("current");
+        session.remove();
+        assert_eq!(fs::read_dir(root.path()).expect("there").count(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! Calls as the language front describes them.
+
+use bytes::Bytes;
+use oxiray_ids::ObjectId;
+use oxiray_wire::message::{ArgumentReference, Environment, Reference, Value};
+
+/// Where an argument given as a reference stands in the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Among the positional arguments, counted from 0.
+    Position(u32),
+    /// By keyword.
+    Keyword(String),
+    /// The object is the serialized arguments themselves, too large to travel with the call.
+    Everything,
+}
+
+impl Place {
+    /// The argument as it travels.
+    pub(crate) fn argument(&self, reference: Reference, value: Option<Value>) -> ArgumentReference {
+        let (position, keyword) = match self {
+            Self::Position(position) => (*position, String::new()),
+            Self::Keyword(keyword) => (0, keyword.clone()),
+            Self::Everything => (EVERYTHING, String::new()),
+        };
+        ArgumentReference { position, keyword, reference: Some(reference), value }
+    }
+}
+
+/// The place that stands for [`Place::Everything`] on the wire.
+pub const EVERYTHING: u32 = u32::MAX;
+
+/// Arguments of a call.
+#[derive(Debug, Clone, Default)]
+pub struct Arguments {
+    /// Serialized, with holes where references stand; empty for none.
+    pub payload: Bytes,
+    /// What fills the holes.
+    pub references: Vec<(Place, ObjectId)>,
+    /// References inside of the payload.
+    pub contained: Vec<ObjectId>,
+}
+
+/// A call to be made.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// Hash of the function, exported before; empty for an actor's method.
+    pub function: Bytes,
+    /// The function's or method's name.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Arguments,
+    /// How many results it has.
+    pub results: u32,
+    /// After how many calls of it a worker exits; 0 for never.
+    pub max_calls: u32,
+    /// How often it is run again after its worker died; negative for always.
+    pub retries: i32,
+    /// Which exceptions are retried, as the worker reads it; empty for none.
+    pub retry_exceptions: Bytes,
+}
+
+/// What tasks of one class share.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Class {
+    /// Resource names and 1/10,000s, by name.
+    pub demand: Vec<(String, u64)>,
+    /// Variables set for the task, by name.
+    pub environment: Environment,
+    /// Whether each task wants a worker that has run nothing before.
+    pub fresh: bool,
+}
+
+/// Names a [`Class`] within this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClassIndex(pub(crate) usize);

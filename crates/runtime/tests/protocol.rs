@@ -1,0 +1,275 @@
+//! The runtime against a daemon and a worker that the test plays itself, over real sockets.
+
+use bytes::Bytes;
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
+use oxiray_runtime::{ActorWork, Arguments, Class, Identity, Place, Runtime, RuntimeError, Unmet, Work};
+use oxiray_wire::message::{
+    ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted, LeaseRefused,
+    Reply, Returned, Value,
+};
+use oxiray_wire::{Connection, Message, Received};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// One end of a stream that the test plays, read message by message.
+struct Peer {
+    connection: Connection,
+    inbox: VecDeque<Message>,
+}
+
+impl Peer {
+    fn new(connection: Connection) -> Self {
+        Self { connection, inbox: VecDeque::new() }
+    }
+
+    fn next(&mut self) -> Message {
+        let mut received: Vec<Received> = Vec::new();
+        while self.inbox.is_empty() {
+            let ready = poll(
+                &mut [PollFd::new(&self.connection, PollFlags::IN)],
+                Some(&rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 }),
+            );
+            assert_eq!(ready, Ok(1), "the runtime said nothing for 10 s");
+            self.connection.receive(&mut received).expect("the runtime keeps the stream open");
+            self.inbox.extend(received.drain(..).map(|received| received.message));
+        }
+        self.inbox.pop_front().expect("it is not empty")
+    }
+
+    fn say(&mut self, message: impl Into<Message>) {
+        self.connection.send(&message.into());
+        while !self.connection.flush().expect("the runtime keeps the stream open") {}
+    }
+
+    /// Sends a message with one end of a new stream; plays the other.
+    fn join(&mut self, message: impl Into<Message>) -> Peer {
+        let (near, far) = Connection::pair().expect("a pair");
+        self.connection.send_with(&message.into(), vec![far]);
+        while !self.connection.flush().expect("the runtime keeps the stream open") {}
+        Peer::new(near)
+    }
+
+    fn call(&mut self) -> Call {
+        loop {
+            match self.next() {
+                Message::Call(call) => return call,
+                Message::Function(_) => {}
+                other => panic!("a call was expected, not {other:?}"),
+            }
+        }
+    }
+
+    fn lease_request(&mut self) -> u64 {
+        loop {
+            match self.next() {
+                Message::LeaseRequest(request) => return request.request,
+                Message::LeaseCancel(_) | Message::LeaseReturn(_) => {}
+                other => panic!("a lease request was expected, not {other:?}"),
+            }
+        }
+    }
+
+    fn grant(&mut self, request: u64, lease: u64) -> Peer {
+        let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
+        self.join(LeaseGranted { request, lease, worker })
+    }
+
+    fn reply(&mut self, call: &Call, text: &'static str) {
+        self.say(Reply { task: call.task.clone(), results: vec![inline(text)], ..Reply::default() });
+    }
+}
+
+fn inline(text: &'static str) -> Value {
+    Value { content: Some(Content::Inline(Bytes::from_static(text.as_bytes()))), contained: Vec::new() }
+}
+
+fn started() -> (Runtime, Peer) {
+    let (near, far) = Connection::pair().expect("a pair");
+    let identity = Identity {
+        node: NodeId::generate(),
+        worker: WorkerId::generate(),
+        job: JobId::from_number(1),
+        namespace: String::new(),
+        session: String::new(),
+        address: String::new(),
+    };
+    let runtime = Runtime::start(identity, Connection::new(far).expect("a socket"), Vec::new()).expect("it starts");
+    (runtime, Peer::new(near))
+}
+
+fn work(name: &str) -> Work {
+    Work {
+        function: Bytes::from_static(b"hash"),
+        name: name.into(),
+        arguments: Arguments::default(),
+        results: 1,
+        max_calls: 0,
+        retries: 3,
+        retry_exceptions: Bytes::new(),
+    }
+}
+
+fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
+    runtime.class(Class { demand: vec![("CPU".into(), 10_000)], environment: Environment::default(), fresh: false })
+}
+
+fn submit(runtime: &Runtime, work: Work) -> ObjectId {
+    runtime.submit(class(runtime), work).1[0]
+}
+
+fn value_of(runtime: &Runtime, id: ObjectId) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    runtime.get(&[id], Some(deadline)).expect("the value comes").remove(0)
+}
+
+fn failure_of(runtime: &Runtime, id: ObjectId) -> Failure {
+    match value_of(runtime, id).content {
+        Some(Content::Failed(failure)) => failure,
+        other => panic!("a failure was expected, not {other:?}"),
+    }
+}
+
+#[test]
+fn a_task_is_leased_called_and_answered() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, work("f"));
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 1);
+    let call = worker.call();
+    assert_eq!((call.name.as_str(), call.results), ("f", 1));
+    worker.reply(&call, "done");
+    assert_eq!(value_of(&runtime, id), inline("done"));
+    runtime.release(id);
+    assert_eq!(runtime.objects_known(), 0);
+}
+
+#[test]
+fn an_argument_is_waited_for_and_travels_with_the_call() {
+    let (runtime, mut daemon) = started();
+    let first = submit(&runtime, work("f"));
+    let mut second = work("g");
+    second.arguments.references = vec![(Place::Position(0), first)];
+    let second = submit(&runtime, second);
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 1);
+    let call = worker.call();
+    assert_eq!(call.name, "f");
+    worker.reply(&call, "value of f");
+    let call = worker.call();
+    assert_eq!((call.name.as_str(), call.references[0].value.clone()), ("g", Some(inline("value of f"))));
+    worker.reply(&call, "value of g");
+    assert_eq!(value_of(&runtime, second), inline("value of g"));
+}
+
+#[test]
+fn what_is_refused_fails_with_the_reason() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, work("f"));
+    let request = daemon.lease_request();
+    let failure = Failure { code: "task_unschedulable".into(), text: "too much".into(), cause: Bytes::new() };
+    daemon.say(LeaseRefused { request, failure: Some(failure.clone()) });
+    assert_eq!(failure_of(&runtime, id), failure);
+}
+
+#[test]
+fn a_task_is_run_again_until_its_retries_are_used_up() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, Work { retries: 1, ..work("f") });
+    for attempt in 0..2 {
+        let request = daemon.lease_request();
+        let mut worker = daemon.grant(request, u64::from(attempt));
+        assert_eq!(worker.call().attempt, attempt);
+        drop(worker);
+        daemon.say(LeaseEnded { lease: attempt.into(), text: "killed by signal 9 (SIGKILL)".into() });
+    }
+    let failure = failure_of(&runtime, id);
+    assert_eq!(failure.code, "worker_crashed");
+    assert!(failure.text.contains("killed by signal 9 (SIGKILL)"), "{}", failure.text);
+}
+
+#[test]
+fn tasks_that_were_not_started_go_to_another_worker() {
+    let (runtime, mut daemon) = started();
+    let first = submit(&runtime, work("f"));
+    let request = daemon.lease_request();
+    let mut slow = daemon.grant(request, 1);
+    let call = slow.call();
+    slow.reply(&call, "quick");
+    assert_eq!(value_of(&runtime, first), inline("quick"));
+    // A short task was seen, so two are sent ahead; the worker gives the second one back.
+    let _running = submit(&runtime, work("slow"));
+    let behind = submit(&runtime, work("behind"));
+    let (_, given) = (slow.call(), slow.call());
+    slow.say(Returned { tasks: vec![given.task.clone()] });
+    let request = daemon.lease_request();
+    let mut other = daemon.grant(request, 2);
+    let call = other.call();
+    assert_eq!(call.task, given.task);
+    other.reply(&call, "done elsewhere");
+    assert_eq!(value_of(&runtime, behind), inline("done elsewhere"));
+}
+
+#[test]
+fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
+    let (runtime, mut daemon) = started();
+    let made = runtime.create_actor(ActorWork {
+        create: ActorCreate::default(),
+        named: false,
+        arguments: Arguments::default(),
+    });
+    let actor = made.expect("an unnamed actor needs no answer").0;
+    runtime.retain_actor(actor);
+    let results: Vec<ObjectId> = (0..3).map(|_| runtime.call_actor(actor, work("m")).1[0]).collect();
+    let Message::ActorCreate(create) = daemon.next() else { panic!("an actor was to be made") };
+    let mut process = daemon.join(ActorPlaced { actor: create.actor.clone(), worker: Bytes::new() });
+    let calls: Vec<Call> = (0..3).map(|_| process.call()).collect();
+    let sent: Vec<ObjectId> =
+        calls.iter().map(|call| oxiray_ids::TaskId::from_slice(&call.task).expect("24 bytes").object(1)).collect();
+    assert_eq!(sent, results);
+    process.reply(&calls[0], "one");
+    assert_eq!(value_of(&runtime, results[0]), inline("one"));
+    drop(process);
+    let failure = Failure { code: "actor_died".into(), text: "it was killed".into(), cause: Bytes::new() };
+    daemon.say(ActorDied { actor: create.actor, failure: Some(failure.clone()) });
+    assert_eq!(failure_of(&runtime, results[2]), failure);
+    assert_eq!(failure_of(&runtime, runtime.call_actor(actor, work("m")).1[0]), failure);
+}
+
+#[test]
+fn a_deadline_ends_a_wait_and_the_daemons_death_ends_everything() {
+    let (runtime, daemon) = started();
+    let id = submit(&runtime, work("f"));
+    let soon = Some(Instant::now() + Duration::from_millis(20));
+    assert!(matches!(runtime.get(&[id], soon), Err(RuntimeError::Unmet(Unmet::TimedOut))));
+    drop(daemon);
+    assert_eq!(failure_of(&runtime, id).code, "daemon_died");
+    assert_eq!(failure_of(&runtime, submit(&runtime, work("f"))).code, "daemon_died");
+    assert!(matches!(runtime.cluster(), Err(RuntimeError::Failed(failure)) if failure.code == "daemon_died"));
+}
+
+#[test]
+fn threads_that_wait_at_once_all_get_their_values() {
+    let (runtime, mut daemon) = started();
+    let ids: Vec<ObjectId> = (0..4).map(|_| submit(&runtime, work("f"))).collect();
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 1);
+    std::thread::scope(|scope| {
+        for id in &ids {
+            let runtime = runtime.clone();
+            scope.spawn(move || assert_eq!(value_of(&runtime, *id), inline("v")));
+        }
+        for _ in &ids {
+            let call = worker.call();
+            worker.reply(&call, "v");
+        }
+    });
+}
+
+#[test]
+fn an_actor_id_belongs_to_its_job() {
+    let (runtime, _daemon) = started();
+    let work = ActorWork { create: ActorCreate::default(), named: false, arguments: Arguments::default() };
+    let (actor, _): (ActorId, _) = runtime.create_actor(work).expect("made");
+    assert_eq!(actor.job(), runtime.identity().job);
+}

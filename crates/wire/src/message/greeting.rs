@@ -1,0 +1,81 @@
+//! Coming and going: clients, the command line, and the daemon.
+
+use super::{Amount, Environment};
+use bytes::Bytes;
+
+/// client → daemon, the first message on a connection.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Hello {
+    /// The session's secret, from its 0600 file or the environment of a child.
+    #[prost(string, tag = "1")]
+    pub token: String,
+    /// What the client is; absent on connections that only query or stop (the command line).
+    #[prost(message, optional, tag = "2")]
+    pub driver: Option<Driver>,
+}
+
+/// What a driver tells of itself.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Driver {
+    /// Its process id; checked against the socket's.
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    /// The Python interpreter that runs it: its workers run the same.
+    #[prost(string, tag = "2")]
+    pub interpreter: String,
+    /// `sys.path` and the like, opaque to the daemon, handed to each worker in [`Assign`].
+    #[prost(bytes = "bytes", tag = "3")]
+    pub setup: Bytes,
+    /// Where its actors' names live; empty for one of its own.
+    #[prost(string, tag = "4")]
+    pub namespace: String,
+    /// Whether it wants its workers' output.
+    #[prost(bool, tag = "5")]
+    pub wants_logs: bool,
+    /// The job's runtime environment.
+    #[prost(message, optional, tag = "6")]
+    pub environment: Option<Environment>,
+}
+
+/// daemon → client: let in.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Welcome {
+    /// `NodeId` of the daemon.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub node: Bytes,
+    /// `WorkerId` of the client.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub worker: Bytes,
+    /// `JobId` of the driver.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub job: Bytes,
+    /// The job's namespace.
+    #[prost(string, tag = "4")]
+    pub namespace: String,
+    /// The session's directory.
+    #[prost(string, tag = "5")]
+    pub session: String,
+    /// Address that `init(address=…)` takes, such as `127.0.0.1:6379`.
+    #[prost(string, tag = "6")]
+    pub address: String,
+    /// What the machine offers, in whole.
+    #[prost(message, repeated, tag = "7")]
+    pub totals: Vec<Amount>,
+}
+
+/// daemon → client: not let in; the connection ends.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Refused {
+    /// Why, and what to do.
+    #[prost(string, tag = "1")]
+    pub text: String,
+}
+
+/// driver → daemon: the job is over. The daemon ends the job's work, sends its last [`LogLines`] and closes.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Goodbye {}
+
+/// command line → daemon: end the session and everything in it. The daemon closes once all is gone.
+/// daemon → worker: leave when what was sent so far is done.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Stop {}

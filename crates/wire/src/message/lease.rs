@@ -1,0 +1,81 @@
+//! Leases: owner and daemon.
+
+use super::{Amount, Environment, Failure};
+use bytes::Bytes;
+
+/// owner → daemon: a worker is wanted.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LeaseRequest {
+    /// Names the request; counted by the owner.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// What its tasks need.
+    #[prost(message, repeated, tag = "2")]
+    pub demand: Vec<Amount>,
+    /// The runtime environment on top of the job's.
+    #[prost(message, optional, tag = "3")]
+    pub environment: Option<Environment>,
+    /// Whether the worker must not have run anything before.
+    #[prost(bool, tag = "4")]
+    pub fresh: bool,
+    /// What waits, in words: a function's name.
+    #[prost(string, tag = "5")]
+    pub label: String,
+}
+
+/// owner → daemon: the request is no longer needed. A grant may have crossed it and must be returned.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LeaseCancel {
+    /// The request.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+}
+
+/// daemon → owner, with the stream to the worker: it is the owner's until returned.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LeaseGranted {
+    /// The request met.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Names the lease; counted by the daemon.
+    #[prost(uint64, tag = "2")]
+    pub lease: u64,
+    /// `WorkerId` of the worker.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub worker: Bytes,
+}
+
+/// daemon → owner: the request can never be met.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LeaseRefused {
+    /// The request.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Why: codes `task_unschedulable`, `runtime_env`.
+    #[prost(message, optional, tag = "2")]
+    pub failure: Option<Failure>,
+}
+
+/// owner → daemon: the lease is over; nothing of it runs any more.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LeaseReturn {
+    /// The lease.
+    #[prost(uint64, tag = "1")]
+    pub lease: u64,
+}
+
+/// daemon → owner: others wait; idle leases are to be returned now.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LeaseReclaim {}
+
+/// daemon → owner: the lease's worker is gone before the lease was returned. The verdict for every
+/// call that was under way on it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LeaseEnded {
+    /// The lease.
+    #[prost(uint64, tag = "1")]
+    pub lease: u64,
+    /// How the process ended, in words: "killed by signal 9 (SIGKILL)", "exited with status 3".
+    #[prost(string, tag = "2")]
+    pub text: String,
+}

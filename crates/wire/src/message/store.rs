@@ -1,0 +1,103 @@
+//! The object store: clients and daemon.
+
+use super::Failure;
+use bytes::Bytes;
+
+/// client → daemon: room for an object. Answered by [`Allocated`] or [`StoreRefused`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Allocate {
+    /// Names the question.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// `ObjectId`. The sender becomes its first holder.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub object: Bytes,
+    /// Bytes wanted.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+}
+
+/// daemon → client, with a writable descriptor where the client does not have the segment yet.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Allocated {
+    /// The question.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Names the segment; the object starts at its first byte.
+    #[prost(uint64, tag = "2")]
+    pub segment: u64,
+    /// Bytes of the segment, to map.
+    #[prost(uint64, tag = "3")]
+    pub capacity: u64,
+}
+
+/// daemon → client: [`Allocate`] or [`Pin`] failed.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct StoreRefused {
+    /// The question.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Codes `store_full`, `out_of_disk`, `object_lost`.
+    #[prost(message, optional, tag = "2")]
+    pub failure: Option<Failure>,
+}
+
+/// client → daemon: the object is written; it can be read from now on and is never written again.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Seal {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
+/// client → daemon: the object will not be written after all.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Abort {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
+/// client → daemon: keep the object in memory while I read it. Answered by [`Pinned`] or [`StoreRefused`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Pin {
+    /// Names the question.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub object: Bytes,
+}
+
+/// daemon → client, with a read-only descriptor where the client does not have the segment yet.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Pinned {
+    /// The question.
+    #[prost(uint64, tag = "1")]
+    pub request: u64,
+    /// Names the segment.
+    #[prost(uint64, tag = "2")]
+    pub segment: u64,
+    /// Bytes of the segment, to map.
+    #[prost(uint64, tag = "3")]
+    pub capacity: u64,
+    /// Bytes of the object, at the segment's start.
+    #[prost(uint64, tag = "4")]
+    pub size: u64,
+}
+
+/// client → daemon: one [`Pin`] of the object is over.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Unpin {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
+/// daemon → client: the segment is gone; drop what is cached of it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct SegmentRetired {
+    /// The segment.
+    #[prost(uint64, tag = "1")]
+    pub segment: u64,
+}

@@ -1,0 +1,71 @@
+//! Workers and their daemon.
+
+use super::{ActorCreate, Amount, Devices, Value, Variable, Welcome};
+use bytes::Bytes;
+
+/// daemon → worker, the first message on the control stream that a forked worker inherits, and again
+/// when an idle worker is leased anew: who it is and what it may use. It is read and applied before
+/// anything of the user's runs.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Assign {
+    /// `WorkerId` of the worker; the same for its life.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub worker: Bytes,
+    /// Ids and addresses as the driver sees them, with the worker's own id.
+    #[prost(message, optional, tag = "2")]
+    pub welcome: Option<Welcome>,
+    /// The driver's setup, see [`Driver::setup`].
+    #[prost(bytes = "bytes", tag = "3")]
+    pub setup: Bytes,
+    /// Variables to set and remove: runtime environment first, device visibility after.
+    #[prost(message, repeated, tag = "4")]
+    pub variables: Vec<Variable>,
+    /// Devices granted.
+    #[prost(message, repeated, tag = "5")]
+    pub devices: Vec<Devices>,
+    /// Everything granted.
+    #[prost(message, repeated, tag = "6")]
+    pub resources: Vec<Amount>,
+    /// The actor to become, for a worker that is to be one.
+    #[prost(message, optional, tag = "7")]
+    pub actor: Option<ActorCreate>,
+    /// `WorkerId` of the job's driver.
+    #[prost(bytes = "bytes", tag = "8")]
+    pub driver: Bytes,
+}
+
+/// daemon → worker, with a stream: a client that may call this worker.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Peer {
+    /// `WorkerId` of the client.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub client: Bytes,
+}
+
+/// worker → daemon: its task waits for a value; its CPU may be lent meanwhile (its devices not).
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Blocked {}
+
+/// worker → daemon: the wait is over.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Unblocked {}
+
+/// worker → daemon: the actor's constructor returned.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ActorReady {}
+
+/// worker → daemon: the actor's constructor failed; the worker exits.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ActorFailed {
+    /// `Raised` or `Failed`.
+    #[prost(message, optional, tag = "1")]
+    pub error: Option<Value>,
+}
+
+/// worker → daemon: the actor ends itself; the worker exits.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ActorLeaving {
+    /// Why, in words.
+    #[prost(string, tag = "1")]
+    pub text: String,
+}

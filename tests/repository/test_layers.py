@@ -1,0 +1,128 @@
+"""The rules a compiler does not check: which crate may lean on which, and what the pure ones never name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import tomllib
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# Top to bottom. A crate may lean on crates of lower layers only; within a layer only as `BESIDE` says.
+LAYERS = [
+    {"cli", "python"},
+    {"node", "head", "runtime"},
+    {"wire", "store", "accelerators", "scheduler", "processes"},
+    {"resources", "ids"},
+]
+# The daemon of the head's machine runs the head's state machines.
+BESIDE = {("node", "head")}
+# Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.
+TEST_ONLY = {"nvml-fixture"}
+# Where a clock, a socket, a file, a thread or chance would make a decision impossible to replay.
+PURE = ["resources", "scheduler"]
+IMPURE = re.compile(
+    r"\bstd::(time|net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|SystemTime|Instant)\b"
+)
+
+
+def layer_of(crate: str) -> int:
+    """The crate's layer, 0 on top."""
+    return next(depth for depth, layer in enumerate(LAYERS) if crate in layer)
+
+
+def violations(crates: dict[str, dict[str, set[str]]]) -> list[str]:
+    """What is wrong with these crates' dependencies, given per crate and kind of dependency as names without prefix."""
+    found = []
+    declared = set().union(*LAYERS) | TEST_ONLY
+    for crate in sorted(crates.keys() - declared):
+        found.append(f"`{crate}` is in no layer: say where it belongs in {Path(__file__).name} and ARCHITECTURE.md")
+    for crate, kinds in sorted(crates.items()):
+        if crate not in declared or crate in TEST_ONLY:
+            continue
+        for kind, names in kinds.items():
+            for other in sorted(names):
+                if other in TEST_ONLY:
+                    if kind != "dev-dependencies":
+                        found.append(f"`{crate}` leans on `{other}`, which is for tests only")
+                elif other not in declared:
+                    found.append(f"`{crate}` leans on `{other}`, which is in no layer")
+                elif layer_of(other) <= layer_of(crate) and (crate, other) not in BESIDE:
+                    found.append(f"`{crate}` leans on `{other}`, which is not below it")
+    return found
+
+
+def workspace_crates() -> dict[str, dict[str, set[str]]]:
+    """Every crate's dependencies on crates of this workspace, by kind."""
+    crates = {}
+    for manifest in sorted((ROOT / "crates").glob("*/Cargo.toml")):
+        parsed = tomllib.loads(manifest.read_text())
+        tables = [parsed, *parsed.get("target", {}).values()]
+        kinds: dict[str, set[str]] = {}
+        for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
+            names = {
+                spec.get("package", name) if isinstance(spec, dict) else name
+                for table in tables
+                for name, spec in table.get(kind, {}).items()
+            }
+            kinds[kind] = {name.removeprefix("oxiray-") for name in names if name.startswith("oxiray-")}
+        crates[manifest.parent.name] = kinds
+    return crates
+
+
+def test_dependencies_point_down() -> None:
+    assert violations(workspace_crates()) == []
+
+
+def test_every_layer_exists() -> None:
+    assert set().union(*LAYERS) <= workspace_crates().keys()
+
+
+@pytest.mark.parametrize(
+    ("crate", "kind", "other"),
+    [
+        ("resources", "dependencies", "wire"),
+        ("wire", "dependencies", "runtime"),
+        ("store", "dev-dependencies", "node"),
+        ("head", "dependencies", "node"),
+        ("wire", "dependencies", "store"),
+        ("node", "dependencies", "nvml-fixture"),
+        ("node", "dependencies", "unheard-of"),
+    ],
+)
+def test_a_wrong_dependency_is_found(crate: str, kind: str, other: str) -> None:
+    crates = workspace_crates()
+    crates[crate][kind] = crates[crate][kind] | {other}
+    assert [found for found in violations(crates) if f"`{crate}`" in found and f"`{other}`" in found]
+
+
+def test_an_undeclared_crate_is_found() -> None:
+    assert violations({"surprise": {}})
+
+
+@pytest.mark.parametrize("manifest", sorted((ROOT / "crates").glob("*/Cargo.toml")), ids=lambda path: path.parent.name)
+def test_crate_is_one_sentence_under_its_folder_name(manifest: Path) -> None:
+    package = tomllib.loads(manifest.read_text())["package"]
+    assert package["name"] == f"oxiray-{manifest.parent.name}"
+    assert len(package["description"].split()) > 2
+
+
+def code_of(path: Path) -> str:
+    """A Rust file without its comments."""
+    return "\n".join(line.split("//")[0] for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("crate", PURE)
+def test_pure_crate_names_no_world(crate: str) -> None:
+    sources = [path for path in (ROOT / "crates" / crate / "src").rglob("*.rs") if "tests" not in path.parts]
+    assert sources
+    # Tests of these crates may do as they like; they stand in folders or files of their own.
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sources
+        if path.stem != "tests"
+        for match in IMPURE.finditer(code_of(path).split("#[cfg(test)]\nmod tests {")[0])
+    ]
+    assert found == []

@@ -1,0 +1,282 @@
+"""Actors: state, order, names, ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+import ray
+
+
+@ray.remote
+class Counter:
+    def __init__(self, start: int = 0) -> None:
+        self.value = start
+
+    def add(self, n: int = 1) -> int:
+        self.value += n
+        return self.value
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def fail(self) -> None:
+        raise ValueError("on purpose")
+
+    @ray.method(num_returns=2)
+    def pair(self) -> tuple[int, int]:
+        return 1, 2
+
+
+def wait_until(condition, timeout: float = 20.0) -> None:
+    until = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_state_and_order(cluster) -> None:
+    cluster()
+    counter = Counter.remote(10)
+    assert ray.get([counter.add.remote() for _ in range(1000)]) == list(range(11, 1011))
+    assert ray.get(counter.add.remote(n=5)) == 1015
+    assert ray.get(counter.pair.remote()) == [1, 2]
+    assert ray.get(counter.add.options(num_returns=1).remote()) == 1016
+
+
+def test_calls_wait_for_their_arguments_in_order(cluster) -> None:
+    cluster()
+    slow = ray.remote(lambda: time.sleep(0.2) or 100)
+    counter = Counter.remote()
+    assert ray.get([counter.add.remote(slow.remote()), counter.add.remote(1)]) == [100, 101]
+
+
+def test_errors_leave_the_actor_alive(cluster) -> None:
+    cluster()
+    counter = Counter.remote()
+    with pytest.raises(ValueError, match="on purpose"):
+        ray.get(counter.fail.remote())
+    assert ray.get(counter.add.remote()) == 1
+
+
+def test_what_a_handle_refuses(cluster) -> None:
+    cluster()
+    counter = Counter.remote()
+    with pytest.raises(AttributeError, match="no method 'missing'"):
+        counter.missing.remote()
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        counter.add.remote(1, 2)
+    with pytest.raises(TypeError, match="num_gpus"):
+        counter.add.options(num_gpus=1)
+    with pytest.raises(TypeError, match="cannot be called directly"):
+        counter.add()
+    with pytest.raises(TypeError, match="cannot be instantiated directly"):
+        Counter()
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        Counter.remote(1, 2)
+    with pytest.raises(TypeError, match="derive from the plain class"):
+
+        class Derived(Counter):  # type: ignore[misc, valid-type]
+            pass
+
+
+def test_a_failing_constructor_is_the_cause_of_death(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Broken:
+        def __init__(self):
+            raise KeyError("no config")
+
+        def ping(self):
+            return 1
+
+    with pytest.raises(ray.exceptions.ActorDiedError, match="no config") as caught:
+        ray.get(Broken.remote().ping.remote(), timeout=20)
+    assert caught.value.actor_init_failed
+
+
+def test_kill(cluster) -> None:
+    cluster()
+    counter = Counter.remote()
+    pid = ray.get(counter.pid.remote())
+    ray.kill(counter)
+    with pytest.raises(ray.exceptions.ActorDiedError, match="kill"):
+        ray.get(counter.add.remote(), timeout=20)
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(counter.add.remote(), timeout=20)
+    wait_until(lambda: not alive(pid))
+    with pytest.raises(ValueError, match="handle of an actor"):
+        ray.kill("counter")
+
+
+def test_a_crash_fails_calls_under_way_and_later_ones(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Fragile:
+        def crash(self):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def ping(self):
+            return 1
+
+    fragile = Fragile.remote()
+    calls = [fragile.ping.remote(), fragile.crash.remote(), fragile.ping.remote()]
+    assert ray.get(calls[0]) == 1
+    for call in calls[1:]:
+        with pytest.raises(ray.exceptions.ActorDiedError, match="SIGKILL"):
+            ray.get(call, timeout=20)
+
+
+@pytest.mark.parametrize("how", ["exit_actor", "sys.exit", "terminate"])
+def test_an_actor_ends_itself(cluster, how) -> None:
+    cluster()
+
+    @ray.remote
+    class Leaver:
+        def leave(self):
+            if how == "exit_actor":
+                ray.actor.exit_actor()
+            sys.exit(0)
+
+        def ping(self):
+            return 1
+
+    leaver = Leaver.remote()
+    assert ray.get(leaver.ping.remote()) == 1
+    leaving = leaver.__ray_terminate__.remote() if how == "terminate" else leaver.leave.remote()
+    if how != "sys.exit":
+        ray.get(leaving, timeout=20)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(leaver.ping.remote(), timeout=20)
+
+
+def test_exit_actor_is_for_actors() -> None:
+    with pytest.raises(TypeError, match="no actor"):
+        ray.actor.exit_actor()
+
+
+def test_the_last_handle_ends_the_actor_after_its_calls(cluster, tmp_path) -> None:
+    cluster()
+
+    @ray.remote
+    class Writer:
+        def pid(self):
+            return os.getpid()
+
+        def write(self):
+            time.sleep(0.1)
+            (tmp_path / "written").touch()
+
+    writer = Writer.remote()
+    pid = ray.get(writer.pid.remote())
+    writer.write.remote()
+    del writer
+    wait_until(lambda: not alive(pid))
+    assert (tmp_path / "written").exists()
+
+
+def test_names(cluster) -> None:
+    cluster()
+    counter = Counter.options(name="shared").remote(5)
+    assert ray.get(ray.get_actor("shared").add.remote()) == 6
+    assert ray.get_actor("shared") == counter
+    with pytest.raises(ValueError, match="shared") as caught:
+        Counter.options(name="shared").remote()
+    assert isinstance(caught.value, ray.exceptions.ActorAlreadyExistsError)
+    again = Counter.options(name="shared", get_if_exists=True).remote(100)
+    assert ray.get(again.add.remote()) == 7
+    with pytest.raises(ValueError, match="other"):
+        ray.get_actor("other")
+    with pytest.raises(ValueError):
+        ray.get_actor("")
+    ray.kill(counter)
+
+    def is_free() -> bool:
+        try:
+            ray.get_actor("shared")
+        except ValueError:
+            return True
+        return False
+
+    wait_until(is_free)
+
+
+def test_namespaces(cluster) -> None:
+    cluster(namespace="mine")
+    assert ray.get_runtime_context().namespace == "mine"
+    _elsewhere = Counter.options(name="x", namespace="yours").remote(1)
+    with pytest.raises(ValueError):
+        ray.get_actor("x")
+    assert ray.get(ray.get_actor("x", namespace="yours").add.remote()) == 2
+
+
+def test_handles_travel(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    def use(counter):
+        return ray.get(counter.add.remote())
+
+    @ray.remote
+    def use_nested(box):
+        return ray.get(box["counter"].add.remote())
+
+    counter = Counter.remote()
+    assert ray.get(use.remote(counter)) == 1
+    assert ray.get(use_nested.remote({"counter": counter})) == 2
+    assert ray.get(counter.__ray_call__.remote(lambda self, n: self.value + n, 10)) == 12
+    assert ray.get(counter.__ray_ready__.remote()) is True
+
+
+def test_actors_make_tasks_and_actors(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Boss:
+        def __init__(self):
+            self.worker = Counter.remote()
+
+        def work(self):
+            return ray.get(self.worker.add.remote()) + ray.get(ray.remote(lambda: 10).remote())
+
+    assert ray.get(Boss.remote().work.remote(), timeout=30) == 11
+
+
+def test_context_inside(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Self:
+        def facts(self):
+            context = ray.get_runtime_context()
+            return (
+                context.get_actor_id(),
+                context.get_actor_name(),
+                context.get_task_name(),
+                context.get_job_id(),
+                context.get_assigned_resources(),
+                ray.get(context.current_actor.ping.remote()) if False else None,
+            )
+
+        def ping(self):
+            return 1
+
+    handle = Self.options(name="me").remote()
+    actor_id, name, task_name, job_id, resources, _ = ray.get(handle.facts.remote())
+    assert actor_id == handle._actor_id.hex()
+    assert (name, task_name, resources) == ("me", "Self.facts", {})
+    assert job_id == ray.get_runtime_context().get_job_id()

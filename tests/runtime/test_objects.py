@@ -1,0 +1,167 @@
+"""Objects: put, references inside values, large arrays, a full store."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import numpy
+import pytest
+import ray
+from oxiray import _core
+
+MIB = 1 << 20
+
+
+@ray.remote
+def identity(value):
+    return value
+
+
+@ray.remote
+def total(array):
+    return float(array.sum())
+
+
+def wait_until(condition, timeout: float = 20.0) -> None:
+    until = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_put_keeps_a_copy(cluster) -> None:
+    cluster()
+    value = [1, 2]
+    reference = ray.put(value)
+    value.append(3)
+    assert ray.get(reference) == [1, 2]
+    assert ray.get(identity.remote(reference)) == [1, 2]
+    with pytest.raises(TypeError, match="ObjectRef"):
+        ray.put(reference)
+
+
+def test_references_are_values(cluster) -> None:
+    cluster()
+    first, second = ray.put(1), ray.put(1)
+    assert first == first and first != second and len({first, second, first}) == 2
+    assert len(first.binary()) == 28 and first.hex() == first.binary().hex()
+    assert repr(first) == f"ObjectRef({first.hex()})"
+    assert first.task_id().hex() in first.hex()
+    assert first.job_id().hex() == ray.get_runtime_context().get_job_id()
+
+
+def test_nested_references_stay_references(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    def look(box):
+        assert isinstance(box[0], ray.ObjectRef)
+        return ray.get(box[0])
+
+    @ray.remote
+    def make():
+        return [ray.put("inner"), identity.remote("made")]
+
+    assert ray.get(look.remote([ray.put("hidden")])) == "hidden"
+    assert ray.get(look.remote([identity.remote("pending")])) == "pending"
+    assert ray.get(ray.get(make.remote())) == ["inner", "made"]
+
+
+def test_a_nested_reference_outlives_the_one_who_gave_it(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Keeper:
+        def keep(self, box):
+            self.box = box
+
+        def open(self):
+            return ray.get(self.box[0])
+
+    keeper = Keeper.remote()
+    ray.get(keeper.keep.remote([ray.put("kept")]))
+    gc.collect()
+    assert ray.get([identity.remote(i) for i in range(50)]) == list(range(50))
+    assert ray.get(keeper.open.remote()) == "kept"
+
+
+def test_a_value_outlives_the_worker_that_made_it(cluster) -> None:
+    cluster()
+
+    @ray.remote(max_calls=1)
+    def make():
+        return [ray.put(numpy.ones(MIB, dtype=numpy.uint8)), ray.put("small")]
+
+    large, small = ray.get(make.remote())
+    assert ray.get(small) == "small"
+    assert ray.get(large).sum() == MIB
+
+
+def test_large_arrays_are_views_and_read_only(cluster) -> None:
+    cluster()
+    array = numpy.arange(MIB, dtype=numpy.float64)
+    reference = ray.put(array)
+    seen = ray.get(reference)
+    assert numpy.array_equal(seen, array) and not seen.flags.writeable
+    assert seen.ctypes.data % 64 == 0 and not seen.flags.owndata
+    with pytest.raises(ValueError):
+        seen[0] = 1
+    assert ray.get(reference).ctypes.data == seen.ctypes.data
+    assert ray.get(total.remote(reference)) == array.sum()
+    assert ray.get(total.remote(array)) == array.sum()
+    assert numpy.array_equal(ray.get(identity.remote(array)), array)
+
+
+def test_a_view_keeps_its_memory_when_the_reference_is_gone(cluster) -> None:
+    cluster(object_store_memory=100 * MIB)
+    seen = ray.get(ray.put(numpy.full(20 * MIB, 7, dtype=numpy.uint8)))
+    gc.collect()
+    for value in range(20):
+        ray.put(numpy.full(20 * MIB, value, dtype=numpy.uint8))
+    assert (seen == 7).all()
+
+
+def test_memory_is_used_again(cluster) -> None:
+    cluster(object_store_memory=100 * MIB)
+    for _ in range(30):
+        reference = ray.put(numpy.zeros(30 * MIB, dtype=numpy.uint8))
+        assert ray.get(reference).nbytes == 30 * MIB
+        del reference
+
+
+def test_what_does_not_fit_in_memory_is_spilled_and_read_back(cluster) -> None:
+    cluster(object_store_memory=80 * MIB)
+    references = [ray.put(numpy.full(15 * MIB, i, dtype=numpy.uint8)) for i in range(10)]
+    for i, reference in enumerate(references):
+        assert (ray.get(reference) == i).all()
+
+
+def test_a_value_larger_than_the_store_is_refused(cluster) -> None:
+    cluster(object_store_memory=80 * MIB)
+    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="object_store_memory"):
+        ray.put(numpy.zeros(200 * MIB, dtype=numpy.uint8))
+    assert ray.get(ray.put(1)) == 1
+
+
+def test_references_are_counted_back_to_zero(cluster) -> None:
+    cluster()
+    gc.collect()
+    before = _core.objects_known()
+
+    def program() -> None:
+        refs = [identity.remote(i) for i in range(100)]
+        nested = ray.put([ray.put(i) for i in range(10)])
+        boxes = ray.get([identity.remote([ref]) for ref in refs])
+        assert ray.get([box[0] for box in boxes]) == list(range(100))
+        assert ray.get(ray.get(nested)) == list(range(10))
+
+    program()
+    gc.collect()
+    wait_until(lambda: _core.objects_known() == before)
+
+
+def test_many_small_puts(cluster) -> None:
+    cluster()
+    references = [ray.put(i) for i in range(5000)]
+    assert ray.get(references) == list(range(5000))
