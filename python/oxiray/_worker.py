@@ -133,7 +133,7 @@ def method(actor: Any, name: str) -> Any:
     return getattr(actor, name)
 
 
-def def describe(name: str, error: BaseException) -> bytes:
+def describe(name: str, error: BaseException) -> bytes:
     """The pickled exception that callers of `name` are to see."""
     context = _core.context()
     described = _failures.from_current_exception(

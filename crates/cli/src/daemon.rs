@@ -8,10 +8,9 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 pub(crate) fn run(options: &DaemonOptions) -> anyhow::Result<()> {
     let config: Config = serde_json::from_str(&options.config).context("--config cannot be read")?;
     let Some(descriptor) = options.driver_fd.filter(|_| options.private) else {
-        // `oxiray start` reads one line, and takes the end of the stream for the end of the start.
-        oxiray_node::run(&config, Mode::Shared { keeps_output: true }, Box::new(NobodyKnows), |ready| {
-            crate::say(&serde_json::to_string(ready).unwrap_or_default());
-            let _ = detach_output();
+        // `oxiray start` reads this line.
+        oxiray_node::run(&config, Mode::Shared { keeps_output: false }, Box::new(NobodyKnows), |ready| {
+            crate::say(&serde_json::to_string(ready).expect("texts can be written as JSON"));
         })?;
         return Ok(());
     };

@@ -176,7 +176,9 @@ impl<C: Clone> Actors<C> {
             self.names.remove(&(description.namespace.clone(), description.name.clone()));
         }
         remove(&mut self.living_of, description.creator, id);
-        interested.iter().for_each(|client| remove(&mut self.asked_by, *client, id));
+        for client in &interested {
+            remove(&mut self.asked_by, *client, id);
+        }
         self.dead.push_back(id);
         if self.dead.len() > DEAD_ACTORS_KEPT
             && let Some(forgotten) = self.dead.pop_front()

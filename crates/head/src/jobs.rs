@@ -68,7 +68,7 @@ mod tests {
         let mut jobs = Jobs::default();
         let first = jobs.start(WorkerId::NIL, 7, "", || "own".into()).clone();
         assert_eq!((first.id, first.namespace.as_str()), (JobId::from_number(1), "own"));
-        for _ in 0..ENDED_JOBS_KEPT + 1 {
+        for _ in 0..=ENDED_JOBS_KEPT {
             let id = jobs.start(WorkerId::NIL, 7, "given", || unreachable!()).id;
             jobs.end(id);
         }

@@ -103,7 +103,7 @@ impl<V: Clone> Objects<V> {
         owner: WorkerId,
         object: ObjectId,
         value: V,
-        contained: Vec<ObjectId>,
+        contained: &[ObjectId],
         out: &mut Vec<Outcome<V>>,
     ) {
         let Some(entry) = self.entries.get_mut(&object) else { return };
@@ -112,12 +112,12 @@ impl<V: Clone> Objects<V> {
         }
         let subscribers = std::mem::take(&mut entry.subscribers);
         entry.value = Some(value.clone());
-        entry.contained.clone_from(&contained);
+        entry.contained = contained.to_vec();
         for client in subscribers {
             out.push(Outcome::Answer { client, object, value: value.clone() });
             self.disentangle(client, object);
         }
-        self.contain(&contained);
+        self.contain(contained);
         self.settle(object, out);
     }
 
@@ -142,12 +142,16 @@ impl<V: Clone> Objects<V> {
 
     /// One more hold of `holder` on each object. Not to be called for the dead.
     pub fn hold(&mut self, holder: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
-        objects.iter().for_each(|object| self.count(holder, *object, 1, out));
+        for object in objects {
+            self.count(holder, *object, 1, out);
+        }
     }
 
     /// One hold of `client` less on each object.
     pub fn unhold(&mut self, client: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
-        objects.iter().for_each(|object| self.count(client, *object, -1, out));
+        for object in objects {
+            self.count(client, *object, -1, out);
+        }
     }
 
     /// `client` has room in the store for the object, and holds it.
@@ -255,9 +259,11 @@ impl<V: Clone> Objects<V> {
                 out.push(Outcome::Delete(object));
             }
             let contained = std::mem::take(&mut entry.contained);
-            if entry.holds.is_empty() && entry.subscribers.is_empty() {
-                let owner = self.entries.remove(&object).and_then(|entry| entry.owner);
-                owner.into_iter().for_each(|owner| self.disentangle(owner, object));
+            if entry.holds.is_empty()
+                && entry.subscribers.is_empty()
+                && let Some(owner) = self.entries.remove(&object).and_then(|entry| entry.owner)
+            {
+                self.disentangle(owner, object);
             }
             for inner in contained {
                 if let Some(entry) = self.entries.get_mut(&inner) {

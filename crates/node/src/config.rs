@@ -140,14 +140,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_stands_in_place_of_what_is_found() {
-        let config: Config =
-            serde_json::from_str(r#"{"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}"#)
-                .expect("a config");
+        let config: Config = serde_json::from_str(
+            r#"{"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}"#,
+        )
+        .expect("a config");
         let plan = Plan::make(&config).expect("a plan");
-        assert_eq!(plan.inventory.total("CPU").as_f64(), 3.0);
-        assert_eq!(plan.inventory.total("widgets").as_f64(), 2.5);
+        assert_eq!(plan.inventory.total("CPU").units(), 30_000);
+        assert_eq!(plan.inventory.total("widgets").units(), 25_000);
         assert_eq!(plan.inventory.total("object_store_memory").wholes(), 100 << 20);
-        assert_eq!(plan.inventory.total("node:__internal_head__").as_f64(), 1.0);
+        assert_eq!(plan.inventory.total("node:__internal_head__").units(), 10_000);
         assert_eq!(plan.labels["zone"], "a");
         assert!(plan.inventory.total("memory").wholes() > 0);
     }

@@ -39,7 +39,7 @@ pub type Key = u64;
 pub type TemplateKey = u32;
 
 /// How many forks may be under way at once.
-pub const STARTING_MAX: usize = 64;
+pub(crate) const STARTING_MAX: usize = 64;
 
 /// What the shell is to do.
 #[derive(Debug)]
@@ -234,13 +234,7 @@ pub struct Core {
 
 impl Core {
     /// A daemon with nothing running.
-    pub fn new(
-        plan: Plan,
-        session: String,
-        address: String,
-        device_check: Box<dyn DeviceCheck>,
-        now: Instant,
-    ) -> Self {
+    pub fn new(plan: Plan, session: String, address: String, device_check: Box<dyn DeviceCheck>, now: Instant) -> Self {
         Self {
             ledger: Ledger::new(plan.inventory.clone()),
             plan,
@@ -322,7 +316,9 @@ impl Core {
             Message::Hold(said) => self.hold(&said.objects, &said.holder),
             Message::Unhold(said) => self.unhold(from, &said.objects),
             Message::Goodbye(_) => self.goodbye(from),
-            other => self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind())),
+            other => {
+                self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));
+            }
         }
     }
 
@@ -365,4 +361,3 @@ pub(crate) use identifier;
 pub(crate) fn bytes_of(id: &[u8]) -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(id)
 }
-

@@ -20,8 +20,8 @@ use crate::core::{Core, Key, TemplateKey};
 use crate::device_check::DeviceCheck;
 use crate::session::Session;
 use journal::Journal;
-use oxiray_processes::Brood;
 use output::Pipe;
+use oxiray_processes::Brood;
 use poller::{Poller, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ use std::time::Instant;
 use store_desk::StoreDesk;
 use streams::Stream;
 
-pub use start::{Mode, Ready, StartError, run};
+pub use start::{Mode, Ready, StartError, root, run};
 
 /// A worker's process, from the order to fork it until its tree is gone.
 #[derive(Debug)]
@@ -76,6 +76,8 @@ pub(crate) struct Daemon {
     /// The driver that a private daemon lives for.
     only_driver: Option<Key>,
     is_stopping: bool,
+    /// What pipes are read into.
+    scratch: Box<[u8]>,
     now: Instant,
 }
 

@@ -15,5 +15,5 @@ pub mod session;
 
 pub use config::{Config, Plan, PlanError};
 pub use core::{Core, Effect, Key, StoreFigures, TemplateKey};
-pub use daemon::{Mode, Ready, StartError, run};
+pub use daemon::{Mode, Ready, StartError, root, run};
 pub use device_check::{DeviceCheck, NobodyKnows, Residue};

@@ -6,29 +6,29 @@
 use bytes::Bytes;
 
 /// Longer lines are cut into pieces of this size.
-pub const LINE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 const MARK: &[u8] = b"\x1eoxiray-name:";
 
 /// Lines printed under one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
+pub(crate) struct Printed {
     /// The task, class or actor that printed.
-    pub name: String,
+    pub(crate) name: String,
     /// Whole lines, each with its newline.
-    pub lines: Bytes,
+    pub(crate) lines: Bytes,
 }
 
 /// Cuts one stream of output.
 #[derive(Debug, Default)]
-pub struct Splitter {
+pub(crate) struct Splitter {
     name: String,
     partial: Vec<u8>,
 }
 
 impl Splitter {
     /// Takes what was read; returns the lines that are whole now.
-    pub fn feed(&mut self, read: &[u8]) -> Vec<Printed> {
+    pub(crate) fn feed(&mut self, read: &[u8]) -> Vec<Printed> {
         self.partial.extend_from_slice(read);
         let mut printed = Vec::new();
         let mut rest = std::mem::take(&mut self.partial);
@@ -53,7 +53,7 @@ impl Splitter {
     }
 
     /// The stream is over: what is left is a line too.
-    pub fn finish(&mut self) -> Vec<Printed> {
+    pub(crate) fn finish(&mut self) -> Vec<Printed> {
         if self.partial.is_empty() { Vec::new() } else { self.feed(b"\n") }
     }
 

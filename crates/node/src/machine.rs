@@ -4,18 +4,18 @@ use std::fs;
 use std::net::UdpSocket;
 
 /// How many processors this process may use.
-pub fn processors() -> usize {
+pub(crate) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Bytes of main memory; 1 GiB where the kernel does not tell.
-pub fn memory_bytes() -> u64 {
+pub(crate) fn memory_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     kibibytes(&text, "MemTotal:").unwrap_or(1 << 20) << 10
 }
 
 /// Bytes of memory that this process holds.
-pub fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     kibibytes(&text, "VmRSS:").unwrap_or(0) << 10
 }
@@ -26,13 +26,13 @@ fn kibibytes(text: &str, field: &str) -> Option<u64> {
 }
 
 /// The host's name.
-pub fn hostname() -> String {
+pub(crate) fn hostname() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".into() } else { name.trim().into() }
 }
 
 /// The address that other machines would see: the one that a packet to the outside would carry. None is sent.
-pub fn address() -> String {
+pub(crate) fn address() -> String {
     let outward = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect("192.0.2.1:9")?;
         socket.local_addr()

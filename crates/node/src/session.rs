@@ -36,8 +36,8 @@ pub struct Description {
 #[derive(Debug)]
 pub struct Session {
     directory: PathBuf,
-    /// Keeps the lock.
-    _lock: OwnedFd,
+    /// Holds the lock, and names the directory whatever it is called.
+    lock: OwnedFd,
 }
 
 impl Session {
@@ -49,8 +49,10 @@ impl Session {
             let directory = root.join(format!("session_{}_{}_{chance:08x}", time.as_secs(), std::process::id()));
             private_directory(&directory)?;
             // A sweeper may have been faster than the lock; then the name is lost, and another is taken.
-            if let Some(lock) = lock(&directory)? && directory.exists() {
-                return Ok(Self { directory, _lock: lock });
+            if let Some(lock) = lock(&directory)?
+                && directory.exists()
+            {
+                return Ok(Self { directory, lock });
             }
         }
     }
@@ -63,7 +65,7 @@ impl Session {
     /// Listens on the session's socket. The path goes through the directory's descriptor, since socket
     /// addresses are short and temporary directories are not.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        let listener = UnixListener::bind(through(&self._lock, SOCKET))?;
+        let listener = UnixListener::bind(through(&self.lock, SOCKET))?;
         fs::set_permissions(self.directory.join(SOCKET), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         Ok(listener)
     }
@@ -113,7 +115,9 @@ pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
             Some((directory, serde_json::from_str(&text).ok()?))
         })
         .collect();
-    found.sort_by_key(|(directory, _)| directory.file_name().is_none_or(|name| name.to_string_lossy() != current.trim()));
+    found.sort_by_key(|(directory, _)| {
+        directory.file_name().is_none_or(|name| name.to_string_lossy() != current.trim())
+    });
     found
 }
 

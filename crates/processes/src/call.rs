@@ -116,7 +116,7 @@ mod tests {
     fn statuses_read_as_sentences() {
         assert_eq!(describe_status(3 << 8), "exited with status 3");
         assert_eq!(describe_status(9), "killed by signal 9 (SIGKILL)");
-        assert_eq!(describe_status(11 | 0x80), "killed by signal 11 (SIGSEGV, core dumped)");
+        assert_eq!(describe_status(0x0b | 0x80), "killed by signal 11 (SIGSEGV, core dumped)");
         assert_eq!(describe_status(40), "killed by signal 40");
     }
 }

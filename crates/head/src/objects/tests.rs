@@ -28,7 +28,7 @@ fn a_subscription_is_answered_when_the_value_comes_and_later_ones_at_once() {
     assert!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)).is_empty());
     assert!(run(|out| objects.promise(client(1), &[object(1)], out)).is_empty());
     objects.hold(client(2), &[object(1)], &mut Vec::new());
-    let out = run(|out| objects.publish(client(1), object(1), "v", vec![], out));
+    let out = run(|out| objects.publish(client(1), object(1), "v", &[], out));
     assert_eq!(out, [answer(2, 1, "v")]);
     assert_eq!(run(|out| objects.subscribe(client(3), object(1), client(1), false, out)), [answer(3, 1, "v")]);
 }
@@ -40,7 +40,7 @@ fn an_owner_that_dies_first_is_the_answer() {
     objects.hold(client(2), &[object(1)], &mut Vec::new());
     objects.subscribe(client(2), object(1), client(1), true, &mut Vec::new());
     let died = Outcome::OwnerDied { client: client(2), object: object(1) };
-    assert_eq!(run(|out| objects.client_died(client(1), out)), [died.clone()]);
+    assert_eq!(run(|out| objects.client_died(client(1), out)), std::slice::from_ref(&died));
     assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), false, out)), [died]);
     objects.unhold(client(2), &[object(1)], &mut Vec::new());
     assert!(objects.is_empty() && objects.of_client.is_empty());
@@ -51,7 +51,7 @@ fn a_value_outlives_its_owner_while_it_is_held() {
     let mut objects = Directory::default();
     run(|out| objects.stored(client(1), object(1), out));
     run(|out| objects.promise(client(1), &[object(1)], out));
-    run(|out| objects.publish(client(1), object(1), "v", vec![], out));
+    run(|out| objects.publish(client(1), object(1), "v", &[], out));
     run(|out| objects.hold(client(2), &[object(1)], out));
     assert!(run(|out| objects.client_died(client(1), out)).is_empty());
     assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), false, out)), [answer(2, 1, "v")]);
@@ -64,7 +64,7 @@ fn what_a_value_contains_lives_as_long_as_the_value() {
     let mut objects = Directory::default();
     run(|out| objects.stored(client(1), object(2), out));
     run(|out| objects.promise(client(1), &[object(1)], out));
-    run(|out| objects.publish(client(1), object(1), "outer", vec![object(2)], out));
+    run(|out| objects.publish(client(1), object(1), "outer", &[object(2)], out));
     assert!(run(|out| objects.unhold(client(1), &[object(2)], out)).is_empty());
     assert_eq!(run(|out| objects.unhold(client(1), &[object(1)], out)), [Outcome::Delete(object(2))]);
     assert!(objects.is_empty() && objects.of_client.is_empty());
@@ -75,7 +75,7 @@ fn a_value_that_nobody_waits_for_is_let_go_at_once() {
     let mut objects = Directory::default();
     run(|out| objects.promise(client(1), &[object(1)], out));
     run(|out| objects.unhold(client(1), &[object(1)], out));
-    run(|out| objects.publish(client(1), object(1), "late", vec![], out));
+    run(|out| objects.publish(client(1), object(1), "late", &[], out));
     assert!(objects.is_empty());
 }
 
@@ -145,7 +145,7 @@ impl World {
                 let (owner, made) = self.unpublished.remove(pick as usize % self.unpublished.len());
                 let inner = self.references[owner as usize].keys().next().copied().filter(|inner| *inner < made);
                 self.published.insert(made);
-                inner.into_iter().for_each(|inner| drop(self.contained.insert(made, inner)));
+                self.contained.extend(inner.map(|inner| (made, inner)));
                 self.streams[owner as usize].push_back(Say::Publish(made, inner.into_iter().collect()));
             }
             (2, Some(passed)) => {
@@ -153,9 +153,7 @@ impl World {
                 *self.references[other as usize].entry(passed).or_insert(0) += 1;
             }
             (3, Some(dropped)) => self.drop_one(who, dropped),
-            _ => {
-                self.deliver(other);
-            }
+            _ => self.deliver(other),
         }
     }
 
@@ -169,20 +167,23 @@ impl World {
         self.streams[who as usize].push_back(Say::Unhold(dropped));
     }
 
-    fn deliver(&mut self, who: u8) -> bool {
-        let Some(said) = self.streams[who as usize].pop_front() else { return false };
+    fn deliver(&mut self, who: u8) {
+        let Some(said) = self.streams[who as usize].pop_front() else { return };
         let (objects, out) = (&mut self.objects, &mut Vec::new());
         match said {
             Say::Promise(object) => objects.promise(client(who), &[object], out),
-            Say::Publish(object, contained) => objects.publish(client(who), object, "v", contained, out),
+            Say::Publish(object, contained) => objects.publish(client(who), object, "v", &contained, out),
             Say::Hold(object, holder) => objects.hold(client(holder), &[object], out),
             Say::Unhold(object) => objects.unhold(client(who), &[object], out),
         }
-        true
     }
 
     fn deliver_all(&mut self, first: u8) {
-        while (0..4).fold(false, |any, step| self.deliver((first + step) % 4) || any) {}
+        while !self.streams.iter().all(VecDeque::is_empty) {
+            for step in 0..4 {
+                self.deliver((first + step) % 4);
+            }
+        }
     }
 }
 

@@ -28,6 +28,13 @@ pub(crate) struct Making {
     contained: Vec<ObjectId>,
 }
 
+impl Making {
+    /// Whether it waits for its resources.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.ticket.is_some()
+    }
+}
+
 impl Core {
     pub(crate) fn actor_create(&mut self, from: Key, asked: ActorCreate) {
         let Some(client) = self.clients.get(&from) else { return };
@@ -87,7 +94,9 @@ impl Core {
         let queued = demands.and_then(|(placement, _)| self.enqueue(Want::Actor(id), job, label, placement));
         match queued {
             Ok(ticket) => self.making.get_mut(&id).expect("it was just inserted").ticket = Some(ticket),
-            Err(text) => self.actor_died(id, Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() }),
+            Err(text) => {
+                self.actor_died(id, &Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() })
+            }
         }
     }
 
@@ -157,17 +166,16 @@ impl Core {
         let own = job.map(|job| job.namespace.clone()).unwrap_or_default();
         let namespace = if asked.namespace.is_empty() { &own } else { &asked.namespace };
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
-        let answer = match self.actors.lookup(namespace, &asked.name) {
-            Some(id) => self.found(answer, id),
-            None => {
-                let text = format!(
-                    "no living actor is named `{}` in namespace `{namespace}`; check the name and the namespace, and \
-                     that the actor's handle or its job is still there",
-                    asked.name
-                );
-                let failure = Failure { code: "actor_not_found".into(), text, cause: Bytes::new() };
-                ActorAnswer { failure: Some(failure), ..answer }
-            }
+        let answer = if let Some(id) = self.actors.lookup(namespace, &asked.name) {
+            self.found(answer, id)
+        } else {
+            let text = format!(
+                "no living actor is named `{}` in namespace `{namespace}`; check the name and the namespace, and that \
+                 the actor's handle or its job is still there",
+                asked.name
+            );
+            let failure = Failure { code: "actor_not_found".into(), text, cause: Bytes::new() };
+            ActorAnswer { failure: Some(failure), ..answer }
         };
         self.send(from, answer);
     }
@@ -203,7 +211,7 @@ impl Core {
             Some(Content::Failed(failure)) => failure,
             _ => Failure { code: "actor_died".into(), text: "its constructor failed".into(), cause: Bytes::new() },
         };
-        self.actor_died(id, failure);
+        self.actor_died(id, &failure);
         self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
     }
 
@@ -221,7 +229,7 @@ impl Core {
     /// Ends an actor at once, wherever it is in its life.
     pub(crate) fn end_actor(&mut self, id: ActorId, text: &str) {
         let worker = self.actors.get(id).and_then(oxiray_head::Actor::worker);
-        self.actor_died(id, Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() });
+        self.actor_died(id, &Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() });
         if let Some(key) = worker.and_then(|worker| self.keys.get(&worker).copied()) {
             self.kill_worker(key);
         }
@@ -247,7 +255,7 @@ impl Core {
     }
 
     /// The verdict over an actor (CORE-2).
-    pub(crate) fn actor_died(&mut self, id: ActorId, failure: Failure) {
+    pub(crate) fn actor_died(&mut self, id: ActorId, failure: &Failure) {
         self.forget_constructor(id);
         if let Some(making) = self.making.remove(&id)
             && let Some(ticket) = making.ticket

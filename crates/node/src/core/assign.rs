@@ -9,6 +9,9 @@ use oxiray_wire::Message;
 use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Peer, Variable};
 use std::collections::BTreeMap;
 
+/// How many threads numeric libraries start.
+const THREADS: &str = "OMP_NUM_THREADS";
+
 /// Who the worker is for.
 pub(crate) struct Post {
     pub(crate) job: JobId,
@@ -43,7 +46,8 @@ impl Core {
             let interpreter = template.interpreter.clone();
             self.out.push(Effect::StartTemplate { template: key, interpreter });
         }
-        let spares = self.workers.values().filter(|worker| worker.template == key && worker.duty == Duty::Spare).count();
+        let spares =
+            self.workers.values().filter(|worker| worker.template == key && worker.duty == Duty::Spare).count();
         for _ in spares..self.plan.spare_workers {
             self.fork(key);
         }
@@ -127,7 +131,8 @@ impl Core {
     fn take_spare(&mut self, template: TemplateKey) -> Key {
         self.ensure_template(template);
         // One that has its process already, where there is one.
-        let spares = self.workers.iter().filter(|(_, worker)| worker.template == template && worker.duty == Duty::Spare);
+        let spares =
+            self.workers.iter().filter(|(_, worker)| worker.template == template && worker.duty == Duty::Spare);
         let first = spares.min_by_key(|(key, worker)| (worker.pid.is_none(), **key)).map(|(key, _)| *key);
         let key = first.unwrap_or_else(|| self.fork(template));
         self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
@@ -150,7 +155,6 @@ impl Core {
         let mut variables = own.variables.clone();
         let shown = environment(&self.plan.offer, &slots, around);
         variables.extend(shown.into_iter().map(|(name, value)| Variable { name, value }));
-        const THREADS: &str = "OMP_NUM_THREADS";
         if node(THREADS).is_none() && !own_variables.contains_key(THREADS) {
             let threads = grant.demand().get("CPU").wholes().max(1);
             variables.push(Variable { name: THREADS.into(), value: Some(threads.to_string()) });
@@ -170,11 +174,8 @@ impl Core {
 
     /// Who holds shares of a device, in words.
     pub(crate) fn holders_of(&self, resource: &str, slot: u32) -> Vec<(u32, String, Quantity)> {
-        let by_grant: BTreeMap<_, _> = self
-            .workers
-            .values()
-            .filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker)))
-            .collect();
+        let by_grant: BTreeMap<_, _> =
+            self.workers.values().filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker))).collect();
         let holders = self.ledger.holders(resource, slot).iter().map(|(grant, share)| {
             let found = by_grant.get(grant);
             let label = found.map_or_else(|| "a process that is ending".to_owned(), |worker| worker.label.clone());
@@ -187,7 +188,8 @@ impl Core {
     pub(crate) fn devices(&self) -> Vec<(&'static str, u32)> {
         static NAMES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
         debug_assert_eq!(NAMES.len(), DEVICE_RESOURCES.len());
-        let of = |name: &'static str| (0..self.ledger.inventory().total(name).wholes() as u32).map(move |slot| (name, slot));
+        let of =
+            |name: &'static str| (0..self.ledger.inventory().total(name).wholes() as u32).map(move |slot| (name, slot));
         NAMES.into_iter().flat_map(of).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Drivers come and go; workers join as clients when they are assigned.
 
 use super::{Client, Core, Duty, Effect, JobDetail, Key, bytes_of};
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{Amount, Driver, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,6 +106,12 @@ impl Core {
             if !self.outlives_its_job(worker) {
                 self.kill_worker(worker);
             }
+        }
+        let is_bound = |id: &ActorId| self.actors.get(*id).is_some_and(|actor| !actor.description.detached);
+        let unplaced =
+            self.making.iter().filter(|(id, making)| making.job == job && making.is_waiting() && is_bound(id));
+        for id in unplaced.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end_actor(id, "its job is over, and it was not detached");
         }
         let Some(detail) = self.details.get(&job) else { return };
         let waiting = self.clients.get_mut(&detail.driver).map(|client| std::mem::take(&mut client.waiting));

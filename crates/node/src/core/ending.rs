@@ -70,7 +70,7 @@ impl Core {
             Duty::Actor(id) => {
                 let text = format!("its process (pid {pid}) died unexpectedly: {text}");
                 let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
-                self.actor_died(id, last_words.unwrap_or(failure));
+                self.actor_died(id, &last_words.unwrap_or(failure));
             }
             Duty::Spare | Duty::Idle | Duty::Ending => {}
         }

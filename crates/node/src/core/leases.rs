@@ -39,7 +39,8 @@ impl Core {
             let name = ResourceName::new(&amount.resource).map_err(|error| format!("{label}: {error}"))?;
             Ok((name, Quantity::from_units(amount.units)))
         });
-        let demand = Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))?;
+        let demand =
+            Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))?;
         if self.ledger.could_ever(&demand).is_err()
             && let Placement::Never(reason) = place(&[self.view()], &demand)
         {
@@ -72,14 +73,16 @@ impl Core {
     /// A lease is over because its owner says so. One that ended by itself is unknown here, which is no error:
     /// the two messages crossed.
     pub(crate) fn lease_return(&mut self, from: Key, number: u64) {
-        let Some(worker) = self.leases.get(&number).filter(|lease| lease.owner == from).map(|lease| lease.worker) else {
+        let Some(worker) = self.leases.get(&number).filter(|lease| lease.owner == from).map(|lease| lease.worker)
+        else {
             return;
         };
         self.leases.remove(&number);
         if let Some(client) = self.clients.get_mut(&from) {
             client.leases.remove(&number);
         }
-        let job_is_over = |job: Option<JobId>| job.and_then(|job| self.details.get(&job)).is_none_or(|detail| detail.is_over);
+        let job_is_over =
+            |job: Option<JobId>| job.and_then(|job| self.details.get(&job)).is_none_or(|detail| detail.is_over);
         let Some(found) = self.workers.get_mut(&worker) else { return };
         if found.once || job_is_over(found.job) {
             return self.kill_worker(worker);

@@ -19,7 +19,7 @@ impl Core {
         let value = said.value.unwrap_or_default();
         let contained = contained_in(&value.contained);
         let mut out = Vec::new();
-        self.objects.publish(owner, identifier!(ObjectId, &said.object), value, contained, &mut out);
+        self.objects.publish(owner, identifier!(ObjectId, &said.object), value, &contained, &mut out);
         self.carry_out(out);
     }
 

@@ -154,9 +154,7 @@ impl Core {
     }
 
     fn job_list(&self) -> Vec<Json> {
-        let one = |job: &oxiray_head::Job| {
-            json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.ended})
-        };
+        let one = |job: &oxiray_head::Job| json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.ended});
         self.jobs.iter().take(LISTED_MAX).map(one).collect()
     }
 }

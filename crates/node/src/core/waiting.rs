@@ -97,7 +97,9 @@ impl Core {
         let long_ago = |since: Instant| self.now >= since + NOTICE_AFTER;
         let mut due = Vec::new();
         for waiting in self.queue.waiting() {
-            let Some(wanted) = self.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else { continue };
+            let Some(wanted) = self.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else {
+                continue;
+            };
             due.push((wanted.clone(), waiting.demand.clone(), waiting.count));
         }
         for (wanted, demand, count) in due {

@@ -58,7 +58,8 @@ impl Daemon {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
         if !is_expected && !same(token.as_bytes(), self.token.as_bytes()) {
-            return self.refuse(key, "the token is not this session's: read it from session.json in the session's directory");
+            return self
+                .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
         }
         match driver {
             Some(driver) => self.admit_driver(key, driver, peer_pid, is_expected),
@@ -75,7 +76,8 @@ impl Daemon {
     fn admit_driver(&mut self, key: Key, driver: Driver, peer_pid: u32, is_expected: bool) {
         // A socket pair names the process that made it, which may have started the driver in another namespace.
         if !is_expected && driver.pid != peer_pid {
-            let text = format!("the driver says that it is process {}, and the socket that it is {peer_pid}", driver.pid);
+            let text =
+                format!("the driver says that it is process {}, and the socket that it is {peer_pid}", driver.pid);
             return self.refuse(key, &text);
         }
         let pidfd = oxiray_processes::pidfd_of(driver.pid).ok();

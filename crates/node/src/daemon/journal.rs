@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,6 +32,17 @@ impl Journal {
     pub(crate) fn line(&mut self, text: &str) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.append(format!("{}.{:03} {text}\n", time.as_secs(), time.subsec_millis()).as_bytes());
+    }
+
+    /// What was written last; where a child writes to the file too, its last words.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        const TAIL_BYTES: u64 = 4096;
+        let reader = File::open(&self.path).ok()?;
+        let from = reader.metadata().ok()?.len().saturating_sub(TAIL_BYTES);
+        let mut tail = vec![0; TAIL_BYTES as usize];
+        let read = reader.read_at(&mut tail, from).ok()?;
+        let text = String::from_utf8_lossy(&tail[..read]).into_owned();
+        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {

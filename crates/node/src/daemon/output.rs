@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 
 /// How much is read of one pipe before others get their turn.
-const READ_BYTES: usize = 64 << 10;
+pub(super) const READ_BYTES: usize = 64 << 10;
 
 /// The reading end of a worker's output.
 #[derive(Debug)]
@@ -26,12 +26,11 @@ impl Pipe {
     }
 
     /// One read; nothing where nothing is there, and the last piece at the end.
-    fn read(&mut self) -> Option<Vec<Printed>> {
+    fn read(&mut self, buffer: &mut [u8]) -> Option<Vec<Printed>> {
         if self.is_over {
             return None;
         }
-        let mut buffer = [0; READ_BYTES];
-        match rustix::io::read(&self.descriptor, &mut buffer) {
+        match rustix::io::read(&self.descriptor, &mut *buffer) {
             Ok(0) => {
                 self.is_over = true;
                 Some(self.splitter.finish())
@@ -64,7 +63,7 @@ impl Daemon {
             pipe.is_paused = true;
             return self.poller.forget(&pipe.descriptor);
         }
-        let printed = pipe.read();
+        let printed = pipe.read(&mut self.scratch);
         if pipe.is_over {
             self.poller.forget(&pipe.descriptor);
         }
@@ -80,7 +79,7 @@ impl Daemon {
                 let pid = process.pid;
                 let pipe = if is_error { &mut process.errors } else { &mut process.output };
                 self.poller.forget(&pipe.descriptor);
-                match pipe.read() {
+                match pipe.read(&mut self.scratch) {
                     Some(printed) => self.show(key, target, pid, is_error, printed),
                     None => break,
                 }
@@ -96,10 +95,12 @@ impl Daemon {
     /// The driver has read what waited: its workers' output is read again.
     pub(super) fn resume_output(&mut self, driver: Key) {
         let paused = self.processes.iter().filter(|(_, process)| process.output.is_paused || process.errors.is_paused);
-        let keys: Vec<Key> = paused.map(|(key, _)| *key).filter(|key| self.core.log_target(*key) == Some(driver)).collect();
+        let keys: Vec<Key> =
+            paused.map(|(key, _)| *key).filter(|key| self.core.log_target(*key) == Some(driver)).collect();
         for key in keys {
             let Some(process) = self.processes.get_mut(&key) else { continue };
-            for (pipe, token) in [(&mut process.output, Token::Output(key)), (&mut process.errors, Token::Errors(key))] {
+            for (pipe, token) in [(&mut process.output, Token::Output(key)), (&mut process.errors, Token::Errors(key))]
+            {
                 if std::mem::replace(&mut pipe.is_paused, false) {
                     // It fails only where the descriptor is watched already.
                     let _ = self.poller.watch(&pipe.descriptor, token);
@@ -110,12 +111,11 @@ impl Daemon {
 
     fn show(&mut self, worker: Key, target: Option<Key>, pid: u32, error: bool, printed: Vec<Printed>) {
         for Printed { name, lines } in printed {
-            match target {
-                Some(driver) => self.queue(driver, &LogLines { pid, name, error, lines }.into(), Vec::new()),
-                None => {
-                    self.worker_log.line(&format!("worker {worker}, pid {pid}, {name}:"));
-                    self.worker_log.append(&lines);
-                }
+            if let Some(driver) = target {
+                self.queue(driver, &LogLines { pid, name, error, lines }.into(), Vec::new());
+            } else {
+                self.worker_log.line(&format!("worker {worker}, pid {pid}, {name}:"));
+                self.worker_log.append(&lines);
             }
         }
     }

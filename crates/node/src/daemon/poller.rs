@@ -98,7 +98,8 @@ impl Poller {
 
     /// What is ready, after `limit` at the latest.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<Vec<Token>, Errno> {
-        let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
+        let limit =
+            limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
         let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
         match epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
             Ok((events, _)) => Ok(events.iter().map(|event| Token::from_number(event.data.u64())).collect()),
@@ -115,8 +116,16 @@ mod tests {
     #[test]
     fn tokens_survive_the_kernel() {
         let all = [
-            Token::Listener, Token::Stop, Token::Children, Token::Store, Token::Stream(7), Token::Worker(8),
-            Token::Driver(1 << 50), Token::Output(1), Token::Errors(0), Token::Template(3),
+            Token::Listener,
+            Token::Stop,
+            Token::Children,
+            Token::Store,
+            Token::Stream(7),
+            Token::Worker(8),
+            Token::Driver(1 << 50),
+            Token::Output(1),
+            Token::Errors(0),
+            Token::Template(3),
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

@@ -62,7 +62,9 @@ impl Daemon {
 
     pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey) {
         if !self.templates.contains_key(&template) {
-            return self.core.worker_gone(key, "could not be started: its interpreter does not run; daemon.log tells more");
+            return self
+                .core
+                .worker_gone(key, "could not be started: its interpreter does not run; daemon.log tells more");
         }
         if let Err(error) = self.order_fork(key, template) {
             self.log.line(&format!("worker {key} cannot be forked: {error}"));
@@ -116,11 +118,14 @@ impl Daemon {
             Message::TemplateReady(said) => {
                 self.log.line(&format!("template {template} is ready after {} ms", said.started_us / 1000));
             }
-            Message::Forked(said) => self.worker_forked(said, descriptors.into_iter().next()),
+            Message::Forked(said) => self.worker_forked(&said, descriptors.into_iter().next()),
             Message::Gone(said) => {
                 if let Some(key) = self.by_pid.get(&said.pid).copied() {
                     if said.stragglers > 0 {
-                        let text = format!("worker {key}, pid {}, left {} processes that were killed", said.pid, said.stragglers);
+                        let text = format!(
+                            "worker {key}, pid {}, left {} processes that were killed",
+                            said.pid, said.stragglers
+                        );
                         self.log.line(&text);
                     }
                     self.finish_worker(key, &describe_status(said.status));
@@ -130,7 +135,7 @@ impl Daemon {
         }
     }
 
-    fn worker_forked(&mut self, said: Forked, pidfd: Option<OwnedFd>) {
+    fn worker_forked(&mut self, said: &Forked, pidfd: Option<OwnedFd>) {
         let key = said.request;
         let Some(process) = self.processes.get_mut(&key) else { return };
         if said.pid == 0 {
@@ -172,11 +177,9 @@ impl Daemon {
 
     /// The worker and everything that descends from it are dead. What it said and printed last comes first.
     fn finish_worker(&mut self, key: Key, text: &str) {
-        while self.streams.get(&key).is_some_and(|stream| !stream.is_over) {
-            let before = self.streams.len();
+        loop {
             self.serve_stream(key);
-            let is_drained = self.streams.get(&key).is_none_or(|stream| stream.is_over) || before != self.streams.len();
-            if !is_drained && !self.has_more(key) {
+            if !self.has_more(key) {
                 break;
             }
         }
@@ -186,13 +189,15 @@ impl Daemon {
         }
         if let Some(process) = self.processes.remove(&key) {
             self.by_pid.remove(&process.pid);
-            process.pidfd.iter().for_each(|pidfd| self.poller.forget(pidfd));
+            if let Some(pidfd) = &process.pidfd {
+                self.poller.forget(pidfd);
+            }
         }
         self.core.worker_gone(key, text);
     }
 
     fn has_more(&self, key: Key) -> bool {
-        let Some(stream) = self.streams.get(&key) else { return false };
+        let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_over) else { return false };
         let mut watched = [rustix::event::PollFd::new(&stream.connection, rustix::event::PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
@@ -201,11 +206,17 @@ impl Daemon {
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
     pub(super) fn reap_templates(&mut self) {
         for departed in self.brood.reap() {
-            let Some(key) = self.templates.iter().find(|(_, template)| template.pid == departed.pid).map(|(key, _)| *key)
+            let Some(key) =
+                self.templates.iter().find(|(_, template)| template.pid == departed.pid).map(|(key, _)| *key)
             else {
                 continue;
             };
-            let how = describe_status(departed.status);
+            let mut how = describe_status(departed.status);
+            if departed.status > 0xff
+                && let Some(words) = self.log.last_line()
+            {
+                how = format!("{how}, saying `{words}`");
+            }
             self.log.line(&format!("template {key}, pid {}, is gone: {how}", departed.pid));
             self.serve_template(key);
             if let Some(template) = self.templates.remove(&key) {
@@ -214,7 +225,12 @@ impl Daemon {
             self.core.template_gone(key);
             let orphans = self.processes.iter().filter(|(_, process)| process.template == key).map(|(key, _)| *key);
             for worker in orphans.collect::<Vec<_>>() {
-                self.finish_worker(worker, &format!("died with its template process, which was {how}; daemon.log tells more"));
+                self.finish_worker(
+                    worker,
+                    &format!(
+                        "died with the process that workers are forked from, which was {how}; daemon.log tells more"
+                    ),
+                );
             }
         }
     }

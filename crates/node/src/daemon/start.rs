@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The port that addresses end with where nothing else is said, as Ray's do.
-pub const DEFAULT_PORT: u16 = 6379;
+const DEFAULT_PORT: u16 = 6379;
 
 /// Whom the daemon lives for.
 #[derive(Debug)]
@@ -28,7 +28,8 @@ pub enum Mode {
     Private(OwnedFd),
     /// Whoever comes, until it is stopped.
     Shared {
-        /// Whether what it prints stays where it is instead of going to daemon.log.
+        /// Whether it stays in its terminal's session, and what it prints stays where it is. Otherwise
+        /// that goes to daemon.log once `ready` was called.
         keeps_output: bool,
     },
 }
@@ -91,8 +92,16 @@ pub fn run(
     let driver = match mode {
         Mode::Private(driver) => Some(driver),
         Mode::Shared { keeps_output } => {
-            let foundation = Foundation::lay(config, keeps_output)?;
+            if !keeps_output {
+                // It fails where this process leads a session already, which is as good.
+                let _ = rustix::process::setsid();
+            }
+            let foundation = Foundation::lay(config, true)?;
+            let log = foundation.log.handle().step("open daemon.log")?;
             let daemon = foundation.build(config, None, device_check, ready)?;
+            if !keeps_output {
+                redirect(&log).step("redirect its output to daemon.log")?;
+            }
             return daemon.serve().step("wait for events");
         }
     };
@@ -139,7 +148,6 @@ impl Foundation {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "the parts of a foundation, put together by the only caller")]
     fn lay_in(
         config: &Config,
         keeps_output: bool,
@@ -154,10 +162,12 @@ impl Foundation {
             let output = log.handle().step("open daemon.log")?;
             // Where it fails, the driver's own wish for it fails again, and is told.
             template = TemplateProcess::start(interpreter, output).ok();
-            template.iter().for_each(|template| brood.register(template.pid));
+            if let Some(template) = &template {
+                brood.register(template.pid);
+            }
         }
         if !keeps_output {
-            redirect(&log).step("redirect its output to daemon.log")?;
+            redirect(&log.handle().step("open daemon.log")?).step("redirect its output to daemon.log")?;
         }
         Ok((log, brood, stop_signals, template))
     }
@@ -210,6 +220,7 @@ impl Foundation {
             session,
             only_driver: None,
             is_stopping: false,
+            scratch: vec![0; super::output::READ_BYTES].into(),
             now,
         };
         daemon.watch_all().step("watch its descriptors")?;
@@ -310,10 +321,9 @@ fn raise_open_files() {
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-fn redirect(log: &Journal) -> io::Result<()> {
-    let output = log.handle()?;
-    rustix::stdio::dup2_stdout(&output)?;
-    rustix::stdio::dup2_stderr(&output)?;
+fn redirect(log: &std::fs::File) -> io::Result<()> {
+    rustix::stdio::dup2_stdout(log)?;
+    rustix::stdio::dup2_stderr(log)?;
     let nothing = std::fs::File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     Ok(())

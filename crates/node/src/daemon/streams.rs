@@ -166,7 +166,9 @@ impl Daemon {
         }
         let stream = self.streams.remove(&key).expect("it was just found");
         if let Role::Driver(pidfd) = &stream.role {
-            pidfd.iter().for_each(|pidfd| self.poller.forget(pidfd));
+            if let Some(pidfd) = pidfd {
+                self.poller.forget(pidfd);
+            }
             self.core.driver_left(key);
         }
         if self.only_driver == Some(key) {

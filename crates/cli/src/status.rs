@@ -1,0 +1,186 @@
+//! `oxiray status`.
+
+use crate::arguments::StatusOptions;
+use crate::visit::{self, Visit};
+use oxiray_wire::message::{Amount, ClusterReport};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+const EXPECT: &str = "writing to a string does not fail";
+const UNITS: f64 = 10_000.0;
+const BAR_CELLS: f64 = 20.0;
+
+pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
+    let found = visit::find(options.address.as_deref())?;
+    let report = Visit::begin(&found)?.report()?;
+    if options.json {
+        crate::say(&as_json(&report)?);
+    } else {
+        crate::say(draw(&found.description.address, &report)?.trim_end());
+    }
+    Ok(())
+}
+
+fn as_json(report: &ClusterReport) -> anyhow::Result<String> {
+    let mut all: serde_json::Value = serde_json::from_str(&report.detail)?;
+    let amounts = |amounts: &[Amount]| -> BTreeMap<String, f64> {
+        amounts.iter().map(|amount| (amount.resource.clone(), amount.units as f64 / UNITS)).collect()
+    };
+    all["totals"] = serde_json::to_value(amounts(&report.totals))?;
+    all["available"] = serde_json::to_value(amounts(&report.available))?;
+    Ok(serde_json::to_string_pretty(&all)?)
+}
+
+/// What is read of a report's detail; the rest is for programs.
+#[derive(Deserialize)]
+struct Detail {
+    devices: Vec<Device>,
+    waiting: Vec<Waiting>,
+    actors: Vec<Actor>,
+    workers: Vec<Worker>,
+    daemon: Daemon,
+}
+
+#[derive(Deserialize)]
+struct Device {
+    resource: String,
+    slot: u32,
+    id: String,
+    logical: bool,
+    reason: Option<String>,
+    holders: Vec<Holder>,
+}
+
+#[derive(Deserialize)]
+struct Holder {
+    pid: u32,
+    name: String,
+    share: f64,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    why: String,
+}
+
+#[derive(Deserialize)]
+struct Actor {
+    state: String,
+}
+
+#[derive(Deserialize)]
+struct Worker {
+    duty: String,
+}
+
+#[derive(Deserialize)]
+struct Daemon {
+    pid: u32,
+    resident_bytes: u64,
+}
+
+fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
+    let detail: Detail = serde_json::from_str(&report.detail)?;
+    let mut text = format!("Cluster at {address}\n\nResources\n");
+    let free =
+        |name: &str| report.available.iter().find(|amount| amount.resource == name).map_or(0, |amount| amount.units);
+    for total in report.totals.iter().filter(|total| !total.resource.starts_with("node:")) {
+        let used = total.units.saturating_sub(free(&total.resource)) as f64 / UNITS;
+        let total_amount = total.units as f64 / UNITS;
+        let line = match total.resource.as_str() {
+            "memory" | "object_store_memory" => format!("{} of {} used", bytes(used), bytes(total_amount)),
+            _ => format!("{used} of {total_amount} used"),
+        };
+        writeln!(text, "  {:<24} {line}", total.resource).expect(EXPECT);
+    }
+    draw_devices(&mut text, &detail.devices);
+    let count = |duty: &str| detail.workers.iter().filter(|worker| worker.duty == duty).count();
+    let living = detail.actors.iter().filter(|actor| actor.state != "dead").count();
+    writeln!(
+        text,
+        "\nProcesses\n  daemon pid {}, {}; {} on tasks, {living} actors, {} idle, {} spare",
+        detail.daemon.pid,
+        bytes(detail.daemon.resident_bytes as f64),
+        count("task"),
+        count("idle"),
+        count("spare")
+    )
+    .expect(EXPECT);
+    text.push_str("\nWaiting\n");
+    if detail.waiting.is_empty() {
+        text.push_str("  nothing\n");
+    }
+    for waiting in &detail.waiting {
+        writeln!(text, "  {}", waiting.why).expect(EXPECT);
+    }
+    Ok(text)
+}
+
+fn draw_devices(text: &mut String, devices: &[Device]) {
+    if devices.is_empty() {
+        return;
+    }
+    text.push_str("\nDevices\n");
+    for device in devices {
+        let shared: f64 = device.holders.iter().map(|holder| holder.share).sum();
+        let full = (shared * BAR_CELLS).round() as usize;
+        let bar: String = (0..BAR_CELLS as usize).map(|cell| if cell < full { '#' } else { '.' }).collect();
+        let visible =
+            if device.id == device.slot.to_string() { String::new() } else { format!(" ({})", device.id.trim()) };
+        let logical = if device.logical { "  logical: this machine has no such device" } else { "" };
+        let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
+        writeln!(text, "  {} {}{visible} [{bar}]{logical}{state}", device.resource, device.slot).expect(EXPECT);
+        for holder in &device.holders {
+            writeln!(text, "      {} of it: {} (pid {})", holder.share, holder.name, holder.pid).expect(EXPECT);
+        }
+    }
+}
+
+fn bytes(count: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let power = if count < 1024.0 { 0 } else { (count.log2() / 10.0).floor().min(4.0) as i32 };
+    let shown = count / 1024_f64.powi(power);
+    if power == 0 { format!("{shown} B") } else { format!("{shown:.1} {}", UNITS[power as usize]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_drawn() {
+        let amount = |resource: &str, units| Amount { resource: resource.into(), units };
+        let detail = r#"{"devices": [
+            {"resource": "GPU", "slot": 0, "id": "1", "logical": false, "reason": null,
+             "holders": [{"pid": 7, "name": "train", "share": 0.5}]},
+            {"resource": "GPU", "slot": 1, "id": "3", "logical": true, "reason": "stuck", "holders": []}],
+            "waiting": [{"why": "task `f` waits"}], "actors": [{"state": "alive"}, {"state": "dead"}],
+            "workers": [{"duty": "task"}], "daemon": {"pid": 3, "resident_bytes": 1048576}}"#;
+        let report = ClusterReport {
+            request: 1,
+            totals: vec![amount("CPU", 40_000), amount("memory", 1 << 40), amount("node:10.0.0.1", 10_000)],
+            available: vec![amount("CPU", 25_000)],
+            detail: detail.into(),
+        };
+        let expected = "\
+Cluster at 10.0.0.1:6379
+
+Resources
+  CPU                      1.5 of 4 used
+  memory                   104.9 MiB of 104.9 MiB used
+
+Devices
+  GPU 0 (1) [##########..........]
+      0.5 of it: train (pid 7)
+  GPU 1 (3) [....................]  logical: this machine has no such device  out of service: stuck
+
+Processes
+  daemon pid 3, 1.0 MiB; 1 on tasks, 1 actors, 0 idle, 0 spare
+
+Waiting
+  task `f` waits
+";
+        assert_eq!(draw("10.0.0.1:6379", &report).expect("drawn"), expected);
+    }
+}

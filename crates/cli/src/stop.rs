@@ -1,0 +1,46 @@
+//! `oxiray stop`.
+
+use crate::arguments::StopOptions;
+use crate::say;
+use crate::visit::{self, Found, Visit};
+use oxiray_node::session;
+use oxiray_processes::{descendants_of, kill_by_pidfd, pidfd_of};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::time::Duration;
+
+/// How long a killed process may take to be gone.
+const KILLING_LIMIT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
+    let found = visit::all()?;
+    let mut processes = 0;
+    for one in &found {
+        processes += 1 + descendants_of(one.description.pid).len();
+        end(one, options)?;
+    }
+    session::sweep(&visit::sessions_root()?);
+    match processes {
+        0 => say("Did not find any active Oxiray processes."),
+        count => say(&format!("Stopped all {count} Oxiray processes.")),
+    }
+    Ok(())
+}
+
+fn end(found: &Found, options: &StopOptions) -> anyhow::Result<()> {
+    // The number may name another process by the time it is used, so it is turned into a descriptor first.
+    let Ok(daemon) = pidfd_of(found.description.pid) else { return Ok(()) };
+    let asked = !options.force
+        && Visit::begin(found)
+            .and_then(|mut visit| visit.stop(Duration::from_secs(options.grace_period)))
+            .unwrap_or(false);
+    if !asked {
+        for pid in descendants_of(found.description.pid) {
+            if let Ok(process) = pidfd_of(pid) {
+                kill_by_pidfd(process)?;
+            }
+        }
+        kill_by_pidfd(&daemon)?;
+    }
+    poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&KILLING_LIMIT))?;
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! Visiting a running daemon: finding it, asking it, stopping it.
+
+use anyhow::{Context as _, anyhow, bail};
+use oxiray_node::session::{self, Description};
+use oxiray_node::{Config, root};
+use oxiray_wire::message::{ClusterQuery, ClusterReport, Hello, Stop};
+use oxiray_wire::{Connection, Message, Received};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long a daemon may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// A session whose daemon lives.
+pub(crate) struct Found {
+    pub(crate) directory: PathBuf,
+    pub(crate) description: Description,
+}
+
+/// Where the sessions of this user are.
+pub(crate) fn sessions_root() -> anyhow::Result<PathBuf> {
+    Ok(root(&Config::default())?)
+}
+
+/// All sessions of this user, the current one first.
+pub(crate) fn all() -> anyhow::Result<Vec<Found>> {
+    let living = session::living(&sessions_root()?);
+    Ok(living.into_iter().map(|(directory, description)| Found { directory, description }).collect())
+}
+
+/// The session at `address`, or the current one.
+pub(crate) fn find(address: Option<&str>) -> anyhow::Result<Found> {
+    let all = all()?;
+    let Some(address) = address.filter(|address| *address != "auto") else {
+        return all.into_iter().next().ok_or_else(|| {
+            anyhow!(
+                "no cluster of this user runs on this machine: start one with `oxiray start --head`, or run a program"
+            )
+        });
+    };
+    let running: Vec<String> = all.iter().map(|found| found.description.address.clone()).collect();
+    let found = all.into_iter().find(|found| matches(&found.description.address, address));
+    found.with_context(|| match running.len() {
+        0 => format!("no cluster answers at {address}: none of this user runs on this machine"),
+        _ => format!("no cluster answers at {address}: on this machine run {}", running.join(", ")),
+    })
+}
+
+/// `localhost` stands for this machine, whatever its address is.
+fn matches(known: &str, asked: &str) -> bool {
+    let local = asked.rsplit_once(':').filter(|(host, _)| ["localhost", "127.0.0.1", "0.0.0.0"].contains(host));
+    known == asked || local.is_some_and(|(_, port)| known.rsplit_once(':').is_some_and(|(_, known)| known == port))
+}
+
+/// A connection on which the daemon listens to us.
+pub(crate) struct Visit {
+    connection: Connection,
+    inbox: Vec<Received>,
+}
+
+impl Visit {
+    pub(crate) fn begin(found: &Found) -> anyhow::Result<Self> {
+        let stream = session::connect(&found.directory)
+            .with_context(|| format!("the daemon of {} does not answer", found.description.address))?;
+        let mut visit = Self { connection: Connection::new(stream.into())?, inbox: Vec::new() };
+        visit.send(Hello { token: found.description.token.clone(), driver: None }.into())?;
+        Ok(visit)
+    }
+
+    pub(crate) fn report(&mut self) -> anyhow::Result<ClusterReport> {
+        self.send(ClusterQuery { request: 1 }.into())?;
+        match self.next(Instant::now() + ANSWER_LIMIT)? {
+            Some(Message::ClusterReport(report)) => Ok(report),
+            Some(Message::Refused(refused)) => bail!(refused.text),
+            _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
+        }
+    }
+
+    /// Asks the session to end, and waits until it has; `false` where it did not in time.
+    pub(crate) fn stop(&mut self, limit: Duration) -> anyhow::Result<bool> {
+        self.send(Stop {}.into())?;
+        let until = Instant::now() + limit;
+        loop {
+            match self.next(until) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(false),
+                Err(_) => return Ok(true),
+            }
+        }
+    }
+
+    fn send(&mut self, message: Message) -> anyhow::Result<()> {
+        self.connection.send(&message);
+        self.connection.flush()?;
+        Ok(())
+    }
+
+    /// The next message; nothing where none comes in time, an error where the daemon is gone.
+    fn next(&mut self, until: Instant) -> anyhow::Result<Option<Message>> {
+        loop {
+            if !self.inbox.is_empty() {
+                return Ok(Some(self.inbox.remove(0).message));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            poll(&mut [PollFd::new(&self.connection, PollFlags::IN)], Some(&limit))?;
+            let result = self.connection.receive(&mut self.inbox);
+            if self.inbox.is_empty() {
+                result?;
+            }
+        }
+    }
+}
