@@ -123,9 +123,9 @@ def test_sigkill_of_the_daemon_is_an_error_in_the_driver_and_leaves_nothing(driv
         ray.wait([slow], timeout=0.3)
         daemon = int(open("/proc/self/task/%d/children" % os.getpid()).read().split()[0])
         os.kill(daemon, signal.SIGKILL)
-        for reference in (slow, actor.child.remote(), ray.remote(lambda: 1).remote()):
+        for make in (lambda: slow, actor.child.remote, ray.remote(lambda: 1).remote):
             try:
-                ray.get(reference, timeout=20)
+                ray.get(make(), timeout=20)
             except ray.exceptions.LocalRayletDiedError as error:
                 print("told:", type(error).__name__)
         ray.shutdown()

@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn resources_with_options_of_their_own_are_refused() {
-        assert_eq!(resources(r#"{"widgets": 2.5}"#).expect("resources")["widgets"], 2.5);
+        let expected = BTreeMap::from([("widgets".to_owned(), 2.5)]);
+        assert_eq!(resources(r#"{"widgets": 2.5}"#).expect("resources"), expected);
         let error = resources(r#"{"GPU": 1}"#).expect_err("GPU has its own option");
         assert_eq!(error.to_string(), "--resources must not name GPU: use --num-gpus");
         assert!(resources(r#"{"a": "b"}"#).is_err());

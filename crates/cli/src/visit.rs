@@ -64,12 +64,12 @@ impl Visit {
         let stream = session::connect(&found.directory)
             .with_context(|| format!("the daemon of {} does not answer", found.description.address))?;
         let mut visit = Self { connection: Connection::new(stream.into())?, inbox: Vec::new() };
-        visit.send(Hello { token: found.description.token.clone(), driver: None }.into())?;
+        visit.send(Hello { token: found.description.token.clone(), driver: None })?;
         Ok(visit)
     }
 
     pub(crate) fn report(&mut self) -> anyhow::Result<ClusterReport> {
-        self.send(ClusterQuery { request: 1 }.into())?;
+        self.send(ClusterQuery { request: 1 })?;
         match self.next(Instant::now() + ANSWER_LIMIT)? {
             Some(Message::ClusterReport(report)) => Ok(report),
             Some(Message::Refused(refused)) => bail!(refused.text),
@@ -79,7 +79,7 @@ impl Visit {
 
     /// Asks the session to end, and waits until it has; `false` where it did not in time.
     pub(crate) fn stop(&mut self, limit: Duration) -> anyhow::Result<bool> {
-        self.send(Stop {}.into())?;
+        self.send(Stop {})?;
         let until = Instant::now() + limit;
         loop {
             match self.next(until) {
@@ -90,8 +90,8 @@ impl Visit {
         }
     }
 
-    fn send(&mut self, message: Message) -> anyhow::Result<()> {
-        self.connection.send(&message);
+    fn send(&mut self, message: impl Into<Message>) -> anyhow::Result<()> {
+        self.connection.send(&message.into());
         self.connection.flush()?;
         Ok(())
     }

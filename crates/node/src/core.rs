@@ -130,6 +130,8 @@ pub(crate) struct Worker {
     surplus: Option<Grant>,
     /// CORE-3.
     once: bool,
+    /// Whether it is a detached actor, or works for one.
+    outlives_job: bool,
     last_words: Option<Failure>,
 }
 
@@ -361,3 +363,6 @@ pub(crate) use identifier;
 pub(crate) fn bytes_of(id: &[u8]) -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(id)
 }
+
+#[cfg(test)]
+mod tests;

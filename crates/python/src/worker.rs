@@ -255,7 +255,12 @@ impl Worker {
         let mut results = Vec::with_capacity(values.len());
         for (index, value) in values.iter().enumerate() {
             let id = task.object(index as u32 + 1);
-            let kept = keep(py, &self.runtime, id, Serialized::of(value)?)?;
+            let serialized = Serialized::of(value)?;
+            for inner in &serialized.contained {
+                self.runtime.retain(*inner);
+                outcome.handed.push(*inner);
+            }
+            let kept = keep(py, &self.runtime, id, serialized)?;
             if matches!(kept.content, Some(Content::Stored(_))) {
                 outcome.stored.push(id);
             }

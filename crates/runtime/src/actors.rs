@@ -9,7 +9,7 @@ use crate::state::State;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorConnect, ActorDied, ActorPlaced, ActorRelease, Failure};
+use oxiray_wire::message::{ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRelease, Failure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -35,6 +35,8 @@ struct Actor {
     /// A handle went elsewhere or a name leads to it: it lives until its job ends or it is killed.
     shared: bool,
     released: bool,
+    /// This process asked for its end: nothing more is sent, and the verdict is awaited.
+    killed: bool,
     /// What its constructor's arguments refer to, kept until it is dead.
     arguments: Vec<ObjectId>,
 }
@@ -55,6 +57,7 @@ impl Actors {
             mine: false,
             shared: false,
             released: false,
+            killed: false,
             arguments: Vec::new(),
         })
     }
@@ -105,6 +108,9 @@ impl State {
         loop {
             let actor = self.actors.get(id);
             let Stream::Open(token, _) = actor.stream else { return };
+            if actor.killed {
+                return;
+            }
             let Some(front) = actor.queue.front().copied() else { return };
             if self.tasks.tasks.get(&front).is_some_and(|task| task.waiting_for > 0) {
                 return;
@@ -177,6 +183,11 @@ impl State {
         }
         self.forget_actor(id);
         self.news = true;
+    }
+
+    pub(crate) fn kill_actor(&mut self, id: ActorId) {
+        self.actors.get(id).killed = true;
+        self.links.post_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()) }.into());
     }
 
     /// A handle is gone. With the last one, an actor that nobody else can reach ends.

@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 
 /// A task that runs this long is in the way of those behind it.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// Replies are written together, at most so many, while more calls wait.
-const REPLIES_TOGETHER: u32 = 16;
 
 /// The next thing for a worker to do.
 #[derive(Debug)]
@@ -54,7 +52,6 @@ pub(crate) struct Inbox {
     running_since: Option<Instant>,
     closed: bool,
     closing: bool,
-    unwritten_replies: u32,
 }
 
 impl Inbox {
@@ -143,12 +140,8 @@ impl State {
     pub(crate) fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
         let owner = &ticket.owner;
         let kept = self.objects.keep(&outcome.borrowed);
-        for value in &outcome.results {
-            let handed: Vec<ObjectId> =
-                value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
-            self.promise(&handed);
-            self.hold_for(&handed, owner);
-        }
+        self.promise(&outcome.handed);
+        self.hold_for(&outcome.handed, owner);
         self.hold_for(&outcome.stored, owner);
         self.unhold(&outcome.stored);
         let reply = Reply {
@@ -163,13 +156,10 @@ impl State {
         if self.inbox.running == 0 {
             self.inbox.running_since = None;
         }
-        self.inbox.unwritten_replies += 1;
-        let more = !self.inbox.items.is_empty() && self.inbox.unwritten_replies < REPLIES_TOGETHER;
-        if more && !outcome.retiring {
-            self.links.post(ticket.from, &reply.into());
-        } else {
-            self.inbox.unwritten_replies = 0;
-            self.links.post_now(ticket.from, &reply.into());
+        // Never gathered: what is done must be known before the next call can take this process down.
+        self.links.post_now(ticket.from, &reply.into());
+        for id in outcome.handed {
+            self.release(id);
         }
     }
 
@@ -193,6 +183,8 @@ pub struct Outcome {
     pub results: Vec<Value>,
     /// References that the arguments brought.
     pub borrowed: Vec<ObjectId>,
+    /// References inside of the results, each with one use that the reply gives up.
+    pub handed: Vec<ObjectId>,
     /// Ids of the results that lie in the store, held by this process until the owner is.
     pub stored: Vec<ObjectId>,
     /// Whether the owner is to try again, as it asked.

@@ -5,6 +5,7 @@
 //! - OBJECTS-2: a value, once there, never changes.
 //! - OBJECTS-3: every hold that the daemon counts for this process is given back exactly once, when the
 //!   object is forgotten here.
+//! - OBJECTS-4: an object that was promised to others stays until its value was published.
 
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
@@ -42,6 +43,16 @@ struct Object {
     subscribed: bool,
     announced: bool,
     dependents: Vec<TaskId>,
+}
+
+impl Object {
+    fn is_owed(&self) -> bool {
+        self.promised && self.value.is_none()
+    }
+}
+
+pub(crate) fn inner_ids(value: &Value) -> Vec<ObjectId> {
+    value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect()
 }
 
 /// All objects known here.
@@ -109,14 +120,29 @@ impl Objects {
         while let Some(id) = ending.pop() {
             let Some(object) = self.known.get_mut(&id) else { continue };
             object.uses = object.uses.checked_sub(1).expect("OBJECTS-1: uses never wrap");
-            if object.uses > 0 {
-                continue;
+            if object.uses == 0 {
+                ending.extend(self.forget(id, effects));
             }
-            let object = self.known.remove(&id).expect("it was just looked at");
-            effects.unhold.extend((0..object.holds).map(|_| id));
-            if let Some(value) = object.value {
-                ending.extend(value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)));
+        }
+    }
+
+    /// Forgets an object that is not used any more, unless its value is still owed to others (OBJECTS-4).
+    /// Returns what it contained.
+    fn forget(&mut self, id: ObjectId, effects: &mut Effects) -> Vec<ObjectId> {
+        match self.known.entry(id) {
+            MapEntry::Occupied(entry) if entry.get().uses == 0 && !entry.get().is_owed() => {
+                let object = entry.remove();
+                effects.unhold.extend((0..object.holds).map(|_| id));
+                object.value.map(|value| inner_ids(&value)).unwrap_or_default()
             }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A promised object was published: what was kept only for that is forgotten.
+    pub(crate) fn published(&mut self, id: ObjectId, effects: &mut Effects) {
+        for inner in self.forget(id, effects) {
+            self.release(inner, effects);
         }
     }
 
@@ -124,8 +150,7 @@ impl Objects {
     /// and `inner_holds` on each that it contains. Values nobody uses any more only give holds back.
     pub(crate) fn resolve(&mut self, id: ObjectId, value: Value, holds: u32, inner_holds: u32, effects: &mut Effects) {
         self.use_all(&value.contained, inner_holds);
-        let contained: Vec<ObjectId> =
-            value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
+        let contained = inner_ids(&value);
         match self.known.get_mut(&id) {
             Some(object) if object.value.is_none() => {
                 object.value = Some(value);
@@ -316,6 +341,20 @@ mod tests {
         assert_eq!(objects.promise(&ids), (vec![], vec![]));
         objects.resolve(ids[0], inline(&[]), 0, 0, &mut effects);
         assert_eq!(effects.publish, [ids[0]]);
+    }
+
+    #[test]
+    fn a_promise_is_kept_though_nobody_here_uses_the_object_any_more() {
+        let (me, _, ids) = ids();
+        let mut objects = Objects::new(me);
+        let mut effects = Effects::default();
+        objects.expect(ids[0]);
+        objects.promise(&ids[..1]);
+        objects.release(ids[0], &mut effects);
+        objects.resolve(ids[0], inline(&[]), 0, 0, &mut effects);
+        assert_eq!((effects.publish.as_slice(), effects.unhold.as_slice()), (&ids[..1], &[][..]));
+        objects.published(ids[0], &mut effects);
+        assert_eq!((objects.len(), effects.unhold), (0, vec![ids[0]]));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_store::{ReadMapping, WriteMapping};
 use oxiray_wire::message::{
-    Abort, ActorAnswer, ActorCreate, ActorKill, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure,
+    Abort, ActorAnswer, ActorCreate, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure,
     Goodbye, Pin, Reference, Seal, Unpin, Value, Welcome,
 };
 use oxiray_wire::{Connection, Received};
@@ -392,8 +392,7 @@ impl Runtime {
 
     /// Ends an actor's process.
     pub fn kill_actor(&self, actor: ActorId) {
-        let actor = copy(actor.as_bytes());
-        self.shared.with(|state| state.links.post_now(DAEMON, &ActorKill { actor }.into()));
+        self.shared.with(|state| state.kill_actor(actor));
     }
 
     /// Finds an actor by its name.

@@ -159,14 +159,17 @@ impl State {
     }
 
     /// Tells whoever has to know of a change to the objects.
-    pub(crate) fn apply(&mut self, effects: Effects) {
+    pub(crate) fn apply(&mut self, mut effects: Effects) {
         if effects.is_empty() {
             return;
         }
-        self.unhold(&effects.unhold);
-        for id in effects.publish {
+        for id in std::mem::take(&mut effects.publish) {
             self.publish(id);
+            let mut after = Effects::default();
+            self.objects.published(id, &mut after);
+            effects.unhold.append(&mut after.unhold);
         }
+        self.unhold(&effects.unhold);
         for id in effects.announce {
             self.headlines.push_back(News::Ready(id));
             self.news = true;
@@ -204,9 +207,7 @@ impl State {
 
     fn publish(&mut self, id: ObjectId) {
         let Some(value) = self.objects.value(id).cloned() else { return };
-        let inner: Vec<ObjectId> =
-            value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect();
-        self.promise(&inner);
+        self.promise(&crate::objects::inner_ids(&value));
         let object = crate::objects::copy(id.as_bytes());
         self.links.post_now(DAEMON, &Publish { object, value: Some(value) }.into());
     }

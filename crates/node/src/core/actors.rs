@@ -95,7 +95,7 @@ impl Core {
         match queued {
             Ok(ticket) => self.making.get_mut(&id).expect("it was just inserted").ticket = Some(ticket),
             Err(text) => {
-                self.actor_died(id, &Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() })
+                self.actor_died(id, &Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() });
             }
         }
     }
@@ -108,7 +108,11 @@ impl Core {
         let spec = making.spec.clone().unwrap_or_default();
         let (grant, surplus) = self.split(grant, &running);
         let environment = spec.environment.clone().unwrap_or_default();
-        let post = Post { job, environment, label, fresh: true, actor: Some(spec) };
+        let outlives_job = self.actors.get(id).is_some_and(|actor| {
+            let creator = self.keys.get(&actor.description.creator).copied();
+            actor.description.detached || creator.is_some_and(|creator| self.outlives_its_job(creator))
+        });
+        let post = Post { job, environment, label, fresh: true, outlives_job, actor: Some(spec) };
         let Some(worker) = self.appoint(post, grant) else { return };
         let found = self.workers.get_mut(&worker).expect("it was just appointed");
         found.duty = Duty::Actor(id);
@@ -257,11 +261,12 @@ impl Core {
     /// The verdict over an actor (CORE-2).
     pub(crate) fn actor_died(&mut self, id: ActorId, failure: &Failure) {
         self.forget_constructor(id);
-        if let Some(making) = self.making.remove(&id)
-            && let Some(ticket) = making.ticket
-        {
-            self.queue.cancel(&ticket);
-            self.wanted.remove(&ticket);
+        if let Some(making) = self.making.remove(&id) {
+            if let Some(ticket) = making.ticket {
+                self.queue.cancel(&ticket);
+                self.wanted.remove(&ticket);
+            }
+            self.forget_job_when_over(making.job);
         }
         for client in self.actors.died(id, failure.clone()) {
             if let Some(key) = self.keys.get(&client).copied() {

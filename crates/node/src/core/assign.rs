@@ -18,6 +18,7 @@ pub(crate) struct Post {
     pub(crate) environment: Environment,
     pub(crate) label: String,
     pub(crate) fresh: bool,
+    pub(crate) outlives_job: bool,
     pub(crate) actor: Option<ActorCreate>,
 }
 
@@ -73,6 +74,7 @@ impl Core {
             grant: None,
             surplus: None,
             once: false,
+            outlives_job: false,
             last_words: None,
         };
         self.workers.insert(key, worker);
@@ -101,6 +103,7 @@ impl Core {
         let worker = self.workers.get_mut(&key).expect("it was just chosen");
         worker.job = Some(post.job);
         worker.once = once;
+        worker.outlives_job = post.outlives_job;
         worker.label = post.label;
         worker.environment = environment;
         let id = worker.id;

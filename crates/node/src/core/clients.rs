@@ -123,16 +123,8 @@ impl Core {
 
     /// Detached actors, and what they lease and make.
     pub(crate) fn outlives_its_job(&self, worker: Key) -> bool {
-        match self.workers.get(&worker).map(|worker| worker.duty) {
-            Some(Duty::Actor(id)) => self.actors.get(id).is_some_and(|actor| {
-                actor.description.detached
-                    || self.keys.get(&actor.description.creator).is_some_and(|creator| self.outlives_its_job(*creator))
-            }),
-            Some(Duty::Leased(lease)) => {
-                self.leases.get(&lease).is_some_and(|lease| self.outlives_its_job(lease.owner))
-            }
-            _ => false,
-        }
+        let serves = |worker: &super::Worker| matches!(worker.duty, Duty::Actor(_) | Duty::Leased(_));
+        self.workers.get(&worker).is_some_and(|worker| worker.outlives_job && serves(worker))
     }
 
     pub(crate) fn close_when_over(&mut self, job: JobId) {

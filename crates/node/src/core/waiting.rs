@@ -42,7 +42,9 @@ impl Core {
                 match wanted.want {
                     Want::Actor(id) => self.place_actor(id, wanted.label, grant),
                     Want::Lease { client, request, environment, fresh } => {
-                        let post = Post { job: wanted.job, environment, label: wanted.label, fresh, actor: None };
+                        let outlives_job = self.outlives_its_job(client);
+                        let (job, label) = (wanted.job, wanted.label);
+                        let post = Post { job, environment, label, fresh, outlives_job, actor: None };
                         if let Some(worker) = self.appoint(post, grant) {
                             self.grant_lease(client, request, worker);
                         }

@@ -1,0 +1,141 @@
+//! Peers that break the rules: each loses its own connection, and nobody else notices.
+
+#[expect(dead_code, reason = "each test binary uses its part of what is common")]
+mod common;
+
+use common::{Peer, Place};
+use oxiray_wire::Message;
+use oxiray_wire::frame::{HEADER_BYTES, HELLO_BYTES_LIMIT, WIRE_VERSION};
+use oxiray_wire::message::{ClusterQuery, Driver, Hello, LeaseRequest};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+fn header(length: u32, kind: u16, descriptors: u8, version: u8) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4..6].copy_from_slice(&kind.to_le_bytes());
+    header[6] = descriptors;
+    header[7] = version;
+    header
+}
+
+/// Writes raw bytes; returns what came back before the daemon hung up.
+fn write_raw(place: &Place, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = UnixStream::connect(place.session().join("socket")).expect("connects");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    // The daemon may hang up before all is written.
+    let _ = stream.write_all(bytes);
+    let mut back = Vec::new();
+    match stream.read_to_end(&mut back) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "the daemon hangs up"),
+    }
+    back
+}
+
+#[test]
+fn a_wrong_token_is_refused_with_words_and_in_the_log() {
+    let place = Place::new();
+    place.start(&[]);
+    for token in ["", "wrong", &"0".repeat(64), &place.token()[..63]] {
+        let mut peer = place.peer();
+        peer.greet(token);
+        let Some(Message::Refused(refused)) = peer.hear() else { panic!("not refused") };
+        assert!(refused.text.contains("token"), "{}", refused.text);
+        assert_eq!(peer.hear(), None);
+    }
+    assert_eq!(place.log().matches("was refused: the token").count(), 4);
+    let mut peer = place.peer();
+    peer.greet(&place.token());
+    peer.say(ClusterQuery { request: 9 });
+    assert!(matches!(peer.hear(), Some(Message::ClusterReport(report)) if report.request == 9));
+}
+
+#[test]
+fn nothing_but_a_greeting_is_heard_from_a_newcomer() {
+    let place = Place::new();
+    place.start(&[]);
+    let mut peer = place.peer();
+    peer.say(ClusterQuery { request: 1 });
+    assert!(matches!(peer.hear(), Some(Message::Refused(_))));
+    assert_eq!(peer.hear(), None);
+    let mut peer = place.peer();
+    peer.greet("wrong");
+    peer.say(oxiray_wire::message::Stop {});
+    assert!(matches!(peer.hear(), Some(Message::Refused(_))));
+    place.assert_serves();
+}
+
+#[test]
+fn broken_frames_end_their_connection_and_nothing_else() {
+    let place = Place::new();
+    place.start(&[]);
+    let oversized = header(HELLO_BYTES_LIMIT as u32 + 1, 1, 0, WIRE_VERSION);
+    let huge = header(u32::MAX, 1, 0, WIRE_VERSION);
+    let other_version = header(0, 1, 0, WIRE_VERSION + 1);
+    let phantom_descriptors = header(0, 1, 3, WIRE_VERSION);
+    let many_descriptors = header(0, 1, 255, WIRE_VERSION);
+    let mut garbage_body = header(5, 1, 0, WIRE_VERSION).to_vec();
+    garbage_body.extend([0xff; 5]);
+    let noise: Vec<u8> = (0..1_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let broken: [&[u8]; 8] = [
+        &oversized,
+        &huge,
+        &other_version,
+        &phantom_descriptors,
+        &many_descriptors,
+        &garbage_body,
+        &noise,
+        b"GET / HTTP/1.1\r\n\r\n",
+    ];
+    for bytes in broken {
+        assert_eq!(write_raw(&place, bytes), b"", "{:?}", &bytes[..8]);
+    }
+    assert_eq!(place.log().matches("the connection of client").count(), broken.len(), "{}", place.log());
+    place.assert_serves();
+}
+
+#[test]
+fn a_proven_driver_that_breaks_the_format_loses_only_its_job() {
+    let place = Place::new();
+    place.start(&["--num-cpus=1"]);
+    let mut stream = UnixStream::connect(place.session().join("socket")).expect("connects");
+    let mut driver = Peer::new(stream.try_clone().expect("a second handle"));
+    let told = Driver { pid: std::process::id(), interpreter: "/bin/false".into(), ..Driver::default() };
+    driver.say(Hello { token: place.token(), driver: Some(told) });
+    assert!(
+        matches!(driver.hear(), Some(Message::Welcome(welcome)) if welcome.totals.iter().any(|total| total.resource == "CPU"))
+    );
+    // Larger than a newcomer may, and garbage.
+    driver.say(LeaseRequest { label: "x".repeat(HELLO_BYTES_LIMIT * 2), ..LeaseRequest::default() });
+    stream.write_all(&header(u32::MAX, 10, 0, WIRE_VERSION)).expect("written");
+    while driver.hear().is_some() {}
+    place.assert_serves();
+}
+
+#[test]
+fn a_driver_that_lies_about_its_process_is_refused() {
+    let place = Place::new();
+    place.start(&[]);
+    let mut peer = place.peer();
+    peer.say(Hello { token: place.token(), driver: Some(Driver { pid: 1, ..Driver::default() }) });
+    let Some(Message::Refused(refused)) = peer.hear() else { panic!("not refused") };
+    assert!(refused.text.contains("says that it is process 1"), "{}", refused.text);
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_dropped_and_does_not_keep_others_out() {
+    let place = Place::new();
+    place.start(&[]);
+    let began = Instant::now();
+    // More than may be newcomers at once, one of them dripping a byte.
+    let mut silent: Vec<Peer> = (0..80).map(|_| place.peer()).collect();
+    let mut dripping = UnixStream::connect(place.session().join("socket")).expect("connects");
+    dripping.write_all(&header(100, 1, 0, WIRE_VERSION)[..3]).expect("written");
+    place.assert_serves();
+    assert_eq!(silent[0].hear(), None);
+    let waited = began.elapsed();
+    assert!((4..15).contains(&waited.as_secs()), "dropped after five seconds, not {waited:?}");
+    assert!(place.log().contains("did not greet within 5 s"));
+}

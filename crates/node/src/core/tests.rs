@@ -1,0 +1,311 @@
+//! The core in a world without processes: what it orders is done at once, or when a test says so.
+
+mod any_order;
+mod world;
+
+use super::*;
+use crate::device_check::Residue;
+use oxiray_wire::message::{
+    ActorConnect, ActorCreate, ActorKill, ActorLookup, ActorReady, ActorRelease, Amount, Blocked, Content, Goodbye,
+    LeaseCancel, LeaseRequest, LeaseReturn, Unblocked, Value,
+};
+use std::time::Duration;
+use world::{World, amount};
+
+fn request(number: u64, demand: &[(&str, u64)]) -> LeaseRequest {
+    let demand = demand.iter().map(|(name, units)| amount(name, *units)).collect();
+    LeaseRequest { request: number, demand, label: "f".into(), ..LeaseRequest::default() }
+}
+
+fn actor(number: u8, placement: &[(&str, u64)], running: &[(&str, u64)]) -> ActorCreate {
+    let amounts = |amounts: &[(&str, u64)]| amounts.iter().map(|(name, units)| amount(name, *units)).collect();
+    ActorCreate {
+        request: 1,
+        actor: vec![number; 16].into(),
+        class_name: "Counter".into(),
+        handle: "handle".into(),
+        placement: amounts(placement),
+        running: amounts(running),
+        ..ActorCreate::default()
+    }
+}
+
+fn id(number: u8) -> bytes::Bytes {
+    vec![number; 16].into()
+}
+
+const CPU: (&str, u64) = ("CPU", 10_000);
+const GPU: (&str, u64) = ("GPU", 10_000);
+
+#[test]
+fn a_lease_is_granted_returned_and_its_worker_used_again() {
+    let mut world = World::new(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    assert_eq!(world.free("CPU"), 10_000);
+    world.say(driver, LeaseReturn { lease });
+    assert_eq!(world.free("CPU"), 20_000);
+    world.say(driver, request(2, &[CPU]));
+    assert_eq!(world.granted(driver, 2).1, worker, "the same process serves again");
+    world.say(driver, LeaseRequest { fresh: true, ..request(3, &[CPU]) });
+    assert_ne!(world.granted(driver, 3).1, worker);
+}
+
+#[test]
+fn a_worker_with_devices_serves_once_and_the_device_comes_back_when_its_tree_is_gone() {
+    let mut world = World::new(2, 1);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    let assign = world.assignment(worker);
+    assert_eq!(assign.devices[0].ids, ["0"]);
+    assert!(assign.variables.iter().any(|variable| variable.name == "CUDA_VISIBLE_DEVICES"));
+    world.say(driver, request(2, &[GPU]));
+    world.say(driver, LeaseReturn { lease });
+    assert!(world.is_killed(worker));
+    assert_eq!(world.free("GPU"), 0, "its processes may still use the device (CORE-1)");
+    assert!(world.grants_of(driver).iter().all(|(request, ..)| *request != 2));
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    let (_, next) = world.granted(driver, 2);
+    assert_ne!(next, worker, "CORE-3");
+}
+
+#[test]
+fn what_no_machine_could_meet_is_refused_with_the_reason() {
+    let mut world = World::new(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[("GPU", 30_000)]));
+    let text = world.refusal(driver, 1);
+    assert!(text.contains("task `f` asks for {GPU: 3}") && text.contains("2 GPU"), "{text}");
+}
+
+#[test]
+fn a_dead_worker_is_reported_to_its_owner_once() {
+    let mut world = World::new(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.core.worker_died(worker);
+    world.bury(worker, "killed by signal 11 (SIGSEGV)");
+    assert_eq!(world.ended(driver), [(lease, "killed by signal 11 (SIGSEGV)".to_owned())]);
+    world.pass(Duration::from_secs(1));
+    world.say(driver, LeaseReturn { lease });
+    assert_eq!(world.ended(driver).len(), 1, "CORE-2");
+    assert_eq!(world.free("CPU"), 20_000);
+}
+
+#[test]
+fn an_owner_hears_of_a_death_whose_leftovers_do_not_die() {
+    let mut world = World::new(2, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.core.worker_died(worker);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.ended(driver)[0].0, lease);
+    assert_eq!(world.free("GPU"), 10_000, "the device of the tree that lives on stays granted");
+}
+
+#[test]
+fn a_blocked_task_lends_its_cpu_and_not_its_device() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU, GPU]));
+    let (_, worker) = world.granted(driver, 1);
+    world.say(worker, request(7, &[CPU]));
+    world.say(worker, Blocked {});
+    assert_eq!((world.free("CPU"), world.free("GPU")), (0, 0), "the child has the CPU, nobody the device");
+    let (lease, _) = world.granted(worker, 7);
+    world.say(worker, Unblocked {});
+    world.say(worker, LeaseReturn { lease });
+    assert_eq!(world.free("CPU"), 0);
+}
+
+#[test]
+fn a_cancelled_request_is_not_granted() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (lease, _) = world.granted(driver, 1);
+    world.say(driver, request(2, &[CPU]));
+    world.say(driver, LeaseCancel { request: 2 });
+    world.say(driver, LeaseReturn { lease });
+    assert_eq!(world.grants_of(driver).len(), 1);
+    assert_eq!(world.free("CPU"), 10_000);
+}
+
+#[test]
+fn holders_are_asked_for_idle_leases_while_others_wait_and_told_why_after_ten_seconds() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU, GPU]));
+    assert_eq!(world.reclaims(driver), 0);
+    world.say(driver, request(2, &[GPU]));
+    assert_eq!(world.reclaims(driver), 1);
+    world.pass(Duration::from_secs(3));
+    let asked = world.reclaims(driver);
+    assert!((5..=20).contains(&asked), "ever more seldom: {asked}");
+    assert!(world.notices(driver).is_empty());
+    world.pass(Duration::from_secs(30));
+    let notices = world.notices(driver);
+    assert_eq!(notices.len(), 1, "once: {notices:?}");
+    assert!(notices[0].contains("task `f` has waited 10 s for {GPU: 1}"), "{}", notices[0]);
+    assert!(notices[0].contains("(f: 1 of GPU 0)"), "{}", notices[0]);
+}
+
+#[test]
+fn an_actor_holds_what_it_was_placed_with_until_its_constructor_returned() {
+    let mut world = World::new(1, 2);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU, GPU], &[GPU]));
+    let worker = world.placed(driver, 1).expect("its creator is connected without asking");
+    assert_eq!((world.free("CPU"), world.free("GPU")), (0, 10_000));
+    world.say(worker, ActorReady {});
+    assert_eq!((world.free("CPU"), world.free("GPU")), (10_000, 10_000));
+    world.say(driver, ActorKill { actor: id(1) });
+    assert_eq!(world.deaths(driver, 1), ["it was killed by kill()"]);
+    assert!(world.is_killed(worker));
+    assert_eq!(world.free("GPU"), 10_000);
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    assert_eq!(world.free("GPU"), 20_000);
+    assert_eq!(world.deaths(driver, 1).len(), 1, "CORE-2");
+}
+
+#[test]
+fn names_find_actors_and_late_comers_hear_how_they_died() {
+    let mut world = World::new(2, 0);
+    let (driver, other) = (world.driver(), world.driver());
+    world.say(driver, ActorCreate { name: "n".into(), namespace: "x".into(), ..actor(1, &[CPU], &[]) });
+    let lookup = ActorLookup { request: 5, name: "n".into(), namespace: "x".into() };
+    world.say(other, lookup.clone());
+    assert_eq!(world.answer(other, 5).handle, "handle");
+    world.say(other, ActorLookup { request: 6, namespace: String::new(), ..lookup });
+    assert_eq!(world.answer(other, 6).failure.expect("not there").code, "actor_not_found");
+    world.say(other, ActorConnect { actor: id(1) });
+    let worker = world.placed(other, 1).expect("connected");
+    world.say(
+        worker,
+        oxiray_wire::message::ActorFailed {
+            error: Some(Value { content: Some(Content::Raised("boom".into())), contained: vec![] }),
+        },
+    );
+    assert_eq!(world.deaths(other, 1), ["its constructor raised an exception"]);
+    world.bury(worker, "exited with status 1");
+    let third = world.driver();
+    world.say(third, ActorConnect { actor: id(1) });
+    assert_eq!(world.deaths(third, 1), ["its constructor raised an exception"]);
+    world.say(third, ActorConnect { actor: id(9) });
+    assert!(world.deaths(third, 9)[0].contains("no such actor"));
+}
+
+#[test]
+fn an_actor_that_can_never_be_placed_is_made_and_dies_of_it() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[GPU], &[GPU]));
+    assert!(world.answer(driver, 1).failure.is_none());
+    assert!(world.deaths(driver, 1)[0].contains("actor `Counter` asks for {GPU: 1}"));
+}
+
+#[test]
+fn a_released_actor_is_told_to_leave_and_one_that_waits_never_starts() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU], &[CPU]));
+    world.say(driver, actor(2, &[CPU], &[CPU]));
+    let worker = world.placed(driver, 1).expect("placed");
+    world.say(driver, ActorRelease { actor: id(2) });
+    assert_eq!(world.deaths(driver, 2), ["its last handle is gone"]);
+    world.say(driver, ActorRelease { actor: id(1) });
+    assert!(world.is_told_to_leave(worker));
+    world.bury(worker, "exited with status 0");
+    assert_eq!(world.deaths(driver, 1), ["its last handle is gone"]);
+    assert_eq!(world.free("CPU"), 10_000);
+}
+
+#[test]
+fn all_that_a_driver_made_goes_with_it_except_what_is_detached() {
+    let mut world = World::new(4, 2);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU, GPU]));
+    let (_, parent) = world.granted(driver, 1);
+    world.say(parent, request(1, &[CPU]));
+    let (_, child) = world.granted(parent, 1);
+    world.say(driver, actor(1, &[CPU], &[]));
+    world.say(driver, ActorCreate { detached: true, name: "d".into(), ..actor(2, &[GPU], &[GPU]) });
+    let (bound, detached) = (world.placed(driver, 1).expect("placed"), world.placed(driver, 2).expect("placed"));
+    world.say(detached, request(1, &[CPU]));
+    let (_, helper) = world.granted(detached, 1);
+    world.core.driver_left(driver);
+    world.settle();
+    assert!([parent, child, bound].iter().all(|worker| world.is_killed(*worker)));
+    assert!([detached, helper].iter().all(|worker| !world.is_killed(*worker)));
+    for worker in [parent, child, bound] {
+        world.bury(worker, "killed by signal 9 (SIGKILL)");
+    }
+    assert_eq!((world.free("CPU"), world.free("GPU")), (30_000, 10_000));
+}
+
+#[test]
+fn a_goodbye_is_answered_when_the_last_worker_is_gone() {
+    let mut world = World::new(2, 0);
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (_, worker) = world.granted(driver, 1);
+    world.say(driver, Goodbye {});
+    assert!(world.is_killed(worker) && !world.is_closed(driver));
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    assert!(world.is_closed(driver));
+}
+
+#[test]
+fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
+    let mut world = World::new(1, 2);
+    let driver = world.driver();
+    world.residue.set(Residue::Held);
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.say(driver, LeaseReturn { lease });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(5));
+    assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 20_000), "it may still forget");
+    world.pass(Duration::from_secs(6));
+    assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 10_000), "out of service");
+    let report = world.core.report(1, StoreFigures::default(), 0);
+    let detail: serde_json::Value = serde_json::from_str(&report.detail).expect("JSON");
+    assert_eq!(detail["devices"][0]["state"], "quarantined");
+    assert!(detail["devices"][0]["reason"].as_str().expect("a reason").contains("still holds memory"));
+}
+
+#[test]
+fn a_device_that_forgets_in_time_is_granted_again() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.residue.set(Residue::Held);
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.say(driver, request(2, &[GPU]));
+    world.say(driver, LeaseReturn { lease });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.grants_of(driver).len(), 1);
+    world.residue.set(Residue::Gone);
+    world.pass(Duration::from_secs(1));
+    world.granted(driver, 2);
+}
+
+#[test]
+fn the_environment_of_a_task_stands_above_that_of_its_job() {
+    let mut world = World::new(2, 0);
+    let driver = world.driver_with(&[("A", "job"), ("B", "job")]);
+    let variable =
+        |name: &str, value: &str| oxiray_wire::message::Variable { name: name.into(), value: Some(value.into()) };
+    let environment = Environment { variables: vec![variable("B", "task"), variable("OMP_NUM_THREADS", "7")] };
+    world.say(driver, LeaseRequest { environment: Some(environment), ..request(1, &[("CPU", 20_000)]) });
+    let (_, worker) = world.granted(driver, 1);
+    let assign = world.assignment(worker);
+    let expected = [variable("A", "job"), variable("B", "task"), variable("OMP_NUM_THREADS", "7")];
+    assert_eq!(assign.variables, expected);
+    assert_eq!(assign.resources, [Amount { resource: "CPU".into(), units: 20_000 }]);
+}

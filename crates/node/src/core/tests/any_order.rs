@@ -1,0 +1,194 @@
+//! Whatever happens and in whatever order: nothing is granted twice, and everything comes back.
+
+use super::world::World;
+use super::*;
+use proptest::prelude::*;
+
+const DEMANDS: [&[(&str, u64)]; 5] =
+    [&[CPU], &[CPU, GPU], &[CPU, ("GPU", 5_000)], &[("GPU", 20_000)], &[("CPU", 5_000)]];
+
+#[derive(Debug, Clone)]
+enum Happening {
+    DriverComes,
+    DriverLeaves(usize),
+    DriverSaysGoodbye(usize),
+    Request { who: usize, demand: usize, fresh: bool },
+    Cancel { who: usize, request: u64 },
+    Return(usize),
+    Crash(usize),
+    Bury,
+    Block(usize),
+    Unblock(usize),
+    Actor { who: usize, number: u8, demand: usize, detached: bool },
+    Ready(usize),
+    Kill(u8),
+    Release(u8),
+    TimePasses(u64),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let who = 0..8_usize;
+    prop_oneof![
+        2 => Just(Happening::DriverComes),
+        1 => who.clone().prop_map(Happening::DriverLeaves),
+        1 => who.clone().prop_map(Happening::DriverSaysGoodbye),
+        8 => (who.clone(), 0..DEMANDS.len(), any::<bool>())
+            .prop_map(|(who, demand, fresh)| Happening::Request { who, demand, fresh }),
+        1 => (who.clone(), 0..200_u64).prop_map(|(who, request)| Happening::Cancel { who, request }),
+        6 => who.clone().prop_map(Happening::Return),
+        2 => who.clone().prop_map(Happening::Crash),
+        6 => Just(Happening::Bury),
+        1 => who.clone().prop_map(Happening::Block),
+        1 => who.clone().prop_map(Happening::Unblock),
+        3 => (who.clone(), 0..30_u8, 0..DEMANDS.len(), any::<bool>())
+            .prop_map(|(who, number, demand, detached)| Happening::Actor { who, number, demand, detached }),
+        3 => who.prop_map(Happening::Ready),
+        1 => (0..30_u8).prop_map(Happening::Kill),
+        1 => (0..30_u8).prop_map(Happening::Release),
+        1 => (1..3_000_u64).prop_map(Happening::TimePasses),
+    ]
+}
+
+fn pick<T: Copy>(from: &[T], index: usize) -> Option<T> {
+    (!from.is_empty()).then(|| from[index % from.len()])
+}
+
+struct Story {
+    world: World,
+    drivers: Vec<Key>,
+    requests: u64,
+}
+
+impl Story {
+    fn clients(&self) -> Vec<Key> {
+        self.world.core.clients.keys().copied().filter(|key| !self.world.is_killed(*key)).collect()
+    }
+
+    fn say(&mut self, among: &[Key], who: usize, message: impl Into<Message>) {
+        if let Some(key) = pick(among, who) {
+            self.world.say(key, message);
+        }
+    }
+
+    fn tell(&mut self, happening: &Happening) {
+        let clients = self.clients();
+        let workers: Vec<Key> = clients.iter().copied().filter(|key| self.world.running.contains(key)).collect();
+        match *happening {
+            Happening::DriverComes => {
+                let driver = self.world.driver();
+                self.drivers.push(driver);
+            }
+            Happening::DriverLeaves(who) => {
+                if let Some(driver) = pick(&self.drivers, who) {
+                    self.drivers.retain(|other| *other != driver);
+                    self.world.core.driver_left(driver);
+                    self.world.settle();
+                }
+            }
+            Happening::DriverSaysGoodbye(who) => {
+                if let Some(driver) = pick(&self.drivers, who) {
+                    self.world.say(driver, Goodbye {});
+                }
+            }
+            Happening::Request { who, demand, fresh } => {
+                self.requests += 1;
+                let asked = LeaseRequest { fresh, ..request(self.requests, DEMANDS[demand]) };
+                self.say(&clients, who, asked);
+            }
+            Happening::Cancel { who, request } => {
+                self.say(&clients, who, LeaseCancel { request });
+            }
+            Happening::Return(which) => {
+                let leases: Vec<(u64, Key)> =
+                    self.world.core.leases.iter().map(|(number, lease)| (*number, lease.owner)).collect();
+                if let Some((lease, owner)) = pick(&leases, which) {
+                    self.world.say(owner, LeaseReturn { lease });
+                }
+            }
+            Happening::Crash(who) => {
+                if let Some(worker) = pick(&workers, who) {
+                    self.world.core.worker_died(worker);
+                    self.world.bury(worker, "killed by signal 11 (SIGSEGV)");
+                }
+            }
+            Happening::Bury => {
+                if let Some(worker) = self.world.killed().first().copied() {
+                    self.world.bury(worker, "killed by signal 9 (SIGKILL)");
+                }
+            }
+            Happening::Block(who) => {
+                self.say(&workers, who, Blocked {});
+            }
+            Happening::Unblock(who) => {
+                self.say(&workers, who, Unblocked {});
+            }
+            Happening::Actor { who, number, demand, detached } => {
+                let asked = ActorCreate { detached, ..actor(number, DEMANDS[demand], &DEMANDS[demand][..1]) };
+                self.say(&clients, who, asked);
+            }
+            Happening::Ready(who) => {
+                self.say(&workers, who, ActorReady {});
+            }
+            Happening::Kill(number) => {
+                self.say(&clients, 0, ActorKill { actor: id(number) });
+            }
+            Happening::Release(number) => {
+                let release = ActorRelease { actor: id(number) };
+                self.say(&clients, 0, release);
+            }
+            Happening::TimePasses(milliseconds) => self.world.pass(Duration::from_millis(milliseconds)),
+        }
+    }
+
+    /// No worker serves two, and none serves on after it held a device or was killed.
+    fn check(&self) {
+        let core = &self.world.core;
+        let mut busy = BTreeSet::new();
+        for lease in core.leases.values() {
+            assert!(busy.insert(lease.worker), "a worker has one lease");
+            assert!(core.clients.contains_key(&lease.owner), "leases end with their owner");
+        }
+        for idle in &core.idle {
+            let worker = &core.workers[idle];
+            assert!(!worker.once && worker.grant.is_none() && busy.insert(*idle), "CORE-3");
+        }
+        let starting = core.workers.values().filter(|worker| worker.pid.is_none()).count();
+        assert_eq!(core.starting, starting);
+        let waiting: usize = core.clients.values().map(|client| client.waiting.len()).sum();
+        let actors = core.making.values().filter(|making| making.is_waiting()).count();
+        assert_eq!((core.queue.len(), core.wanted.len()), (waiting + actors, waiting + actors), "nobody is forgotten");
+    }
+
+    fn end(mut self) {
+        for number in 0..30 {
+            let killer = self.world.driver();
+            self.world.say(killer, ActorKill { actor: id(number) });
+            self.drivers.push(killer);
+        }
+        for driver in std::mem::take(&mut self.drivers) {
+            self.world.core.driver_left(driver);
+            self.world.settle();
+        }
+        while let Some(worker) = self.world.killed().first().copied() {
+            self.world.bury(worker, "killed by signal 9 (SIGKILL)");
+            self.check();
+        }
+        let core = &self.world.core;
+        assert_eq!(core.ledger.available(), core.ledger.totals(), "everything came back (CORE-1)");
+        assert!(core.workers.values().all(|worker| worker.duty == Duty::Spare), "no process outlives its purpose");
+        assert!(core.clients.is_empty() && core.leases.is_empty() && core.queue.is_empty());
+        assert!(core.details.is_empty() && core.making.is_empty() && core.objects.is_empty() && core.keys.is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_granted_twice_and_everything_comes_back(happenings in prop::collection::vec(happening(), 0..150)) {
+        let mut story = Story { world: World::new(4, 2), drivers: Vec::new(), requests: 0 };
+        for happening in &happenings {
+            story.tell(happening);
+            story.check();
+        }
+        story.end();
+    }
+}
