@@ -74,15 +74,24 @@ fn the_driver_hears_why_its_daemon_cannot_start() {
 #[test]
 fn an_interpreter_that_does_not_run_is_the_verdict_of_the_lease() {
     let place = Place::new();
-    let (mut peer, mut child) = private(&place, r#"{"resources": {"CPU": 1}, "interpreter": "/bin/false"}"#);
-    peer.say(driver());
-    peer.say(LeaseRequest { request: 1, label: "f".into(), ..LeaseRequest::default() });
-    let ended = std::iter::from_fn(|| peer.hear()).find_map(|message| match message {
-        Message::LeaseEnded(ended) => Some(ended.text),
-        _ => None,
-    });
-    let text = ended.expect("a verdict");
-    assert!(text.contains("exited with status 1") || text.contains("does not run"), "{text}");
-    drop(peer);
-    assert!(child.wait().expect("it ends").success());
+    for (interpreter, reason) in
+        [("/bin/false", "exited with status 1"), ("/nonexistent", "its interpreter does not run")]
+    {
+        let config = format!(r#"{{"resources": {{"CPU": 1}}, "interpreter": "{interpreter}"}}"#);
+        let (mut peer, mut child) = private(&place, &config);
+        let Hello { driver: Some(told), .. } = driver() else { panic!("a driver") };
+        let told = Driver { interpreter: interpreter.into(), ..told };
+        peer.say(Hello { token: String::new(), driver: Some(told) });
+        for request in 1..3 {
+            peer.say(LeaseRequest { request, label: "f".into(), ..LeaseRequest::default() });
+            let ended = std::iter::from_fn(|| peer.hear()).find_map(|message| match message {
+                Message::LeaseEnded(ended) => Some(ended.text),
+                _ => None,
+            });
+            let text = ended.expect("a verdict");
+            assert!(text.contains(reason), "{text}");
+        }
+        drop(peer);
+        assert!(child.wait().expect("it ends").success());
+    }
 }

@@ -61,7 +61,10 @@ fn orphans_in_sessions_of_their_own_are_ended_before_the_child_departs() {
         let mut brood = Brood::new().expect("a brood");
         let bystander = shell("sleep 1000");
         brood.register(bystander);
-        let pid = shell("setsid sh -c 'sleep 1000 & sleep 1000' & sleep 0.2; kill -9 $$");
+        let directory = tempfile::tempdir().expect("a directory");
+        let told = directory.path().join("told").display().to_string();
+        let orphans = format!("setsid sh -c 'sleep 1000 & echo up > {told}; sleep 1000'");
+        let pid = shell(&format!("mkfifo {told}; {orphans} & read up < {told}; kill -9 $$"));
         brood.register(pid);
         let departed = next_departed(&mut brood);
         assert_eq!((departed.pid, departed.status), (pid, 9));

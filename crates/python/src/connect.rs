@@ -147,8 +147,7 @@ fn after_fork() {
 #[pyfunction]
 fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let runtime = process::required()?;
-    let news = process::patiently(py, || runtime.next_news())?.map_err(|error| process::error(py, &error))?;
-    Ok(match news {
+    Ok(match py.detach(|| runtime.next_news()) {
         News::Lines(said) => {
             ("lines", said.pid, said.name, said.error, PyBytes::new(py, &said.lines)).into_pyobject(py)?.into_any()
         }

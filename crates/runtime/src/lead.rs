@@ -9,7 +9,8 @@
 //! - LEAD-2: whoever gives up the lead while others wait tells them, so that one of them takes it.
 
 use crate::links::Token;
-use crate::state::State;
+use crate::spin::{SPIN, Spin};
+use crate::state::{News, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
@@ -19,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// How long the lead stays free before the background takes it.
 const QUIET: Duration = Duration::from_millis(1);
+/// The longest that the background looks away while others take turns.
+const QUIET_MAX: Duration = Duration::from_millis(8);
 /// The most streams served in one turn.
 const EVENTS_LIMIT: usize = 64;
 
@@ -31,8 +34,12 @@ pub enum Unmet {
     Interrupted,
 }
 
+/// Streams with something to read, and whether there is room to write.
+type Polled = Result<Vec<(Token, bool)>, rustix::io::Errno>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Lead {
+    spin: Spin,
     taken: bool,
     sleeping: bool,
     in_background: bool,
@@ -50,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) abandoned: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
+    headlines: Condvar,
     background: Condvar,
     epoll: OwnedFd,
     wake: OwnedFd,
@@ -62,6 +70,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            headlines: Condvar::new(),
             background: Condvar::new(),
             epoll,
             wake,
@@ -77,10 +86,29 @@ impl Shared {
             self.kick();
         }
         state.timer_moved = false;
+        self.spread(&mut state);
+        result
+    }
+
+    /// Wakes those who may want to see what changed.
+    fn spread(&self, state: &mut MutexGuard<'_, State>) {
         if std::mem::take(&mut state.news) && state.lead.followers > 0 {
             self.changed.notify_all();
         }
-        result
+        if !state.headlines.is_empty() {
+            self.headlines.notify_one();
+        }
+    }
+
+    /// Waits for the next headline. Whoever does never leads: it would keep the lead from those in a hurry.
+    pub(crate) fn next_headline(&self) -> News {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(news) = state.headlines.pop_front() {
+                return news;
+            }
+            self.headlines.wait(&mut state);
+        }
     }
 
     fn kick(&self) {
@@ -95,15 +123,18 @@ impl Shared {
     ) -> Result<R, Unmet> {
         let mut state = self.state.lock();
         let mut interrupted = false;
+        let mut looked = false;
         loop {
             if let Some(found) = check(&mut state) {
                 self.leave(&mut state);
                 return Ok(found);
             }
-            if interrupted || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            // A deadline that has passed still leaves one look at what has arrived.
+            if interrupted || (looked && deadline.is_some_and(|deadline| Instant::now() >= deadline)) {
                 self.leave(&mut state);
                 return Err(if interrupted { Unmet::Interrupted } else { Unmet::TimedOut });
             }
+            looked = true;
             if state.lead.taken {
                 interrupted = self.follow(&mut state, deadline);
             } else {
@@ -148,8 +179,12 @@ impl Shared {
         }
         let until = [deadline, state.next_timer()].into_iter().flatten().min();
         state.lead.sleeping = true;
-        let events = MutexGuard::unlocked(state, || self.poll(until));
+        let looks = !state.lead.in_background && state.lead.spin.is_due();
+        let (events, found) = MutexGuard::unlocked(state, || self.look_or_poll(looks, until));
         state.lead.sleeping = false;
+        if looks {
+            state.lead.spin.learn(found);
+        }
         let mut interrupted = false;
         match events {
             Ok(events) => state.serve(&events),
@@ -159,13 +194,27 @@ impl Shared {
         state.run_timers(Instant::now());
         state.lead.taken = false;
         state.timer_moved = false;
-        if std::mem::take(&mut state.news) && state.lead.followers > 0 {
-            self.changed.notify_all();
-        }
+        self.spread(state);
         interrupted
     }
 
-    fn poll(&self, until: Option<Instant>) -> Result<Vec<(Token, bool)>, rustix::io::Errno> {
+    /// What epoll has to say, and whether it said it within a short look.
+    fn look_or_poll(&self, looks: bool, until: Option<Instant>) -> (Polled, bool) {
+        if looks {
+            let began = Instant::now();
+            let end = until.map_or(began + SPIN, |until| until.min(began + SPIN));
+            while Instant::now() < end {
+                let polled = self.poll(Some(began));
+                if !matches!(&polled, Ok(events) if events.is_empty()) {
+                    return (polled, true);
+                }
+                std::hint::spin_loop();
+            }
+        }
+        (self.poll(until), false)
+    }
+
+    fn poll(&self, until: Option<Instant>) -> Polled {
         let timeout = until.map(|until| {
             let left = until.saturating_duration_since(Instant::now());
             Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
@@ -180,23 +229,23 @@ impl Shared {
     }
 
     /// What the background thread does until [`Lead::closing`].
+    ///
+    /// As long as others take turns it only looks in, less and less often, so that it costs those nothing.
     pub(crate) fn attend(&self) {
         let mut state = self.state.lock();
         let mut seen = state.lead.turns;
+        let mut pause = QUIET;
         while !state.lead.closing {
-            if state.lead.taken {
+            if state.lead.turns != seen {
+                seen = state.lead.turns;
+                self.look_in_after(&mut state, pause);
+                pause = (pause * 2).min(QUIET_MAX);
+            } else if state.lead.taken {
                 state.lead.parked = true;
                 self.background.wait(&mut state);
                 state.lead.parked = false;
-            } else if state.lead.turns != seen {
-                seen = state.lead.turns;
-                let until = Instant::now() + QUIET;
-                let until = state.links.flush_at.map_or(until, |flush| flush.min(until));
-                self.background.wait_until(&mut state, until);
-                if state.links.flush_at.is_some_and(|flush| flush <= Instant::now()) && !state.lead.taken {
-                    state.links.flush_all();
-                }
             } else {
+                pause = QUIET;
                 state.lead.in_background = true;
                 self.turn(&mut state, None);
                 state.lead.in_background = false;
@@ -207,6 +256,15 @@ impl Shared {
                 // With a thread waiting, what this turn did counts as somebody else's, so that it may lead.
                 seen = if followed { state.lead.turns.wrapping_sub(1) } else { state.lead.turns };
             }
+        }
+    }
+
+    fn look_in_after(&self, state: &mut MutexGuard<'_, State>, pause: Duration) {
+        let until = Instant::now() + pause;
+        let until = state.links.flush_at.map_or(until, |flush| flush.min(until));
+        self.background.wait_until(state, until);
+        if !state.lead.taken && state.links.flush_at.is_some_and(|flush| flush <= Instant::now()) {
+            state.links.flush_all();
         }
     }
 

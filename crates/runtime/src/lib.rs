@@ -20,6 +20,7 @@ mod links;
 mod objects;
 mod questions;
 mod runtime;
+mod spin;
 mod state;
 mod submit;
 mod work;

@@ -240,8 +240,8 @@ impl Runtime {
     }
 
     /// The next thing for this process's user to know; waits for it.
-    pub fn next_news(&self) -> Result<News, RuntimeError> {
-        Ok(self.shared.wait(None, |state| state.headlines.pop_front())?)
+    pub fn next_news(&self) -> News {
+        self.shared.next_headline()
     }
 
     // --- the store ---

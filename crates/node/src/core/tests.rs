@@ -7,7 +7,7 @@ use super::*;
 use crate::device_check::Residue;
 use oxiray_wire::message::{
     ActorConnect, ActorCreate, ActorKill, ActorLookup, ActorReady, ActorRelease, Amount, Blocked, Content, Goodbye,
-    LeaseCancel, LeaseRequest, LeaseReturn, Unblocked, Value,
+    LeaseCancel, LeaseRequest, LeaseReturn, Promise, Publish, Reference, Subscribe, Unblocked, Unhold, Value,
 };
 use std::time::Duration;
 use world::{World, amount};
@@ -308,4 +308,43 @@ fn the_environment_of_a_task_stands_above_that_of_its_job() {
     let expected = [variable("A", "job"), variable("B", "task"), variable("OMP_NUM_THREADS", "7")];
     assert_eq!(assign.variables, expected);
     assert_eq!(assign.resources, [Amount { resource: "CPU".into(), units: 20_000 }]);
+}
+
+#[test]
+fn values_reach_those_who_asked_and_owners_that_die_are_told_of() {
+    let mut world = World::new(2, 0);
+    let (driver, other) = (world.driver(), world.driver());
+    world.say(driver, request(1, &[CPU]));
+    let (_, worker) = world.granted(driver, 1);
+    let object = |number: u8| bytes::Bytes::from(vec![number; 28]);
+    let owner = bytes_of(world.core.clients[&worker].id.as_bytes());
+    let wish = |number: u8| Subscribe { reference: Some(Reference { object: object(number), owner: owner.clone() }) };
+    world.say(worker, Promise { objects: vec![object(1), object(2)] });
+    world.say(other, wish(1));
+    world.say(other, wish(2));
+    let value = Value { content: Some(Content::Inline("v".into())), contained: vec![] };
+    world.say(worker, Publish { object: object(1), value: Some(value.clone()) });
+    assert_eq!(world.published(other, 1), Some(value));
+    assert_eq!(world.published(other, 2), None);
+    world.bury(worker, "exited with status 1");
+    let Some(Content::Failed(failure)) = world.published(other, 2).and_then(|value| value.content) else {
+        panic!("not told")
+    };
+    assert_eq!(failure.code, "owner_died");
+    assert!(world.core.objects.is_empty());
+}
+
+#[test]
+fn what_a_constructor_needs_is_kept_until_it_returned() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    let object = ObjectId::new([7; 28]);
+    world.core.stored(driver, object);
+    let inside = Reference { object: bytes_of(object.as_bytes()), owner: bytes::Bytes::new() };
+    world.say(driver, ActorCreate { contained: vec![inside], ..actor(1, &[CPU], &[]) });
+    world.say(driver, Unhold { objects: vec![bytes_of(object.as_bytes())] });
+    assert!(world.deleted.is_empty());
+    let worker = world.placed(driver, 1).expect("placed");
+    world.say(worker, ActorReady {});
+    assert_eq!(world.deleted, [object]);
 }

@@ -93,11 +93,6 @@ impl Daemon {
                 self.report(from, asked.request);
                 Ok(())
             }
-            Message::Stop(_) => {
-                self.log.line(&format!("client {from} asks to stop"));
-                self.is_stopping = true;
-                Ok(())
-            }
             _ => return self.core.message(from, message),
         };
         if let Err(error) = result {

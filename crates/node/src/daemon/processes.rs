@@ -56,6 +56,7 @@ impl Daemon {
             Err(error) => {
                 let error: io::Error = error;
                 self.log.line(&format!("the template process of {interpreter} cannot be started: {error}"));
+                self.core.template_gone(key);
             }
         }
     }

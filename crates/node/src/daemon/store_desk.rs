@@ -5,14 +5,16 @@ use oxiray_ids::ObjectId;
 use oxiray_store::{Access, ClientId, Event, Options, Store, StoreError, Ticket};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a request for room, or for an object on its way, waits at most.
-const WAIT_LIMIT: Duration = Duration::from_secs(30);
+/// How long a request for room waits for others to let go of theirs.
+const ROOM_LIMIT: Duration = Duration::from_secs(5);
+/// How long a request for an object waits for who writes it, or for the disk.
+const PIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What is to be told to a client.
 #[derive(Debug)]
@@ -27,8 +29,9 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct StoreDesk {
     store: Store,
-    requests: BTreeMap<Ticket, u64>,
-    deadlines: VecDeque<(Instant, Ticket)>,
+    /// The request of each ticket that is not answered, and when it is to be.
+    requests: BTreeMap<Ticket, (u64, Instant)>,
+    deadlines: BTreeSet<(Instant, Ticket)>,
     last_ticket: u64,
 }
 
@@ -36,7 +39,7 @@ impl StoreDesk {
     pub(crate) fn open(capacity_bytes: u64, spill_directory: PathBuf) -> io::Result<Self> {
         let options = Options { spill_directory: Some(spill_directory), ..Options::new(capacity_bytes) };
         let store = Store::new(options)?;
-        Ok(Self { store, requests: BTreeMap::new(), deadlines: VecDeque::new(), last_ticket: 0 })
+        Ok(Self { store, requests: BTreeMap::new(), deadlines: BTreeSet::new(), last_ticket: 0 })
     }
 
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -47,21 +50,21 @@ impl StoreDesk {
         self.store.progress();
     }
 
-    fn ticket(&mut self, request: u64, now: Instant) -> Ticket {
+    fn ticket(&mut self, request: u64, deadline: Instant) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.requests.insert(ticket, request);
-        self.deadlines.push_back((now + WAIT_LIMIT, ticket));
+        self.requests.insert(ticket, (request, deadline));
+        self.deadlines.insert((deadline, ticket));
         ticket
     }
 
     pub(crate) fn allocate(&mut self, client: Key, request: u64, object: ObjectId, size: u64, now: Instant) {
-        let ticket = self.ticket(request, now);
+        let ticket = self.ticket(request, now + ROOM_LIMIT);
         self.store.create(ticket, ClientId(client), object, size);
     }
 
     pub(crate) fn pin(&mut self, client: Key, request: u64, object: ObjectId, now: Instant) {
-        let ticket = self.ticket(request, now);
+        let ticket = self.ticket(request, now + PIN_LIMIT);
         self.store.pin(ticket, ClientId(client), object);
     }
 
@@ -86,14 +89,14 @@ impl StoreDesk {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.front().map(|(at, _)| *at)
+        self.deadlines.first().map(|(at, _)| *at)
     }
 
     pub(crate) fn expire(&mut self, now: Instant) {
-        while let Some((at, ticket)) = self.deadlines.front().copied()
-            && (at <= now || !self.requests.contains_key(&ticket))
+        while let Some((at, ticket)) = self.deadlines.first().copied()
+            && at <= now
         {
-            self.deadlines.pop_front();
+            self.deadlines.pop_first();
             // A ticket that waited is refused, and forgotten with the answer; the others are those of the gone.
             if !self.store.expire(ticket) {
                 self.requests.remove(&ticket);
@@ -160,12 +163,8 @@ impl StoreDesk {
     }
 
     fn answered(&mut self, ticket: Ticket) -> u64 {
-        let request = self.requests.remove(&ticket).unwrap_or(0);
-        while let Some((_, front)) = self.deadlines.front()
-            && !self.requests.contains_key(front)
-        {
-            self.deadlines.pop_front();
-        }
+        let Some((request, deadline)) = self.requests.remove(&ticket) else { return 0 };
+        self.deadlines.remove(&(deadline, ticket));
         request
     }
 }
@@ -181,5 +180,60 @@ fn code_of(error: &StoreError) -> &'static str {
         StoreError::OutOfDisk { .. } => "out_of_disk",
         StoreError::Unknown { .. } | StoreError::Lost { .. } | StoreError::NotReady { .. } => "object_lost",
         _ => "store_full",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(number: u8) -> ObjectId {
+        ObjectId::new([number; 28])
+    }
+
+    #[test]
+    fn a_request_is_answered_under_its_own_number_or_refused_when_its_time_is_over() {
+        let mut desk = StoreDesk { store: Store::new(Options::new(2 << 20)).expect("a store"), ..empty() };
+        let now = Instant::now();
+        desk.allocate(7, 41, object(1), 2 << 20, now);
+        let [granted] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
+        assert!(matches!(granted.message, Message::Allocated(Allocated { request: 41, .. })));
+        assert!(granted.descriptor.is_some() && granted.stored == Some(object(1)) && granted.to == 7);
+        desk.allocate(8, 42, object(2), 1 << 20, now);
+        assert!(desk.answers().is_empty(), "it waits for room");
+        assert_eq!(desk.next_deadline(), Some(now + ROOM_LIMIT));
+        desk.expire(now + ROOM_LIMIT);
+        let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
+        let Message::StoreRefused(StoreRefused { request: 42, failure: Some(failure) }) = refused.message else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(failure.code, "store_full");
+        assert!(desk.requests.is_empty() && desk.deadlines.is_empty());
+    }
+
+    #[test]
+    fn what_the_gone_asked_for_is_forgotten() {
+        let mut desk = StoreDesk { store: Store::new(Options::new(2 << 20)).expect("a store"), ..empty() };
+        let now = Instant::now();
+        desk.pin(7, 1, object(9), now);
+        let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
+        assert!(
+            matches!(&refused.message, Message::StoreRefused(said) if said.failure.as_ref().is_some_and(|failure| failure.code == "object_lost"))
+        );
+        desk.allocate(7, 2, object(1), 2 << 20, now);
+        desk.answers();
+        desk.allocate(8, 3, object(2), 2 << 20, now);
+        desk.client_gone(8);
+        desk.expire(now + PIN_LIMIT);
+        assert!(desk.answers().is_empty() && desk.requests.is_empty() && desk.deadlines.is_empty());
+    }
+
+    fn empty() -> StoreDesk {
+        StoreDesk {
+            store: Store::new(Options::new(1 << 20)).expect("a store"),
+            requests: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            last_ticket: 0,
+        }
     }
 }

@@ -27,6 +27,7 @@ pub(super) struct World {
     joined: Vec<(Key, Message, Key)>,
     killed: BTreeSet<Key>,
     closed: BTreeSet<Key>,
+    pub(super) deleted: Vec<ObjectId>,
     pub(super) running: BTreeSet<Key>,
     last_pid: u32,
 }
@@ -67,6 +68,7 @@ impl World {
             joined: Vec::new(),
             killed: BTreeSet::new(),
             closed: BTreeSet::new(),
+            deleted: Vec::new(),
             running: BTreeSet::new(),
             last_pid: 100,
         }
@@ -129,7 +131,8 @@ impl World {
             }
             Effect::Kill { worker } => drop(self.killed.insert(worker)),
             Effect::Close { client } => drop(self.closed.insert(client)),
-            Effect::StartTemplate { .. } | Effect::Delete { .. } | Effect::LeaveStore { .. } | Effect::Log(_) => {}
+            Effect::Delete { object } => self.deleted.push(object),
+            Effect::StartTemplate { .. } | Effect::LeaveStore { .. } | Effect::Log(_) => {}
         }
     }
 
@@ -233,6 +236,13 @@ impl World {
             _ => None,
         });
         answer.expect("the question was answered")
+    }
+
+    pub(super) fn published(&self, client: Key, object: u8) -> Option<Value> {
+        self.to(client).find_map(|message| match message {
+            Message::Published(published) if published.object[0] == object => published.value.clone(),
+            _ => None,
+        })
     }
 
     pub(super) fn is_told_to_leave(&self, worker: Key) -> bool {
