@@ -109,11 +109,14 @@ class ActorMethod:
 class ActorHandle:
     """An actor, as everybody but itself sees it."""
 
-    def __init__(self, actor_id: Any, class_name: str, methods: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self, actor_id: Any, class_name: str, methods: dict[str, dict[str, Any]], hold: Any = None
+    ) -> None:
         self._actor_id = actor_id
         self._class_name = class_name
         self._methods = methods
-        self._hold = _core.Hold(actor_id)
+        # Counted as one handle until the last reference to it goes.
+        self._hold = _core.Hold(actor_id) if hold is None else hold
 
     @property
     def _ray_actor_id(self) -> Any:
@@ -195,7 +198,7 @@ class ActorClass:
         if "body" not in self._code:
             self._code["body"] = code_of(self._class, "actor class")
         methods = self._code["methods"]
-        actor_id, existing = _core.create_actor(
+        actor_id, hold, existing = _core.create_actor(
             class_name=self.__name__,
             body=self._code["body"],
             args=args,
@@ -211,8 +214,8 @@ class ActorClass:
             handle=cloudpickle.dumps((self.__name__, methods)),
         )
         if existing is not None:
-            return from_bytes(actor_id, existing)
-        return ActorHandle(actor_id, self.__name__, methods)
+            return from_bytes(actor_id, existing, hold)
+        return ActorHandle(actor_id, self.__name__, methods, hold)
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> ActorHandle:
         target = self.options(**options) if options else self
@@ -225,10 +228,10 @@ class ActorClass:
         return f"ActorClass({self.__name__})"
 
 
-def from_bytes(actor_id: Any, handle: bytes) -> ActorHandle:
+def from_bytes(actor_id: Any, handle: bytes, hold: Any = None) -> ActorHandle:
     """The handle that another process described."""
     class_name, methods = pickle.loads(handle)
-    return ActorHandle(actor_id, class_name, methods)
+    return ActorHandle(actor_id, class_name, methods, hold)
 
 
 def make(cls: type, given: dict[str, Any]) -> ActorClass:

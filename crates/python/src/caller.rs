@@ -250,7 +250,7 @@ fn variables(environment: BTreeMap<String, String>) -> Environment {
     Environment { variables: environment.into_iter().map(variable).collect() }
 }
 
-/// Makes an actor: `(ActorID, None)` for a new one, `(ActorID, handle)` for one of that name that existed.
+/// Makes an actor: `(ActorID, Hold, None)` for a new one, `(ActorID, Hold, handle)` for one of that name that existed.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
 #[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
@@ -270,7 +270,7 @@ fn create_actor<'py>(
     get_if_exists: bool,
     max_concurrency: u32,
     handle: &[u8],
-) -> PyResult<(ActorID, Option<Bound<'py, pyo3::types::PyBytes>>)> {
+) -> PyResult<(ActorID, Hold, Option<Bound<'py, pyo3::types::PyBytes>>)> {
     let runtime = process::required()?;
     let arguments = arguments(&runtime, args, kwargs)?;
     let named = !name.is_empty();
@@ -292,7 +292,7 @@ fn create_actor<'py>(
     let made = py.detach(|| runtime.create_actor(work.take().expect("it is made once")));
     let (id, answer) = made.map_err(|error| process::error(py, &error))?;
     let existing = answer.filter(|answer| answer.existed).map(|answer| python::bytes(py, &answer.handle));
-    Ok((ActorID(id), existing))
+    Ok((ActorID(id), Hold { runtime, actor: id }, existing))
 }
 
 /// The actor of this name: `(ActorID, handle)`.

@@ -62,8 +62,10 @@ impl Actors {
         })
     }
 
+    /// An actor of this process's own, with one handle for the caller.
     pub(crate) fn made(&mut self, id: ActorId, shared: bool, arguments: Vec<ObjectId>) {
         let actor = self.get(id);
+        actor.handles += 1;
         actor.mine = true;
         actor.shared = shared;
         actor.stream = Stream::Awaited;
@@ -183,6 +185,15 @@ impl State {
         }
         self.forget_actor(id);
         self.news = true;
+    }
+
+    /// An actor that was not made after all: its name was taken.
+    pub(crate) fn unmake_actor(&mut self, id: ActorId) {
+        if let Some(actor) = self.actors.known.remove(&id) {
+            for object in actor.arguments {
+                self.release(object);
+            }
+        }
     }
 
     pub(crate) fn kill_actor(&mut self, id: ActorId) {

@@ -319,7 +319,7 @@ impl Runtime {
 
     // --- actors ---
 
-    /// Makes an actor. With a name, waits to hear whether it was free.
+    /// Makes an actor; it has one handle, for the caller. With a name, waits to hear whether it was free.
     pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
         let ActorWork { mut create, named, arguments } = work;
         let id = self.shared.with(|state| {
@@ -348,13 +348,27 @@ impl Runtime {
         let answer = self.ask(None, |request| {
             create.request = request;
             create.into()
-        })?;
-        let Answer::Actor(answer) = answer else { return Err(unexpected()) };
-        if let Some(failure) = answer.failure {
-            return Err(RuntimeError::Failed(failure));
+        });
+        match answer {
+            Ok(Answer::Actor(answer)) if answer.failure.is_none() => {
+                let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
+                if found != id {
+                    self.shared.with(|state| {
+                        state.actors.retain(found);
+                        state.unmake_actor(id);
+                    });
+                }
+                Ok((found, Some(*answer)))
+            }
+            refused => {
+                self.shared.with(|state| state.unmake_actor(id));
+                match refused {
+                    Ok(Answer::Actor(answer)) => Err(RuntimeError::Failed(answer.failure.unwrap_or_default())),
+                    Ok(_) => Err(unexpected()),
+                    Err(error) => Err(error),
+                }
+            }
         }
-        let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
-        Ok((found, Some(*answer)))
     }
 
     /// An actor is made with its arguments at hand, so their values are waited for here.

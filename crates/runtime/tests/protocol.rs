@@ -219,7 +219,6 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
         arguments: Arguments::default(),
     });
     let actor = made.expect("an unnamed actor needs no answer").0;
-    runtime.retain_actor(actor);
     let results: Vec<ObjectId> = (0..3).map(|_| runtime.call_actor(actor, work("m")).1[0]).collect();
     let Message::ActorCreate(create) = daemon.next() else { panic!("an actor was to be made") };
     let mut process = daemon.join(ActorPlaced { actor: create.actor.clone(), worker: Bytes::new() });
