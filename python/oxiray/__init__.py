@@ -21,8 +21,9 @@ from oxiray._api import (
 from oxiray._core import ActorID, JobID, NodeID, ObjectRef, TaskID, WorkerID
 from oxiray._session import RayContext, init, is_initialized, shutdown
 from oxiray._version import RAY_COMMIT as __commit__, VERSION as __version__
-from oxiray.actor import ActorClassInheritanceException, method
-from oxiray.runtime_context import get_runtime_context
+from oxiray.actor import ActorClass, ActorClassInheritanceException, ActorHandle, ActorMethod, method
+from oxiray.remote_function import RemoteFunction
+from oxiray.runtime_context import RuntimeContext, get_runtime_context
 
 from oxiray import actor as actor, runtime_context as runtime_context, runtime_env as runtime_env, util as util  # isort: skip
 
@@ -31,13 +32,18 @@ ObjectID = ObjectRef
 SCRIPT_MODE, WORKER_MODE = 0, 1
 
 __all__ = [
+    "ActorClass",
     "ActorClassInheritanceException",
+    "ActorHandle",
     "ActorID",
+    "ActorMethod",
     "JobID",
     "NodeID",
     "ObjectID",
     "ObjectRef",
     "RayContext",
+    "RemoteFunction",
+    "RuntimeContext",
     "TaskID",
     "WorkerID",
     "__commit__",
