@@ -102,6 +102,8 @@ def _open(options: InitOptions) -> RayContext:
     job_environment = dict(options.runtime_env or {})
     refuse_unsupported(job_environment)
     session = None if options.address == "local" else _find_session(options)
+    if session is not None and options.address is None:
+        _refuse_capacity(session, options)
     try:
         info = _attach(session, options) if session is not None else _start_private(options)
     except BaseException:
@@ -112,6 +114,18 @@ def _open(options: InitOptions) -> RayContext:
         _events.start()
     _context = RayContext(_address_info(info))
     return _context
+
+
+def _refuse_capacity(session: dict[str, Any], options: InitOptions) -> None:
+    """A cluster that runs already has its size; asking for another one is a mistake that Ray refuses too."""
+    given = {name: getattr(options, name) for name in ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory")}
+    asked = [name for name, value in given.items() if value]
+    if asked:
+        raise ValueError(
+            f"When connecting to an existing cluster, {', '.join(asked)} must not be provided: one of this user runs at "
+            f"{session['address']}, and init() joins it. Leave them out, stop it with `oxiray stop`, or pass "
+            "address='local' for a cluster of this program's own"
+        )
 
 
 def refuse_unsupported(environment: dict[str, Any]) -> None:
@@ -216,15 +230,18 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
     }
     ours, theirs = _core.socket_pair()
     binary = str(_cli.native_binary())
-    # The daemon has descriptor 3 for its driver; everything else of ours closes on exec.
-    _daemon_pid = os.posix_spawn(
-        binary,
-        [binary, "daemon", "--private", "--driver-fd", "3", "--config", json.dumps(config)],
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 3)],
-        setsid=True,
-    )
-    os.close(theirs)
+    command = [binary, "daemon", "--private", "--driver-fd", "3", "--config", json.dumps(config)]
+    try:
+        # The daemon has descriptor 3 for its driver; everything else of ours closes on exec.
+        actions = [(os.POSIX_SPAWN_DUP2, theirs, 3)]
+        _daemon_pid = os.posix_spawn(binary, command, os.environ, file_actions=actions, setsid=True)
+    except OSError as error:
+        os.close(ours)
+        raise RuntimeError(
+            f"the daemon {binary} could not be started: {error}. Reinstall oxiray, or name its binary with OXIRAY_BINARY"
+        ) from error
+    finally:
+        os.close(theirs)
     return _greet(ours, "", options)
 
 

@@ -8,6 +8,7 @@ Invariants:
 from __future__ import annotations
 
 import inspect
+import logging
 import pickle
 from typing import Any, NoReturn
 
@@ -15,7 +16,9 @@ import cloudpickle
 
 from oxiray import _core, _option_rules, _options, _session
 from oxiray._worker_exit import exit_actor as exit_actor
-from oxiray.remote_function import Positions, code_of, task_environment
+from oxiray.remote_function import Positions, check_placeable, code_of, task_environment
+
+logger = logging.getLogger("oxiray")
 
 #: Methods that every actor has.
 _BUILT_IN = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
@@ -35,6 +38,17 @@ def method(**options: Any) -> Any:
         return function
 
     return mark
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_what_is_not_there(options: _options.ActorOptions) -> None:
+    """Says once what an actor asked for and will not have."""
+    for name in ("max_restarts", "max_task_retries", "concurrency_groups"):
+        if getattr(options, name) and name not in _warned:
+            _warned.add(name)
+            logger.warning("%s is accepted without effect: this version of Oxiray does not restart actors or group their calls", name)
 
 
 def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
@@ -195,6 +209,8 @@ class ActorClass:
         if (bind := self._code["positions"].bind) is not None:
             bind(*args, **kwargs)
         _session.ensure()
+        check_placeable(options)
+        _warn_of_what_is_not_there(options)
         if "body" not in self._code:
             self._code["body"] = code_of(self._class, "actor class")
         methods = self._code["methods"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -241,6 +242,37 @@ def test_handles_travel(cluster) -> None:
     assert ray.get(counter.__ray_ready__.remote()) is True
 
 
+def test_a_reference_given_to_the_constructor_is_kept(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Keeper:
+        def __init__(self, box, value):
+            self.box, self.value = box, value
+
+        def open(self):
+            return ray.get(self.box[0]), self.value
+
+    keeper = Keeper.remote([ray.put("kept")], ray.put("given"))
+    assert ray.get([ray.remote(lambda: 1).remote() for _ in range(20)]) == [1] * 20
+    assert ray.get(keeper.open.remote(), timeout=20) == ("kept", "given")
+
+
+def test_threads_of_an_actor_run_at_once(cluster) -> None:
+    cluster()
+
+    @ray.remote(max_concurrency=3)
+    class Meeting:
+        def __init__(self):
+            self.barrier = threading.Barrier(3)
+
+        def meet(self):
+            return self.barrier.wait(timeout=20) >= 0
+
+    meeting = Meeting.remote()
+    assert ray.get([meeting.meet.remote() for _ in range(3)], timeout=30) == [True] * 3
+
+
 def test_actors_make_tasks_and_actors(cluster) -> None:
     cluster()
 
@@ -268,14 +300,15 @@ def test_context_inside(cluster) -> None:
                 context.get_task_name(),
                 context.get_job_id(),
                 context.get_assigned_resources(),
-                ray.get(context.current_actor.ping.remote()) if False else None,
+                context.current_actor,
             )
 
         def ping(self):
             return 1
 
     handle = Self.options(name="me").remote()
-    actor_id, name, task_name, job_id, resources, _ = ray.get(handle.facts.remote())
+    actor_id, name, task_name, job_id, resources, itself = ray.get(handle.facts.remote())
+    assert itself == handle and ray.get(itself.ping.remote()) == 1
     assert actor_id == handle._actor_id.hex()
     assert (name, task_name, resources) == ("me", "Self.facts", {})
     assert job_id == ray.get_runtime_context().get_job_id()

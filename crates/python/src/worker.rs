@@ -17,6 +17,7 @@ use pyo3::exceptions::{PySystemExit, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -280,6 +281,7 @@ impl Worker {
             bytes
         });
         context::enter(Running { task, name: name.clone(), function: "__init__".into() });
+        begin_borrowing();
         let failed = create
             .references
             .iter()
@@ -295,10 +297,11 @@ impl Worker {
             }),
         };
         context::leave();
+        let borrowed = end_borrowing();
         match made {
             Ok(actor) => {
                 *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.unbind());
-                self.runtime.actor_ready();
+                self.runtime.actor_ready(&borrowed);
                 true
             }
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
@@ -327,6 +330,10 @@ impl Worker {
             return;
         }
         name.clone_into(&mut label);
+        if let Ok(title) = CString::new(format!("ray::{label}")) {
+            // What `ps` and `top` show; the kernel cuts it at 15 bytes.
+            let _ = rustix::thread::set_name(&title);
+        }
         let line = format!("\u{1e}oxiray-name:{}\n", name.replace('\n', " "));
         // Where the daemon no longer reads, nobody needs the label.
         let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());

@@ -163,7 +163,11 @@ impl State {
         }
     }
 
-    pub(crate) fn actor_ready(&mut self) {
+    pub(crate) fn actor_ready(&mut self, borrowed: &[ObjectId]) {
+        // The daemon holds the arguments for the actor until it hears that it is ready.
+        let kept = self.objects.keep(borrowed);
+        let me = self.identity.worker;
+        self.hold_for(&kept, &me);
         self.links.post_now(DAEMON, &ActorReady {}.into());
     }
 

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_store::{ReadMapping, WriteMapping};
 use oxiray_wire::message::{
-    Abort, ActorAnswer, ActorCreate, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure,
-    Goodbye, Pin, Reference, Seal, Unpin, Value, Welcome,
+    Abort, ActorAnswer, ActorCreate, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure, Goodbye,
+    Pin, Reference, Seal, Unpin, Value, Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
@@ -329,6 +329,7 @@ impl Runtime {
         create.actor = copy(id.as_bytes());
         create.owner = copy(self.identity.worker.as_bytes());
         create.arguments = arguments.payload.clone();
+        create.contained = arguments.contained.iter().map(|id| self.reference(*id)).collect();
         self.await_arguments(&mut create, &arguments)?;
         let kept: Vec<ObjectId> =
             arguments.contained.iter().copied().chain(arguments.references.iter().map(|(_, id)| *id)).collect();
@@ -449,9 +450,9 @@ impl Runtime {
         self.shared.with(|state| state.reply(ticket, outcome));
     }
 
-    /// The actor's constructor returned.
-    pub fn actor_ready(&self) {
-        self.shared.with(State::actor_ready);
+    /// The actor's constructor returned; `borrowed` are the references that its arguments brought.
+    pub fn actor_ready(&self, borrowed: &[ObjectId]) {
+        self.shared.with(|state| state.actor_ready(borrowed));
     }
 
     /// The actor's constructor failed with this error.
