@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import cloudpickle
 
 from oxiray import _core, _failures, _worker_exit, exceptions
+from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
 _SWITCH_INTERVAL = 1e-4
@@ -104,14 +105,19 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return actor
 
 
-def serve_with_threads(count: int) -> None:
-    """Lets `count` more threads serve calls beside the main one."""
-    if count == 0:
-        return
-    import threading
+def serve_beside(concurrency: int) -> Any:
+    """Starts what runs an actor's calls beside the main thread: threads, or the event loop that is returned."""
+    assert _actor_class is not None, "the actor was just constructed"
+    if has_async_methods(_actor_class):
+        from oxiray import _async_actor
 
-    for number in range(min(count, _THREADS_MAX)):
-        threading.Thread(target=_core.serve_too, name=f"oxiray-call-{number + 1}", daemon=True).start()
+        return _async_actor.EventLoop(concurrency)
+    if concurrency > 1:
+        import threading
+
+        for number in range(1, min(concurrency, _THREADS_MAX)):
+            threading.Thread(target=_core.serve_too, name=f"oxiray-call-{number}", daemon=True).start()
+    return None
 
 
 def own_handle() -> tuple[str, dict[str, Any]]:

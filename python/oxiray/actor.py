@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import cloudpickle
 
 from oxiray import _core, _option_rules, _options, _session
+from oxiray._async_context import has_async_methods
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.remote_function import Positions, check_placeable, code_of, task_environment
 
@@ -197,15 +198,8 @@ class ActorClass:
         if "methods" not in self._code:
             self._code["methods"] = _methods_of(self._class)
             self._code["positions"] = Positions(self._class)
-            self._code["is_async"] = any(
-                inspect.iscoroutinefunction(function) for _, function in inspect.getmembers(self._class, inspect.isfunction)
-            )
+            self._code["is_async"] = has_async_methods(self._class)
         _options.check_submittable(options, is_async=self._code["is_async"])
-        if self._code["is_async"]:
-            raise ValueError(
-                f"{self.__name__} has async methods, and this version of Oxiray runs synchronous actors only: make its "
-                "methods plain functions"
-            )
         if (bind := self._code["positions"].bind) is not None:
             bind(*args, **kwargs)
         _session.ensure()
@@ -226,7 +220,7 @@ class ActorClass:
             namespace=options.namespace or "",
             detached=options.is_detached,
             get_if_exists=options.get_if_exists,
-            max_concurrency=options.concurrency(is_async=False),
+            max_concurrency=options.concurrency(is_async=self._code["is_async"]),
             handle=cloudpickle.dumps((self.__name__, methods)),
         )
         if existing is not None:

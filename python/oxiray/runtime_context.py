@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from oxiray import _core, _session
+from oxiray._async_context import current_call
 
 logger = logging.getLogger("oxiray")
 
@@ -60,6 +61,9 @@ class RuntimeContext:
         if not facts["is_worker"]:
             logger.warning("a driver has no %s: ask in a task or an actor", words)
             return None
+        call = current_call.get()
+        if call is not None and key != "actor_id":
+            return dict(zip(("task_id", "task_name", "function_name"), call, strict=True))[key]
         return facts[key]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -10,6 +11,11 @@ import time
 
 import pytest
 import ray
+
+
+@ray.remote
+def echo(value: object) -> object:
+    return value
 
 
 @ray.remote
@@ -271,6 +277,62 @@ def test_threads_of_an_actor_run_at_once(cluster) -> None:
 
     meeting = Meeting.remote()
     assert ray.get([meeting.meet.remote() for _ in range(3)], timeout=30) == [True] * 3
+
+
+def test_async_methods_run_at_once_and_know_their_call(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Async:
+        def __init__(self):
+            self.met = 0
+
+        async def meet(self, count):
+            self.met += 1
+            while self.met < count:
+                await asyncio.sleep(0.005)
+            return ray.get_runtime_context().get_task_name()
+
+        async def fetch(self, box):
+            return await box[0]
+
+        async def fail(self):
+            raise KeyError("async")
+
+        def plain(self):
+            return "plain"
+
+        async def leave(self):
+            ray.actor.exit_actor()
+
+    actor = Async.remote()
+    assert ray.get([actor.meet.remote(50) for _ in range(50)], timeout=30) == ["Async.meet"] * 50
+    assert ray.get(actor.fetch.remote([echo.remote("value")]), timeout=30) == "value"
+    assert ray.get(actor.plain.remote()) == "plain"
+    with pytest.raises(KeyError):
+        ray.get(actor.fail.remote())
+    ray.get(actor.leave.remote(), timeout=30)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(actor.plain.remote(), timeout=30)
+
+
+def test_max_concurrency_bounds_async_calls(cluster) -> None:
+    cluster()
+
+    @ray.remote(max_concurrency=2)
+    class Bounded:
+        def __init__(self):
+            self.now = self.most = 0
+
+        async def step(self):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.01)
+            self.now -= 1
+            return self.most
+
+    actor = Bounded.remote()
+    assert max(ray.get([actor.step.remote() for _ in range(10)], timeout=30)) == 2
 
 
 def test_actors_make_tasks_and_actors(cluster) -> None:

@@ -235,3 +235,23 @@ def test_accelerator_type_on_a_recorded_machine(cluster, monkeypatch) -> None:
     assert ray.cluster_resources()["accelerator_type:H100"] == 1.0
     typed = visible.options(accelerator_type="H100")
     assert ray.get(typed.remote(), timeout=20)[1] == [0]
+
+
+def test_what_runs_at_exit_runs_before_the_device_is_given_on(cluster, tmp_path) -> None:
+    cluster(num_gpus=1)
+    mark = tmp_path / "left"
+
+    @ray.remote(num_gpus=1)
+    def leave_late():
+        import atexit
+
+        atexit.register(lambda: (time.sleep(0.3), mark.touch()))
+
+    @ray.remote(num_gpus=1)
+    def look():
+        return mark.exists()
+
+    first = leave_late.remote()
+    second = look.remote()
+    ray.get(first, timeout=20)
+    assert ray.get(second, timeout=20)

@@ -183,10 +183,22 @@ impl Host {
 
     /// What NVML answers.
     pub(crate) fn nvml(&self) -> Result<NvmlAnswers, NvmlFailure> {
+        match self.nvml_source() {
+            Ok(library) => nvml::load(library),
+            Err(recording) => recording.nvml(),
+        }
+    }
+
+    /// The library that answers for NVML; `None` where a recording does, which knows nothing of the processes of today.
+    pub(crate) fn nvml_library(&self) -> Option<&Path> {
+        self.nvml_source().ok()
+    }
+
+    fn nvml_source(&self) -> Result<&Path, &Recording> {
         match (&self.nvml_library, &self.world) {
-            (Some(library), _) => nvml::load(library),
-            (None, World::Real) => nvml::load(Path::new(NVML_LIBRARY)),
-            (None, World::Recorded { recording, .. }) => recording.nvml(),
+            (Some(library), _) => Ok(library),
+            (None, World::Real) => Ok(Path::new(NVML_LIBRARY)),
+            (None, World::Recorded { recording, .. }) => Err(recording),
         }
     }
 

@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Reading a machine happens in [`detect`] alone, once, in the node daemon; all that follows is arithmetic on what it
-//! found. A recorded machine ([`Host::recorded`]) is detected by the same code as a real one.
+//! found. Only [`DeviceProcesses`] is asked again later, after the end of whoever had a device. A recorded machine ([`Host::recorded`]) is detected by the same code as a real one.
 
 mod amd;
 mod ascend;
 mod detect;
+mod device_processes;
 mod family;
 mod gaudi;
 mod host;
@@ -28,6 +29,7 @@ mod visibility;
 mod worker;
 
 pub use detect::{Detected, Detection, Device, RuledOut, detect};
+pub use device_processes::DeviceProcesses;
 pub use family::{FAMILIES, Family, GPU, families_of};
 pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
 pub use offer::{DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, gpu_family, offer};

@@ -6,7 +6,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 
 /// The most devices NVML is believed to have; a machine has 16 at most today.
-const DEVICES_LIMIT: u32 = 1024;
+pub(crate) const DEVICES_LIMIT: u32 = 1024;
 
 /// What NVML says of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,12 +76,17 @@ impl Gpu {
     }
 }
 
-/// Loads the library and asks it.
-pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
-    let nvml = Nvml::builder().lib_path(library.as_os_str()).init().map_err(|error| match error {
+/// Loads the library.
+pub(crate) fn open(library: &Path) -> Result<Nvml, NvmlFailure> {
+    Nvml::builder().lib_path(library.as_os_str()).init().map_err(|error| match error {
         NvmlError::LibloadingError(source) => NvmlFailure::NoLibrary(chain(&source)),
         other => NvmlFailure::Refused(chain(&other)),
-    })?;
+    })
+}
+
+/// Loads the library and asks it.
+pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
+    let nvml = open(library)?;
     let count = nvml.device_count().map_err(|error| NvmlFailure::Refused(chain(&error)))?;
     let mut answers = NvmlAnswers { driver: nvml.sys_driver_version().ok(), ..NvmlAnswers::default() };
     for index in 0..count.min(DEVICES_LIMIT) {

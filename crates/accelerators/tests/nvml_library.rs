@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use oxiray_accelerators::{Detection, Host, detect};
+use oxiray_accelerators::{Detection, DeviceProcesses, Host, detect, offer};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
 /// Cargo puts the libraries of dependencies beside the test's own executable.
@@ -38,6 +38,8 @@ fn nvml_answers_through_its_library() {
     devices_that_say_little_still_count(&answers);
     a_library_that_refuses_falls_back_with_its_reason(&answers);
     a_missing_library_falls_back_with_its_reason();
+    who_holds_memory_is_told_by_slot(&answers);
+    what_the_library_does_not_tell_is_not_guessed(&answers);
 }
 
 fn the_library_and_the_recording_agree(answers: &Path) {
@@ -104,4 +106,44 @@ fn a_missing_library_falls_back_with_its_reason() {
     let detection = detect(&host);
     assert_eq!(detection.families[0].type_name.as_deref(), Some("H100"));
     assert!(detection.warnings[0].contains("/no/such/library.so"), "{:?}", detection.warnings);
+}
+
+/// What a machine of three GPUs that is started with these settings is asked.
+fn processes(visible: Option<&str>, gpus: Option<f64>) -> Option<DeviceProcesses> {
+    let host = Host::recorded(common::machine("plain")).unwrap().with_nvml_library(library());
+    let requested = gpus.map(|gpus| ("GPU".to_owned(), gpus)).into_iter().collect();
+    let environment = |name: &str| visible.filter(|_| name == "CUDA_VISIBLE_DEVICES").map(str::to_owned);
+    DeviceProcesses::of(&host, &offer(&detect(&host), &environment, &requested).unwrap())
+}
+
+fn who_holds_memory_is_told_by_slot(answers: &Path) {
+    let gpu = |uuid: &str, computing: &str, drawing: &str| format!("NVIDIA L4|{uuid}||24000|0|{computing}|{drawing}\n");
+    let third = gpu("MIG-77", "31:1", "");
+    std::fs::write(answers, gpu("GPU-aa1", "11:1,12:1", "13:1") + &gpu("GPU-ab2", "", "21:1") + &third).unwrap();
+    let mut all = processes(None, None).unwrap();
+    assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![11, 12, 13]), Some(vec![21])]);
+    std::fs::write(answers, gpu("GPU-aa1", "", "") + &gpu("GPU-ab2", "22:1", "") + &third).unwrap();
+    assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![]), Some(vec![22])], "as things are now");
+    let mut restricted = processes(Some(" 1,MIG-77,GPU-aa"), None).unwrap();
+    assert_eq!(
+        (0..3).map(|slot| restricted.in_slot(slot)).collect::<Vec<_>>(),
+        [Some(vec![22]), Some(vec![31]), Some(vec![])]
+    );
+}
+
+fn what_the_library_does_not_tell_is_not_guessed(answers: &Path) {
+    std::fs::write(answers, "NVIDIA L4|GPU-aa1||24000|0|11:1\nNVIDIA L4|GPU-ab2||24000|0|\n").unwrap();
+    let mut named = processes(Some("GPU-a,GPU-c,7,GPU-ab2"), Some(4.0)).unwrap();
+    assert_eq!([named.in_slot(0), named.in_slot(1), named.in_slot(2)], [None, None, None], "two, none, none");
+    assert_eq!(named.in_slot(3), Some(vec![]));
+    let mut logical = processes(None, Some(8.0)).unwrap();
+    assert_eq!([logical.in_slot(0), logical.in_slot(2), logical.in_slot(8)], [Some(vec![11]), None, None]);
+    std::fs::write(answers, "driver=1\n").unwrap();
+    assert_eq!(logical.in_slot(0), None, "the device is gone");
+    assert!(processes(None, Some(8.0)).is_none(), "a machine without devices");
+    let recorded = Host::recorded(common::machine("nvidia-h100x8")).unwrap();
+    let offered = offer(&detect(&recorded), &|_| None, &std::collections::BTreeMap::new()).unwrap();
+    assert!(DeviceProcesses::of(&recorded, &offered).is_none(), "a recording tells of the past");
+    let mut broken = DeviceProcesses::of(&recorded.with_nvml_library("/no/such/library.so"), &offered).unwrap();
+    assert_eq!(broken.in_slot(0), None);
 }

@@ -3,7 +3,7 @@
 use crate::arguments::StartOptions;
 use crate::{labels, say};
 use anyhow::{Context as _, bail};
-use oxiray_node::{Config, Mode, NobodyKnows, Ready};
+use oxiray_node::{Config, Mode, Ready};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
     let config = config(options)?;
     tell_what_has_no_effect(options);
     if options.block {
-        oxiray_node::run(&config, Mode::Shared { keeps_output: true }, Box::new(NobodyKnows), |ready| {
+        oxiray_node::run(&config, Mode::Shared { keeps_output: true }, |ready| {
             tell(ready);
             say("It runs until this command is interrupted.");
         })?;

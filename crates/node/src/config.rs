@@ -91,9 +91,8 @@ pub struct Plan {
 
 impl Plan {
     /// Looks at the machine and at what was asked for.
-    pub fn make(config: &Config) -> Result<Self, PlanError> {
-        let host = Host::from_environment()?;
-        let detection = detect(&host);
+    pub fn make(config: &Config, host: &Host) -> Result<Self, PlanError> {
+        let detection = detect(host);
         let ip = config.node_ip_address.clone().unwrap_or_else(machine::address);
         let ram = machine::memory_bytes();
         let store_bytes = config.object_store_memory.unwrap_or((ram as f64 * STORE_SHARE) as u64);
@@ -144,7 +143,7 @@ mod tests {
             r#"{"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}"#,
         )
         .expect("a config");
-        let plan = Plan::make(&config).expect("a plan");
+        let plan = Plan::make(&config, &Host::real()).expect("a plan");
         assert_eq!(plan.inventory.total("CPU").units(), 30_000);
         assert_eq!(plan.inventory.total("widgets").units(), 25_000);
         assert_eq!(plan.inventory.total("object_store_memory").wholes(), 100 << 20);
@@ -157,6 +156,6 @@ mod tests {
     fn a_misspelt_setting_and_a_tiny_store_are_refused() {
         assert!(serde_json::from_str::<Config>(r#"{"resorces": {}}"#).is_err());
         let config = Config { object_store_memory: Some(5), ..Config::default() };
-        assert!(matches!(Plan::make(&config), Err(PlanError::StoreTooSmall { given: 5 })));
+        assert!(matches!(Plan::make(&config, &Host::real()), Err(PlanError::StoreTooSmall { given: 5 })));
     }
 }

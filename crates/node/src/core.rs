@@ -9,6 +9,7 @@
 //! - CORE-2: a lease that ended before it was returned is reported to its owner once; an actor's death
 //!   once to each that was connected or asked.
 //! - CORE-3: a worker that held devices, or was leased as fresh, never serves anyone else.
+//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it.
 
 mod actors;
 mod assign;
@@ -132,6 +133,8 @@ pub(crate) struct Worker {
     once: bool,
     /// Whether it is a detached actor, or works for one.
     outlives_job: bool,
+    /// Killed or dead: its tree is to be gone soon.
+    is_doomed: bool,
     last_words: Option<Failure>,
 }
 
@@ -185,14 +188,6 @@ pub(crate) struct Template {
     is_started: bool,
 }
 
-/// Devices that are not given back because something dead still seems to hold memory on them.
-#[derive(Debug)]
-pub(crate) struct Recheck {
-    grant: Grant,
-    pid: u32,
-    until: Instant,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
     Reclaim,
@@ -200,6 +195,7 @@ pub(crate) enum Alarm {
     Recheck,
     Overdue(Key),
     Verdict(Key),
+    Undying(Key),
 }
 
 /// The daemon's mind.
@@ -223,7 +219,8 @@ pub struct Core {
     making: BTreeMap<ActorId, actors::Making>,
     objects: Objects<Value>,
     templates: BTreeMap<TemplateKey, Template>,
-    rechecks: Vec<Recheck>,
+    rechecks: Vec<ending::Recheck>,
+    out_of_service: ending::OutOfService,
     device_check: Box<dyn DeviceCheck>,
     alarms: BTreeSet<(Instant, Alarm)>,
     reclaim: waiting::Reclaim,
@@ -256,6 +253,7 @@ impl Core {
             objects: Objects::default(),
             templates: BTreeMap::new(),
             rechecks: Vec::new(),
+            out_of_service: BTreeMap::new(),
             device_check,
             alarms: BTreeSet::new(),
             reclaim: waiting::Reclaim::default(),
@@ -346,6 +344,7 @@ impl Core {
                 Alarm::Notice => self.notice(),
                 Alarm::Recheck => self.recheck(),
                 Alarm::Overdue(worker) => self.kill_worker(worker),
+                Alarm::Undying(worker) => self.does_not_die(worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
             }
         }

@@ -17,7 +17,6 @@ mod streams;
 
 use crate::config::Plan;
 use crate::core::{Core, Key, TemplateKey};
-use crate::device_check::DeviceCheck;
 use crate::session::Session;
 use journal::Journal;
 use output::Pipe;

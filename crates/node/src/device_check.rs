@@ -1,5 +1,15 @@
 //! Whether a device has forgotten the processes that held it.
 
+use oxiray_accelerators::{DeviceProcesses, Host, Offer};
+use std::fmt;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+/// How long one question may hold up the daemon. NVML answers within a few milliseconds once it is open; opening it, or a
+/// driver in trouble, takes longer.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 /// What the vendor's library says of a device after a grant's processes are dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residue {
@@ -7,12 +17,14 @@ pub enum Residue {
     Gone,
     /// The device still lists one of them.
     Held,
+    /// The library has not answered yet: ask again.
+    Pending,
     /// Nobody can tell: the family has no such library, or the device exists in name only.
     Unknown,
 }
 
 /// Asks the vendor's library. Called once or more after the end of every grant that had devices.
-pub trait DeviceCheck: std::fmt::Debug {
+pub trait DeviceCheck: fmt::Debug {
     /// Whether `resource`'s device in `slot` still holds memory for the dead process `pid`.
     fn residue(&mut self, resource: &str, slot: u32, pid: u32) -> Residue;
 }
@@ -24,5 +36,157 @@ pub struct NobodyKnows;
 impl DeviceCheck for NobodyKnows {
     fn residue(&mut self, _resource: &str, _slot: u32, _pid: u32) -> Residue {
         Residue::Unknown
+    }
+}
+
+/// The check for the devices that a machine offers.
+pub fn of(host: &Host, offer: &Offer) -> Box<dyn DeviceCheck> {
+    match DeviceProcesses::of(host, offer) {
+        Some(mut processes) => {
+            let resource = DeviceProcesses::family().resource;
+            Box::new(Asker::new(resource, Box::new(move |slot| processes.in_slot(slot))))
+        }
+        None => Box::new(NobodyKnows),
+    }
+}
+
+/// Answers which processes hold memory of the device in a slot; may take long.
+type Library = Box<dyn FnMut(u32) -> Option<Vec<u32>> + Send>;
+
+/// A slot, and the dead process that is looked for.
+type Question = (u32, u32);
+
+/// Asks a library on a thread of its own, for a driver in trouble answers late or never, and the daemon serves others.
+/// The thread starts with the first question, and is asked one at a time.
+struct Asker {
+    resource: &'static str,
+    library: Option<Library>,
+    line: Option<(SyncSender<Question>, Receiver<Residue>)>,
+    /// Asked, and not answered. Its answer counts for nothing else: what was seen before a death says nothing after it.
+    open: Option<Question>,
+}
+
+impl Asker {
+    fn new(resource: &'static str, library: Library) -> Self {
+        Self { resource, library: Some(library), line: None, open: None }
+    }
+
+    fn start(&mut self) -> Option<()> {
+        let mut library = self.library.take()?;
+        let (ask, questions) = mpsc::sync_channel::<Question>(1);
+        let (answer, answers) = mpsc::sync_channel(1);
+        let serve = move || {
+            for (slot, pid) in questions {
+                let residue = match library(slot) {
+                    Some(pids) if pids.contains(&pid) => Residue::Held,
+                    Some(_) => Residue::Gone,
+                    None => Residue::Unknown,
+                };
+                if answer.send(residue).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("device check".into()).spawn(serve).ok()?;
+        self.line = Some((ask, answers));
+        Some(())
+    }
+
+    fn ask(&mut self, question: Question) -> Option<Residue> {
+        if self.line.is_none() {
+            self.start()?;
+        }
+        let (ask, answers) = self.line.as_ref()?;
+        if let Some(open) = self.open {
+            match answers.try_recv() {
+                Ok(residue) if open == question => {
+                    self.open = None;
+                    return Some(residue);
+                }
+                Ok(_) => self.open = None,
+                Err(TryRecvError::Empty) => return Some(Residue::Pending),
+                Err(TryRecvError::Disconnected) => return None,
+            }
+        }
+        ask.try_send(question).ok()?;
+        match answers.recv_timeout(PATIENCE) {
+            Ok(residue) => Some(residue),
+            Err(RecvTimeoutError::Timeout) => {
+                self.open = Some(question);
+                Some(Residue::Pending)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+}
+
+impl DeviceCheck for Asker {
+    fn residue(&mut self, resource: &str, slot: u32, pid: u32) -> Residue {
+        if resource != self.resource {
+            return Residue::Unknown;
+        }
+        self.ask((slot, pid)).unwrap_or(Residue::Unknown)
+    }
+}
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Asker").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks until there is an answer.
+    fn answer(asker: &mut Asker, slot: u32, pid: u32) -> Residue {
+        loop {
+            match asker.residue("GPU", slot, pid) {
+                Residue::Pending => thread::yield_now(),
+                residue => return residue,
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_is_looked_for_among_those_of_its_device() {
+        let mut asker = Asker::new("GPU", Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])));
+        assert_eq!(answer(&mut asker, 0, 10), Residue::Held);
+        assert_eq!(answer(&mut asker, 1, 10), Residue::Gone);
+        assert_eq!(answer(&mut asker, 1, 20), Residue::Held);
+        assert_eq!(answer(&mut asker, 2, 20), Residue::Unknown, "no such device");
+        assert_eq!(asker.residue("TPU", 0, 10), Residue::Unknown, "another family's");
+    }
+
+    #[test]
+    fn a_library_that_hangs_holds_nobody_up() {
+        let (release, gate) = mpsc::channel::<Vec<u32>>();
+        let mut asker = Asker::new("GPU", Box::new(move |_| gate.recv().ok()));
+        for _ in 0..100 {
+            assert_eq!(asker.residue("GPU", 0, 7), Residue::Pending);
+            assert_eq!(asker.residue("GPU", 1, 8), Residue::Pending);
+        }
+        release.send(vec![7]).expect("it waits");
+        assert_eq!(answer(&mut asker, 0, 7), Residue::Held);
+        drop(release);
+        assert_eq!(answer(&mut asker, 0, 7), Residue::Unknown);
+    }
+
+    #[test]
+    fn a_late_answer_counts_for_its_own_question_alone() {
+        let (release, gate) = mpsc::channel::<Vec<u32>>();
+        let mut asker = Asker::new("GPU", Box::new(move |_| gate.recv().ok()));
+        assert_eq!(asker.residue("GPU", 0, 7), Residue::Pending);
+        release.send(vec![]).expect("it waits");
+        release.send(vec![8]).expect("it waits");
+        assert_eq!(answer(&mut asker, 0, 8), Residue::Held, "the first answer was about process 7");
+    }
+
+    #[test]
+    fn a_library_that_breaks_is_not_asked_again() {
+        let mut asker = Asker::new("GPU", Box::new(|_| panic!("broken")));
+        assert_eq!(answer(&mut asker, 0, 7), Residue::Unknown);
+        assert_eq!(asker.residue("GPU", 0, 7), Residue::Unknown);
     }
 }

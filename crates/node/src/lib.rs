@@ -8,7 +8,7 @@
 pub mod config;
 mod core;
 mod daemon;
-mod device_check;
+pub mod device_check;
 mod logs;
 mod machine;
 pub mod session;
@@ -16,4 +16,3 @@ pub mod session;
 pub use config::{Config, Plan, PlanError};
 pub use core::{Core, Effect, Key, StoreFigures, TemplateKey};
 pub use daemon::{Mode, Ready, StartError, root, run};
-pub use device_check::{DeviceCheck, NobodyKnows, Residue};

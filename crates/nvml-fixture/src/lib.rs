@@ -1,9 +1,11 @@
 //! A library that answers NVML's questions from a text file, so that detection is tested through a real library.
 //!
-//! `OXIRAY_NVML_FIXTURE` names the file; it is read anew at every `nvmlInit_v2`. One GPU per line, in the order of NVML:
+//! `OXIRAY_NVML_FIXTURE` names the file; it is read anew at every `nvmlInit_v2` and whenever processes are asked for, for
+//! those change while a library is open. One GPU per line, in the order of NVML; compute processes come first, then those
+//! that draw:
 //!
 //! ```text
-//! # name | uuid | pci address | memory bytes | used bytes | pid:bytes,pid:bytes
+//! # name | uuid | pci address | memory bytes | used bytes | pid:bytes,pid:bytes | pid:bytes
 //! driver=550.54.15
 //! NVIDIA H100 80GB HBM3|GPU-5a1f|00000000:19:00.0|85520809984|1048576|4242:524288
 //! ```
@@ -30,7 +32,13 @@ const GPU_IS_LOST: c_int = 15;
 /// What a process or a GPU outside of any partition has as its instance.
 const NO_INSTANCE: c_uint = 0xffff_ffff;
 
-static ANSWERS: Mutex<Option<Answers>> = Mutex::new(None);
+static ANSWERS: Mutex<Opened> = Mutex::new(Opened { times: 0, answers: None });
+
+/// NVML counts how often it was opened, and closes with the last.
+struct Opened {
+    times: usize,
+    answers: Option<Answers>,
+}
 
 #[derive(Default)]
 struct Answers {
@@ -48,10 +56,16 @@ struct Gpu {
     pci_address: String,
     memory_bytes: Option<u64>,
     used_bytes: u64,
-    processes: Vec<(u32, u64)>,
+    computing: Vec<(u32, u64)>,
+    drawing: Vec<(u32, u64)>,
 }
 
 impl Answers {
+    fn read() -> Option<Self> {
+        let text = std::fs::read_to_string(std::env::var(FIXTURE_VARIABLE).ok()?).ok()?;
+        Self::parse(&text)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let mut answers = Self::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -72,25 +86,30 @@ impl Gpu {
         let mut fields = line.split('|').map(str::trim);
         let mut text = || fields.next().unwrap_or_default().to_owned();
         let (name, uuid, pci_address, memory, used) = (text(), text(), text(), text(), text());
-        let processes = text()
-            .split(',')
-            .filter(|process| !process.is_empty())
-            .map(|process| {
-                let (pid, bytes) = process.split_once(':')?;
-                Some((pid.parse().ok()?, bytes.parse().ok()?))
-            })
-            .collect::<Option<_>>()?;
+        let (computing, drawing) = (processes(&text())?, processes(&text())?);
         let memory_bytes = memory.parse().ok();
-        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes: used.parse().unwrap_or(0), processes })
+        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes: used.parse().unwrap_or(0), computing, drawing })
     }
+}
+
+fn processes(text: &str) -> Option<Vec<(u32, u64)>> {
+    let listed = text.split(',').filter(|process| !process.is_empty());
+    let numbers = listed.map(|process| {
+        let (pid, bytes) = process.split_once(':')?;
+        Some((pid.parse().ok()?, bytes.parse().ok()?))
+    });
+    numbers.collect()
+}
+
+fn opened() -> std::sync::MutexGuard<'static, Opened> {
+    ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// NVML's handle of a device: its index and one, for null is no handle.
 type Handle = *mut c_void;
 
 fn with_answers(ask: impl FnOnce(&Answers) -> c_int) -> c_int {
-    let answers = ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    answers.as_ref().map_or(UNINITIALIZED, ask)
+    opened().answers.as_ref().map_or(UNINITIALIZED, ask)
 }
 
 fn with_gpu(handle: Handle, ask: impl FnOnce(usize, &Gpu) -> c_int) -> c_int {
@@ -131,22 +150,26 @@ unsafe fn write<T>(place: *mut T, value: T) -> c_int {
 /// Reads the file with the answers.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> c_int {
-    let text = std::env::var(FIXTURE_VARIABLE).ok().and_then(|path| std::fs::read_to_string(path).ok());
-    let Some(read) = text.as_deref().and_then(Answers::parse) else { return DRIVER_NOT_LOADED };
+    let Some(read) = Answers::read() else { return DRIVER_NOT_LOADED };
     if read.init != SUCCESS {
         return read.init;
     }
-    *ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(read);
+    let mut opened = opened();
+    opened.times += 1;
+    opened.answers = Some(read);
     SUCCESS
 }
 
-/// Forgets the answers.
+/// Forgets the answers, once it was called as often as `nvmlInit_v2`.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlShutdown() -> c_int {
-    match ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take() {
-        Some(_) => SUCCESS,
-        None => UNINITIALIZED,
+    let mut opened = opened();
+    let Some(times) = opened.times.checked_sub(1) else { return UNINITIALIZED };
+    opened.times = times;
+    if times == 0 {
+        opened.answers = None;
     }
+    SUCCESS
 }
 
 /// # Safety
@@ -313,19 +336,50 @@ pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     count: *mut c_uint,
     processes: *mut ProcessInfo,
 ) -> c_int {
+    // SAFETY: passed on to the caller.
+    unsafe { list(device, |gpu| &gpu.computing, count, processes) }
+}
+
+/// # Safety
+/// As in NVML: `count` must be valid, and `processes` null or writable for `*count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
+    device: Handle,
+    count: *mut c_uint,
+    processes: *mut ProcessInfo,
+) -> c_int {
+    // SAFETY: passed on to the caller.
+    unsafe { list(device, |gpu| &gpu.drawing, count, processes) }
+}
+
+/// # Safety
+/// `count` must be null or valid, and `processes` null or writable for `*count` entries.
+unsafe fn list(
+    device: Handle,
+    of: impl Fn(&Gpu) -> &[(u32, u64)],
+    count: *mut c_uint,
+    processes: *mut ProcessInfo,
+) -> c_int {
+    {
+        let mut opened = opened();
+        if let (Some(answers), Some(read)) = (&mut opened.answers, Answers::read()) {
+            *answers = read;
+        }
+    }
     with_gpu(device, |_, gpu| {
+        let listed = of(gpu);
         if count.is_null() {
             return INVALID_ARGUMENT;
         }
         // SAFETY: not null, and the caller vouches for it.
-        let room = unsafe { count.replace(gpu.processes.len() as c_uint) } as usize;
-        if gpu.processes.is_empty() {
+        let room = unsafe { count.replace(listed.len() as c_uint) } as usize;
+        if listed.is_empty() {
             return SUCCESS;
         }
-        if processes.is_null() || room < gpu.processes.len() {
+        if processes.is_null() || room < listed.len() {
             return INSUFFICIENT_SIZE;
         }
-        for (index, (pid, used_bytes)) in gpu.processes.iter().enumerate() {
+        for (index, (pid, used_bytes)) in listed.iter().enumerate() {
             let entry = ProcessInfo {
                 pid: *pid,
                 used_bytes: *used_bytes,

@@ -39,6 +39,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<caller::Hold>()?;
     module.add_class::<buffer::Pin>()?;
     module.add_class::<template::Template>()?;
+    module.add_class::<worker::Completion>()?;
     connect::register(module)?;
     values::register(module)?;
     caller::register(module)?;

@@ -82,10 +82,10 @@ looked_up!(
     "construct"
 );
 looked_up!(
-    /// Starts further threads that serve: `serve_with_threads(count)`.
-    serve_with_threads,
+    /// Starts what serves an actor beside the main thread: `serve_beside(concurrency)`.
+    serve_beside,
     "oxiray._worker",
-    "serve_with_threads"
+    "serve_beside"
 );
 looked_up!(
     /// The method of an actor: `method(actor, name)`.

@@ -29,12 +29,60 @@ struct Worker {
     runtime: Runtime,
     functions: Mutex<Functions>,
     actor: Mutex<Option<Py<PyAny>>>,
+    /// What runs the calls of an actor with async methods.
+    event_loop: Mutex<Option<Py<PyAny>>>,
     /// The name that the output is labelled with.
     label: Mutex<String>,
 }
 
 /// The worker that this process is, for its further threads.
 static SERVING: OnceLock<Worker> = OnceLock::new();
+
+/// What is called, with which arguments.
+type Prepared<'py> = (Bound<'py, PyAny>, Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
+
+/// A call that is not answered yet.
+struct UnderWay {
+    ticket: Ticket,
+    call: Call,
+    task: TaskId,
+    name: String,
+}
+
+/// Answers one call of an async actor, whenever its coroutine ends.
+#[pyclass(frozen, module = "oxiray._core")]
+pub(crate) struct Completion {
+    under_way: Mutex<Option<UnderWay>>,
+    borrowed: Mutex<Vec<ObjectId>>,
+}
+
+impl Completion {
+    fn new(under_way: UnderWay, borrowed: Vec<ObjectId>) -> Self {
+        Self { under_way: Mutex::new(Some(under_way)), borrowed: Mutex::new(borrowed) }
+    }
+
+    fn answer(&self, py: Python<'_>, returned: PyResult<Bound<'_, PyAny>>) {
+        let taken = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(under_way), Some(worker)) = (taken, SERVING.get()) else { return };
+        let borrowed = std::mem::take(&mut *self.borrowed.lock().unwrap_or_else(PoisonError::into_inner));
+        if matches!(worker.answer(py, under_way, returned, || borrowed), Ended::Leave) {
+            worker.runtime.stop_serving();
+        }
+    }
+}
+
+#[pymethods]
+impl Completion {
+    /// The call returned this.
+    fn done(&self, value: &Bound<'_, PyAny>) {
+        self.answer(value.py(), Ok(value.clone()));
+    }
+
+    /// The call raised this.
+    fn failed(&self, error: &Bound<'_, PyAny>) {
+        self.answer(error.py(), Err(PyErr::from_value(error.clone())));
+    }
+}
 
 /// How a call ended, apart from its results.
 enum Ended {
@@ -62,13 +110,17 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         runtime,
         functions: Mutex::new(Functions::new()),
         actor: Mutex::new(None),
+        event_loop: Mutex::new(None),
         label: Mutex::new(String::new()),
     });
     if let Some(actor) = &assign.actor {
         if !worker.construct(py, actor) {
             return Ok(true);
         }
-        python::serve_with_threads(py)?.call1((actor.max_concurrency.saturating_sub(1),))?;
+        let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency,))?;
+        if !event_loop.is_none() {
+            *worker.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(event_loop.unbind());
+        }
     }
     worker.attend(py)?;
     worker.runtime.stop_serving();
@@ -123,13 +175,47 @@ impl Worker {
         self.label(&call.name);
         context::enter(Running { task, name: name.clone(), function: call.name.clone() });
         begin_borrowing();
-        let returned = self.call(py, &mut call);
+        let prepared = self.prepare(py, &mut call);
+        let under_way = UnderWay { ticket, call, task, name };
+        let loop_ =
+            self.event_loop.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|own| own.clone_ref(py));
+        let ended = match (prepared, loop_) {
+            (Ok(prepared), Some(event_loop)) => {
+                let borrowed = end_borrowing();
+                let identity = (task.hex(), under_way.name.clone(), under_way.call.name.clone());
+                let completion = Completion::new(under_way, borrowed);
+                let handed = event_loop
+                    .bind(py)
+                    .call_method1("submit", (prepared.0, prepared.1, prepared.2, completion, identity));
+                // The loop takes everything until the process ends.
+                debug_assert!(handed.is_ok(), "an actor's event loop outlives its calls");
+                Ended::Replied
+            }
+            (prepared, _) => {
+                let returned = prepared.and_then(|(target, args, kwargs)| match kwargs {
+                    Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
+                    _ => target.call1(args),
+                });
+                self.answer(py, under_way, returned, end_borrowing)
+            }
+        };
+        context::leave();
+        ended
+    }
+
+    /// Replies with what a call returned or raised. `borrowed` is asked once everything of the call is dropped.
+    fn answer(
+        &self,
+        py: Python<'_>,
+        under_way: UnderWay,
+        returned: PyResult<Bound<'_, PyAny>>,
+        borrowed: impl FnOnce() -> Vec<ObjectId>,
+    ) -> Ended {
+        let UnderWay { ticket, call, task, name } = under_way;
         let mut outcome = Outcome::default();
-        let mut ended = Ended::Replied;
         match returned.and_then(|value| self.results(py, task, call.results, &value, &mut outcome)) {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
-                context::leave();
                 return self.leave_at_exit(py, ticket, &call, &error);
             }
             Err(error) => {
@@ -138,9 +224,9 @@ impl Worker {
                 outcome.results = vec![value; call.results as usize];
             }
         }
-        context::leave();
         drop(call.references);
-        outcome.borrowed = end_borrowing();
+        outcome.borrowed = borrowed();
+        let mut ended = Ended::Replied;
         if call.max_calls > 0 && self.count(&call.function) >= call.max_calls {
             outcome.retiring = true;
             ended = Ended::Leave;
@@ -167,7 +253,8 @@ impl Worker {
         Ended::Leave
     }
 
-    fn call<'py>(&self, py: Python<'py>, call: &mut Call) -> PyResult<Bound<'py, PyAny>> {
+    /// What is to be called, and with what.
+    fn prepare<'py>(&self, py: Python<'py>, call: &mut Call) -> PyResult<Prepared<'py>> {
         let (args, kwargs) = self.arguments(py, &call.arguments, &call.references)?;
         let target = if call.function.is_empty() {
             let actor =
@@ -180,10 +267,7 @@ impl Worker {
         };
         // Some code looks at reference counts: arguments belong to the call alone from here on.
         call.arguments.clear();
-        match kwargs {
-            Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
-            _ => target.call1(args),
-        }
+        Ok((target, args, kwargs))
     }
 
     fn function<'py>(&self, py: Python<'py>, hash: &Bytes) -> PyResult<Bound<'py, PyAny>> {

@@ -1,5 +1,6 @@
 //! Actors: made, placed, connected, ended.
 
+use super::ending::LEAVING_LIMIT;
 use super::objects::contained_in;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
@@ -11,10 +12,6 @@ use oxiray_wire::message::{
     ActorAnswer, ActorCreate, ActorDied, ActorLookup, ActorPlaced, Content, Failure, Stop, Value,
 };
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How long an actor that says that it leaves may take.
-const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 
 /// What is kept of an actor while it lives.
 #[derive(Debug)]

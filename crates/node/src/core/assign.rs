@@ -75,6 +75,7 @@ impl Core {
             surplus: None,
             once: false,
             outlives_job: false,
+            is_doomed: false,
             last_words: None,
         };
         self.workers.insert(key, worker);

@@ -1,19 +1,52 @@
 //! How workers end, and when what they held is given back.
 
-use super::{Alarm, Core, Duty, Effect, Key, Recheck};
+use super::{Alarm, Core, Duty, Effect, Key};
 use crate::device_check::Residue;
 use bytes::Bytes;
 use oxiray_resources::Grant;
-use oxiray_wire::message::Failure;
-use std::time::Duration;
+use oxiray_wire::message::{Failure, Stop};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// How long the owner of a dead worker waits for the word on how it died. What the worker left behind is
 /// killed meanwhile.
 const VERDICT_LIMIT: Duration = Duration::from_millis(200);
+/// How long a worker may take to leave by itself.
+pub(crate) const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 /// How long a device may take to forget the dead.
 const FORGETTING_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is asked.
+/// How often it is asked meanwhile.
 const FORGETTING_PERIOD: Duration = Duration::from_millis(50);
+/// How often it is asked once it is out of service.
+const REMEMBERING_PERIOD: Duration = Duration::from_secs(10);
+/// How long a worker and what it started may take to die.
+const DYING_LIMIT: Duration = Duration::from_secs(10);
+
+/// A resource and a slot.
+pub(crate) type Device = (String, u32);
+
+/// The workers that keep a device out of service, each with the reason.
+pub(crate) type OutOfService = BTreeMap<Device, BTreeMap<Key, String>>;
+
+/// Devices that still seem to hold memory of a dead process.
+#[derive(Debug)]
+pub(crate) struct Recheck {
+    worker: Key,
+    pid: u32,
+    /// What is given back when the devices have forgotten, or are taken out of service.
+    grants: Vec<Grant>,
+    doubtful: Vec<(Device, Residue)>,
+    at: Instant,
+    until: Instant,
+}
+
+#[cfg(test)]
+impl Recheck {
+    /// Whether it is why a device is out of service because of that worker.
+    pub(crate) fn is_remembered(&self, worker: Key) -> bool {
+        self.worker == worker && self.grants.is_empty() && !self.doubtful.is_empty()
+    }
+}
 
 impl Core {
     pub(crate) fn kill_worker(&mut self, key: Key) {
@@ -22,7 +55,14 @@ impl Core {
             worker.duty = Duty::Ending;
         }
         self.idle.retain(|idle| *idle != key);
+        self.expect_the_end(key);
         self.out.push(Effect::Kill { worker: key });
+    }
+
+    /// The worker has done its work: it runs what was left to be run at exit, and is killed where it does not end.
+    pub(crate) fn dismiss_worker(&mut self, key: Key) {
+        self.send(key, Stop {});
+        self.alarm_at(self.now + LEAVING_LIMIT, Alarm::Overdue(key));
     }
 
     /// The worker's process is dead; what descends from it may not be.
@@ -30,6 +70,7 @@ impl Core {
         if self.workers.contains_key(&key) {
             self.idle.retain(|idle| *idle != key);
             self.alarm_at(self.now + VERDICT_LIMIT, Alarm::Verdict(key));
+            self.expect_the_end(key);
         }
     }
 
@@ -43,16 +84,13 @@ impl Core {
         self.verdict(key, text);
         self.idle.retain(|idle| *idle != key);
         self.client_gone(key);
-        let Some(mut worker) = self.workers.remove(&key) else { return };
+        let Some(worker) = self.workers.remove(&key) else { return };
         if worker.pid.is_none() {
             self.starting -= 1;
         }
-        if let Some(surplus) = worker.surplus.take() {
-            self.ledger.release(surplus);
-        }
-        if let Some(grant) = worker.grant.take() {
-            self.give_back(grant, worker.pid.unwrap_or(0));
-        }
+        self.return_to_service(key, &[]);
+        let grants = worker.surplus.into_iter().chain(worker.grant);
+        self.give_back(key, grants.collect(), worker.pid.unwrap_or(0));
         self.wants_pump = true;
         if let Some(job) = worker.job {
             self.close_when_over(job);
@@ -77,43 +115,108 @@ impl Core {
     }
 
     /// CORE-1.
-    fn give_back(&mut self, grant: Grant, pid: u32) {
-        if self.held_by_the_dead(&grant, pid).is_empty() {
-            return self.ledger.release(grant);
-        }
-        self.rechecks.push(Recheck { grant, pid, until: self.now + FORGETTING_LIMIT });
-        self.alarm_at(self.now + FORGETTING_PERIOD, Alarm::Recheck);
+    fn give_back(&mut self, worker: Key, grants: Vec<Grant>, pid: u32) {
+        let doubtful = self.not_forgotten(devices_of(&grants), pid);
+        let recheck = Recheck { worker, pid, grants, doubtful, at: self.now, until: self.now + FORGETTING_LIMIT };
+        self.judge(recheck);
     }
 
-    fn held_by_the_dead(&mut self, grant: &Grant, pid: u32) -> Vec<(String, u32)> {
-        let mut held = Vec::new();
-        for of in grant.devices() {
-            for share in &of.shares {
-                if self.device_check.residue(of.resource.as_str(), share.device, pid) == Residue::Held {
-                    held.push((of.resource.to_string(), share.device));
-                }
+    fn not_forgotten(&mut self, devices: impl IntoIterator<Item = Device>, pid: u32) -> Vec<(Device, Residue)> {
+        let mut doubtful = Vec::new();
+        for (resource, slot) in devices {
+            let residue = self.device_check.residue(&resource, slot, pid);
+            if matches!(residue, Residue::Held | Residue::Pending) {
+                doubtful.push(((resource, slot), residue));
             }
         }
-        held
+        doubtful
     }
 
     pub(crate) fn recheck(&mut self) {
-        for recheck in std::mem::take(&mut self.rechecks) {
-            let held = self.held_by_the_dead(&recheck.grant, recheck.pid);
-            if !held.is_empty() && self.now < recheck.until {
+        for mut recheck in std::mem::take(&mut self.rechecks) {
+            if recheck.at <= self.now {
+                let asked = std::mem::take(&mut recheck.doubtful).into_iter().map(|(device, _)| device);
+                recheck.doubtful = self.not_forgotten(asked, recheck.pid);
+                self.judge(recheck);
+            } else {
                 self.rechecks.push(recheck);
-                continue;
             }
-            for (resource, slot) in held {
-                let reason = format!("process {} is dead, and the device still holds memory of it", recheck.pid);
-                self.log(format!("{resource} {slot} is taken out of service: {reason}"));
-                self.ledger.quarantine(&resource, slot, reason).expect("a grant names devices of its ledger");
-            }
-            self.ledger.release(recheck.grant);
-            self.wants_pump = true;
-        }
-        if !self.rechecks.is_empty() {
-            self.alarm_at(self.now + FORGETTING_PERIOD, Alarm::Recheck);
         }
     }
+
+    fn judge(&mut self, mut recheck: Recheck) {
+        let Recheck { worker, pid, .. } = recheck;
+        let is_settled = recheck.doubtful.is_empty();
+        if is_settled || self.now >= recheck.until {
+            self.return_to_service(worker, &recheck.doubtful);
+            for (device, residue) in recheck.doubtful.iter().filter(|_| !recheck.grants.is_empty()) {
+                let doubt = if *residue == Residue::Held { "the device" } else { "its driver does not say whether it" };
+                let reason = format!("process {pid} is dead, and {doubt} still holds memory of it");
+                self.take_out_of_service(worker, device, &reason);
+            }
+            recheck.grants.drain(..).for_each(|grant| self.ledger.release(grant));
+            self.wants_pump = true;
+        }
+        if !is_settled {
+            let period = if recheck.grants.is_empty() { REMEMBERING_PERIOD } else { FORGETTING_PERIOD };
+            recheck.at = self.now + period;
+            self.alarm_at(recheck.at, Alarm::Recheck);
+            self.rechecks.push(recheck);
+        }
+    }
+
+    /// CORE-4.
+    fn take_out_of_service(&mut self, worker: Key, device: &Device, reason: &str) {
+        let (resource, slot) = device;
+        self.log(format!("{resource} {slot} is out of service: {reason}"));
+        self.ledger.quarantine(resource, *slot, reason).expect("a grant names devices of its ledger");
+        self.out_of_service.entry(device.clone()).or_default().insert(worker, reason.to_owned());
+    }
+
+    /// Puts the devices back into service that nothing but this worker kept out of it.
+    fn return_to_service(&mut self, worker: Key, except: &[(Device, Residue)]) {
+        let mut kept = OutOfService::new();
+        for (device, mut reasons) in std::mem::take(&mut self.out_of_service) {
+            let is_excepted = except.iter().any(|(excepted, _)| *excepted == device);
+            if !is_excepted && reasons.remove(&worker).is_some() {
+                let (resource, slot) = &device;
+                let changed = if let Some(left) = reasons.values().next() {
+                    self.ledger.quarantine(resource, *slot, left.as_str())
+                } else {
+                    self.out.push(Effect::Log(format!("{resource} {slot} is back in service")));
+                    self.ledger.restore_device(resource, *slot)
+                };
+                changed.expect("what is out of service is a device of the ledger");
+                self.wants_pump = true;
+            }
+            if !reasons.is_empty() {
+                kept.insert(device, reasons);
+            }
+        }
+        self.out_of_service = kept;
+    }
+
+    fn expect_the_end(&mut self, key: Key) {
+        if let Some(worker) = self.workers.get_mut(&key).filter(|worker| !worker.is_doomed) {
+            worker.is_doomed = true;
+            self.alarm_at(self.now + DYING_LIMIT, Alarm::Undying(key));
+        }
+    }
+
+    /// Whatever keeps it alive, such as a driver that hangs, may keep its devices from working.
+    pub(crate) fn does_not_die(&mut self, key: Key) {
+        let Some(worker) = self.workers.get(&key) else { return };
+        let pid = worker.pid.unwrap_or(0);
+        let devices = devices_of(worker.grant.iter().chain(&worker.surplus));
+        let reason = format!("process {pid} is to be gone, but it, or something that it started, does not die");
+        for device in devices {
+            self.take_out_of_service(key, &device, &reason);
+        }
+        self.verdict(key, "was killed, and has not ended since");
+    }
+}
+
+fn devices_of<'grants>(grants: impl IntoIterator<Item = &'grants Grant>) -> BTreeSet<Device> {
+    let of = grants.into_iter().flat_map(Grant::devices);
+    of.flat_map(|of| of.shares.iter().map(|share| (of.resource.to_string(), share.device))).collect()
 }

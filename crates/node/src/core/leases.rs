@@ -84,8 +84,11 @@ impl Core {
         let job_is_over =
             |job: Option<JobId>| job.and_then(|job| self.details.get(&job)).is_none_or(|detail| detail.is_over);
         let Some(found) = self.workers.get_mut(&worker) else { return };
-        if found.once || job_is_over(found.job) {
+        if job_is_over(found.job) {
             return self.kill_worker(worker);
+        }
+        if found.once {
+            return self.dismiss_worker(worker);
         }
         found.duty = Duty::Idle;
         if let Some(grant) = found.grant.take() {

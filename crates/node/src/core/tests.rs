@@ -63,7 +63,9 @@ fn a_worker_with_devices_serves_once_and_the_device_comes_back_when_its_tree_is_
     assert!(assign.variables.iter().any(|variable| variable.name == "CUDA_VISIBLE_DEVICES"));
     world.say(driver, request(2, &[GPU]));
     world.say(driver, LeaseReturn { lease });
-    assert!(world.is_killed(worker));
+    assert!(world.is_dismissed(worker) && !world.is_killed(worker), "what is to be run at exit is run");
+    world.pass(Duration::from_secs(11));
+    assert!(world.is_killed(worker), "but not for ever");
     assert_eq!(world.free("GPU"), 0, "its processes may still use the device (CORE-1)");
     assert!(world.grants_of(driver).iter().all(|(request, ..)| *request != 2));
     world.bury(worker, "killed by signal 9 (SIGKILL)");
@@ -293,6 +295,68 @@ fn a_device_that_forgets_in_time_is_granted_again() {
     world.residue.set(Residue::Gone);
     world.pass(Duration::from_secs(1));
     world.granted(driver, 2);
+}
+
+#[test]
+fn a_device_out_of_service_comes_back_when_it_forgets_after_all() {
+    for late in [Residue::Held, Residue::Pending] {
+        let mut world = World::new(1, 1);
+        let driver = world.driver();
+        world.residue.set(late);
+        world.say(driver, request(1, &[CPU, GPU]));
+        let (lease, worker) = world.granted(driver, 1);
+        world.say(driver, request(2, &[GPU]));
+        world.say(driver, LeaseReturn { lease });
+        world.bury(worker, "killed by signal 9 (SIGKILL)");
+        world.pass(Duration::from_secs(60));
+        assert_eq!((world.free("CPU"), world.total("GPU")), (10_000, 0), "the rest of the grant is back");
+        assert!(world.out_of_service()[0].contains("memory"), "{:?}", world.out_of_service());
+        world.residue.set(Residue::Gone);
+        world.pass(Duration::from_secs(11));
+        world.granted(driver, 2);
+        assert!(world.out_of_service().is_empty());
+    }
+}
+
+#[test]
+fn devices_of_a_tree_that_does_not_die_are_out_of_service_until_it_does() {
+    let mut world = World::new(4, 2);
+    let driver = world.driver();
+    let half = ("GPU", 5_000);
+    world.say(driver, request(1, &[half]));
+    world.say(driver, request(2, &[half]));
+    let ((lease, returned), (_, crashed)) = (world.granted(driver, 1), world.granted(driver, 2));
+    world.say(driver, LeaseReturn { lease });
+    world.pass(Duration::from_secs(15));
+    world.core.worker_died(crashed);
+    world.settle();
+    assert_eq!(world.total("GPU"), 20_000, "they may still die");
+    world.pass(Duration::from_secs(6));
+    assert_eq!((world.total("GPU"), world.free("GPU")), (10_000, 10_000), "out of service");
+    assert!(world.out_of_service()[0].contains("does not die"), "{:?}", world.out_of_service());
+    world.pass(Duration::from_secs(6));
+    world.bury(returned, "killed by signal 9 (SIGKILL)");
+    assert_eq!(world.total("GPU"), 10_000, "the other is still there");
+    world.say(driver, request(3, &[("GPU", 20_000)]));
+    world.bury(crashed, "exited with status 1");
+    world.granted(driver, 3);
+    assert!(world.out_of_service().is_empty());
+}
+
+#[test]
+fn the_owner_of_a_task_that_cannot_be_killed_is_told() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.core.worker_left(worker);
+    world.settle();
+    world.pass(Duration::from_secs(9));
+    assert_eq!(world.ended(driver), []);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.ended(driver), [(lease, "was killed, and has not ended since".to_owned())]);
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    assert_eq!(world.ended(driver).len(), 1, "once");
 }
 
 #[test]

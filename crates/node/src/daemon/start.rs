@@ -4,10 +4,12 @@ use super::journal::Journal;
 use super::poller::{Poller, Token};
 use super::store_desk::StoreDesk;
 use super::streams::{Role, Stream};
-use super::{Daemon, DeviceCheck, Plan, TemplateProcess};
+use super::{Daemon, Plan, TemplateProcess};
 use crate::config::{Config, PlanError};
 use crate::core::Core;
+use crate::device_check::{self, DeviceCheck};
 use crate::session::{self, Description, Session};
+use oxiray_accelerators::Host;
 use oxiray_processes::{Brood, BroodError, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
@@ -83,12 +85,7 @@ impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
 }
 
 /// Runs a daemon until it is to end. `ready` is called once it serves. The process must have one thread.
-pub fn run(
-    config: &Config,
-    mode: Mode,
-    device_check: Box<dyn DeviceCheck>,
-    ready: impl FnOnce(&Ready),
-) -> Result<(), StartError> {
+pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<(), StartError> {
     let driver = match mode {
         Mode::Private(driver) => Some(driver),
         Mode::Shared { keeps_output } => {
@@ -98,7 +95,7 @@ pub fn run(
             }
             let foundation = Foundation::lay(config, true)?;
             let log = foundation.log.handle().step("open daemon.log")?;
-            let daemon = foundation.build(config, None, device_check, ready)?;
+            let daemon = foundation.build(config, None, ready)?;
             if !keeps_output {
                 redirect(&log).step("redirect its output to daemon.log")?;
             }
@@ -108,7 +105,7 @@ pub fn run(
     let mut driver = Connection::new(driver.expect("a private daemon has a driver")).step("use its driver's stream")?;
     let built = Foundation::lay(config, false).and_then(|foundation| {
         let only = rustix::io::fcntl_dupfd_cloexec(&driver, 0).step("keep its driver's stream")?;
-        foundation.build(config, Some(only), device_check, ready)
+        foundation.build(config, Some(only), ready)
     });
     match built {
         Ok(daemon) => {
@@ -172,16 +169,10 @@ impl Foundation {
         Ok((log, brood, stop_signals, template))
     }
 
-    fn build(
-        self,
-        config: &Config,
-        driver: Option<OwnedFd>,
-        device_check: Box<dyn DeviceCheck>,
-        ready: impl FnOnce(&Ready),
-    ) -> Result<Daemon, StartError> {
+    fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
         let Self { root, session, mut log, mut brood, stop_signals, template } = self;
         let prepared = prepare(config, &root, &session, driver.is_some());
-        let Prepared { plan, address, store, description, listener } = match prepared {
+        let Prepared { plan, device_check, address, store, description, listener } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 drop(template);
@@ -240,6 +231,7 @@ impl Foundation {
 
 struct Prepared {
     plan: Plan,
+    device_check: Box<dyn DeviceCheck>,
     address: String,
     store: StoreDesk,
     description: Description,
@@ -248,7 +240,9 @@ struct Prepared {
 
 fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Result<Prepared, StartError> {
     session::sweep(root);
-    let plan = Plan::make(config)?;
+    let host = Host::from_environment().map_err(PlanError::from)?;
+    let plan = Plan::make(config, &host)?;
+    let device_check = device_check::of(&host, &plan.offer);
     let port = match (config.port, private) {
         (Some(port), _) => port,
         (None, false) => DEFAULT_PORT,
@@ -278,7 +272,7 @@ fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Re
     if !private {
         session.make_current().step("make its session the current one")?;
     }
-    Ok(Prepared { plan, address, store, description, listener })
+    Ok(Prepared { plan, device_check, address, store, description, listener })
 }
 
 impl Daemon {

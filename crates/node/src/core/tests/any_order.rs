@@ -24,6 +24,7 @@ enum Happening {
     Kill(u8),
     Release(u8),
     TimePasses(u64),
+    DevicesSay(Residue),
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -45,7 +46,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         3 => who.prop_map(Happening::Ready),
         1 => (0..30_u8).prop_map(Happening::Kill),
         1 => (0..30_u8).prop_map(Happening::Release),
-        1 => (1..3_000_u64).prop_map(Happening::TimePasses),
+        1 => (1..8_000_u64).prop_map(Happening::TimePasses),
+        1 => prop_oneof![Just(Residue::Gone), Just(Residue::Held), Just(Residue::Pending), Just(Residue::Unknown)]
+            .prop_map(Happening::DevicesSay),
     ]
 }
 
@@ -112,7 +115,7 @@ impl Story {
                 }
             }
             Happening::Bury => {
-                if let Some(worker) = self.world.killed().first().copied() {
+                if let Some(worker) = self.world.ending().first().copied() {
                     self.world.bury(worker, "killed by signal 9 (SIGKILL)");
                 }
             }
@@ -136,11 +139,13 @@ impl Story {
                 let release = ActorRelease { actor: id(number) };
                 self.say(&clients, 0, release);
             }
+            Happening::DevicesSay(residue) => self.world.residue.set(residue),
             Happening::TimePasses(milliseconds) => self.world.pass(Duration::from_millis(milliseconds)),
         }
     }
 
-    /// No worker serves two, and none serves on after it held a device or was killed.
+    /// No worker serves two, and none serves on after it held a device or was killed. Devices are out of service for a
+    /// reason.
     fn check(&self) {
         let core = &self.world.core;
         let mut busy = BTreeSet::new();
@@ -152,6 +157,11 @@ impl Story {
             let worker = &core.workers[idle];
             assert!(!worker.once && worker.grant.is_none() && busy.insert(*idle), "CORE-3");
         }
+        for worker in core.out_of_service.values().flat_map(BTreeMap::keys) {
+            let is_undying = core.workers.get(worker).is_some_and(|worker| worker.is_doomed);
+            assert!(is_undying || core.rechecks.iter().any(|recheck| recheck.is_remembered(*worker)), "CORE-4");
+        }
+        assert_eq!(core.ledger.out_of_service().count(), core.out_of_service.len(), "CORE-4");
         let starting = core.workers.values().filter(|worker| worker.pid.is_none()).count();
         assert_eq!(core.starting, starting);
         let waiting: usize = core.clients.values().map(|client| client.waiting.len()).sum();
@@ -169,11 +179,14 @@ impl Story {
             self.world.core.driver_left(driver);
             self.world.settle();
         }
-        while let Some(worker) = self.world.killed().first().copied() {
+        while let Some(worker) = self.world.ending().first().copied() {
             self.world.bury(worker, "killed by signal 9 (SIGKILL)");
             self.check();
         }
+        self.world.residue.set(Residue::Gone);
+        self.world.pass(Duration::from_secs(11));
         let core = &self.world.core;
+        assert_eq!(core.ledger.out_of_service().count() + core.rechecks.len(), 0, "every device is back (CORE-4)");
         assert_eq!(core.ledger.available(), core.ledger.totals(), "everything came back (CORE-1)");
         assert!(core.workers.values().all(|worker| worker.duty == Duty::Spare), "no process outlives its purpose");
         assert!(core.clients.is_empty() && core.leases.is_empty() && core.queue.is_empty());

@@ -26,6 +26,7 @@ pub(super) struct World {
     pub(super) sent: Vec<(Key, Message)>,
     joined: Vec<(Key, Message, Key)>,
     killed: BTreeSet<Key>,
+    dismissed: BTreeSet<Key>,
     closed: BTreeSet<Key>,
     pub(super) deleted: Vec<ObjectId>,
     pub(super) running: BTreeSet<Key>,
@@ -67,6 +68,7 @@ impl World {
             sent: Vec::new(),
             joined: Vec::new(),
             killed: BTreeSet::new(),
+            dismissed: BTreeSet::new(),
             closed: BTreeSet::new(),
             deleted: Vec::new(),
             running: BTreeSet::new(),
@@ -122,7 +124,12 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Send { to, message } => self.sent.push((to, message)),
+            Effect::Send { to, message } => {
+                if matches!(message, Message::Stop(_)) {
+                    self.dismissed.insert(to);
+                }
+                self.sent.push((to, message));
+            }
             Effect::Join { client, placed, worker, .. } => self.joined.push((client, placed, worker)),
             Effect::Fork { worker, .. } => {
                 self.last_pid += 1;
@@ -140,12 +147,18 @@ impl World {
     pub(super) fn bury(&mut self, worker: Key, text: &str) {
         self.running.remove(&worker);
         self.killed.remove(&worker);
+        self.dismissed.remove(&worker);
         self.core.worker_gone(worker, text);
         self.settle();
     }
 
-    pub(super) fn killed(&self) -> Vec<Key> {
-        self.killed.iter().copied().collect()
+    /// Those that are to die, by force or by themselves.
+    pub(super) fn ending(&self) -> Vec<Key> {
+        self.killed.union(&self.dismissed).copied().collect()
+    }
+
+    pub(super) fn is_dismissed(&self, worker: Key) -> bool {
+        self.dismissed.contains(&worker)
     }
 
     pub(super) fn is_killed(&self, worker: Key) -> bool {
@@ -251,6 +264,11 @@ impl World {
 
     pub(super) fn free(&self, resource: &str) -> u64 {
         self.core.ledger.available().get(resource).map_or(0, |amount| amount.units())
+    }
+
+    /// Why devices are out of service.
+    pub(super) fn out_of_service(&self) -> Vec<String> {
+        self.core.ledger.out_of_service().map(|found| found.reason.to_owned()).collect()
     }
 
     pub(super) fn total(&self, resource: &str) -> u64 {

@@ -1,0 +1,85 @@
+//! Which processes hold memory of the devices that a node offers.
+//!
+//! 1. `PROCESSES-1`: the library is opened at the first question, and only for a node that has NVIDIA devices. It then
+//!    stays open, which keeps the driver ready and later questions quick.
+//! 2. `PROCESSES-2`: what NVML does not tell is not guessed.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use nvml_wrapper::{Device, Nvml};
+
+use crate::family::Family;
+use crate::host::Host;
+use crate::nvidia;
+use crate::nvml::{self, DEVICES_LIMIT};
+use crate::offer::Offer;
+
+/// Asks NVML who holds memory of a node's NVIDIA devices. A question waits for the driver, however long it takes.
+pub struct DeviceProcesses {
+    library: PathBuf,
+    /// What the vendor's library calls the device in each slot.
+    ids: Vec<String>,
+    nvml: Library,
+}
+
+enum Library {
+    Unopened,
+    // Never closed: that would wait for the driver when the process wants to end, which closes everything anyway.
+    Open(&'static Nvml),
+    Silent,
+}
+
+impl DeviceProcesses {
+    /// `None` where nobody could tell: there is no NVIDIA device among those offered, or a recording answers for NVML.
+    pub fn of(host: &Host, offer: &Offer) -> Option<Self> {
+        let offered = offer.of(Self::family().resource)?;
+        if offered.family != Self::family() || offered.detected == 0 {
+            return None;
+        }
+        let ids = (0..offered.count as u32).map(|slot| offered.id(slot).trim().to_owned()).collect();
+        Some(Self { library: host.nvml_library()?.to_owned(), ids, nvml: Library::Unopened })
+    }
+
+    /// Whose devices it knows.
+    pub fn family() -> &'static Family {
+        &nvidia::FAMILY
+    }
+
+    /// The processes that hold memory of the device in `slot`, to compute or to draw; `None` where NVML does not tell, or
+    /// the device exists in name only.
+    pub fn in_slot(&mut self, slot: u32) -> Option<Vec<u32>> {
+        if matches!(self.nvml, Library::Unopened) {
+            let opened = nvml::open(&self.library);
+            self.nvml = opened.map_or(Library::Silent, |nvml| Library::Open(Box::leak(Box::new(nvml))));
+        }
+        let Library::Open(nvml) = self.nvml else { return None };
+        let device = device(nvml, self.ids.get(slot as usize)?)?;
+        let computing = device.running_compute_processes().ok()?;
+        let drawing = device.running_graphics_processes().unwrap_or_default();
+        Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
+    }
+}
+
+impl fmt::Debug for DeviceProcesses {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { library, ids, .. } = self;
+        formatter.debug_struct("DeviceProcesses").field("library", library).field("ids", ids).finish_non_exhaustive()
+    }
+}
+
+/// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.
+fn device<'nvml>(nvml: &'nvml Nvml, id: &str) -> Option<Device<'nvml>> {
+    if let Ok(index) = id.parse() {
+        return nvml.device_by_index(index).ok();
+    }
+    if let Ok(device) = nvml.device_by_uuid(id) {
+        return Some(device);
+    }
+    let count = nvml.device_count().ok()?.min(DEVICES_LIMIT);
+    let mut beginning_so = (0..count)
+        .filter_map(|index| nvml.device_by_index(index).ok())
+        .filter(|device| device.uuid().is_ok_and(|uuid| uuid.starts_with(id)));
+    let found = beginning_so.next()?;
+    beginning_so.next().is_none().then_some(found)
+}

@@ -1,0 +1,150 @@
+//! The daemon's core and a library that answers as NVML does: devices come back when it says that they are free.
+
+use oxiray_accelerators::{Host, detect, offer};
+use oxiray_ids::NodeId;
+use oxiray_node::{Core, Effect, Key, Plan, StoreFigures, device_check};
+use oxiray_nvml_fixture::FIXTURE_VARIABLE;
+use oxiray_resources::{Inventory, ResourceName};
+use oxiray_wire::Message;
+use oxiray_wire::message::{Amount, Driver, LeaseRequest, LeaseReturn};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Cargo puts the libraries of dependencies beside the test's own executable.
+fn library() -> PathBuf {
+    let executable = std::env::current_exe().expect("this executable");
+    executable.parent().expect("its folder").join("liboxiray_nvml_fixture.so")
+}
+
+/// A node on a machine whose NVML is the library.
+struct Node {
+    core: Core,
+    now: Instant,
+    driver: Key,
+    last_pid: u32,
+    leases: Vec<(u64, Key)>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/hosts/plain");
+        let host = Host::recorded(folder).expect("a recorded machine").with_nvml_library(library());
+        let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).expect("an offer");
+        let named = offer.totals().into_iter().map(|(name, total)| (ResourceName::new(&name).expect("a name"), total));
+        let inventory = Inventory::new(named).expect("an inventory");
+        let check = device_check::of(&host, &offer);
+        let plan = Plan {
+            node: NodeId::NIL,
+            inventory,
+            offer,
+            labels: BTreeMap::new(),
+            store_bytes: 0,
+            hostname: "here".into(),
+            ip: "127.0.0.1".into(),
+            variables: BTreeMap::new(),
+            spare_workers: 0,
+            warnings: Vec::new(),
+        };
+        let now = Instant::now();
+        let mut core = Core::new(plan, "/session".into(), "127.0.0.1:1".into(), check, now);
+        let driver = core.new_key();
+        core.driver_joined(driver, Driver { interpreter: "python".into(), ..Driver::default() });
+        let mut node = Self { core, now, driver, last_pid: 700, leases: Vec::new() };
+        node.settle();
+        node
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let effects = self.core.settle();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                match effect {
+                    Effect::Fork { worker, .. } => {
+                        self.last_pid += 1;
+                        self.core.forked(worker, self.last_pid);
+                    }
+                    Effect::Join { placed: Message::LeaseGranted(granted), worker, .. } => {
+                        self.leases.push((granted.lease, worker));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Asks for a whole GPU.
+    fn request(&mut self, request: u64) {
+        let demand = vec![Amount { resource: "GPU".into(), units: 10_000 }];
+        self.core.message(self.driver, LeaseRequest { request, demand, ..LeaseRequest::default() }.into());
+        self.settle();
+    }
+
+    /// The task in the lease is done, and its process gone.
+    fn end(&mut self, (lease, worker): (u64, Key)) {
+        self.core.message(self.driver, LeaseReturn { lease }.into());
+        self.core.worker_gone(worker, "killed by signal 9 (SIGKILL)");
+        self.settle();
+    }
+
+    /// Goes from one alarm to the next while `is_not_yet`, for as long as the node's own time allows.
+    fn pass_while(&mut self, limit: Duration, is_not_yet: impl Fn(&Self) -> bool) {
+        let until = self.now + limit;
+        while is_not_yet(self) {
+            let at = self.core.next_alarm().filter(|at| *at <= until).expect("it happens in time");
+            self.now = at;
+            self.core.set_now(at);
+            self.settle();
+        }
+    }
+
+    fn reasons(&self) -> Vec<Option<String>> {
+        let report = self.core.report(1, StoreFigures::default(), 0);
+        let detail: serde_json::Value = serde_json::from_str(&report.detail).expect("JSON");
+        let devices = detail["devices"].as_array().expect("a list");
+        devices.iter().map(|device| device["reason"].as_str().map(str::to_owned)).collect()
+    }
+}
+
+// One test, for the library's file is named by a variable of the process, which threads share.
+#[test]
+fn a_device_comes_back_when_nvml_says_that_it_is_free() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let answers = folder.path().join("answers.txt");
+    let write = |first: &str| {
+        // In one step, for the library may be reading.
+        let draft = folder.path().join("draft.txt");
+        let text = format!("NVIDIA L4|GPU-1||24000|0|{first}\nNVIDIA L4|GPU-2||24000|0|999:1\n");
+        std::fs::write(&draft, text).expect("written");
+        std::fs::rename(&draft, &answers).expect("renamed");
+    };
+    write("701:4096");
+    // SAFETY: this is the only test of its process, and no other thread reads the environment yet.
+    unsafe { std::env::set_var(FIXTURE_VARIABLE, &answers) };
+
+    let mut node = Node::new();
+    node.request(1);
+    node.request(2);
+    node.request(3);
+    let [first, second] = node.leases[..] else { panic!("two GPUs, two leases: {:?}", node.leases) };
+
+    let ended = node.now;
+    node.end(first);
+    node.pass_while(Duration::from_secs(11), |node| node.reasons()[0].is_none());
+    assert!(node.now >= ended + Duration::from_secs(10), "it had time to forget");
+    let reason = "process 701 is dead, and the device still holds memory of it";
+    assert_eq!(node.reasons(), [Some(reason.to_owned()), None]);
+    assert_eq!(node.leases.len(), 2, "the third request waits");
+
+    node.end(second);
+    node.pass_while(Duration::from_secs(11), |node| node.leases.len() < 3);
+    assert_eq!(node.reasons(), [Some(reason.to_owned()), None], "the second device was only used by others");
+
+    node.request(4);
+    write("800:4096");
+    node.pass_while(Duration::from_secs(30), |node| node.leases.len() < 4);
+    assert_eq!(node.reasons(), [None, None], "the first device forgot after all");
+}

@@ -1,0 +1,63 @@
+"""Actors with async methods: an event loop in a thread of its own runs their calls, many at once.
+
+Invariants:
+1. Calls begin in the order they came; how they interleave afterwards is up to where they wait.
+2. At most `concurrency` calls are under way; the others have not begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from oxiray._async_context import current_call
+
+
+class EventLoop:
+    """An event loop in a thread of its own, and the calls that it runs."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._places = asyncio.Semaphore(concurrency)
+        self._calls: set[asyncio.Task[None]] = set()
+        threading.Thread(target=self._loop.run_forever, name="oxiray-event-loop", daemon=True).start()
+
+    def submit(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        completion: Any,
+        identity: tuple[str, str, str],
+    ) -> None:
+        """Runs a call; `completion` is told how it ended. Called from another thread."""
+
+        def begin() -> None:
+            call = self._loop.create_task(self._run(target, args, kwargs or {}, completion, identity))
+            # A loop refers to its tasks weakly.
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    async def _run(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        completion: Any,
+        identity: tuple[str, str, str],
+    ) -> None:
+        current_call.set(identity)
+        async with self._places:
+            try:
+                result = target(*args, **kwargs)
+                if inspect.isawaitable(result):
+                    result = await result
+            except BaseException as error:
+                completion.failed(error)
+            else:
+                completion.done(result)
