@@ -213,7 +213,7 @@ def test_output_of_workers_is_shown_with_their_names(driver) -> None:
 def test_a_flood_of_output_does_not_stop_the_work(driver) -> None:
     program = driver(
         """
-        import ray
+        import sys, ray
         ray.init(num_cpus=1)
 
         @ray.remote
@@ -222,7 +222,8 @@ def test_a_flood_of_output_does_not_stop_the_work(driver) -> None:
                 print("x" * 1000)
             return "flooded"
 
-        print("result", ray.get(flood.remote(), timeout=60))
+        # In one piece: print() writes its arguments one by one, and output of workers may come between.
+        sys.stdout.write(f"result {ray.get(flood.remote(), timeout=60)}\\n")
         """
     )
     assert "result flooded" in program.finish()
