@@ -8,6 +8,7 @@ from typing import Any
 
 from oxiray import _core, _session, actor, remote_function
 from oxiray._core import ObjectRef
+from oxiray.exceptions import ActorHandleNotFoundError
 
 
 def remote(*args: Any, **options: Any) -> Any:
@@ -107,6 +108,10 @@ def kill(actor_handle: Any, *, no_restart: bool = True) -> None:
             f"kill() takes the handle of an actor, and was given {type(actor_handle)}. Tasks are not killed by this version"
         )
     _session.ensure()
+    if not actor_handle._hold.is_current():
+        raise ActorHandleNotFoundError(
+            f"{actor_handle!r} is of a connection that has ended: its actor went with it, or is reached with get_actor()"
+        )
     _core.kill_actor(actor_handle._actor_id)
 
 
@@ -176,10 +181,3 @@ def get_gpu_ids() -> list[Any]:
         return []
     ids, preset = granted
     return list(ids) if preset else [int(identifier) for identifier in ids]
-
-
-def node_ip_address() -> str:
-    """This machine's address within the cluster."""
-    if not _core.is_connected():
-        return "127.0.0.1"
-    return str(_core.context()["address"]).rpartition(":")[0] or "127.0.0.1"

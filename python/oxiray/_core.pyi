@@ -54,6 +54,7 @@ class ObjectRef(Generic[_T]):
 
 class Hold:
     def __init__(self, actor: ActorID) -> None: ...
+    def is_current(self) -> bool: ...
 
 class Pin:
     address: int

@@ -11,11 +11,19 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from typing import Any
+import reprlib
+import reprlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import cloudpickle
 
 from oxiray import _failures, exceptions
+
+ADVICE = (
+    "Sockets, locks, open files, threads and generators cannot travel: make them inside the task or actor, or "
+    "give the class a __reduce__ that leaves them out."
+)
 
 
 def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
@@ -36,36 +44,51 @@ def _flat(buffer: pickle.PickleBuffer) -> memoryview:
     return buffer.raw()
 
 
+class FailingPart(NamedTuple):
+    """A part of a value that cannot be serialized, though none of its own parts is known to be why."""
+
+    value: Any
+    #: The names that lead to it.
+    path: tuple[str, ...]
+    #: What holds it; None for the value itself.
+    parent: Any
+
+
 def explain(value: Any, error: BaseException) -> str:
     """Says what could not be serialized, which part of it, and what to do."""
-    culprit = _culprit(value, 3)
-    where = "" if culprit is None or culprit[1] is value else f" Its part `{culprit[0]}` ({culprit[1]!r:.100}) is why."
+    culprit = next(failing_parts(value, 3), None)
+    where = "" if culprit is None or not culprit.path else f" Its part `{culprit.path[-1]}` ({shown(culprit.value)}) is why."
     return (
-        f"Could not serialize {value!r:.200} ({type(value).__module__}.{type(value).__qualname__}): {error}.{where} "
-        "Sockets, locks, open files, threads and generators cannot travel: make them inside the task or actor, or "
-        "give the class a __reduce__ that leaves them out."
+        f"Could not serialize {shown(value)} ({type(value).__module__}.{type(value).__qualname__}): {error}.{where} "
+        f"{ADVICE}"
     )
 
 
-def _culprit(value: Any, depth: int, name: str = "value") -> tuple[str, Any] | None:
-    """The innermost part of `value` that cannot be serialized, with its name."""
+def shown(value: Any) -> str:
+    """`repr(value)`, cut short, where it has one."""
+    try:
+        return reprlib.repr(value)
+    except Exception:
+        return f"an object of {type(value).__qualname__}"
+
+
+def failing_parts(value: Any, depth: int, path: tuple[str, ...] = (), parent: Any = None) -> Iterator[FailingPart]:
+    """The innermost parts of `value` that cannot be serialized, at most `depth` levels down; itself where none is."""
     try:
         cloudpickle.dumps(value)
     except Exception:
-        pass
-    else:
-        return None
-    if depth > 0:
-        for part_name, part in _parts(value):
-            found = _culprit(part, depth - 1, part_name)
-            if found is not None:
-                return found
-    return name, value
+        found = False
+        for name, part in _parts(value) if depth > 0 else []:
+            for failing in failing_parts(part, depth - 1, (*path, name), value):
+                found = True
+                yield failing
+        if not found:
+            yield FailingPart(value, path, parent)
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
-        return [(repr(key), item) for key, item in list(value.items())[:100]]
+        return [(shown(key), item) for key, item in list(value.items())[:100]]
     if isinstance(value, (list, tuple, set, frozenset)):
         return [(f"[{index}]", item) for index, item in enumerate(list(value)[:100])]
     closure = getattr(value, "__closure__", None)

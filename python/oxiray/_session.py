@@ -14,6 +14,8 @@ import logging
 import os
 import pickle
 import platform
+import select
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,6 +29,8 @@ from oxiray.exceptions import RuntimeEnvSetupError
 
 logger = logging.getLogger("oxiray")
 
+#: How long a private daemon may take to end its workers, in seconds.
+_DAEMON_END_LIMIT = 20.0
 #: How long the last output of workers may take to arrive, in seconds.
 _LAST_NEWS_LIMIT = 10.0
 
@@ -246,17 +250,25 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
 
 
 def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
-    paths = [os.path.abspath(path) if path else os.getcwd() for path in sys.path]
-    setup = pickle.dumps({"sys_path": paths, "directory": os.getcwd()})
     return _core.connect(
         descriptor=descriptor,
         token=token,
         interpreter=sys.executable,
-        setup=setup,
+        setup=_setup(),
         namespace=options.namespace or "",
         wants_logs=options.log_to_driver,
         environment=dict(job_environment.get("env_vars") or {}),
     )
+
+
+def _setup() -> bytes:
+    """Where workers are to work and to import from, as this program does."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = "/"  # it was deleted under this program, and workers could not enter it either
+    paths = [os.path.join(here, path) for path in sys.path]
+    return pickle.dumps({"sys_path": paths, "directory": here})
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:
@@ -275,13 +287,23 @@ def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = F
 
 
 def _reap_daemon() -> None:
+    """Waits for the private daemon to end, as it does with its connection; one that hangs is ended."""
     global _daemon_pid
-    if _daemon_pid is not None:
-        pid, _daemon_pid = _daemon_pid, None
-        try:
-            os.waitpid(pid, 0)
-        except ChildProcessError:
-            pass  # somebody else waits for all children of this process
+    if _daemon_pid is None:
+        return
+    pid, _daemon_pid = _daemon_pid, None
+    try:
+        watched = os.pidfd_open(pid)
+    except OSError:
+        watched = None  # it is gone and reaped already, or the kernel cannot tell
+    if watched is not None:
+        if not select.select([watched], [], [], _DAEMON_END_LIMIT)[0]:
+            os.kill(pid, signal.SIGKILL)
+        os.close(watched)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # somebody else waits for all children of this process
 
 
 def is_initialized() -> bool:
@@ -296,7 +318,9 @@ def ensure() -> None:
             raise RuntimeError(
                 "this process is not connected, and RAY_ENABLE_AUTO_CONNECT=0 forbids connecting on first use: call init()"
             )
-        init()
+        with _lock:
+            if not _core.is_connected():
+                init()
 
 
 def _after_fork() -> None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from oxiray import _core, _failures, _worker_exit, exceptions
+from oxiray import _core, _failures, _session, _worker_exit, exceptions
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -67,14 +67,21 @@ def flush() -> None:
 _prepared_setup: bytes | None = None
 
 
-def become(variables: list[tuple[str, str | None]], setup: bytes) -> None:
-    """Sets and removes environment variables, then takes over the driver's import path and directory."""
+def become(
+    variables: list[tuple[str, str | None]], setup: bytes, inherited: list[tuple[str, str | None]]
+) -> None:
+    """Sets and removes environment variables, then takes over the driver's import path and directory.
+
+    `inherited` is the runtime environment that tasks made here start from.
+    """
     global _prepared_setup
     for name, value in variables:
         if value is None:
             os.environ.pop(name, None)
         else:
-            os.environ[name] = value
+            # `${NAME}` stands for what was set before, so that paths can be added to.
+            os.environ[name] = os.path.expandvars(value)
+    _session.job_environment = {"env_vars": {name: os.environ.get(name, value or "") for name, value in inherited}}
     if setup == _prepared_setup or not setup:
         return
     _prepared_setup = setup

@@ -61,6 +61,7 @@ def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
         static = isinstance(inspect.getattr_static(cls, name), (staticmethod, classmethod))
         options = getattr(function, "__oxiray_method__", {})
         shape = {"results": options.get("num_returns") or 1, "retried": options.get("retry_exceptions") or False}
+        shape["yields"] = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         if inspect.isfunction(function) or inspect.ismethod(function):
             positions = Positions(function, skip_first=not static)
             shape.update(least=positions.least, most=positions.most, signature=positions.signature)
@@ -78,7 +79,9 @@ class ActorMethod:
         self._name = name
         self._shape = shape
         self._results = shape.get("results", 1) if results is None else results
-        self._prepare()
+        self._generation = -1
+        if not shape.get("yields"):
+            self._prepare()
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
@@ -108,6 +111,11 @@ class ActorMethod:
     def _prepare(self) -> None:
         _session.ensure()
         shape = self._shape
+        if shape.get("yields") and self._results == 1:
+            raise ValueError(
+                f"{self._name} is a generator, and this version of Oxiray has no streaming results yet: return a list, "
+                "or set num_returns to the number of values it yields"
+            )
         retried = shape.get("retried") or False
         self._caller = _core.Caller.of_method(
             actor=self._actor_id,

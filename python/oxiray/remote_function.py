@@ -65,10 +65,9 @@ class Positions:
 
 
 def task_environment(asked: dict[str, Any] | None) -> dict[str, str]:
-    """The variables of a task or actor: the job's, with its own on top."""
-    if not asked:
-        return {}
-    _session.refuse_unsupported(asked)
+    """The variables of a task or actor: those of the job, or of the task that makes it, with its own on top."""
+    if asked:
+        _session.refuse_unsupported(asked)
     merged = environments.merge(_session.job_environment, asked)
     return dict(merged.get("env_vars") or {})
 

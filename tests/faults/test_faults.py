@@ -229,6 +229,42 @@ def test_a_flood_of_output_does_not_stop_the_work(driver) -> None:
     assert "result flooded" in program.finish()
 
 
+@pytest.mark.parametrize("ending", ["ray.shutdown()", "pass"])
+def test_a_driver_with_tasks_under_way_ends_at_once(driver, ending) -> None:
+    program = driver(
+        f"""
+        import time, ray
+        ray.init(num_cpus=2)
+
+        @ray.remote
+        def slow():
+            time.sleep(1000)
+
+        references = [slow.remote() for _ in range(50)]
+        ray.wait(references, timeout=0.3)
+        began = time.monotonic()
+        {ending}
+        print("ended", time.monotonic() - began < 5)
+        """
+    )
+    assert "ended True" in program.finish(30)
+    program.nothing_is_left()
+
+
+def test_init_in_a_deleted_directory_works(driver) -> None:
+    program = driver(
+        """
+        import os, tempfile, ray
+        gone = tempfile.mkdtemp()
+        os.chdir(gone)
+        os.rmdir(gone)
+        ray.init(num_cpus=1)
+        print("result", ray.get(ray.remote(lambda: 7).remote(), timeout=20))
+        """
+    )
+    assert "result 7" in program.finish(30)
+
+
 def test_an_interrupt_ends_a_wait(driver) -> None:
     program = driver(
         """

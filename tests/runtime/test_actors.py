@@ -62,11 +62,38 @@ def test_state_and_order(cluster) -> None:
     assert ray.get(counter.add.options(num_returns=1).remote()) == 1016
 
 
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_calls_behind_a_slow_one_are_kept(cluster, concurrency) -> None:
+    cluster()
+
+    @ray.remote(max_concurrency=concurrency)
+    class Slow:
+        def wait(self, seconds):
+            time.sleep(seconds)
+            return seconds
+
+    slow = Slow.remote()
+    ray.get(slow.wait.remote(0))
+    assert ray.get([slow.wait.remote(seconds) for seconds in (0.1, 0, 0.1, 0)], timeout=20) == [0.1, 0, 0.1, 0]
+
+
 def test_calls_wait_for_their_arguments_in_order(cluster) -> None:
     cluster()
     slow = ray.remote(lambda: time.sleep(0.2) or 100)
     counter = Counter.remote()
     assert ray.get([counter.add.remote(slow.remote()), counter.add.remote(1)]) == [100, 101]
+
+
+def test_a_generator_method_says_what_is_missing(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Yielder:
+        def values(self):
+            yield 1
+
+    with pytest.raises(ValueError, match="streaming"):
+        Yielder.remote().values.remote()
 
 
 def test_errors_leave_the_actor_alive(cluster) -> None:
@@ -147,11 +174,12 @@ def test_a_crash_fails_calls_under_way_and_later_ones(cluster) -> None:
             ray.get(call, timeout=20)
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("how", ["exit_actor", "sys.exit", "terminate"])
-def test_an_actor_ends_itself(cluster, how) -> None:
+def test_an_actor_ends_itself(cluster, how, concurrency) -> None:
     cluster()
 
-    @ray.remote
+    @ray.remote(max_concurrency=concurrency)
     class Leaver:
         def leave(self):
             if how == "exit_actor":
@@ -167,7 +195,7 @@ def test_an_actor_ends_itself(cluster, how) -> None:
     if how != "sys.exit":
         ray.get(leaving, timeout=20)
     with pytest.raises(ray.exceptions.ActorDiedError):
-        ray.get(leaver.ping.remote(), timeout=20)
+        ray.get(leaver.ping.remote(), timeout=5)
 
 
 def test_exit_actor_is_for_actors() -> None:

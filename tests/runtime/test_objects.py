@@ -165,3 +165,154 @@ def test_many_small_puts(cluster) -> None:
     cluster()
     references = [ray.put(i) for i in range(5000)]
     assert ray.get(references) == list(range(5000))
+
+
+def test_a_reference_that_comes_back_to_its_owner_still_has_its_value(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Keeper:
+        def keep(self, box):
+            self.box = box
+
+        def give(self):
+            return self.box
+
+        def make(self):
+            return [ray.put("of the actor")]
+
+        def read_own(self, box):
+            return ray.get(box[0], timeout=20)
+
+    keeper = Keeper.remote()
+    ray.get(keeper.keep.remote([ray.put("of the driver"), identity.remote("of a task")]))
+    gc.collect()
+    assert ray.get(ray.get(keeper.give.remote()), timeout=20) == ["of the driver", "of a task"]
+    assert ray.get(identity.remote(ray.get(keeper.give.remote())[0]), timeout=20) == "of the driver"
+    made = ray.get(keeper.make.remote())
+    assert ray.get(keeper.read_own.remote(made), timeout=20) == "of the actor"
+
+
+def test_references_and_handles_of_an_ended_connection_say_so(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Actor:
+        def ping(self):
+            return 1
+
+    stale, handle = ray.put(1), Actor.remote()
+    ray.shutdown()
+    cluster()
+    with pytest.raises(ValueError, match="owner is unknown"):
+        ray.get(stale)
+    with pytest.raises(ValueError, match="owner is unknown"):
+        ray.wait([stale])
+    with pytest.raises(ValueError, match="owner is unknown"):
+        identity.remote(stale)
+    with pytest.raises(ValueError, match="owner is unknown"):
+        identity.remote([stale])
+    with pytest.raises(ray.exceptions.ActorHandleNotFoundError):
+        ray.kill(handle)
+
+
+def test_a_deadline_holds_while_room_is_waited_for(cluster) -> None:
+    cluster(object_store_memory=100 * MIB)
+    references = [ray.put(numpy.full(15 * MIB, i, dtype=numpy.uint8)) for i in range(10)]
+    began = time.monotonic()
+    with pytest.raises(ray.exceptions.GetTimeoutError):
+        ray.get(references, timeout=0.5)
+    assert time.monotonic() - began < 4
+    gc.collect()
+    assert (ray.get(references[0], timeout=20) == 0).all()
+
+
+def test_a_put_value_with_references_inside_is_an_argument(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    def look(box):
+        return ray.get(box[0], timeout=20)
+
+    @ray.remote
+    class Keeper:
+        def __init__(self, box):
+            self.box = box
+
+        def open(self):
+            return ray.get(self.box[0], timeout=20)
+
+    assert ray.get(look.remote(ray.put([ray.put("inner")])), timeout=30) == "inner"
+    assert ray.get(Keeper.remote(ray.put([ray.put("inner")])).open.remote(), timeout=30) == "inner"
+
+
+def test_what_a_value_contains_is_kept_for_those_who_read_it(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Keeper:
+        def peek(self, box):
+            ray.get(box[0])
+
+        def keep(self, box):
+            self.box = box
+
+        def open(self):
+            return ray.get(self.box[0], timeout=20)
+
+    keeper, inner = Keeper.remote(), ray.put("inner")
+    outer = ray.put([inner])
+    ray.get(keeper.peek.remote([outer]))
+    ray.get(keeper.keep.remote([inner]))
+    del inner, outer
+    gc.collect()
+    assert ray.get([identity.remote(i) for i in range(20)]) == list(range(20))
+    assert ray.get(keeper.open.remote(), timeout=30) == "inner"
+
+
+def stored_objects() -> int:
+    import json
+
+    return json.loads(_core.cluster()[2])["store"]["objects"]
+
+
+def test_nothing_stays_in_the_store(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    class Large:
+        def __init__(self, array):
+            self.size = array.nbytes
+
+        def get(self):
+            return self.size
+
+    @ray.remote(num_returns=2)
+    def half():
+        import threading
+
+        return numpy.zeros(MIB), threading.Lock()
+
+    for _ in range(3):
+        actor = Large.remote(numpy.zeros(MIB))
+        assert ray.get(actor.get.remote()) == 8 * MIB
+        ray.kill(actor)
+        del actor
+        with pytest.raises(TypeError):
+            ray.get(half.remote())
+    gc.collect()
+    wait_until(lambda: stored_objects() == 0)
+
+
+def test_a_forked_child_numbers_its_own_objects(cluster) -> None:
+    import os
+
+    cluster()
+    before = ray.put(numpy.zeros(MIB))
+    pid = os.fork()
+    if pid == 0:
+        ray.init(num_cpus=1, address="local")
+        mine = ray.put(1)
+        os._exit(0 if mine.task_id() != before.task_id() and ray.get(mine) == 1 and not ray.shutdown() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert ray.get(ray.put(numpy.ones(MIB))).sum() == MIB

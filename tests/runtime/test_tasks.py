@@ -319,6 +319,43 @@ def test_runtime_env_variables(cluster) -> None:
     assert ray.get(read.remote()) == ["1", "job", None]
 
 
+def test_children_inherit_variables_and_values_are_expanded(cluster) -> None:
+    cluster(runtime_env={"env_vars": {"JOB": "job"}})
+
+    @ray.remote
+    def read():
+        return [os.environ.get(name) for name in ("JOB", "TASK", "ADDED")]
+
+    @ray.remote
+    def parent():
+        return ray.get(read.remote()), ray.get(read.options(runtime_env={"env_vars": {"TASK": "own"}}).remote())
+
+    variables = {"TASK": "parent", "ADDED": "${HOME}:more"}
+    inherited, own = ray.get(parent.options(runtime_env={"env_vars": variables}).remote(), timeout=30)
+    assert inherited == ["job", "parent", f"{os.environ['HOME']}:more"]
+    assert own == ["job", "own", f"{os.environ['HOME']}:more"]
+
+
+def test_what_cannot_be_described_is_still_refused_clearly(cluster) -> None:
+    cluster()
+
+    class Sly:
+        def __repr__(self):
+            raise RuntimeError("no")
+
+        def __reduce__(self):
+            raise TypeError("cannot travel")
+
+    with pytest.raises(TypeError, match="Could not serialize"):
+        echo.remote(Sly())
+
+
+def test_an_absurd_quantity_is_refused(cluster) -> None:
+    cluster()
+    with pytest.raises(ValueError, match="GPU"):
+        echo.options(num_gpus=1e30).remote(1)
+
+
 def test_an_environment_that_is_not_built_says_so(cluster) -> None:
     cluster()
     with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="pip"):
@@ -367,3 +404,79 @@ def test_tasks_that_wait_for_each_other_on_one_class_do_not_deadlock(cluster, tm
 
     ray.get([echo.remote(i) for i in range(100)])
     assert sorted(ray.get([meet.remote("a", "b"), meet.remote("b", "a")], timeout=20)) == ["a", "b"]
+
+
+def test_a_task_that_follows_another_may_take_its_time(cluster) -> None:
+    cluster()
+    slow = ray.remote(lambda value: (time.sleep(0.4), value)[1])
+    assert ray.get(slow.remote(echo.remote("waited for")), timeout=20) == "waited for"
+    assert ray.get([slow.remote(echo.remote(i)) for i in range(4)], timeout=20) == [0, 1, 2, 3]
+
+
+def test_a_long_chain_behind_a_failure_fails(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    def fail(_):
+        raise KeyError("first")
+
+    last = fail.remote(None)
+    for _ in range(20_000):
+        last = echo.remote(last)
+    with pytest.raises(KeyError):
+        ray.get(last, timeout=60)
+
+
+def test_a_failed_argument_does_not_wait_for_resources(cluster) -> None:
+    cluster(num_gpus=1)
+
+    @ray.remote(num_gpus=1)
+    class Holder:
+        def ping(self):
+            return 1
+
+    holder = Holder.remote()
+    ray.get(holder.ping.remote())
+    with pytest.raises(ZeroDivisionError):
+        ray.get(echo.options(num_gpus=1).remote(ray.remote(lambda: 1 / 0).remote()), timeout=10)
+
+
+def test_many_arguments_and_results_that_are_large_together(cluster) -> None:
+    cluster()
+    parts = [ray.put(bytes([i % 256]) * 96_000) for i in range(400)]
+
+    @ray.remote
+    def total(*parts):
+        return sum(part[0] for part in parts), len(parts)
+
+    assert ray.get(total.remote(*parts), timeout=60) == (sum(i % 256 for i in range(400)), 400)
+    results = echo.options(num_returns=400).remote([b"x" * 96_000] * 400)
+    assert ray.get(results, timeout=60) == [b"x" * 96_000] * 400
+
+
+def test_an_error_too_large_to_travel_is_still_an_error(cluster) -> None:
+    cluster()
+
+    @ray.remote
+    def fail():
+        raise ValueError("x" * (140 << 20))
+
+    with pytest.raises(ray.exceptions.RayError, match="too large"):
+        ray.get(fail.remote(), timeout=60)
+
+
+def test_max_calls_costs_no_retries(cluster) -> None:
+    cluster()
+    once = ray.remote(max_calls=1, max_retries=0)(lambda: os.getpid())
+    pids = [ray.get(once.remote(), timeout=20) for _ in range(60)]
+    assert len(set(pids)) == 60
+
+
+def test_threads_may_be_first_to_call(cluster) -> None:
+    results: list[object] = []
+    threads = [threading.Thread(target=lambda: results.append(ray.get(echo.remote(1)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [1] * 4

@@ -8,7 +8,8 @@
 //! - OBJECT-1: a value is kept while a client holds the object, or a kept value or waiting actor contains it.
 //! - OBJECT-2: when that ends the value is dropped, its bytes in the store are deleted, and what it
 //!   contained is let go of.
-//! - OBJECT-3: a subscription is answered once, with the value or with the death of its owner.
+//! - OBJECT-3: a subscription is answered once, with the value or with the death of its owner. With the value the
+//!   subscriber holds once what it contains: it was handed on by the daemon.
 
 use oxiray_ids::{ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +116,7 @@ impl<V: Clone> Objects<V> {
         entry.contained = contained.to_vec();
         for client in subscribers {
             out.push(Outcome::Answer { client, object, value: value.clone() });
+            self.hold(client, contained, out);
             self.disentangle(client, object);
         }
         self.contain(contained);
@@ -130,14 +132,21 @@ impl<V: Clone> Objects<V> {
         owner_lives: bool,
         out: &mut Vec<Outcome<V>>,
     ) {
-        if let Some(value) = self.entries.get(&object).and_then(|entry| entry.value.clone()) {
-            return out.push(Outcome::Answer { client, object, value });
+        if let Some((value, contained)) = self.answer(object) {
+            out.push(Outcome::Answer { client, object, value });
+            return self.hold(client, &contained, out);
         }
         if !owner_lives {
             return out.push(Outcome::OwnerDied { client, object });
         }
         self.entry(client, object).subscribers.insert(client);
         self.entry(owner, object).owner.get_or_insert(owner);
+    }
+
+    /// What is known of an object that has its value, and what that contains.
+    fn answer(&self, object: ObjectId) -> Option<(V, Vec<ObjectId>)> {
+        let entry = self.entries.get(&object)?;
+        Some((entry.value.clone()?, entry.contained.clone()))
     }
 
     /// One more hold of `holder` on each object. Not to be called for the dead.

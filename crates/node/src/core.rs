@@ -299,7 +299,7 @@ impl Core {
         match message {
             Message::LeaseRequest(asked) => self.lease_request(from, asked),
             Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
-            Message::LeaseReturn(asked) => self.lease_return(from, asked.lease),
+            Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
             Message::Blocked(_) => self.blocked(from),
             Message::Unblocked(_) => self.unblocked(from),
             Message::ActorReady(_) => self.actor_ready(from),

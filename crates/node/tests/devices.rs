@@ -85,7 +85,7 @@ impl Node {
 
     /// The task in the lease is done, and its process gone.
     fn end(&mut self, (lease, worker): (u64, Key)) {
-        self.core.message(self.driver, LeaseReturn { lease }.into());
+        self.core.message(self.driver, LeaseReturn { lease, retiring: false }.into());
         self.core.worker_gone(worker, "killed by signal 9 (SIGKILL)");
         self.settle();
     }

@@ -3,13 +3,14 @@
 use crate::blob::{Serialized, is_plain};
 use crate::ids::ActorID;
 use crate::reference::ObjectRef;
-use crate::values::{keep, next_put, own_task};
+use crate::values::{keep, next_put};
 use crate::{process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
+use oxiray_resources::Quantity;
 use oxiray_runtime::{ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Work, wire_amounts};
 use oxiray_wire::message::{ActorCreate, Content, Environment, Variable};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
@@ -36,6 +37,11 @@ impl Hold {
 
 #[pymethods]
 impl Hold {
+    /// Whether the actor belongs to this process's connection.
+    fn is_current(&self) -> bool {
+        process::current().is_some_and(|runtime| runtime.is(&self.runtime))
+    }
+
     #[new]
     fn new(actor: &Bound<'_, ActorID>) -> PyResult<Self> {
         Ok(Self::on(process::required()?, actor.get().0))
@@ -89,7 +95,7 @@ impl Caller {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
         runtime.export(hash.clone(), Bytes::copy_from_slice(body));
-        let class = runtime.class(Class { demand: units(resources), environment: variables(environment), fresh });
+        let class = runtime.class(Class { demand: units(resources)?, environment: variables(environment), fresh });
         let work = Work {
             function: hash,
             name,
@@ -147,8 +153,7 @@ impl Caller {
         }
         let mut work = self.work.clone();
         work.arguments = arguments(&self.runtime, args, kwargs)?;
-        let implicit =
-            work.arguments.references.iter().find(|(place, _)| *place == Place::Everything).map(|(_, id)| *id);
+        let implicit = implicit(&work.arguments);
         let (_, results) = match self.callee {
             Callee::Class(class) => self.runtime.submit(class, work),
             Callee::Actor(actor) => self.runtime.call_actor(actor, work),
@@ -180,12 +185,12 @@ fn arguments(runtime: &Runtime, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, Py
     let mut references = Vec::new();
     for (position, argument) in args.iter_borrowed().enumerate() {
         if let Ok(reference) = argument.cast::<ObjectRef>() {
-            references.push((Place::Position(position as u32), reference.get().id));
+            references.push((Place::Position(position as u32), reference.get().id_on(runtime)?));
         }
     }
     for (keyword, argument) in kwargs.iter() {
         if let Ok(reference) = argument.cast::<ObjectRef>() {
-            references.push((Place::Keyword(keyword.extract()?), reference.get().id));
+            references.push((Place::Keyword(keyword.extract()?), reference.get().id_on(runtime)?));
         }
     }
     if references.is_empty()
@@ -207,10 +212,15 @@ fn arguments(runtime: &Runtime, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, Py
     if serialized.size() <= INLINE_BYTES {
         return Ok(Arguments { payload: serialized.into_bytes(), references, contained });
     }
-    let (task, index) = (own_task(runtime), next_put());
-    let value = keep(py, runtime, task.object(index), serialized)?;
+    let (task, index) = next_put(runtime);
+    let value = keep(py, runtime, task.object(index), serialized, INLINE_BYTES)?;
     references.push((Place::Everything, runtime.put(task, index, value)));
     Ok(Arguments { payload: Bytes::new(), references, contained })
+}
+
+/// The object that stands for arguments too large to travel; it has one use for the caller.
+fn implicit(arguments: &Arguments) -> Option<ObjectId> {
+    arguments.references.iter().find(|(place, _)| *place == Place::Everything).map(|(_, id)| *id)
 }
 
 type Split<'py> = (Bound<'py, PyTuple>, Bound<'py, PyDict>);
@@ -236,13 +246,14 @@ fn without<'py>(
     Ok((PyTuple::new(py, items)?, kwargs))
 }
 
-fn units(resources: BTreeMap<String, f64>) -> Vec<(String, u64)> {
-    resources.into_iter().map(|(name, quantity)| (name, to_units(quantity))).filter(|(_, units)| *units > 0).collect()
-}
-
-/// 1/10,000s, cut off rather than rounded as in Ray, but forgiving what binary fractions lose.
-fn to_units(quantity: f64) -> u64 {
-    (quantity * 10_000.0 + 1e-6) as u64
+/// Quantities as the ledger counts them.
+fn units(resources: BTreeMap<String, f64>) -> PyResult<Vec<(String, u64)>> {
+    let counted = |(name, quantity): (String, f64)| match Quantity::from_f64(quantity) {
+        Ok(counted) => Ok((name, counted.units())),
+        Err(error) => Err(PyValueError::new_err(format!("{quantity} of resource `{name}` was asked for: {error}"))),
+    };
+    let counted: Vec<(String, u64)> = resources.into_iter().map(counted).collect::<PyResult<_>>()?;
+    Ok(counted.into_iter().filter(|(_, units)| *units > 0).collect())
 }
 
 fn variables(environment: BTreeMap<String, String>) -> Environment {
@@ -279,8 +290,8 @@ fn create_actor<'py>(
         namespace,
         detached,
         get_if_exists,
-        placement: wire_amounts(&units(placement)),
-        running: wire_amounts(&units(running)),
+        placement: wire_amounts(&units(placement)?),
+        running: wire_amounts(&units(running)?),
         environment: Some(variables(environment)),
         class_name,
         class: Bytes::copy_from_slice(body),
@@ -288,8 +299,12 @@ fn create_actor<'py>(
         max_concurrency,
         ..ActorCreate::default()
     };
+    let implicit = implicit(&arguments);
     let mut work = Some(ActorWork { create, named, arguments });
     let made = py.detach(|| runtime.create_actor(work.take().expect("it is made once")));
+    if let Some(id) = implicit {
+        runtime.release(id);
+    }
     let (id, answer) = made.map_err(|error| process::error(py, &error))?;
     let existing = answer.filter(|answer| answer.existed).map(|answer| python::bytes(py, &answer.handle));
     Ok((ActorID(id), Hold { runtime, actor: id }, existing))

@@ -3,6 +3,7 @@
 use crate::{context, process};
 use bytes::Bytes;
 use oxiray_runtime::{Identity, News, Runtime};
+use oxiray_wire::frame::HELLO_BYTES_LIMIT;
 use oxiray_wire::message::{Driver, Environment, Hello, Variable, Welcome};
 use oxiray_wire::{Connection, Message, Received};
 use pyo3::exceptions::{PyConnectionError, PyValueError};
@@ -12,6 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+/// What of a greeting is not told here: names, token, framing.
+const HELLO_BYTES_SPARED: usize = 8 << 10;
+
+fn environment_bytes(environment: Option<&Environment>) -> usize {
+    let variables = environment.into_iter().flat_map(|environment| &environment.variables);
+    variables.map(|one| one.name.len() + one.value.as_ref().map_or(0, String::len) + 8).sum()
+}
 
 /// How long a daemon may take to answer a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
@@ -62,6 +71,14 @@ fn connect<'py>(
         wants_logs,
         environment: Some(Environment { variables }),
     };
+    let told = driver.setup.len() + environment_bytes(driver.environment.as_ref());
+    if told > HELLO_BYTES_LIMIT - HELLO_BYTES_SPARED {
+        return Err(PyValueError::new_err(format!(
+            "this program's import path and runtime_env take {told} bytes together, and a daemon reads at most {} from a \
+             program it does not know yet: put large values into a file or into put()",
+            HELLO_BYTES_LIMIT - HELLO_BYTES_SPARED
+        )));
+    }
     connection.send(&Hello { token, driver: Some(driver) }.into());
     let _ = connection.flush();
     let greeting = py.detach(|| first_message(&mut connection, Some(Instant::now() + GREETING_LIMIT)));
@@ -82,7 +99,7 @@ fn start<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let identity = Identity::from_welcome(welcome)
         .ok_or_else(|| PyConnectionError::new_err("the daemon greeted with malformed identifiers"))?;
-    process::set(Some(Runtime::start(identity, connection, early)?));
+    process::set(Some(Runtime::start(identity, connection, early, false)?));
     context::context(py)
 }
 

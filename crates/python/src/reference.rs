@@ -55,6 +55,18 @@ impl ObjectRef {
     pub(crate) fn adopt(runtime: Runtime, id: ObjectId) -> Self {
         Self { id, runtime: Some(runtime) }
     }
+
+    /// The object's id, where the reference belongs to this connection.
+    pub(crate) fn id_on(&self, runtime: &Runtime) -> PyResult<ObjectId> {
+        if self.runtime.as_ref().is_some_and(|own| own.is(runtime)) {
+            return Ok(self.id);
+        }
+        Err(PyValueError::new_err(format!(
+            "ObjectRef({}) is of a connection that has ended, or of none, and its owner is unknown here: values do not \
+             outlive shutdown(), so make it anew",
+            self.id
+        )))
+    }
 }
 
 impl Drop for ObjectRef {
@@ -163,6 +175,7 @@ impl ObjectRef {
         let py = slf.py();
         let this = slf.get();
         let runtime = process::required()?;
+        this.id_on(&runtime)?;
         let collected = CONTAINED.with_borrow_mut(|contained| match contained {
             Some(contained) => {
                 contained.push(this.id);

@@ -4,34 +4,43 @@ use crate::blob::{self, Serialized};
 use crate::reference::ObjectRef;
 use crate::{context, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, TaskId, Unique};
+use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{INLINE_BYTES, Runtime, RuntimeError, Unmet};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The task that puts are counted under where no task runs.
-pub(crate) fn own_task(runtime: &Runtime) -> TaskId {
-    static OWN: OnceLock<TaskId> = OnceLock::new();
-    let fresh = || TaskId::generate(ActorId::nil_of(runtime.identity().job), &mut Unique::new());
-    context::running().map_or_else(|| *OWN.get_or_init(fresh), |running| running.task)
+/// Where the next object that this process puts is counted: a task of the connection's own, and a number.
+///
+/// A forked child has a connection, and so a task, of its own: no two processes number the same task's objects.
+pub(crate) fn next_put(runtime: &Runtime) -> (TaskId, u32) {
+    static OWN: Mutex<Option<(WorkerId, TaskId, u32)>> = Mutex::new(None);
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let identity = runtime.identity();
+    let (task, number) = match *own {
+        Some((worker, task, number)) if worker == identity.worker && number < ObjectId::FIRST_PUT - 1 => {
+            (task, number + 1)
+        }
+        _ => (TaskId::generate(ActorId::nil_of(identity.job), &mut Unique::new()), 0),
+    };
+    *own = Some((identity.worker, task, number));
+    (task, ObjectId::FIRST_PUT | number)
 }
 
-/// A number for the next object that this process puts.
-pub(crate) fn next_put() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    ObjectId::FIRST_PUT | NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// A serialized value, in the store where it is large.
-pub(crate) fn keep(py: Python<'_>, runtime: &Runtime, id: ObjectId, serialized: Serialized) -> PyResult<Value> {
+/// A serialized value, in the store where it is larger than `inline_bytes`.
+pub(crate) fn keep(
+    py: Python<'_>,
+    runtime: &Runtime,
+    id: ObjectId,
+    serialized: Serialized,
+    inline_bytes: usize,
+) -> PyResult<Value> {
     let contained = serialized.contained.iter().map(|inner| runtime.reference(*inner)).collect();
     let size = serialized.size();
-    if size <= INLINE_BYTES {
+    if size <= inline_bytes {
         return Ok(Value { content: Some(Content::Inline(serialized.into_bytes())), contained });
     }
     py.detach(|| runtime.store(id, size, |target| serialized.write(target)))
@@ -45,11 +54,12 @@ pub(crate) fn load<'py>(
     runtime: &Runtime,
     id: ObjectId,
     value: &Value,
+    deadline: Option<Instant>,
 ) -> PyResult<Bound<'py, PyAny>> {
     match &value.content {
         Some(Content::Inline(blob)) => blob::load_inline(py, blob),
         Some(Content::Stored(_)) => {
-            let pinned = py.detach(|| runtime.pin(id)).map_err(|error| process::error(py, &error))?;
+            let pinned = py.detach(|| runtime.pin(id, deadline)).map_err(|error| process::error(py, &error))?;
             blob::load_pinned(py, pinned)
         }
         Some(Content::Raised(blob)) => Err(raised(py, blob)),
@@ -68,8 +78,8 @@ fn raised(py: Python<'_>, blob: &Bytes) -> PyErr {
 fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let runtime = process::required()?;
     let serialized = Serialized::of(value)?;
-    let (task, index) = (own_task(&runtime), next_put());
-    let value = keep(py, &runtime, task.object(index), serialized)?;
+    let (task, index) = next_put(&runtime);
+    let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     Ok(ObjectRef::adopt(runtime, id))
 }
@@ -91,11 +101,12 @@ fn get_all<'py>(
     timeout: Option<f64>,
 ) -> PyResult<Bound<'py, PyList>> {
     let runtime = process::required()?;
-    let ids = references.iter().map(|reference| id_of(&reference)).collect::<PyResult<Vec<ObjectId>>>()?;
-    let values = await_values(py, &runtime, &ids, deadline(timeout)?, timeout)?;
+    let ids = ids_of(&runtime, references)?;
+    let until = deadline(timeout)?;
+    let values = await_values(py, &runtime, &ids, until, timeout)?;
     let loaded = PyList::empty(py);
     for (id, value) in ids.iter().zip(&values) {
-        loaded.append(load(py, &runtime, *id, value)?)?;
+        loaded.append(load(py, &runtime, *id, value, until)?)?;
     }
     Ok(loaded)
 }
@@ -109,12 +120,13 @@ fn get_one<'py>(
     timeout: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let runtime = process::required()?;
-    let id = reference.get().id;
+    let id = reference.get().id_on(&runtime)?;
+    let until = deadline(timeout)?;
     if let Some(value) = runtime.peek(id) {
-        return load(py, &runtime, id, &value);
+        return load(py, &runtime, id, &value, until);
     }
-    let values = await_values(py, &runtime, &[id], deadline(timeout)?, timeout)?;
-    load(py, &runtime, id, &values[0])
+    let values = await_values(py, &runtime, &[id], until, timeout)?;
+    load(py, &runtime, id, &values[0], until)
 }
 
 fn await_values(
@@ -150,7 +162,7 @@ fn wait_some(
     timeout: Option<f64>,
 ) -> PyResult<Vec<bool>> {
     let runtime = process::required()?;
-    let ids = references.iter().map(|reference| id_of(&reference)).collect::<PyResult<Vec<ObjectId>>>()?;
+    let ids = ids_of(&runtime, references)?;
     let deadline = deadline(timeout)?;
     process::patiently(py, || runtime.wait(&ids, count, deadline))?.map_err(|error| process::error(py, &error))
 }
@@ -158,7 +170,8 @@ fn wait_some(
 /// Asks for news of the reference's value; `False` where it is there already.
 #[pyfunction]
 fn announce(reference: &Bound<'_, ObjectRef>) -> PyResult<bool> {
-    Ok(process::required()?.announce(reference.get().id))
+    let runtime = process::required()?;
+    Ok(runtime.announce(reference.get().id_on(&runtime)?))
 }
 
 /// How many objects this process knows.
@@ -167,14 +180,15 @@ fn objects_known() -> PyResult<usize> {
     Ok(process::required()?.objects_known())
 }
 
-fn id_of(reference: &Bound<'_, PyAny>) -> PyResult<ObjectId> {
-    match reference.cast::<ObjectRef>() {
-        Ok(reference) => Ok(reference.get().id),
+fn ids_of(runtime: &Runtime, references: &Bound<'_, PyList>) -> PyResult<Vec<ObjectId>> {
+    let id_of = |reference: Bound<'_, PyAny>| match reference.cast::<ObjectRef>() {
+        Ok(reference) => reference.get().id_on(runtime),
         Err(_) => Err(PyTypeError::new_err(format!(
             "an ObjectRef is wanted, {} was given: pass what .remote() or put() returned",
             reference.get_type().name()?
         ))),
-    }
+    };
+    references.iter().map(id_of).collect()
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -9,8 +9,8 @@ use crate::reference::{begin_borrowing, end_borrowing};
 use crate::values::{keep, load};
 use crate::{blob, caller, connect, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, TaskId};
-use oxiray_runtime::{Duty, EVERYTHING, Identity, Outcome, Runtime, Ticket};
+use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
+use oxiray_runtime::{Duty, EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Identity, Outcome, Runtime, Ticket};
 use oxiray_wire::message::{ActorCreate, ArgumentReference, Assign, Call, Content, Failure, Value, Variable};
 use oxiray_wire::{Connection, Message};
 use pyo3::exceptions::{PySystemExit, PyValueError};
@@ -104,7 +104,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     let identity =
         Identity::from_welcome(&welcome).ok_or_else(|| PyValueError::new_err("the daemon assigned malformed ids"))?;
     become_assigned(py, &assign)?;
-    let runtime = Runtime::start(identity, connection, early)?;
+    let runtime = Runtime::start(identity, connection, early, assign.actor.is_some())?;
     process::set(Some(runtime.clone()));
     let worker = SERVING.get_or_init(|| Worker {
         runtime,
@@ -147,7 +147,13 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<()> {
     });
     let variables: Vec<(String, Option<String>)> =
         assign.variables.iter().map(|Variable { name, value }| (name.clone(), value.clone())).collect();
-    python::become_worker(py)?.call1((variables, PyBytes::new(py, &assign.setup))).map(|_| ())
+    let inherited: Vec<(String, Option<String>)> = assign
+        .environment
+        .iter()
+        .flat_map(|own| &own.variables)
+        .map(|one| (one.name.clone(), one.value.clone()))
+        .collect();
+    python::become_worker(py)?.call1((variables, PyBytes::new(py, &assign.setup), inherited)).map(|_| ())
 }
 
 impl Worker {
@@ -216,9 +222,12 @@ impl Worker {
         match returned.and_then(|value| self.results(py, task, call.results, &value, &mut outcome)) {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
+                self.runtime.discard(&outcome.handed, &outcome.stored);
                 return self.leave_at_exit(py, ticket, &call, &error);
             }
             Err(error) => {
+                // Results that were made before one failed are nobody's.
+                self.runtime.discard(&std::mem::take(&mut outcome.handed), &std::mem::take(&mut outcome.stored));
                 outcome.retry = !call.retry_exceptions.is_empty() && asks_retry(py, &call.retry_exceptions, &error);
                 let value = raised(py, &name, &error);
                 outcome.results = vec![value; call.results as usize];
@@ -318,10 +327,19 @@ impl Worker {
 
     fn argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
         let id = argument.reference.as_ref().and_then(|reference| ObjectId::from_slice(&reference.object));
-        match (&argument.value, id) {
-            (Some(value), Some(id)) => load(py, &self.runtime, id, value),
-            _ => Err(PyValueError::new_err("an argument arrived without its value")),
+        let (Some(reference), Some(id)) = (&argument.reference, id) else {
+            return Err(PyValueError::new_err("an argument arrived without saying which it is"));
+        };
+        if let Some(value) = &argument.value {
+            return load(py, &self.runtime, id, value, None);
         }
+        // Too much to travel with the call: the daemon has it.
+        self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
+        let values = process::patiently(py, || self.runtime.get(&[id], None))?;
+        let value = values.map_err(|error| process::error(py, &error)).map(|mut values| values.remove(0));
+        let loaded = value.and_then(|value| load(py, &self.runtime, id, &value, None));
+        self.runtime.release(id);
+        loaded
     }
 
     fn results(
@@ -338,6 +356,7 @@ impl Worker {
             _ => several(returned, count)?,
         };
         let mut results = Vec::with_capacity(values.len());
+        let mut room = INLINE_TOTAL_BYTES;
         for (index, value) in values.iter().enumerate() {
             let id = task.object(index as u32 + 1);
             let serialized = Serialized::of(value)?;
@@ -345,7 +364,9 @@ impl Worker {
                 self.runtime.retain(*inner);
                 outcome.handed.push(*inner);
             }
-            let kept = keep(py, &self.runtime, id, serialized)?;
+            let size = serialized.size();
+            let kept = keep(py, &self.runtime, id, serialized, INLINE_BYTES.min(room))?;
+            room = room.saturating_sub(size);
             if matches!(kept.content, Some(Content::Stored(_))) {
                 outcome.stored.push(id);
             }
@@ -462,6 +483,15 @@ fn raised(py: Python<'_>, name: &str, error: &PyErr) -> Value {
         .and_then(|describe| describe.call1((name, error.value(py))))
         .and_then(|described| described.extract::<Vec<u8>>());
     let content = match described {
+        Ok(pickle) if pickle.len() > INLINE_TOTAL_BYTES => Content::Failed(Failure {
+            code: "system".into(),
+            text: format!(
+                "`{name}` raised {:.1000}, which carries {} MiB and is too large to travel: raise an error without its data",
+                error.to_string(),
+                pickle.len() >> 20
+            ),
+            cause: Bytes::new(),
+        }),
         Ok(pickle) => {
             let mut blob = vec![0];
             blob.extend_from_slice(&pickle);

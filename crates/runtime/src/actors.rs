@@ -122,11 +122,11 @@ impl State {
                 continue;
             }
             let lone = actor.under_way.is_empty();
-            let (call, failed_argument) = self.call(front);
-            if let Some(value) = failed_argument {
+            if let Some(value) = self.failed_argument(front) {
                 self.finish_with(front, &value);
                 continue;
             }
+            let call = self.call(front);
             self.actors.get(id).under_way.insert(front);
             let message = Message::from(call);
             if lone { self.links.post_now(token, &message) } else { self.links.post(token, &message) }

@@ -60,6 +60,10 @@ impl Inbox {
         self.items.push_back(Item::Assign(Box::new(assign)));
     }
 
+    pub(crate) fn serve_as(&mut self, is_actor: bool) {
+        self.is_actor = is_actor;
+    }
+
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
@@ -155,6 +159,7 @@ impl State {
         self.inbox.running -= 1;
         if self.inbox.running == 0 {
             self.inbox.running_since = None;
+            self.news |= self.inbox.closing;
         }
         // Never gathered: what is done must be known before the next call can take this process down.
         self.links.post_now(ticket.from, &reply.into());

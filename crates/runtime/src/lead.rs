@@ -82,7 +82,7 @@ impl Shared {
         let mut state = self.state.lock();
         let flushing = state.links.flush_at.is_some();
         let result = act(&mut state);
-        if (state.timer_moved || (!flushing && state.links.flush_at.is_some())) && state.lead.sleeping {
+        if (state.timer_moved || state.news || (!flushing && state.links.flush_at.is_some())) && state.lead.sleeping {
             self.kick();
         }
         state.timer_moved = false;
@@ -228,10 +228,17 @@ impl Shared {
         Ok(events.iter().map(told).collect())
     }
 
+    /// What the background thread does until [`Lead::closing`]. A defect there must not become a silent hang.
+    pub(crate) fn attend_or_abort(&self) {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.attend())).is_err() {
+            std::process::abort();
+        }
+    }
+
     /// What the background thread does until [`Lead::closing`].
     ///
     /// As long as others take turns it only looks in, less and less often, so that it costs those nothing.
-    pub(crate) fn attend(&self) {
+    fn attend(&self) {
         let mut state = self.state.lock();
         let mut seen = state.lead.turns;
         let mut pause = QUIET;

@@ -20,7 +20,7 @@ impl State {
             if let Some(token) = token {
                 self.links.remove(token);
             }
-            self.links.post_now(DAEMON, &LeaseReturn { lease: granted.lease }.into());
+            self.links.post_now(DAEMON, &LeaseReturn { lease: granted.lease, retiring: false }.into());
             return;
         };
         self.tasks.queues[queue].requests.retain(|request| *request != granted.request);
@@ -94,7 +94,7 @@ impl State {
     fn return_lease(&mut self, id: u64) {
         if let Some(lease) = self.tasks.remove_lease(id) {
             self.links.remove(lease.token);
-            self.links.post_now(DAEMON, &LeaseReturn { lease: id }.into());
+            self.links.post_now(DAEMON, &LeaseReturn { lease: id, retiring: false }.into());
         }
     }
 

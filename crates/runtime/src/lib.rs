@@ -29,4 +29,5 @@ pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
 pub use runtime::{ActorWork, INLINE_BYTES, Pinned, Runtime, RuntimeError, wire_amounts};
 pub use state::{Identity, News};
+pub use submit::INLINE_TOTAL_BYTES;
 pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Work};

@@ -36,6 +36,9 @@ impl Effects {
 struct Object {
     owner: WorkerId,
     value: Option<Value>,
+    /// The value, if there is none here, comes from the daemon: others own the object, or this process had
+    /// given up its own part in it before a reference came back.
+    elsewhere: bool,
     uses: u32,
     /// How many holds the daemon counts for this process on this object.
     holds: u32,
@@ -76,6 +79,7 @@ impl Objects {
             MapEntry::Occupied(entry) => entry.into_mut(),
             MapEntry::Vacant(entry) => entry.insert(Object {
                 owner,
+                elsewhere: true,
                 value,
                 uses: 0,
                 holds: 0,
@@ -90,7 +94,9 @@ impl Objects {
     /// An object of this process whose value is still to come, with one use.
     pub(crate) fn expect(&mut self, id: ObjectId) {
         let me = self.me;
-        self.insert(id, me, None).uses += 1;
+        let object = self.insert(id, me, None);
+        object.elsewhere = false;
+        object.uses += 1;
     }
 
     /// An object of this process with its value, with one use; `holds` as for a stored one.
@@ -98,6 +104,7 @@ impl Objects {
         self.use_all(&value.contained, 0);
         let me = self.me;
         let object = self.insert(id, me, Some(value));
+        object.elsewhere = false;
         object.uses += 1;
         object.holds += holds;
     }
@@ -248,7 +255,7 @@ impl Objects {
         let mut ready = Vec::new();
         for id in ids {
             let Some(object) = self.known.get_mut(id) else { continue };
-            if object.owner != self.me || object.promised {
+            if object.elsewhere || object.promised {
                 continue;
             }
             object.promised = true;
@@ -264,7 +271,7 @@ impl Objects {
     /// The object's value is wanted: whether the daemon has to be asked for it, now and only once.
     pub(crate) fn want(&mut self, id: ObjectId) -> Option<Reference> {
         let object = self.known.get_mut(&id)?;
-        if object.owner == self.me || object.value.is_some() || object.subscribed {
+        if !object.elsewhere || object.value.is_some() || object.subscribed {
             return None;
         }
         object.subscribed = true;
@@ -355,6 +362,18 @@ mod tests {
         assert_eq!((effects.publish.as_slice(), effects.unhold.as_slice()), (&ids[..1], &[][..]));
         objects.published(ids[0], &mut effects);
         assert_eq!((objects.len(), effects.unhold), (0, vec![ids[0]]));
+    }
+
+    #[test]
+    fn a_reference_that_comes_back_after_its_owner_dropped_it_is_asked_for() {
+        let (me, _, ids) = ids();
+        let mut objects = Objects::new(me);
+        objects.put(ids[0], inline(&[]), 0);
+        objects.promise(&ids[..1]);
+        objects.release(ids[0], &mut Effects::default());
+        objects.borrow(ids[0], me);
+        assert!(objects.want(ids[0]).is_some());
+        assert_eq!(objects.promise(&ids[..1]), (vec![], vec![]), "the daemon knows it");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Questions to the daemon that have one answer each, and the segments that came with answers.
 
+use bytes::Bytes;
 use oxiray_store::{Access, SegmentCache, SegmentId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure};
@@ -24,6 +25,8 @@ pub(crate) struct Questions {
     last: u64,
     answers: FxHashMap<u64, Answer>,
     open: Vec<u64>,
+    /// Questions nobody waits for any more, and the object that an answer would pin.
+    abandoned: FxHashMap<u64, Option<Bytes>>,
     pub(crate) segments: SegmentCache,
 }
 
@@ -45,13 +48,27 @@ impl Questions {
         self.answers.remove(&question)
     }
 
+    /// Nobody waits for the answer any more. Returns an object that it has pinned for nobody.
+    pub(crate) fn abandon(&mut self, question: u64, pins: Option<Bytes>) -> Option<Bytes> {
+        match self.answers.remove(&question) {
+            Some(Answer::Pinned(..)) => pins,
+            Some(_) => None,
+            None => {
+                self.open.retain(|open| *open != question);
+                self.abandoned.insert(question, pins);
+                None
+            }
+        }
+    }
+
     pub(crate) fn fail_all(&mut self, failure: &Failure) {
         for question in std::mem::take(&mut self.open) {
             self.answers.insert(question, Answer::Refused(failure.clone()));
         }
     }
 
-    pub(crate) fn answer(&mut self, message: Message, descriptor: Option<OwnedFd>) {
+    /// Keeps an answer for whoever asked. Returns an object that was pinned for nobody.
+    pub(crate) fn answer(&mut self, message: Message, descriptor: Option<OwnedFd>) -> Option<Bytes> {
         let (question, answer) = match message {
             Message::Allocated(said) => {
                 let segment = SegmentId(said.segment);
@@ -70,14 +87,17 @@ impl Questions {
             Message::ActorAnswer(said) => (said.request, Answer::Actor(Box::new(said))),
             Message::SegmentRetired(said) => {
                 self.segments.retire(SegmentId(said.segment));
-                return;
+                return None;
             }
-            _ => return,
+            _ => return None,
         };
         if let Some(at) = self.open.iter().position(|open| *open == question) {
             self.open.swap_remove(at);
             self.answers.insert(question, answer);
+            return None;
         }
+        let pinned = matches!(answer, Answer::Pinned(..));
+        self.abandoned.remove(&question).flatten().filter(|_| pinned)
     }
 
     fn mapped(

@@ -6,7 +6,7 @@ use crate::links::{DAEMON, Links};
 use crate::objects::copy;
 use crate::questions::Answer;
 use crate::state::{Identity, News, State};
-use crate::submit::{Target, amounts};
+use crate::submit::{INLINE_TOTAL_BYTES, Target, amounts};
 use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
@@ -99,17 +99,28 @@ pub struct Runtime {
 
 impl Runtime {
     /// Takes over a connection on which this process was let in, with what came on it since, and starts
-    /// the background thread.
-    pub fn start(identity: Identity, daemon: Connection, early: Vec<Received>) -> std::io::Result<Self> {
+    /// the background thread. `is_actor` tells whether the calls that come are an actor's.
+    pub fn start(
+        identity: Identity,
+        daemon: Connection,
+        early: Vec<Received>,
+        is_actor: bool,
+    ) -> std::io::Result<Self> {
         let links = Links::new(daemon)?;
         let mut state = State::new(identity.clone(), links);
+        state.inbox.serve_as(is_actor);
         for Received { message, descriptors } in early {
             state.daemon_said(message, descriptors);
         }
         let shared = Arc::new(Shared::new(state)?);
         let attending = Arc::clone(&shared);
-        std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend())?;
+        std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend_or_abort())?;
         Ok(Self { shared, identity: Arc::new(identity) })
+    }
+
+    /// Whether both are the same connection.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Who this process is.
@@ -119,7 +130,10 @@ impl Runtime {
 
     /// Says that the job is over; [`News::Over`] follows the last of its workers' output.
     pub fn say_goodbye(&self) {
-        self.shared.with(|state| state.links.post_now(DAEMON, &Goodbye {}.into()));
+        self.shared.with(|state| {
+            state.tasks.leaving = true;
+            state.links.post_now(DAEMON, &Goodbye {}.into());
+        });
     }
 
     /// In a process forked from the one that this belongs to: from here on, dropping references does nothing.
@@ -132,8 +146,9 @@ impl Runtime {
         self.shared.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Ends the background thread. The streams close with the last clone of this runtime.
+    /// Ends the background thread and closes every stream; whoever waits is told that it is over.
     pub fn close(&self) {
+        self.shared.with(State::daemon_gone);
         self.shared.close();
     }
 
@@ -211,6 +226,7 @@ impl Runtime {
         deadline: Option<Instant>,
         mut check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, RuntimeError> {
+        let mut lost = None;
         let (found, begun) = self.shared.with(|state| {
             let found = check(state);
             if found.is_some() {
@@ -219,10 +235,14 @@ impl Runtime {
             for id in ids {
                 state.want(*id);
             }
+            lost.clone_from(&state.lost);
             (None, state.begin_waiting())
         });
         if let Some(found) = found {
             return Ok(found);
+        }
+        if let Some(failure) = lost {
+            return Err(RuntimeError::Failed(failure));
         }
         let result = self.shared.wait(deadline, check);
         if begun {
@@ -249,8 +269,7 @@ impl Runtime {
     /// Room in the store for an object of this process, written by `write` and sealed.
     pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
         let object = copy(id.as_bytes());
-        let answer =
-            self.ask(None, |request| Allocate { request, object: object.clone(), size: size as u64 }.into())?;
+        let answer = self.ask(|request| Allocate { request, object: object.clone(), size: size as u64 }.into())?;
         let Answer::Allocated(segment) = answer else { return Err(unexpected()) };
         let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| state.questions.segments.writer(segment));
         let Some(mapping) = mapping else {
@@ -262,18 +281,25 @@ impl Runtime {
         Ok(())
     }
 
-    /// Maps a stored object.
-    pub fn pin(&self, id: ObjectId) -> Result<Pinned, RuntimeError> {
+    /// Maps a stored object, waiting until `deadline` for room to read it back into.
+    pub fn pin(&self, id: ObjectId, deadline: Option<Instant>) -> Result<Pinned, RuntimeError> {
         let object = copy(id.as_bytes());
-        let answer = self.ask(None, |request| Pin { request, object }.into())?;
+        let answer =
+            self.ask_until(deadline, Some(&object), |request| Pin { request, object: object.clone() }.into())?;
         let Answer::Pinned(segment, size) = answer else { return Err(unexpected()) };
         let mapping = self.shared.with(|state| state.questions.segments.reader(segment)).ok_or_else(unexpected)?;
         Ok(Pinned { mapping, size: size as usize, id, shared: Arc::clone(&self.shared) })
     }
 
-    fn ask(
+    fn ask(&self, message: impl FnOnce(u64) -> oxiray_wire::Message) -> Result<Answer, RuntimeError> {
+        self.ask_until(None, None, message)
+    }
+
+    /// `pins` is the object that an answer would pin: when the deadline passes first, that pin is given back.
+    fn ask_until(
         &self,
         deadline: Option<Instant>,
+        pins: Option<&Bytes>,
         message: impl FnOnce(u64) -> oxiray_wire::Message,
     ) -> Result<Answer, RuntimeError> {
         let question = self.shared.with(|state| {
@@ -290,7 +316,14 @@ impl Runtime {
                 Ok(answer) => return Ok(answer),
                 // The daemon answers at once or when room is made; a signal is looked at after that.
                 Err(Unmet::Interrupted) => {}
-                Err(unmet) => return Err(unmet.into()),
+                Err(Unmet::TimedOut) => {
+                    self.shared.with(|state| {
+                        if let Some(object) = state.questions.abandon(question, pins.cloned()) {
+                            state.links.post(DAEMON, &Unpin { object }.into());
+                        }
+                    });
+                    return Err(Unmet::TimedOut.into());
+                }
             }
         }
     }
@@ -346,7 +379,7 @@ impl Runtime {
             });
             return Ok((id, None));
         }
-        let answer = self.ask(None, |request| {
+        let answer = self.ask(|request| {
             create.request = request;
             create.into()
         });
@@ -375,13 +408,29 @@ impl Runtime {
     /// An actor is made with its arguments at hand, so their values are waited for here.
     fn await_arguments(&self, create: &mut ActorCreate, arguments: &Arguments) -> Result<(), RuntimeError> {
         let ids: Vec<ObjectId> = arguments.references.iter().map(|(_, id)| *id).collect();
-        let values = self.get(&ids, None)?;
-        create.references = arguments
-            .references
-            .iter()
-            .zip(values)
-            .map(|((place, id), value)| place.argument(self.reference(*id), Some(value)))
-            .collect();
+        let values = loop {
+            match self.get(&ids, None) {
+                Err(RuntimeError::Unmet(Unmet::Interrupted)) => {}
+                other => break other?,
+            }
+        };
+        let mut room = INLINE_TOTAL_BYTES;
+        for ((place, id), value) in arguments.references.iter().zip(values) {
+            let mut to_promise = crate::objects::inner_ids(&value);
+            let mut value = Some(value);
+            if let Some(Value { content: Some(Content::Inline(bytes)), .. }) = &value {
+                match room.checked_sub(bytes.len()) {
+                    Some(left) => room = left,
+                    None => {
+                        to_promise.push(*id);
+                        value = None;
+                    }
+                }
+            }
+            self.promise(&to_promise);
+            create.contained.extend(to_promise.iter().map(|id| self.reference(*id)));
+            create.references.push(place.argument(self.reference(*id), value));
+        }
         Ok(())
     }
 
@@ -413,7 +462,7 @@ impl Runtime {
     /// Finds an actor by its name.
     pub fn find_actor(&self, name: &str, namespace: &str) -> Result<ActorAnswer, RuntimeError> {
         let (name, namespace) = (name.to_owned(), namespace.to_owned());
-        match self.ask(None, |request| ActorLookup { request, name, namespace }.into())? {
+        match self.ask(|request| ActorLookup { request, name, namespace }.into())? {
             Answer::Actor(mut answer) => match answer.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*answer),
@@ -424,7 +473,7 @@ impl Runtime {
 
     /// What the cluster has, and how it is used.
     pub fn cluster(&self) -> Result<ClusterReport, RuntimeError> {
-        match self.ask(None, |request| ClusterQuery { request }.into())? {
+        match self.ask(|request| ClusterQuery { request }.into())? {
             Answer::Cluster(report) => Ok(*report),
             _ => Err(unexpected()),
         }
@@ -448,6 +497,16 @@ impl Runtime {
     /// Sends a call's outcome to its owner.
     pub fn reply(&self, ticket: Ticket, outcome: Outcome) {
         self.shared.with(|state| state.reply(ticket, outcome));
+    }
+
+    /// Gives up what a call's results hold when they are not sent after all.
+    pub fn discard(&self, handed: &[ObjectId], stored: &[ObjectId]) {
+        self.shared.with(|state| {
+            for id in handed {
+                state.release(*id);
+            }
+            state.unhold(stored);
+        });
     }
 
     /// The actor's constructor returned; `borrowed` are the references that its arguments brought.

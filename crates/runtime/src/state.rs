@@ -9,7 +9,7 @@ use crate::questions::Questions;
 use crate::submit::Submission;
 use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_wire::message::{Failure, Hold, LogLines, Notice, Promise, Publish, Subscribe, Unhold};
+use oxiray_wire::message::{Failure, Hold, LogLines, Notice, Promise, Publish, Subscribe, Unhold, Unpin};
 use oxiray_wire::{Message, Received};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -73,6 +73,8 @@ pub(crate) struct State {
     /// Threads that wait inside a leased task, the time the first began, and whether the daemon knows.
     pub(crate) blocked: Blocked,
     received: Vec<Received>,
+    effects: VecDeque<Effects>,
+    applying: bool,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +104,8 @@ impl State {
             timer_moved: false,
             blocked: Blocked::default(),
             received: Vec::new(),
+            effects: VecDeque::new(),
+            applying: false,
         }
     }
 
@@ -138,7 +142,11 @@ impl State {
         }
     }
 
-    fn daemon_gone(&mut self) {
+    pub(crate) fn daemon_gone(&mut self) {
+        if self.lost.is_some() {
+            return;
+        }
+        self.links.remove(DAEMON);
         let failure = Failure {
             code: "daemon_died".into(),
             text: "the daemon of this machine is gone, and with it every worker: it was stopped or killed. \
@@ -159,10 +167,24 @@ impl State {
     }
 
     /// Tells whoever has to know of a change to the objects.
-    pub(crate) fn apply(&mut self, mut effects: Effects) {
+    ///
+    /// What follows from it is done after it, not within it: chains of tasks may be longer than a stack is deep.
+    pub(crate) fn apply(&mut self, effects: Effects) {
         if effects.is_empty() {
             return;
         }
+        self.effects.push_back(effects);
+        if self.applying {
+            return;
+        }
+        self.applying = true;
+        while let Some(effects) = self.effects.pop_front() {
+            self.apply_one(effects);
+        }
+        self.applying = false;
+    }
+
+    fn apply_one(&mut self, mut effects: Effects) {
         for id in std::mem::take(&mut effects.publish) {
             self.publish(id);
             let mut after = Effects::default();
@@ -256,7 +278,9 @@ impl State {
             | Message::ClusterReport(_)
             | Message::ActorAnswer(_)
             | Message::SegmentRetired(_) => {
-                self.questions.answer(message, descriptors.next());
+                if let Some(object) = self.questions.answer(message, descriptors.next()) {
+                    self.links.post(DAEMON, &Unpin { object }.into());
+                }
                 self.news = true;
             }
             Message::LogLines(lines) => self.tell(News::Lines(lines)),

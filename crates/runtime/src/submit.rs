@@ -30,6 +30,8 @@ const DEPTH_LIMIT: usize = 64;
 const AHEAD_US: f32 = 2_000.0;
 /// A worker that has nothing to do for this long is returned.
 pub(crate) const IDLE_LIMIT: Duration = Duration::from_millis(100);
+/// Values that travel with one call, altogether.
+pub const INLINE_TOTAL_BYTES: usize = 8 << 20;
 /// What a task's time is taken for after one had to be given back.
 const SLOW_US: f32 = 5_000.0;
 
@@ -80,6 +82,8 @@ pub(crate) struct Submission {
     pub(crate) requests: FxHashMap<u64, usize>,
     pub(crate) next_request: u64,
     pub(crate) idle: usize,
+    /// The job is ending: nothing is asked for or tried again.
+    pub(crate) leaving: bool,
 }
 
 impl Submission {
@@ -190,10 +194,7 @@ impl State {
             return (task, results);
         }
         match target {
-            Target::Class(queue) if ready => {
-                self.tasks.queues[queue].pending.push_back(task);
-                self.pump(queue);
-            }
+            Target::Class(queue) if ready => self.enter(queue, task),
             Target::Class(_) => {}
             Target::Actor(actor) => self.queue_actor_call(actor, task),
         }
@@ -208,12 +209,26 @@ impl State {
             return;
         }
         match task.target {
-            Target::Class(queue) => {
-                self.tasks.queues[queue].pending.push_back(id);
-                self.pump(queue);
-            }
+            Target::Class(queue) => self.enter(queue, id),
             Target::Actor(actor) => self.deliver(actor),
         }
+    }
+
+    /// A task whose arguments are all there waits for a worker, unless one of them is a failure.
+    fn enter(&mut self, queue: usize, id: TaskId) {
+        if let Some(value) = self.failed_argument(id) {
+            self.finish_with(id, &value);
+            return;
+        }
+        self.tasks.queues[queue].pending.push_back(id);
+        self.pump(queue);
+    }
+
+    /// The failure among a task's arguments that keeps it from running.
+    pub(crate) fn failed_argument(&self, id: TaskId) -> Option<Value> {
+        let task = self.tasks.tasks.get(&id)?;
+        let mut values = task.work.arguments.references.iter().filter_map(|(_, object)| self.objects.value(*object));
+        values.find(|value| matches!(value.content, Some(Content::Raised(_) | Content::Failed(_)))).cloned()
     }
 
     /// Gives pending tasks to workers and asks for more workers where that falls short.
@@ -227,8 +242,9 @@ impl State {
             self.tasks.queues[index].pending.pop_front();
             self.start(lease, front);
         }
+        let leaving = self.tasks.leaving;
         let queue = &mut self.tasks.queues[index];
-        if queue.pending.is_empty() {
+        if queue.pending.is_empty() || leaving {
             for request in std::mem::take(&mut queue.requests) {
                 self.tasks.requests.remove(&request);
                 self.links.post(DAEMON, &LeaseCancel { request }.into());
@@ -260,11 +276,7 @@ impl State {
     }
 
     fn start(&mut self, lease: u64, task: TaskId) {
-        let (call, failed_argument) = self.call(task);
-        if let Some(value) = failed_argument {
-            self.finish_with(task, &value);
-            return;
-        }
+        let call = self.call(task);
         self.tasks.set_idle(lease, false);
         let held = self.tasks.leases.get_mut(&lease).expect("SUBMIT-1: a chosen lease is known");
         let lone = held.under_way.is_empty();
@@ -278,16 +290,26 @@ impl State {
         if lone { self.links.post_now(token, &message) } else { self.links.post(token, &message) }
     }
 
-    /// The task as it travels, or the failed argument that keeps it from running.
-    pub(crate) fn call(&self, id: TaskId) -> (Call, Option<Value>) {
-        let task = &self.tasks.tasks[&id];
-        let work = &task.work;
+    /// The task as it travels.
+    ///
+    /// Values up to [`INLINE_TOTAL_BYTES`] travel with it. The rest, and whatever values contain, the worker asks the
+    /// daemon for, which is told of them here.
+    pub(crate) fn call(&mut self, id: TaskId) -> Call {
+        let work = &self.tasks.tasks[&id].work;
         let mut references = Vec::with_capacity(work.arguments.references.len());
-        let mut failed_argument = None;
+        let mut to_promise = Vec::new();
+        let mut room = INLINE_TOTAL_BYTES;
         for (place, object) in &work.arguments.references {
-            let value = self.objects.value(*object).cloned();
-            if let Some(Value { content: Some(Content::Raised(_) | Content::Failed(_)), .. }) = &value {
-                failed_argument.clone_from(&value);
+            let mut value = self.objects.value(*object).cloned();
+            to_promise.extend(value.iter().flat_map(crate::objects::inner_ids));
+            if let Some(Value { content: Some(Content::Inline(bytes)), .. }) = &value {
+                match room.checked_sub(bytes.len()) {
+                    Some(left) => room = left,
+                    None => {
+                        to_promise.push(*object);
+                        value = None;
+                    }
+                }
             }
             references.push(place.argument(self.objects.reference(*object), value));
         }
@@ -300,9 +322,12 @@ impl State {
             results: work.results,
             max_calls: work.max_calls,
             retry_exceptions: work.retry_exceptions.clone(),
-            attempt: task.attempt,
+            attempt: self.tasks.tasks[&id].attempt,
         };
-        (call, failed_argument)
+        if !to_promise.is_empty() {
+            self.promise(&to_promise);
+        }
+        call
     }
 
     pub(crate) fn lease_said(&mut self, lease: u64, message: Message) {
@@ -332,7 +357,7 @@ impl State {
         } else {
             lease.under_way.retain(|other| *other != task);
         }
-        let (queue, worker, token, empty) = (lease.queue, lease.worker, lease.token, lease.under_way.is_empty());
+        let (queue, worker, token) = (lease.queue, lease.worker, lease.token);
         let run_us = reply.run_us as f32;
         let average = &mut self.tasks.queues[queue].average_us;
         *average = Some(average.map_or(run_us, |average| average + (run_us - average) * 0.25));
@@ -341,14 +366,16 @@ impl State {
         if retiring {
             let lease = self.tasks.remove_lease(id).expect("it was just looked at");
             self.links.remove(token);
-            self.links.post(DAEMON, &LeaseReturn { lease: id }.into());
+            self.links.post(DAEMON, &LeaseReturn { lease: id, retiring: true }.into());
             for task in lease.under_way.into_iter().rev() {
                 self.tasks.queues[queue].pending.push_front(task);
             }
-        } else if empty {
-            self.tasks.set_idle(id, true);
         }
         self.pump(queue);
+        // Only now: what just came back may have set tasks free that run on this very lease.
+        if self.tasks.leases.get(&id).is_some_and(|lease| lease.under_way.is_empty() && !lease.closing) {
+            self.tasks.set_idle(id, true);
+        }
     }
 
     /// A call came back: results are there, or it is to be run again.
@@ -357,6 +384,12 @@ impl State {
         self.hold_for(&kept, &worker);
         if reply.retry && self.try_again(id, false) {
             return;
+        }
+        let promised = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
+        for index in reply.results.len() as u32..promised {
+            let text = format!("result {} did not come with the others: the worker is of another build", index + 1);
+            let failure = Failure { code: "system".into(), text, cause: Bytes::new() };
+            self.resolve(id.object(index + 1), failed(failure), 0, 0);
         }
         for (index, value) in reply.results.into_iter().enumerate() {
             let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
@@ -367,8 +400,9 @@ impl State {
 
     /// Puts a task back into its queue where it has retries left.
     pub(crate) fn try_again(&mut self, id: TaskId, suspect: bool) -> bool {
+        let leaving = self.tasks.leaving;
         let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
-        if task.work.retries == 0 {
+        if task.work.retries == 0 || leaving {
             return false;
         }
         task.work.retries -= i32::from(task.work.retries > 0);

@@ -94,7 +94,8 @@ fn started() -> (Runtime, Peer) {
         session: String::new(),
         address: String::new(),
     };
-    let runtime = Runtime::start(identity, Connection::new(far).expect("a socket"), Vec::new()).expect("it starts");
+    let runtime =
+        Runtime::start(identity, Connection::new(far).expect("a socket"), Vec::new(), false).expect("it starts");
     (runtime, Peer::new(near))
 }
 

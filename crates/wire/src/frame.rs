@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_header_is_read_back() {
         let mut buffer = BytesMut::new();
-        append(&Message::LeaseReturn(LeaseReturn { lease: 300 }), 2, &mut buffer);
+        append(&Message::LeaseReturn(LeaseReturn { lease: 300, retiring: false }), 2, &mut buffer);
         let header = Header::peek(&buffer, 64).expect("well-formed").expect("complete");
         assert_eq!((header.length, header.descriptors), (buffer.len() - HEADER_BYTES, 2));
         assert_eq!(Header::peek(&buffer[..7], 64), Ok(None));

@@ -1,14 +1,23 @@
-"""Tools on top of the core: names of device types, scheduling strategies, and annotations."""
+"""Tools on top of the core: names of device types, scheduling strategies, annotations, pools, and queues."""
 
 from oxiray.util import accelerators, annotations, debug, scheduling_strategies
+from oxiray.util._node import get_node_ip_address
+from oxiray.util.actor_pool import ActorPool
+from oxiray.util.check_serialize import inspect_serializability
 from oxiray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
+from oxiray.util.helpers import as_completed, map_unordered
 
 __all__ = [
+    "ActorPool",
     "accelerators",
     "annotations",
+    "as_completed",
     "debug",
     "disable_log_once_globally",
     "enable_periodic_logging",
+    "get_node_ip_address",
+    "inspect_serializability",
     "log_once",
+    "map_unordered",
     "scheduling_strategies",
 ]

@@ -36,6 +36,9 @@ impl Core {
     pub(crate) fn actor_create(&mut self, from: Key, asked: ActorCreate) {
         let Some(client) = self.clients.get(&from) else { return };
         let (job, creator) = (client.job, client.id);
+        if self.is_ending(job) {
+            return;
+        }
         let Some(id) = ActorId::from_slice(&asked.actor) else { return };
         let namespace = match asked.namespace.as_str() {
             "" => self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default(),

@@ -114,6 +114,7 @@ impl Core {
         assign.setup = setup;
         assign.driver = bytes_of(driver.as_bytes());
         assign.actor = post.actor;
+        assign.environment = Some(self.workers[&key].environment.clone());
         self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
         if reused.is_none() {
             self.join(key, id, post.job);

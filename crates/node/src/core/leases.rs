@@ -12,6 +12,9 @@ pub(crate) type Refusal = String;
 impl Core {
     pub(crate) fn lease_request(&mut self, from: Key, asked: LeaseRequest) {
         let Some(job) = self.clients.get(&from).map(|client| client.job) else { return };
+        if self.is_ending(job) {
+            return self.refuse_lease(from, asked.request, "its job is ending".to_owned());
+        }
         let label = if asked.label.is_empty() { "a task".to_owned() } else { format!("task `{}`", asked.label) };
         let demand = match self.check(&asked.demand, &label) {
             Ok(demand) => demand,
@@ -26,6 +29,11 @@ impl Core {
             }
             Err(text) => self.refuse_lease(from, asked.request, text),
         }
+    }
+
+    /// Whether nothing new may begin for a job: its driver said goodbye, or is gone.
+    pub(crate) fn is_ending(&self, job: JobId) -> bool {
+        self.details.get(&job).is_none_or(|detail| detail.said_goodbye || detail.is_over)
     }
 
     fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
@@ -72,7 +80,7 @@ impl Core {
 
     /// A lease is over because its owner says so. One that ended by itself is unknown here, which is no error:
     /// the two messages crossed.
-    pub(crate) fn lease_return(&mut self, from: Key, number: u64) {
+    pub(crate) fn lease_return(&mut self, from: Key, number: u64, retiring: bool) {
         let Some(worker) = self.leases.get(&number).filter(|lease| lease.owner == from).map(|lease| lease.worker)
         else {
             return;
@@ -87,7 +95,7 @@ impl Core {
         if job_is_over(found.job) {
             return self.kill_worker(worker);
         }
-        if found.once {
+        if found.once || retiring {
             return self.dismiss_worker(worker);
         }
         found.duty = Duty::Idle;

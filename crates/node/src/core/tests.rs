@@ -44,7 +44,7 @@ fn a_lease_is_granted_returned_and_its_worker_used_again() {
     world.say(driver, request(1, &[CPU]));
     let (lease, worker) = world.granted(driver, 1);
     assert_eq!(world.free("CPU"), 10_000);
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     assert_eq!(world.free("CPU"), 20_000);
     world.say(driver, request(2, &[CPU]));
     assert_eq!(world.granted(driver, 2).1, worker, "the same process serves again");
@@ -62,7 +62,7 @@ fn a_worker_with_devices_serves_once_and_the_device_comes_back_when_its_tree_is_
     assert_eq!(assign.devices[0].ids, ["0"]);
     assert!(assign.variables.iter().any(|variable| variable.name == "CUDA_VISIBLE_DEVICES"));
     world.say(driver, request(2, &[GPU]));
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     assert!(world.is_dismissed(worker) && !world.is_killed(worker), "what is to be run at exit is run");
     world.pass(Duration::from_secs(11));
     assert!(world.is_killed(worker), "but not for ever");
@@ -92,7 +92,7 @@ fn a_dead_worker_is_reported_to_its_owner_once() {
     world.bury(worker, "killed by signal 11 (SIGSEGV)");
     assert_eq!(world.ended(driver), [(lease, "killed by signal 11 (SIGSEGV)".to_owned())]);
     world.pass(Duration::from_secs(1));
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     assert_eq!(world.ended(driver).len(), 1, "CORE-2");
     assert_eq!(world.free("CPU"), 20_000);
 }
@@ -120,7 +120,7 @@ fn a_blocked_task_lends_its_cpu_and_not_its_device() {
     assert_eq!((world.free("CPU"), world.free("GPU")), (0, 0), "the child has the CPU, nobody the device");
     let (lease, _) = world.granted(worker, 7);
     world.say(worker, Unblocked {});
-    world.say(worker, LeaseReturn { lease });
+    world.say(worker, LeaseReturn { lease, retiring: false });
     assert_eq!(world.free("CPU"), 0);
 }
 
@@ -132,7 +132,7 @@ fn a_cancelled_request_is_not_granted() {
     let (lease, _) = world.granted(driver, 1);
     world.say(driver, request(2, &[CPU]));
     world.say(driver, LeaseCancel { request: 2 });
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     assert_eq!(world.grants_of(driver).len(), 1);
     assert_eq!(world.free("CPU"), 10_000);
 }
@@ -268,7 +268,7 @@ fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
     world.residue.set(Residue::Held);
     world.say(driver, request(1, &[GPU]));
     let (lease, worker) = world.granted(driver, 1);
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(5));
     assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 20_000), "it may still forget");
@@ -288,7 +288,7 @@ fn a_device_that_forgets_in_time_is_granted_again() {
     world.say(driver, request(1, &[GPU]));
     let (lease, worker) = world.granted(driver, 1);
     world.say(driver, request(2, &[GPU]));
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(1));
     assert_eq!(world.grants_of(driver).len(), 1);
@@ -306,7 +306,7 @@ fn a_device_out_of_service_comes_back_when_it_forgets_after_all() {
         world.say(driver, request(1, &[CPU, GPU]));
         let (lease, worker) = world.granted(driver, 1);
         world.say(driver, request(2, &[GPU]));
-        world.say(driver, LeaseReturn { lease });
+        world.say(driver, LeaseReturn { lease, retiring: false });
         world.bury(worker, "killed by signal 9 (SIGKILL)");
         world.pass(Duration::from_secs(60));
         assert_eq!((world.free("CPU"), world.total("GPU")), (10_000, 0), "the rest of the grant is back");
@@ -326,7 +326,7 @@ fn devices_of_a_tree_that_does_not_die_are_out_of_service_until_it_does() {
     world.say(driver, request(1, &[half]));
     world.say(driver, request(2, &[half]));
     let ((lease, returned), (_, crashed)) = (world.granted(driver, 1), world.granted(driver, 2));
-    world.say(driver, LeaseReturn { lease });
+    world.say(driver, LeaseReturn { lease, retiring: false });
     world.pass(Duration::from_secs(15));
     world.core.worker_died(crashed);
     world.settle();

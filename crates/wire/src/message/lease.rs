@@ -62,6 +62,9 @@ pub struct LeaseReturn {
     /// The lease.
     #[prost(uint64, tag = "1")]
     pub lease: u64,
+    /// Whether the worker said that it exits: nobody else is to have it.
+    #[prost(bool, tag = "2")]
+    pub retiring: bool,
 }
 
 /// daemon → owner: others wait; idle leases are to be returned now.

@@ -1,6 +1,6 @@
 //! Workers and their daemon.
 
-use super::{ActorCreate, Amount, Devices, Value, Variable, Welcome};
+use super::{ActorCreate, Amount, Devices, Environment, Value, Variable, Welcome};
 use bytes::Bytes;
 
 /// daemon → worker, the first message on the control stream that a forked worker inherits, and again
@@ -32,6 +32,9 @@ pub struct Assign {
     /// `WorkerId` of the job's driver.
     #[prost(bytes = "bytes", tag = "8")]
     pub driver: Bytes,
+    /// The runtime environment alone: what tasks made by this one start from.
+    #[prost(message, optional, tag = "9")]
+    pub environment: Option<Environment>,
 }
 
 /// daemon → worker, with a stream: a client that may call this worker.

@@ -105,7 +105,7 @@ impl Story {
                 let leases: Vec<(u64, Key)> =
                     self.world.core.leases.iter().map(|(number, lease)| (*number, lease.owner)).collect();
                 if let Some((lease, owner)) = pick(&leases, which) {
-                    self.world.say(owner, LeaseReturn { lease });
+                    self.world.say(owner, LeaseReturn { lease, retiring: false });
                 }
             }
             Happening::Crash(who) => {

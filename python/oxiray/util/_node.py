@@ -1,0 +1,14 @@
+"""Facts about the machine that this process is on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oxiray import _core
+
+
+def get_node_ip_address(address: Any = None) -> str:
+    """This machine's address within the cluster; the local one where there is no cluster. `address` is not used."""
+    if not _core.is_connected():
+        return "127.0.0.1"
+    return str(_core.context()["address"]).rpartition(":")[0] or "127.0.0.1"

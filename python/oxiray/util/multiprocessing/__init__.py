@@ -1,0 +1,7 @@
+"""`multiprocessing.Pool` over actors, on every machine of the cluster."""
+
+from multiprocessing import JoinableQueue, TimeoutError
+
+from oxiray.util.multiprocessing.pool import Pool
+
+__all__ = ["JoinableQueue", "Pool", "TimeoutError"]

@@ -1,0 +1,3 @@
+"""Types of `ray.util.helpers`: those of `oxiray.util.helpers`."""
+
+from oxiray.util.helpers import *
