@@ -96,6 +96,34 @@ def test_a_generator_method_says_what_is_missing(cluster) -> None:
         Yielder.remote().values.remote()
 
 
+def test_making_an_actor_does_not_wait_for_its_arguments(cluster, tmp_path) -> None:
+    cluster()
+    gate = tmp_path / "gate"
+
+    @ray.remote
+    def late():
+        while not gate.exists():
+            time.sleep(0.005)
+        return 5
+
+    began = time.monotonic()
+    counter, doomed = Counter.remote(late.remote()), Counter.remote(late.remote())
+    calls = [counter.add.remote(), doomed.add.remote()]
+    assert time.monotonic() - began < 1
+    ray.kill(doomed)
+    with pytest.raises(ray.exceptions.ActorDiedError, match="arguments"):
+        ray.get(calls[1], timeout=20)
+    gate.touch()
+    assert ray.get(calls[0], timeout=20) == 6
+
+
+def test_a_failed_argument_of_a_constructor_is_the_cause_of_death(cluster) -> None:
+    cluster()
+    counter = Counter.remote(ray.remote(lambda: 1 / 0).remote())
+    with pytest.raises(ray.exceptions.ActorDiedError, match="ZeroDivisionError"):
+        ray.get(counter.add.remote(), timeout=20)
+
+
 def test_errors_leave_the_actor_alive(cluster) -> None:
     cluster()
     counter = Counter.remote()

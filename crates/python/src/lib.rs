@@ -8,7 +8,7 @@
 //! blob.rs       values as bytes, and back
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
-//! worker.rs     the loop of a worker
+//! worker.rs     the loop of a worker; values_of_call.rs: what it calls with, and what comes of it
 //! template.rs   the process that forks workers
 //! ```
 //!
@@ -26,6 +26,7 @@ mod python;
 mod reference;
 mod template;
 mod values;
+mod values_of_call;
 mod worker;
 
 use pyo3::prelude::*;

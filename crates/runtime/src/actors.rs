@@ -197,6 +197,9 @@ impl State {
     }
 
     pub(crate) fn kill_actor(&mut self, id: ActorId) {
+        if self.abandon_creation(id) {
+            return;
+        }
         self.actors.get(id).killed = true;
         self.links.post_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()) }.into());
     }

@@ -5,7 +5,7 @@
 //!               └── State ── links.rs      streams to the daemon, to workers and actors, from clients
 //!                        ├── objects.rs    values and references
 //!                        ├── submit.rs     tasks, classes, leases
-//!                        ├── actors.rs     ordered calls to actors
+//!                        ├── actors.rs     ordered calls to actors, made in creation.rs
 //!                        ├── execute.rs    calls to be run here
 //!                        └── questions.rs  answers of the daemon, segments of the store
 //! ```
@@ -13,6 +13,7 @@
 //! Nothing here knows Python: values are bytes, and what they mean is the front's business.
 
 mod actors;
+mod creation;
 mod execute;
 mod lead;
 mod leases;

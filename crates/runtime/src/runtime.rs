@@ -6,7 +6,7 @@ use crate::links::{DAEMON, Links};
 use crate::objects::copy;
 use crate::questions::Answer;
 use crate::state::{Identity, News, State};
-use crate::submit::{INLINE_TOTAL_BYTES, Target, amounts};
+use crate::submit::{Target, amounts};
 use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
@@ -310,6 +310,15 @@ impl Runtime {
             state.links.post_now(DAEMON, &message(question));
             Ok(question)
         })?;
+        self.answer_to(question, deadline, pins)
+    }
+
+    fn answer_to(
+        &self,
+        question: u64,
+        deadline: Option<Instant>,
+        pins: Option<&Bytes>,
+    ) -> Result<Answer, RuntimeError> {
         loop {
             match self.shared.wait(deadline, |state| state.questions.take(question)) {
                 Ok(Answer::Refused(failure)) => return Err(RuntimeError::Failed(failure)),
@@ -355,34 +364,15 @@ impl Runtime {
     /// Makes an actor; it has one handle, for the caller. With a name, waits to hear whether it was free.
     pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
         let ActorWork { mut create, named, arguments } = work;
-        let id = self.shared.with(|state| {
-            state.promise(&arguments.contained);
-            ActorId::generate(state.identity.job, &mut state.unique)
-        });
-        create.actor = copy(id.as_bytes());
-        create.owner = copy(self.identity.worker.as_bytes());
-        create.arguments = arguments.payload.clone();
-        create.contained = arguments.contained.iter().map(|id| self.reference(*id)).collect();
-        self.await_arguments(&mut create, &arguments)?;
-        let kept: Vec<ObjectId> =
-            arguments.contained.iter().copied().chain(arguments.references.iter().map(|(_, id)| *id)).collect();
-        self.shared.with(|state| {
-            for id in &kept {
-                state.objects.retain(*id);
-            }
-            state.actors.made(id, create.detached, kept);
+        let (id, question) = self.shared.with(|state| {
+            let question = if named { state.questions.ask() } else { state.questions.forget() };
+            create.request = question;
+            (state.begin_actor(create, arguments), question)
         });
         if !named {
-            self.shared.with(|state| {
-                create.request = state.questions.forget();
-                state.links.post_now(DAEMON, &create.into());
-            });
             return Ok((id, None));
         }
-        let answer = self.ask(|request| {
-            create.request = request;
-            create.into()
-        });
+        let answer = self.answer_to(question, None, None);
         match answer {
             Ok(Answer::Actor(answer)) if answer.failure.is_none() => {
                 let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
@@ -403,35 +393,6 @@ impl Runtime {
                 }
             }
         }
-    }
-
-    /// An actor is made with its arguments at hand, so their values are waited for here.
-    fn await_arguments(&self, create: &mut ActorCreate, arguments: &Arguments) -> Result<(), RuntimeError> {
-        let ids: Vec<ObjectId> = arguments.references.iter().map(|(_, id)| *id).collect();
-        let values = loop {
-            match self.get(&ids, None) {
-                Err(RuntimeError::Unmet(Unmet::Interrupted)) => {}
-                other => break other?,
-            }
-        };
-        let mut room = INLINE_TOTAL_BYTES;
-        for ((place, id), value) in arguments.references.iter().zip(values) {
-            let mut to_promise = crate::objects::inner_ids(&value);
-            let mut value = Some(value);
-            if let Some(Value { content: Some(Content::Inline(bytes)), .. }) = &value {
-                match room.checked_sub(bytes.len()) {
-                    Some(left) => room = left,
-                    None => {
-                        to_promise.push(*id);
-                        value = None;
-                    }
-                }
-            }
-            self.promise(&to_promise);
-            create.contained.extend(to_promise.iter().map(|id| self.reference(*id)));
-            create.references.push(place.argument(self.reference(*id), value));
-        }
-        Ok(())
     }
 
     /// Calls a method. Its results have one reference each.

@@ -1,6 +1,7 @@
 //! Everything a process's runtime knows, changed only under its one lock.
 
 use crate::actors::Actors;
+use crate::creation::Creation;
 use crate::execute::Inbox;
 use crate::lead::Lead;
 use crate::links::{DAEMON, Links, Role, Token};
@@ -58,6 +59,7 @@ pub(crate) struct State {
     pub(crate) objects: Objects,
     pub(crate) tasks: Submission,
     pub(crate) actors: Actors,
+    pub(crate) creations: FxHashMap<TaskId, Creation>,
     pub(crate) inbox: Inbox,
     pub(crate) questions: Questions,
     pub(crate) functions: FxHashMap<Bytes, Bytes>,
@@ -93,6 +95,7 @@ impl State {
             lead: Lead::default(),
             tasks: Submission::default(),
             actors: Actors::default(),
+            creations: FxHashMap::default(),
             inbox: Inbox::default(),
             questions: Questions::default(),
             functions: FxHashMap::default(),
@@ -156,6 +159,7 @@ impl State {
         };
         self.lost = Some(failure.clone());
         self.tasks.forget_all();
+        self.creations.clear();
         self.actors.fail_all(&failure);
         let mut effects = Effects::default();
         self.objects.fail_all(&failure, &mut effects);

@@ -11,12 +11,12 @@
 use crate::links::{DAEMON, Token};
 use crate::objects::{copy, failed};
 use crate::state::State;
-use crate::work::{Class, ClassIndex, Work};
+use crate::work::{Class, ClassIndex, Place, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, Call, Content, Failure, Function, LeaseCancel, LeaseRequest, LeaseReturn, Reply, Value,
+    Amount, ArgumentReference, Call, Content, Failure, Function, LeaseCancel, LeaseRequest, LeaseReturn, Reply, Value,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -203,7 +203,7 @@ impl State {
 
     /// One of the task's arguments is there.
     pub(crate) fn dependency_ready(&mut self, id: TaskId) {
-        let Some(task) = self.tasks.tasks.get_mut(&id) else { return };
+        let Some(task) = self.tasks.tasks.get_mut(&id) else { return self.constructor_argument_ready(id) };
         task.waiting_for -= 1;
         if task.waiting_for > 0 {
             return;
@@ -291,43 +291,49 @@ impl State {
     }
 
     /// The task as it travels.
-    ///
-    /// Values up to [`INLINE_TOTAL_BYTES`] travel with it. The rest, and whatever values contain, the worker asks the
-    /// daemon for, which is told of them here.
     pub(crate) fn call(&mut self, id: TaskId) -> Call {
-        let work = &self.tasks.tasks[&id].work;
-        let mut references = Vec::with_capacity(work.arguments.references.len());
-        let mut to_promise = Vec::new();
-        let mut room = INLINE_TOTAL_BYTES;
-        for (place, object) in &work.arguments.references {
-            let mut value = self.objects.value(*object).cloned();
-            to_promise.extend(value.iter().flat_map(crate::objects::inner_ids));
-            if let Some(Value { content: Some(Content::Inline(bytes)), .. }) = &value {
-                match room.checked_sub(bytes.len()) {
-                    Some(left) => room = left,
-                    None => {
-                        to_promise.push(*object);
-                        value = None;
-                    }
-                }
-            }
-            references.push(place.argument(self.objects.reference(*object), value));
-        }
-        let call = Call {
+        let references =
+            std::mem::take(&mut self.tasks.tasks.get_mut(&id).expect("SUBMIT-1").work.arguments.references);
+        let (travelling, to_promise) = self.travelling(&references);
+        self.promise(&to_promise);
+        let task = self.tasks.tasks.get_mut(&id).expect("SUBMIT-1");
+        task.work.arguments.references = references;
+        let work = &task.work;
+        Call {
             task: copy(id.as_bytes()),
             function: work.function.clone(),
             name: work.name.clone(),
             arguments: work.arguments.payload.clone(),
-            references,
+            references: travelling,
             results: work.results,
             max_calls: work.max_calls,
             retry_exceptions: work.retry_exceptions.clone(),
-            attempt: self.tasks.tasks[&id].attempt,
-        };
-        if !to_promise.is_empty() {
-            self.promise(&to_promise);
+            attempt: task.attempt,
         }
-        call
+    }
+
+    /// Arguments given as references, as they travel, and what the daemon is to be told of for that.
+    ///
+    /// Values up to [`INLINE_TOTAL_BYTES`] travel along. The rest, and whatever values contain, the receiver asks the
+    /// daemon for.
+    pub(crate) fn travelling(&self, references: &[(Place, ObjectId)]) -> (Vec<ArgumentReference>, Vec<ObjectId>) {
+        let mut travelling = Vec::with_capacity(references.len());
+        let mut to_promise = Vec::new();
+        let mut room = INLINE_TOTAL_BYTES;
+        for (place, object) in references {
+            let mut value = self.objects.value(*object).cloned();
+            to_promise.extend(value.iter().flat_map(crate::objects::inner_ids));
+            if let Some(Value { content: Some(Content::Inline(bytes)), .. }) = &value {
+                if bytes.len() <= room {
+                    room -= bytes.len();
+                } else {
+                    to_promise.push(*object);
+                    value = None;
+                }
+            }
+            travelling.push(place.argument(self.objects.reference(*object), value));
+        }
+        (travelling, to_promise)
     }
 
     pub(crate) fn lease_said(&mut self, lease: u64, message: Message) {

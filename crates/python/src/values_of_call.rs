@@ -1,0 +1,113 @@
+//! A call's arguments as Python objects, and what it returned as values.
+
+use crate::blob::{self, Serialized};
+use crate::process;
+use crate::values::{keep, load};
+use crate::worker::Worker;
+use bytes::Bytes;
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome};
+use oxiray_wire::message::{ArgumentReference, Content, Value};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+impl Worker {
+    pub(crate) fn arguments<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Bytes,
+        references: &[ArgumentReference],
+    ) -> PyResult<(Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>)> {
+        let everything = references.iter().find(|reference| reference.position == EVERYTHING);
+        let packed = match everything {
+            Some(reference) => Some(self.argument(py, reference)?),
+            None if payload.is_empty() => None,
+            None => Some(blob::load_inline(py, payload)?),
+        };
+        let Some(packed) = packed else { return Ok((PyTuple::empty(py), None)) };
+        let (args, kwargs): (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>) = packed.extract()?;
+        if references.iter().all(|reference| reference.position == EVERYTHING) {
+            return Ok((args, kwargs));
+        }
+        let mut items: Vec<Bound<'py, PyAny>> = args.iter().collect();
+        for reference in references.iter().filter(|reference| reference.position != EVERYTHING) {
+            let value = self.argument(py, reference)?;
+            if let (false, Some(kwargs)) = (reference.keyword.is_empty(), &kwargs) {
+                kwargs.set_item(&reference.keyword, value)?;
+            } else if let Some(slot) = items.get_mut(reference.position as usize) {
+                *slot = value;
+            }
+        }
+        Ok((PyTuple::new(py, items)?, kwargs))
+    }
+
+    fn argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
+        let id = argument.reference.as_ref().and_then(|reference| ObjectId::from_slice(&reference.object));
+        let (Some(reference), Some(id)) = (&argument.reference, id) else {
+            return Err(PyValueError::new_err("an argument arrived without saying which it is"));
+        };
+        if let Some(value) = &argument.value {
+            return load(py, &self.runtime, id, value, None);
+        }
+        // Too much to travel with the call: the daemon has it.
+        self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
+        let values = process::patiently(py, || self.runtime.get(&[id], None))?;
+        let value = values.map_err(|error| process::error(py, &error)).map(|mut values| values.remove(0));
+        let loaded = value.and_then(|value| load(py, &self.runtime, id, &value, None));
+        self.runtime.release(id);
+        loaded
+    }
+
+    pub(crate) fn results(
+        &self,
+        py: Python<'_>,
+        task: TaskId,
+        count: u32,
+        returned: &Bound<'_, PyAny>,
+        outcome: &mut Outcome,
+    ) -> PyResult<Vec<Value>> {
+        let values = match count {
+            0 => return Ok(Vec::new()),
+            1 => vec![returned.clone()],
+            _ => several(returned, count)?,
+        };
+        let mut results = Vec::with_capacity(values.len());
+        let mut room = INLINE_TOTAL_BYTES;
+        for (index, value) in values.iter().enumerate() {
+            let id = task.object(index as u32 + 1);
+            let serialized = Serialized::of(value)?;
+            for inner in &serialized.contained {
+                self.runtime.retain(*inner);
+                outcome.handed.push(*inner);
+            }
+            let size = serialized.size();
+            let kept = keep(py, &self.runtime, id, serialized, INLINE_BYTES.min(room))?;
+            room = room.saturating_sub(size);
+            if matches!(kept.content, Some(Content::Stored(_))) {
+                outcome.stored.push(id);
+            }
+            results.push(kept);
+        }
+        Ok(results)
+    }
+}
+
+fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let values: Vec<Bound<'py, PyAny>> = match returned.try_iter() {
+        Ok(values) => values.collect::<PyResult<_>>()?,
+        Err(_) => {
+            return Err(PyValueError::new_err(format!(
+                "num_returns={count} was asked for, and the function returned a {} that cannot be taken apart",
+                returned.get_type().name()?
+            )));
+        }
+    };
+    if values.len() != count as usize {
+        return Err(PyValueError::new_err(format!(
+            "num_returns={count} was asked for, and the function returned {} values",
+            values.len()
+        )));
+    }
+    Ok(values)
+}

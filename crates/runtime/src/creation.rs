@@ -1,0 +1,83 @@
+//! Actors being made: the daemon is asked once the constructor's arguments are there.
+
+use crate::links::DAEMON;
+use crate::objects::copy;
+use crate::state::State;
+use crate::work::Arguments;
+use bytes::Bytes;
+use oxiray_ids::{ActorId, ObjectId, TaskId};
+use oxiray_wire::message::{ActorCreate, ActorDied, Failure};
+
+/// An actor whose constructor's arguments are not all there.
+#[derive(Debug)]
+pub(crate) struct Creation {
+    actor: ActorId,
+    create: ActorCreate,
+    arguments: Arguments,
+    waiting_for: usize,
+}
+
+impl State {
+    /// Takes an actor on. It has one handle, for the caller.
+    pub(crate) fn begin_actor(&mut self, mut create: ActorCreate, arguments: Arguments) -> ActorId {
+        let actor = ActorId::generate(self.identity.job, &mut self.unique);
+        create.actor = copy(actor.as_bytes());
+        create.owner = copy(self.identity.worker.as_bytes());
+        create.arguments = arguments.payload.clone();
+        create.contained = arguments.contained.iter().map(|id| self.objects.reference(*id)).collect();
+        let kept: Vec<ObjectId> =
+            arguments.contained.iter().copied().chain(arguments.references.iter().map(|(_, id)| *id)).collect();
+        for id in &kept {
+            self.objects.retain(*id);
+        }
+        self.promise(&arguments.contained);
+        self.actors.made(actor, create.detached, kept);
+        let wait = self.new_task(actor);
+        let mut waiting_for = 0;
+        for (_, id) in &arguments.references {
+            if self.objects.depend(*id, wait) {
+                waiting_for += 1;
+                self.want(*id);
+            }
+        }
+        let creation = Creation { actor, create, arguments, waiting_for };
+        if waiting_for == 0 {
+            self.create(creation);
+        } else {
+            self.creations.insert(wait, creation);
+        }
+        actor
+    }
+
+    pub(crate) fn constructor_argument_ready(&mut self, wait: TaskId) {
+        let Some(creation) = self.creations.get_mut(&wait) else { return };
+        creation.waiting_for -= 1;
+        if creation.waiting_for == 0
+            && let Some(creation) = self.creations.remove(&wait)
+        {
+            self.create(creation);
+        }
+    }
+
+    fn create(&mut self, creation: Creation) {
+        let Creation { mut create, arguments, .. } = creation;
+        let (references, to_promise) = self.travelling(&arguments.references);
+        create.references = references;
+        create.contained.extend(to_promise.iter().map(|id| self.objects.reference(*id)));
+        self.promise(&to_promise);
+        self.links.post_now(DAEMON, &create.into());
+    }
+
+    /// Ends an actor that the daemon has not heard of; `false` where it has.
+    pub(crate) fn abandon_creation(&mut self, actor: ActorId) -> bool {
+        let Some(wait) = self.creations.iter().find(|(_, creation)| creation.actor == actor).map(|(wait, _)| *wait)
+        else {
+            return false;
+        };
+        self.creations.remove(&wait);
+        let text = "it was killed by kill() while its constructor's arguments were awaited".to_owned();
+        let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
+        self.actor_died(ActorDied { actor: copy(actor.as_bytes()), failure: Some(failure) });
+        true
+    }
+}
