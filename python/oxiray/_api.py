@@ -134,7 +134,7 @@ def nodes() -> list[dict[str, Any]]:
 
 
 def _node(node: dict[str, Any]) -> dict[str, Any]:
-    address = node.get("address", "127.0.0.1").rpartition(":")[0] or "127.0.0.1"
+    address = node.get("address") or "127.0.0.1"
     labels = {"ray.io/node-id": node["node_id"], **node.get("labels", {})}
     return {
         "NodeID": node["node_id"],

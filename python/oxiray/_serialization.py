@@ -57,7 +57,9 @@ class FailingPart(NamedTuple):
 def explain(value: Any, error: BaseException) -> str:
     """Says what could not be serialized, which part of it, and what to do."""
     culprit = next(failing_parts(value, 3), None)
-    where = "" if culprit is None or not culprit.path else f" Its part `{culprit.path[-1]}` ({shown(culprit.value)}) is why."
+    where = ""
+    if culprit is not None and culprit.path:
+        where = f" Its part `{culprit.path[-1]}` ({shown(culprit.value)}) is why."
     return (
         f"Could not serialize {shown(value)} ({type(value).__module__}.{type(value).__qualname__}): {error}.{where} "
         f"{ADVICE}"

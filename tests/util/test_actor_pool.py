@@ -46,7 +46,8 @@ def after(actor: Any, value: int) -> Any:
 @pytest.fixture
 def gates(cluster: Callable[..., Any]) -> list[Any]:
     cluster()
-    return [Gate.remote() for _ in range(2)]
+    make: Any = Gate
+    return [make.remote() for _ in range(2)]
 
 
 def test_map_keeps_the_order(gates: list[Any]) -> None:

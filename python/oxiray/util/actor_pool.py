@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import oxiray
 
@@ -28,7 +28,7 @@ class _Submission:
         return self.result[0] if isinstance(self.result, list) else self.result
 
 
-class ActorPool(Generic[Value]):
+class ActorPool:
     """Hands values to whichever of `actors` is idle, and their results back.
 
     A submission is a function of an actor and a value that returns the reference of a call:
@@ -37,7 +37,7 @@ class ActorPool(Generic[Value]):
 
     def __init__(self, actors: Iterable[Any]) -> None:
         self._idle = list(actors)
-        self._waiting: deque[tuple[Callable[[Any, Value], Any], Value]] = deque()
+        self._waiting: deque[tuple[Callable[[Any, Any], Any], Any]] = deque()
         self._under_way: dict[int, _Submission] = {}
         self._submitted = 0
         self._next_in_order = 0

@@ -106,7 +106,7 @@ class Queue:
             return list(oxiray.get(self._living().get_nowait_batch.remote(num_items)))
 
     def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
-        """Ends the queue's actor: after the calls it has, for which it has `grace_period_s`, or at once with `force`."""
+        """Ends the queue's actor: after its calls, for which it has `grace_period_s`, or at once with `force`."""
         actor, self.actor = self.actor, None
         if actor is None:
             return

@@ -238,5 +238,5 @@ def _connect(processes: int | None, address: str | None) -> int:
     if processes is None:
         processes = max(1, cpus)
     elif processes > cpus:
-        raise ValueError(f"Pool(processes={processes}): the cluster has {cpus} CPUs, and a pool has at most one process for each")
+        raise ValueError(f"Pool(processes={processes}): a pool has no more processes than the cluster has CPUs, {cpus}")
     return processes
