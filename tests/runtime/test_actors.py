@@ -220,7 +220,10 @@ def test_an_actor_ends_itself(cluster, how, concurrency) -> None:
     leaver = Leaver.remote()
     assert ray.get(leaver.ping.remote()) == 1
     leaving = leaver.__ray_terminate__.remote() if how == "terminate" else leaver.leave.remote()
-    if how != "sys.exit":
+    if how == "sys.exit":
+        with pytest.raises(ray.exceptions.ActorDiedError):
+            ray.get(leaving, timeout=20)
+    else:
         ray.get(leaving, timeout=20)
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(leaver.ping.remote(), timeout=5)

@@ -248,6 +248,7 @@ impl Worker {
     fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, call: &Call, error: &PyErr) -> Ended {
         let is_actor = context::assigned().actor.is_some();
         if is_actor {
+            self.runtime.begin_no_more();
             let intended = error.value(py).getattr("oxiray_exit_actor").is_ok();
             if intended {
                 let outcome = Outcome { results: vec![none(); call.results as usize], ..Outcome::default() };

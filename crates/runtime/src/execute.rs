@@ -52,6 +52,8 @@ pub(crate) struct Inbox {
     running_since: Option<Instant>,
     closed: bool,
     closing: bool,
+    /// Nothing more is handed out, though those who wait for it do not leave yet.
+    ending: bool,
 }
 
 impl Inbox {
@@ -66,6 +68,10 @@ impl Inbox {
 
     pub(crate) fn close(&mut self) {
         self.closed = true;
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.ending = true;
     }
 
     pub(crate) fn close_when_empty(&mut self) {
@@ -92,6 +98,9 @@ impl Inbox {
     pub(crate) fn take(&mut self) -> Option<Duty> {
         if self.closed {
             return Some(Duty::Leave);
+        }
+        if self.ending {
+            return None;
         }
         match self.items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),

@@ -447,6 +447,11 @@ impl Runtime {
         Ok(self.shared.wait(None, |state| state.inbox.take())?)
     }
 
+    /// No further call is begun, in any thread; the one that says so still replies before it stops all.
+    pub fn begin_no_more(&self) {
+        self.shared.with(|state| state.inbox.end());
+    }
+
     /// Every thread that asks for a duty is told to leave.
     pub fn stop_serving(&self) {
         self.shared.with(|state| {
