@@ -21,6 +21,7 @@ mod links;
 mod objects;
 mod questions;
 mod runtime;
+mod serving;
 mod spin;
 mod state;
 mod submit;
