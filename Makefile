@@ -28,7 +28,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 RAY_VERSION := 2.60.0
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f \( -name '*.rs' -o -name Cargo.toml \))
-FRONT_SOURCES := pyproject.toml README.md LICENSE $(shell find python/oxiray -type f \( -name '*.py' -o -name '*.pyi' -o -name py.typed \))
+FRONT_SOURCES := pyproject.toml README.md LICENSE $(shell find python/oxiray -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.txt' -o -name py.typed \))
 ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/build/*')
 
 demo: venv
@@ -78,7 +78,7 @@ $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' numpy pytest pytest-timeout mypy setuptools wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout mypy setuptools wheel
 	@touch $@
 
 $(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(ALIAS_SOURCES)

@@ -5,7 +5,9 @@ It speaks Ray's public API: `import oxiray as ray`, or `import ray` with the ali
 
 from __future__ import annotations
 
-from oxiray import _core as _core, exceptions as exceptions
+import sys
+
+from oxiray import _core as _core, _missing, exceptions as exceptions
 from oxiray._api import (
     available_resources,
     cluster_resources,
@@ -19,6 +21,7 @@ from oxiray._api import (
     wait,
 )
 from oxiray._core import ActorID, JobID, NodeID, ObjectRef, TaskID, WorkerID
+from oxiray._logging import LoggingConfig
 from oxiray._session import RayContext, init, is_initialized, shutdown
 from oxiray._version import RAY_COMMIT as __commit__, VERSION as __version__
 from oxiray.actor import ActorClass, ActorClassInheritanceException, ActorHandle, ActorMethod, method
@@ -38,6 +41,7 @@ __all__ = [
     "ActorID",
     "ActorMethod",
     "JobID",
+    "LoggingConfig",
     "NodeID",
     "ObjectID",
     "ObjectRef",
@@ -64,3 +68,5 @@ __all__ = [
     "shutdown",
     "wait",
 ]
+
+_missing.explain(sys.modules[__name__])

@@ -15,6 +15,7 @@ from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 from oxiray import exceptions as exceptions
 from oxiray import runtime_env as runtime_env
 from oxiray import util as util
+from oxiray._logging import LoggingConfig as LoggingConfig
 from oxiray.runtime_env import RuntimeEnv
 from oxiray.util.scheduling_strategies import SchedulingStrategyT
 
@@ -248,7 +249,7 @@ def init(
     configure_logging: bool = True,
     logging_level: int | str = ...,
     logging_format: str | None = None,
-    logging_config: Any = None,
+    logging_config: LoggingConfig | None = None,
     log_to_driver: bool | None = None,
     namespace: str | None = None,
     runtime_env: Mapping[str, Any] | RuntimeEnv | None = None,

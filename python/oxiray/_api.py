@@ -128,9 +128,14 @@ def get_actor(name: str, namespace: str | None = None) -> Any:
 
 def nodes() -> list[dict[str, Any]]:
     """The machines of the cluster, each a dictionary with Ray's keys."""
+    return [_node(node) for node in describe_nodes()]
+
+
+def describe_nodes() -> list[dict[str, Any]]:
+    """The machines of the cluster as the daemon describes them."""
     _session.ensure()
-    detail = json.loads(_core.cluster()[2])
-    return [_node(node) for node in detail.get("nodes", [])]
+    described: list[dict[str, Any]] = json.loads(_core.cluster()[2])["nodes"]
+    return described
 
 
 def _node(node: dict[str, Any]) -> dict[str, Any]:

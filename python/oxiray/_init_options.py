@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oxiray import _labels, runtime_env as environments
+from oxiray._logging import LoggingConfig
 
 #: Smallest object store Ray accepts, in bytes.
 STORE_BYTES_MIN = 75 * 1024 * 1024
@@ -65,9 +66,10 @@ class InitOptions:
     configure_logging: bool = True
     logging_level: int = logging.INFO
     logging_format: str | None = None
-    logging_config: Any = None
+    logging_config: dict[str, Any] | None = None
     log_to_driver: bool = True
     namespace: str | None = None
+    default_lifetime: str = "non_detached"
     runtime_env: dict[str, Any] | None = None
     node_name: str | None = None
     node_ip_address: str | None = None
@@ -136,9 +138,10 @@ def init_options(
         configure_logging=bool(configure_logging),
         logging_level=_logging_level(logging_level),
         logging_format=logging_format,
-        logging_config=logging_config,
+        logging_config=_logging_config(logging_config, job_config),
         log_to_driver=_flag("RAY_LOG_TO_DRIVER", default=True) if log_to_driver is None else bool(log_to_driver),
         namespace=_namespace(namespace, job_config),
+        default_lifetime=getattr(job_config, "_default_actor_lifetime", "non_detached"),
         runtime_env=_runtime_env(runtime_env, job_config),
         node_name=hidden.get("_node_name"),
         node_ip_address=hidden.get("_node_ip_address"),
@@ -281,6 +284,16 @@ def _logging_level(level: Any) -> int:
         return known
     _check_type("logging_level", level, int)
     return logging.INFO if level is None else int(level)
+
+
+def _logging_config(config: Any, job_config: Any) -> dict[str, Any] | None:
+    if config is None:
+        config = getattr(job_config, "py_logging_config", None)
+    if config is None:
+        return None
+    if not isinstance(config, LoggingConfig):
+        raise TypeError(f"logging_config must be a LoggingConfig, but {config!r} is a {type(config)}")
+    return config.to_dict()
 
 
 def _flag(variable: str, *, default: bool) -> bool:

@@ -84,11 +84,6 @@ class ActorOptions:
     enable_tensor_transport: bool | None
     generator_backpressure_num_objects: int
 
-    @property
-    def is_detached(self) -> bool:
-        """Whether the actor outlives the program that made it."""
-        return self.lifetime == "detached"
-
     def concurrency(self, *, is_async: bool) -> int:
         """How many calls may run at once: 1000 for an asyncio actor, else 1, unless said."""
         return self.max_concurrency or (1000 if is_async else 1)

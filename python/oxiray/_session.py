@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _core, _events, runtime_env as environments
+from oxiray import _cli, _core, _events, _logging, runtime_env as environments
 from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
 from oxiray.exceptions import RuntimeEnvSetupError
@@ -36,6 +36,8 @@ _LAST_NEWS_LIMIT = 10.0
 
 generation = 0
 job_environment: dict[str, Any] = {}
+#: How long actors live that say nothing of it.
+default_lifetime = "non_detached"
 _lock = threading.RLock()
 _daemon_pid: int | None = None
 _context: RayContext | None = None
@@ -102,8 +104,9 @@ def init(address: str | None = None, **keywords: Any) -> RayContext:
 
 
 def _open(options: InitOptions) -> RayContext:
-    global _context, generation, job_environment
+    global _context, default_lifetime, generation, job_environment
     job_environment = dict(options.runtime_env or {})
+    default_lifetime = options.default_lifetime
     refuse_unsupported(job_environment)
     session = None if options.address == "local" else _find_session(options)
     if session is not None and options.address is None:
@@ -114,6 +117,8 @@ def _open(options: InitOptions) -> RayContext:
         _reap_daemon()
         raise
     generation += 1
+    if options.logging_config is not None:
+        _logging.configure(_logging.LoggingConfig(**options.logging_config))
     if options.log_to_driver:
         _events.start()
     _context = RayContext(_address_info(info))
@@ -140,6 +145,11 @@ def refuse_unsupported(environment: dict[str, Any]) -> None:
             f"this version of Oxiray sets up `env_vars` only; the runtime environment also asks for "
             f"{', '.join(f'`{name}`' for name in unsupported)}. Install what is needed beforehand and leave them out"
         )
+
+
+def address_info() -> dict[str, Any]:
+    """Facts of the connection there is, as `init` returns them."""
+    return _context.address_info if _context is not None else _address_info(dict(_core.context()))
 
 
 def _address_info(info: dict[str, Any]) -> dict[str, Any]:
@@ -254,21 +264,21 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
         descriptor=descriptor,
         token=token,
         interpreter=sys.executable,
-        setup=_setup(),
+        setup=_setup(options.logging_config),
         namespace=options.namespace or "",
         wants_logs=options.log_to_driver,
         environment=dict(job_environment.get("env_vars") or {}),
     )
 
 
-def _setup() -> bytes:
-    """Where workers are to work and to import from, as this program does."""
+def _setup(logging_config: dict[str, Any] | None) -> bytes:
+    """Where workers are to work and to import from, as this program does, and how they are to log."""
     try:
         here = os.getcwd()
     except OSError:
         here = "/"  # it was deleted under this program, and workers could not enter it either
     paths = [os.path.join(here, path) for path in sys.path]
-    return pickle.dumps({"sys_path": paths, "directory": here})
+    return pickle.dumps({"sys_path": paths, "directory": here, "logging": logging_config})
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:

@@ -86,6 +86,10 @@ def become(
         return
     _prepared_setup = setup
     wanted = pickle.loads(setup)
+    if wanted["logging"] is not None:
+        from oxiray import _logging
+
+        _logging.configure(_logging.LoggingConfig(**wanted["logging"]))
     known = set(sys.path)
     sys.path[:0] = [path for path in wanted["sys_path"] if path not in known]
     try:

@@ -226,7 +226,7 @@ class ActorClass:
             environment=task_environment(options.runtime_env),
             name=options.name or "",
             namespace=options.namespace or "",
-            detached=options.is_detached,
+            detached=(options.lifetime or _session.default_lifetime) == "detached",
             get_if_exists=options.get_if_exists,
             max_concurrency=options.concurrency(is_async=self._code["is_async"]),
             handle=cloudpickle.dumps((self.__name__, methods)),

@@ -141,7 +141,6 @@ def test_defaults() -> None:
     assert (options.name, options.namespace, options.lifetime, options.get_if_exists) == (None, None, None, False)
     assert options.concurrency(is_async=False) == 1
     assert options.concurrency(is_async=True) == 1000
-    assert not options.is_detached
 
 
 def test_options_replace_what_the_decorator_said() -> None:

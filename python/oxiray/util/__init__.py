@@ -1,11 +1,13 @@
 """Tools on top of the core: names of device types, scheduling strategies, annotations, pools, and queues."""
 
 from oxiray.util import accelerators, annotations, debug, scheduling_strategies
-from oxiray.util._node import get_node_ip_address
+from oxiray.util._named_actors import list_named_actors
+from oxiray.util._node import get_node_instance_id, get_node_ip_address
 from oxiray.util.actor_pool import ActorPool
 from oxiray.util.check_serialize import inspect_serializability
 from oxiray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
 from oxiray.util.helpers import as_completed, map_unordered
+from oxiray.util.serialization import deregister_serializer, register_serializer
 
 __all__ = [
     "ActorPool",
@@ -13,11 +15,15 @@ __all__ = [
     "annotations",
     "as_completed",
     "debug",
+    "deregister_serializer",
     "disable_log_once_globally",
     "enable_periodic_logging",
+    "get_node_instance_id",
     "get_node_ip_address",
     "inspect_serializability",
+    "list_named_actors",
     "log_once",
     "map_unordered",
+    "register_serializer",
     "scheduling_strategies",
 ]

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from oxiray import _core
+
+
+def get_node_instance_id() -> str:
+    """The name that the cloud gives this machine, as `RAY_CLOUD_INSTANCE_ID` says it; empty where it does not."""
+    return os.environ.get("RAY_CLOUD_INSTANCE_ID", "")
 
 
 def get_node_ip_address(address: Any = None) -> str:

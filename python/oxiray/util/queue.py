@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import oxiray
+from oxiray import _missing
 
 
 class Empty(queue.Empty):
@@ -179,3 +180,6 @@ class _QueueActor:
         if number > self._queue.qsize():
             raise Empty(f"the queue holds {self._queue.qsize()} items, and {number} were asked for")
         return [self._queue.get_nowait() for _ in range(number)]
+
+
+__getattr__ = _missing.attributes(__name__)

@@ -5,6 +5,7 @@
 use super::{Core, Duty, Want, clients::amounts};
 use oxiray_accelerators::families_of;
 use oxiray_head::ActorState;
+use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::ClusterReport;
 use serde_json::{Value as Json, json};
 
@@ -56,16 +57,14 @@ impl Core {
     }
 
     fn node(&self) -> Json {
-        let resources = self.ledger.totals();
-        let resources: serde_json::Map<String, Json> =
-            resources.iter().map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect();
         json!({
             "node_id": self.plan.node.hex(),
             "address": self.plan.ip,
             "hostname": self.plan.hostname,
             "alive": true,
             "labels": self.plan.labels,
-            "resources": resources,
+            "resources": by_name(self.ledger.totals().iter().map(|(name, amount)| (name, *amount))),
+            "available": by_name(self.ledger.available().iter().map(|(name, amount)| (name, *amount))),
         })
     }
 
@@ -97,12 +96,10 @@ impl Core {
     fn waiting(&self) -> Vec<Json> {
         let classes = self.queue.waiting().take(LISTED_MAX).filter_map(|waiting| {
             let wanted = self.wanted.get(waiting.oldest)?;
-            let asked: serde_json::Map<String, Json> =
-                waiting.demand.iter().map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect();
             Some(json!({
                 "name": wanted.label,
                 "kind": if matches!(wanted.want, Want::Actor(_)) { "actor" } else { "task" },
-                "demand": asked,
+                "demand": by_name(waiting.demand.iter()),
                 "count": waiting.count,
                 "overtaken": waiting.overtaken,
                 "seconds": self.now.saturating_duration_since(wanted.since).as_secs_f64(),
@@ -143,11 +140,9 @@ impl Core {
                 Duty::Ending => "ending",
             };
             let held = worker.grant.iter().flat_map(|grant| grant.demand().iter());
-            let held: serde_json::Map<String, Json> =
-                held.map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect();
             json!({
                 "worker_id": worker.id.hex(), "pid": worker.pid, "duty": duty, "name": worker.label,
-                "job_id": worker.job.map(|job| job.hex()), "resources": held,
+                "job_id": worker.job.map(|job| job.hex()), "resources": by_name(held),
             })
         };
         self.workers.values().take(LISTED_MAX).map(one).collect()
@@ -157,4 +152,8 @@ impl Core {
         let one = |job: &oxiray_head::Job| json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.ended});
         self.jobs.iter().take(LISTED_MAX).map(one).collect()
     }
+}
+
+fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> Json {
+    amounts.map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect::<serde_json::Map<_, _>>().into()
 }

@@ -18,9 +18,9 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from oxiray_ray_alias.missing import advice
+from oxiray import _missing
 
-#: Modules under `ray` that are not under `oxiray` but have an equal elsewhere.
+#: Modules under `ray` whose submodules are not under `oxiray` but have an equal elsewhere.
 _ELSEWHERE = {"cloudpickle": "cloudpickle"}
 
 
@@ -53,13 +53,9 @@ class AliasFinder(MetaPathFinder):
         real = target_of(name)
         if real is not None:
             return ModuleSpec(fullname, _AliasLoader(real), origin=real)
-        if _is_only_asked():
+        if _missing.is_only_asked(sys._getframe(1)):
             return None
-        if name == "workflow":
-            # The kind of error importing it raises in Ray 2.60.
-            raise RuntimeError(advice(name))
-        # Named for the module behind, as `from ray import x` would swallow the sentence under its own name.
-        raise ModuleNotFoundError(advice(name), name=f"oxiray.{name}")
+        raise _missing.missing_module(name)
 
 
 class _AliasLoader(Loader):
@@ -75,18 +71,6 @@ class _AliasLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just marked the module as ours; it keeps its own name and origin.
         module.__spec__ = self._own_spec
-
-
-def _is_only_asked() -> bool:
-    """Whether the finder was reached through `importlib.util.find_spec`, whose answer for "no" is None."""
-    frame = sys._getframe(2)
-    for _ in range(4):
-        if frame.f_globals.get("__name__") == "importlib.util":
-            return True
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
-    return False
 
 
 def install() -> None:

@@ -1,0 +1,73 @@
+"""What to do instead of a name that Ray has and Oxiray has not.
+
+Purpose: whoever meets a missing name learns the way out. Consulted only after `oxiray` was asked, so a row goes
+stale, never wrong, when Oxiray grows.
+"""
+
+from __future__ import annotations
+
+_LIBRARY = "is a library on top of Ray that Oxiray does not carry"
+_CLIENT = "is Ray Client, which Ray deprecates: connect with init(address='host:port') instead"
+_JAVA = "calls Java, which Oxiray does not run: start it as a process of its own in a task"
+_OBJECTS = "describes the insides of Ray's own processes: see `oxiray status` and ray.util.state for Oxiray's"
+
+#: Name under `ray` -> why it is not there, and the way out. The longest name that fits speaks.
+ALTERNATIVES = {
+    "_private": "is private to Ray, and Oxiray has other insides: use the public API, such as ray.util.state",
+    "_raylet": "is Ray's native module, and Oxiray has another: the identifiers are in `ray` itself",
+    "_config": "is private to Ray: settings are arguments of init() and of `oxiray start`",
+    "AUTO_INIT_APIS": _OBJECTS,
+    "NON_AUTO_INIT_APIS": _OBJECTS,
+    "actor.AsyncioActorExit": "is ray.exceptions.AsyncioActorExit",
+    "air": f"{_LIBRARY}: its configuration classes belong to training and tuning",
+    "autoscaler": "is not in this version: start machines by hand and join them with `oxiray start --address`",
+    "client": _CLIENT,
+    "client_builder": _CLIENT,
+    "ClientBuilder": _CLIENT,
+    "cluster_utils": "is not in this version: start a second daemon with `oxiray start` to test two machines",
+    "cpp_function": "calls C++ functions, which Oxiray does not run: wrap them in a Python function",
+    "cross_language": "calls other languages, which Oxiray does not run: wrap them in a Python function",
+    "dag": "builds lazy graphs of calls: call .remote() and pass references instead",
+    "data": f"{_LIBRARY}: read with your own code in tasks (pyarrow, polars, datasets), or keep Ray for this part",
+    "experimental": "is not promised to stay by Ray, and is not in this version",
+    "experimental.compiled_dag_ref": "belongs to compiled graphs: call .remote() and pass references instead",
+    "experimental.dynamic_resources": "was removed from Ray too: give resources to init() or `oxiray start`",
+    "experimental.set_resource": "was removed from Ray too: give resources to init() or `oxiray start`",
+    "experimental.multiprocessing": "is ray.util.multiprocessing",
+    "experimental.queue": "is ray.util.queue",
+    "experimental.state": "is ray.util.state",
+    "experimental.tqdm_ray": "is not in this version: use tqdm in the driver, over ray.util.as_completed(refs)",
+    "internal": "is not in this version: drop the last reference to an object to free it",
+    "java_actor_class": _JAVA,
+    "java_function": _JAVA,
+    "job_submission": "is not in this version: run the program on the cluster's machine with RAY_ADDRESS=auto",
+    "llm": f"{_LIBRARY}: run the inference engine in an actor",
+    "rllib": f"{_LIBRARY}: keep Ray for this part, or write the loop with actors",
+    "serve": f"{_LIBRARY}: put a web framework in an actor, or keep Ray for this part",
+    "train": "is not in this version: start one actor for each device and use torch.distributed between them",
+    "tune": f"{_LIBRARY}: run an optimiser such as optuna in the program, with each trial a task",
+    "util.actor_group": "is deprecated in Ray: keep a list of actors, and call each",
+    "util.check_open_ports": "asks a service of Ray's makers; Oxiray opens no TCP port",
+    "util.client": _CLIENT,
+    "util.client_connect": _CLIENT,
+    "util.collective": "is not in this version: use torch.distributed inside the actors",
+    "util.connect": _CLIENT,
+    "util.dask": "is not in this version: keep Ray for Dask's scheduler, or turn the graph's tasks into ray.remote calls",
+    "util.debugpy": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
+    "util.disconnect": _CLIENT,
+    "util.horovod": "was removed from Ray too: use torch.distributed inside the actors",
+    "util.iter": "is deprecated in Ray: use ray.util.ActorPool, or tasks and ray.util.as_completed",
+    "util.iter_metrics": "is deprecated in Ray: use ray.util.metrics",
+    "util.lightgbm": "was removed from Ray too: use the package lightgbm_ray, or lightgbm inside actors",
+    "util.pdb": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
+    "util.placement_group": "is not in this version: placement groups come later",
+    "util.ray_debugpy": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
+    "util.rpdb": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
+    "util.sgd": "was removed from Ray too: use torch.distributed inside the actors",
+    "util.spark": "starts Ray inside Spark's executors, which Oxiray does not: start daemons with `oxiray start`",
+    "util.tpu": "is not in this version: ask for TPU chips as a resource, with resources={'TPU': 4}",
+    "util.tracing": "is not in this version: call opentelemetry inside the tasks; ray.timeline() shows what ran when",
+    "util.xgboost": "was removed from Ray too: use the package xgboost_ray, or xgboost inside actors",
+    "widgets": "shows notebooks' boxes, which Oxiray does not have",
+    "workflow": "was removed from Ray too",
+}

@@ -1,0 +1,90 @@
+"""The backend `ray` of joblib: a pool of actors that runs joblib's batches.
+
+Invariant: every batch that was submitted calls back once, with its result or with what it raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from joblib._parallel_backends import FallbackToBackend, SequentialBackend
+from joblib.parallel import AutoBatchingMixin, ParallelBackendBase
+
+import oxiray
+from oxiray.util.multiprocessing import Pool
+
+
+class _Failed:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class RayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
+    """Runs batches in a pool with one actor for each job; `ray_remote_args` are options of the actors."""
+
+    supports_retrieve_callback = True
+    supports_return_generator = False
+
+    def __init__(
+        self,
+        nesting_level: int | None = None,
+        inner_max_num_threads: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads, **kwargs)
+        self.ray_remote_args = ray_remote_args
+        self._pool: Pool | None = None
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """How many actors `n_jobs` means: -1 is one for each CPU of the cluster, -2 one less, None one."""
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 in Parallel has no meaning: give a number of jobs, or -1 for one for each CPU")
+        if n_jobs is None:
+            return 1
+        if n_jobs > 0:
+            return n_jobs
+        return max(int(oxiray.cluster_resources().get("CPU", 1)) + 1 + n_jobs, 1)
+
+    def configure(
+        self,
+        n_jobs: int = 1,
+        parallel: Any = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        **_: Any,
+    ) -> int:
+        """Starts the pool; returns how many jobs run at once. `ray_remote_args` go before those of the constructor."""
+        n_jobs = self.effective_n_jobs(n_jobs)
+        if n_jobs == 1:
+            raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
+        self.parallel = parallel
+        self._pool = Pool(n_jobs, ray_remote_args=ray_remote_args or self.ray_remote_args)
+        return n_jobs
+
+    def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Any:
+        """Runs a batch; `callback` is called with what `retrieve_result_callback` takes."""
+        assert self._pool is not None, "joblib configures a backend before it submits"
+        failed = None if callback is None else lambda error: callback(_Failed(error))
+        return self._pool.apply_async(func, (), callback=callback, error_callback=failed)
+
+    def retrieve_result_callback(self, out: Any) -> Any:
+        """The batch's results; raises what it raised."""
+        if isinstance(out, _Failed):
+            raise out.error
+        return out
+
+    def terminate(self) -> None:
+        """Ends the actors."""
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool = None
+        self.reset_batch_stats()
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Ends the actors with what they run, and starts new ones where more is to come."""
+        self.terminate()
+        if ensure_ready:
+            self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self.parallel._backend_kwargs)

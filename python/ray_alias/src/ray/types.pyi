@@ -1,0 +1,3 @@
+"""Types of `ray.types`: those of `oxiray.types`."""
+
+from oxiray.types import *

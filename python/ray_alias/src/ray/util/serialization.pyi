@@ -1,0 +1,3 @@
+"""Types of `ray.util.serialization`: those of `oxiray.util.serialization`."""
+
+from oxiray.util.serialization import *
