@@ -83,6 +83,7 @@ class Caller:
         least_arguments: int,
         most_arguments: int | None,
         bind: Callable[..., Any] | None,
+        strategy: tuple[Any, ...] | None,
     ) -> Caller: ...
     @staticmethod
     def of_method(
@@ -112,6 +113,7 @@ def create_actor(
     get_if_exists: bool,
     max_concurrency: int,
     handle: bytes,
+    strategy: tuple[Any, ...] | None,
 ) -> tuple[ActorID, Hold, bytes | None]: ...
 def find_actor(name: str, namespace: str) -> tuple[ActorID, bytes]: ...
 def share_actor(actor: ActorID) -> None: ...

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from oxiray import _core, _option_rules, _options, _session
+from oxiray import _core, _option_rules, _options, _session, _strategies
 from oxiray._async_context import has_async_methods
 from oxiray._worker_exit import exit_actor as exit_actor
-from oxiray.remote_function import Positions, check_placeable, code_of, task_environment
+from oxiray.remote_function import Positions, code_of, task_environment
 
 logger = logging.getLogger("oxiray")
 
@@ -211,7 +211,6 @@ class ActorClass:
         if (bind := self._code["positions"].bind) is not None:
             bind(*args, **kwargs)
         _session.ensure()
-        check_placeable(options)
         _warn_of_what_is_not_there(options)
         if "body" not in self._code:
             self._code["body"] = code_of(self._class, "actor class")
@@ -230,6 +229,7 @@ class ActorClass:
             get_if_exists=options.get_if_exists,
             max_concurrency=options.concurrency(is_async=self._code["is_async"]),
             handle=cloudpickle.dumps((self.__name__, methods)),
+            strategy=_strategies.told(options),
         )
         if existing is not None:
             return from_bytes(actor_id, existing, hold)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from oxiray import _core, _options, _serialization, _session, runtime_env as environments
+from oxiray import _core, _options, _serialization, _session, _strategies, runtime_env as environments
 
 #: A function's code larger than this is refused, in bytes: it carries data that belongs into `put`.
 _CODE_BYTES_LIMIT = 95 << 20
@@ -72,24 +72,6 @@ def task_environment(asked: dict[str, Any] | None) -> dict[str, str]:
     return dict(merged.get("env_vars") or {})
 
 
-def check_placeable(options: _options.TaskOptions | _options.ActorOptions) -> None:
-    """Raises `ValueError` for ways of choosing a machine that one machine cannot serve."""
-    if options.label_selector or options.fallback_strategy:
-        raise ValueError(
-            "label_selector and fallback_strategy are not part of this version of Oxiray, which knows one machine: leave "
-            "them out, or ask for accelerator_type or a custom resource"
-        )
-    strategy = options.scheduling_strategy
-    if strategy is None or isinstance(strategy, str):
-        return
-    here = _core.context()["node_id"]
-    if getattr(strategy, "node_id", None) != here and not getattr(strategy, "soft", False):
-        raise ValueError(
-            f"{strategy!r} asks for another machine than {here}, the only one that this version of Oxiray knows: name "
-            "that one, or pass soft=True"
-        )
-
-
 class RemoteFunction:
     """A function decorated with `@remote`: call it with `.remote(...)`."""
 
@@ -134,7 +116,6 @@ class RemoteFunction:
                 "return a list, or set num_returns to the number of values it yields"
             )
         _session.ensure()
-        check_placeable(options)
         if "body" not in self._code:
             body = code_of(self._function, "function")
             self._code.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
@@ -154,6 +135,7 @@ class RemoteFunction:
             least_arguments=self._positions.least,
             most_arguments=self._positions.most,
             bind=self._positions.bind,
+            strategy=_strategies.told(options),
         )
         self._generation = _session.generation
 

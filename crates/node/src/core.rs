@@ -18,6 +18,7 @@ mod ending;
 mod leases;
 mod objects;
 mod report;
+mod strategy;
 mod waiting;
 
 use crate::config::Plan;

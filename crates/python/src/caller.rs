@@ -3,6 +3,7 @@
 use crate::blob::{Serialized, is_plain};
 use crate::ids::ActorID;
 use crate::reference::ObjectRef;
+use crate::strategy::{self, Told};
 use crate::values::{keep, next_put};
 use crate::{process, python};
 use bytes::Bytes;
@@ -76,7 +77,7 @@ impl Caller {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hash, body, name, resources, environment, fresh, results, max_calls, retries,
-                        retry_exceptions, least_arguments, most_arguments, bind))]
+                        retry_exceptions, least_arguments, most_arguments, bind, strategy))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
@@ -91,11 +92,14 @@ impl Caller {
         least_arguments: usize,
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
+        strategy: Option<Told>,
     ) -> PyResult<Self> {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
         runtime.export(hash.clone(), Bytes::copy_from_slice(body));
-        let class = runtime.class(Class { demand: units(resources)?, environment: variables(environment), fresh });
+        let (demand, environment) = (units(resources)?, variables(environment));
+        let strategy = strategy.map(strategy::from_told);
+        let class = runtime.class(Class { demand, environment, fresh, strategy });
         let work = Work {
             function: hash,
             name,
@@ -265,7 +269,7 @@ fn variables(environment: BTreeMap<String, String>) -> Environment {
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
 #[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
-                    get_if_exists, max_concurrency, handle))]
+                    get_if_exists, max_concurrency, handle, strategy))]
 fn create_actor<'py>(
     py: Python<'py>,
     class_name: String,
@@ -281,6 +285,7 @@ fn create_actor<'py>(
     get_if_exists: bool,
     max_concurrency: u32,
     handle: &[u8],
+    strategy: Option<Told>,
 ) -> PyResult<(ActorID, Hold, Option<Bound<'py, pyo3::types::PyBytes>>)> {
     let runtime = process::required()?;
     let arguments = arguments(&runtime, args, kwargs)?;
@@ -297,6 +302,7 @@ fn create_actor<'py>(
         class: Bytes::copy_from_slice(body),
         handle: Bytes::copy_from_slice(handle),
         max_concurrency,
+        strategy: strategy.map(strategy::from_told),
         ..ActorCreate::default()
     };
     let implicit = implicit(&arguments);

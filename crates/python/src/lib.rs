@@ -24,6 +24,7 @@ mod ids;
 mod process;
 mod python;
 mod reference;
+mod strategy;
 mod template;
 mod values;
 mod values_of_call;

@@ -91,7 +91,7 @@ impl State {
         self.pump(lease.queue);
     }
 
-    fn return_lease(&mut self, id: u64) {
+    pub(crate) fn return_lease(&mut self, id: u64) {
         if let Some(lease) = self.tasks.remove_lease(id) {
             self.links.remove(lease.token);
             self.links.post_now(DAEMON, &LeaseReturn { lease: id, retiring: false }.into());

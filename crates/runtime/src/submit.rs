@@ -122,7 +122,11 @@ impl Submission {
 
     /// The lease that takes the front task of a queue now.
     fn choose(&self, queue: &Queue, task: &Task) -> Option<u64> {
-        let alone = queue.class.fresh || task.work.max_calls > 0 || task.work.retries == 0 || task.suspect;
+        let alone = queue.class.fresh
+            || queue.class.is_spread()
+            || task.work.max_calls > 0
+            || task.work.retries == 0
+            || task.suspect;
         let depth = match queue.average_us {
             Some(average) if !alone => ((AHEAD_US / average.max(1.0)) as usize).clamp(1, DEPTH_LIMIT),
             _ => 1,
@@ -271,6 +275,7 @@ impl State {
             environment: Some(queue.class.environment.clone()),
             fresh: queue.class.fresh,
             label: label.unwrap_or_default(),
+            strategy: queue.class.strategy.clone(),
         };
         self.links.post_now(DAEMON, &message.into());
     }
@@ -376,6 +381,9 @@ impl State {
             for task in lease.under_way.into_iter().rev() {
                 self.tasks.queues[queue].pending.push_front(task);
             }
+        } else if self.tasks.queues[queue].class.is_spread() {
+            // The next task gets a machine of its own choice.
+            self.return_lease(id);
         }
         self.pump(queue);
         // Only now: what just came back may have set tasks free that run on this very lease.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_wire::message::{ArgumentReference, Environment, Reference, Value};
+use oxiray_wire::message::{ArgumentReference, Environment, Reference, Strategy, Value};
 
 /// Where an argument given as a reference stands in the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,19 @@ pub struct Class {
     pub environment: Environment,
     /// Whether each task wants a worker that has run nothing before.
     pub fresh: bool,
+    /// Where its tasks are to run; nothing for anywhere.
+    pub strategy: Option<Strategy>,
 }
+
+impl Class {
+    /// Whether each task asks for a machine anew.
+    pub(crate) fn is_spread(&self) -> bool {
+        self.strategy.as_ref().is_some_and(|strategy| strategy.kind == SPREAD)
+    }
+}
+
+/// The kind of [`Strategy`] that spreads tasks over machines.
+const SPREAD: u32 = 1;
 
 /// Names a [`Class`] within this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

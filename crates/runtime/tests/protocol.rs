@@ -112,7 +112,8 @@ fn work(name: &str) -> Work {
 }
 
 fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
-    runtime.class(Class { demand: vec![("CPU".into(), 10_000)], environment: Environment::default(), fresh: false })
+    let demand = vec![("CPU".into(), 10_000)];
+    runtime.class(Class { demand, environment: Environment::default(), fresh: false, strategy: None })
 }
 
 fn submit(runtime: &Runtime, work: Work) -> ObjectId {

@@ -51,4 +51,43 @@ impl NodeView {
         }
         Ok(())
     }
+
+    /// How much of the scarcest of its processors and its memory is in use: from 0 to 1.
+    pub fn utilization(&self) -> f64 {
+        let shared = [ResourceName::CPU, ResourceName::MEMORY, ResourceName::OBJECT_STORE_MEMORY];
+        let used = shared.iter().map(|name| {
+            let total = self.inventory.total(name.as_str()).as_f64();
+            let free = self.free.get(name).copied().unwrap_or_default().as_f64();
+            if total > 0.0 { 1.0 - free / total } else { 0.0 }
+        });
+        used.fold(0.0, f64::max)
+    }
+
+    /// Books `demand` on this view, as the machine's ledger would: the lowest wholly free devices for whole ones, the
+    /// fullest that has room for a share. `false`, and nothing changes, where there is no room.
+    pub fn take(&mut self, demand: &Demand) -> bool {
+        if self.fits(demand).is_err() {
+            return false;
+        }
+        for (resource, asked) in demand.iter() {
+            if let Some(devices) = self.free_devices.get_mut(resource) {
+                book(devices, asked);
+            } else if let Some(free) = self.free.get_mut(resource) {
+                *free = free.checked_sub(asked).unwrap_or_default();
+            }
+        }
+        true
+    }
+}
+
+fn book(devices: &mut [Option<Quantity>], asked: Quantity) {
+    if asked >= Quantity::ONE {
+        let whole = devices.iter_mut().filter(|free| **free == Some(Quantity::ONE));
+        whole.take(asked.wholes() as usize).for_each(|free| *free = Some(Quantity::ZERO));
+        return;
+    }
+    let with_room = devices.iter_mut().filter_map(Option::as_mut).filter(|free| **free >= asked);
+    if let Some(free) = with_room.min_by_key(|free| **free) {
+        *free = free.checked_sub(asked).unwrap_or_default();
+    }
 }

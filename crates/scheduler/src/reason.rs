@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use oxiray_ids::NodeId;
 use oxiray_resources::{Busy, Demand, Quantity, ResourceName};
 
-use crate::NodeView;
+use crate::{NodeView, Selector};
 
 /// The most names a message lists.
 const LISTED_MAX: usize = 20;
@@ -15,6 +16,8 @@ const LISTED_MAX: usize = 20;
 pub struct Reason {
     /// What was asked for.
     pub demand: Demand,
+    /// Which machines it was asked of, in words with a space before them; empty for all.
+    pub among: String,
     /// What stands in the way.
     pub obstacle: Obstacle,
 }
@@ -53,22 +56,59 @@ pub enum Obstacle {
     NotTogether,
     /// There is no machine.
     NoMachines,
+    /// The one machine that may be taken is not part of the cluster.
+    Gone(NodeId),
+    /// The one machine that may be taken is busy, and the wish says not to wait for it.
+    Occupied(Busy),
+    /// No machine has such labels.
+    NoLabels {
+        /// What was asked of the labels.
+        conditions: String,
+        /// What each machine has in place of it.
+        machines: Vec<String>,
+    },
 }
 
 impl Reason {
-    pub(crate) fn busy(demand: &Demand, busy: Busy) -> Self {
-        Self { demand: demand.clone(), obstacle: Obstacle::Busy(busy) }
+    fn new(demand: &Demand, among: &str, obstacle: Obstacle) -> Self {
+        Self { demand: demand.clone(), among: among.to_owned(), obstacle }
+    }
+
+    pub(crate) fn busy(demand: &Demand, busy: Busy, among: &str) -> Self {
+        Self::new(demand, among, Obstacle::Busy(busy))
+    }
+
+    pub(crate) fn occupied(demand: &Demand, busy: Busy, among: &str) -> Self {
+        Self::new(demand, among, Obstacle::Occupied(busy))
+    }
+
+    pub(crate) fn gone(demand: &Demand, node: NodeId) -> Self {
+        Self::new(demand, "", Obstacle::Gone(node))
     }
 
     /// Why none of `nodes` could meet `demand` with nothing running on them.
-    pub(crate) fn never(nodes: &[NodeView], demand: &Demand) -> Self {
+    pub(crate) fn never(nodes: &[&NodeView], demand: &Demand, among: &str) -> Self {
         let obstacle = if nodes.is_empty() { Obstacle::NoMachines } else { obstacle(nodes, demand) };
-        Self { demand: demand.clone(), obstacle }
+        Self::new(demand, among, obstacle)
+    }
+
+    /// That no machine has labels that `selector` matches.
+    pub(crate) fn no_labels(nodes: &[NodeView], demand: &Demand, selector: &Selector) -> Self {
+        let machines = nodes.iter().map(|view| {
+            let unmet = selector.0.iter().find(|condition| !condition.holds(&view.labels));
+            let value = unmet.map(|condition| match view.labels.get(&condition.key) {
+                Some(value) => format!("`{}` is `{value}`", condition.key),
+                None => format!("there is no `{}`", condition.key),
+            });
+            format!("on {} {}", view.node.hex(), value.unwrap_or_default())
+        });
+        let machines = machines.take(LISTED_MAX).collect();
+        Self::new(demand, "", Obstacle::NoLabels { conditions: selector.to_string(), machines })
     }
 
     /// The sentence for the person who asked; `label` says on whose behalf: "task `train`".
     pub fn message(&self, label: &str) -> String {
-        let demand = &self.demand;
+        let demand = format!("{}{}", self.demand, self.among);
         match &self.obstacle {
             Obstacle::Busy(busy) => format!("{label} waits for {demand}: {busy}"),
             Obstacle::TooLarge { resource, asked, largest } => {
@@ -95,6 +135,19 @@ impl Reason {
                 "{label} asks for {demand}; each is on some machine, but no machine has all of it; ask for less at \
                  once, or add a machine that has all of it"
             ),
+            Obstacle::Gone(node) => format!(
+                "{label} asks for {demand} on machine {}, which is dead or never was in this cluster; name one that \
+                 nodes() shows alive, or pass soft=True to run elsewhere",
+                node.hex()
+            ),
+            Obstacle::Occupied(busy) => format!(
+                "{label} asks for {demand}, which is busy: {busy}; leave _fail_on_unavailable out to wait for it"
+            ),
+            Obstacle::NoLabels { conditions, machines } => format!(
+                "{label} asks for {demand} where {conditions}, but no machine has such labels ({}); change the \
+                 selector, or start a machine with these labels",
+                machines.join(", ")
+            ),
             Obstacle::NoMachines => {
                 format!("{label} asks for {demand}, but the cluster has no machines; start one with `oxiray start`")
             }
@@ -108,7 +161,7 @@ impl fmt::Display for Reason {
     }
 }
 
-fn obstacle(nodes: &[NodeView], demand: &Demand) -> Obstacle {
+fn obstacle(nodes: &[&NodeView], demand: &Demand) -> Obstacle {
     for (resource, asked) in demand.iter() {
         let largest = nodes.iter().map(|view| view.inventory.total(resource.as_str())).max().unwrap_or_default();
         if asked <= largest {
@@ -130,7 +183,7 @@ fn obstacle(nodes: &[NodeView], demand: &Demand) -> Obstacle {
 }
 
 /// What `select` makes of the resources of all machines: each once, in order.
-fn offered<T: Ord>(nodes: &[NodeView], select: impl Fn(&ResourceName) -> Option<T>) -> Vec<T> {
+fn offered<T: Ord>(nodes: &[&NodeView], select: impl Fn(&ResourceName) -> Option<T>) -> Vec<T> {
     let names = nodes.iter().flat_map(|view| view.inventory.totals().map(|(name, _)| name));
     names.filter_map(select).collect::<BTreeSet<T>>().into_iter().collect()
 }

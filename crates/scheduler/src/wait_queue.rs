@@ -1,7 +1,7 @@
-//! The demands that wait for resources on one machine.
+//! Who waits for resources.
 //!
 //! # Order
-//! Entries with the same demand are one class and are served first come, first served. Classes are
+//! Entries with the same wish are one class and are served first come, first served. Classes are
 //! tried in the order in which their oldest entries came, so wherever two entries could both be
 //! served, the older one is. A class that cannot be served holds up no other.
 //!
@@ -19,20 +19,21 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use oxiray_resources::Demand;
 use thiserror::Error;
+
+use crate::Wish;
 
 /// The most entries of one queue.
 pub const WAITING_MAX: usize = 10_000_000;
 
-/// Demands in waiting, each with the ticket `T` of who waits.
+/// Wishes in waiting, each with the ticket `T` of who waits.
 #[derive(Debug)]
 pub struct WaitQueue<T> {
-    classes: HashMap<Demand, Class<T>>,
+    classes: HashMap<Wish, Class<T>>,
     /// The classes by the number of their oldest entry.
-    heads: BTreeMap<u64, Demand>,
+    heads: BTreeMap<u64, Wish>,
     /// Where each ticket stands.
-    places: HashMap<T, (Demand, u64)>,
+    places: HashMap<T, (Wish, u64)>,
     last_number: u64,
     limit: usize,
 }
@@ -48,7 +49,7 @@ struct Class<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Waiting<'a, T> {
     /// What each of them asks for.
-    pub demand: &'a Demand,
+    pub wish: &'a Wish,
     /// How many there are.
     pub count: usize,
     /// The one that came first.
@@ -83,7 +84,8 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 
     /// Queues `ticket` behind all that wait for the same.
-    pub fn push(&mut self, ticket: T, demand: Demand) -> Result<(), PushError> {
+    pub fn push(&mut self, ticket: T, wish: impl Into<Wish>) -> Result<(), PushError> {
+        let wish = wish.into();
         if self.places.contains_key(&ticket) {
             return Err(PushError::AlreadyWaiting);
         }
@@ -92,11 +94,11 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
         }
         self.last_number += 1;
         let number = self.last_number;
-        self.places.insert(ticket.clone(), (demand.clone(), number));
+        self.places.insert(ticket.clone(), (wish.clone(), number));
         let class =
-            self.classes.entry(demand.clone()).or_insert_with(|| Class { entries: BTreeMap::new(), overtaken: 0 });
+            self.classes.entry(wish.clone()).or_insert_with(|| Class { entries: BTreeMap::new(), overtaken: 0 });
         if class.entries.is_empty() {
-            self.heads.insert(number, demand);
+            self.heads.insert(number, wish);
         }
         class.entries.insert(number, ticket);
         Ok(())
@@ -104,34 +106,34 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
 
     /// Takes `ticket` out of the queue; `false` where it does not wait.
     pub fn cancel(&mut self, ticket: &T) -> bool {
-        let Some((demand, number)) = self.places.remove(ticket) else { return false };
-        self.remove(&demand, number);
+        let Some((wish, number)) = self.places.remove(ticket) else { return false };
+        self.remove(&wish, number);
         true
     }
 
     /// Serves all that can be served: `try_grant` is asked for one entry after the other, and what
     /// it gives is returned with the ticket, in the order served. A class for which it gives
     /// nothing is not tried again in this round, since serving others only takes more away.
-    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&Demand) -> Option<G>) -> Vec<(T, G)> {
+    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&Wish) -> Option<G>) -> Vec<(T, G)> {
         let mut served = Vec::new();
         let mut passed_over = Vec::new();
         let mut next = 0;
         // A class that was passed over stays behind `next`, and one that was served comes back with
         // its next entry, which is younger and so ahead of it: one pass sees each in its turn.
-        while let Some((&number, demand)) = self.heads.range(next..).next() {
+        while let Some((&number, wish)) = self.heads.range(next..).next() {
             next = number + 1;
-            let demand = demand.clone();
-            match try_grant(&demand) {
+            let wish = wish.clone();
+            match try_grant(&wish) {
                 Some(grant) => {
-                    let ticket = self.remove(&demand, number);
+                    let ticket = self.remove(&wish, number);
                     self.places.remove(&ticket);
                     served.push((ticket, grant));
                 }
-                None => passed_over.push((demand, served.len())),
+                None => passed_over.push((wish, served.len())),
             }
         }
-        for (demand, served_before) in passed_over {
-            let class = self.classes.get_mut(&demand).expect("a class that was passed over still waits");
+        for (wish, served_before) in passed_over {
+            let class = self.classes.get_mut(&wish).expect("a class that was passed over still waits");
             class.overtaken += (served.len() - served_before) as u64;
         }
         served
@@ -139,16 +141,16 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
 
     /// What is waited for, in the order in which it is tried.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_, T>> {
-        self.heads.iter().map(|(number, demand)| {
-            let class = &self.classes[demand];
+        self.heads.iter().map(|(number, wish)| {
+            let class = &self.classes[wish];
             let oldest = &class.entries[number];
-            Waiting { demand, count: class.entries.len(), oldest, overtaken: class.overtaken }
+            Waiting { wish, count: class.entries.len(), oldest, overtaken: class.overtaken }
         })
     }
 
     /// What `ticket` waits for; `None` where it does not wait.
-    pub fn demand_of(&self, ticket: &T) -> Option<&Demand> {
-        self.places.get(ticket).map(|(demand, _)| demand)
+    pub fn wish_of(&self, ticket: &T) -> Option<&Wish> {
+        self.places.get(ticket).map(|(wish, _)| wish)
     }
 
     /// How many wait.
@@ -162,17 +164,17 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 
     /// Takes an entry out of its class, and the class out of the order where it was the last.
-    fn remove(&mut self, demand: &Demand, number: u64) -> T {
-        let class = self.classes.get_mut(demand).expect("an entry has a class");
+    fn remove(&mut self, wish: &Wish, number: u64) -> T {
+        let class = self.classes.get_mut(wish).expect("an entry has a class");
         let ticket = class.entries.remove(&number).expect("an entry stands in its class");
         if self.heads.remove(&number).is_some() {
             class.overtaken = 0;
             match class.entries.first_key_value() {
                 Some((oldest, _)) => {
-                    self.heads.insert(*oldest, demand.clone());
+                    self.heads.insert(*oldest, wish.clone());
                 }
                 None => {
-                    self.classes.remove(demand);
+                    self.classes.remove(wish);
                 }
             }
         }

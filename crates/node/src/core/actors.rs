@@ -8,6 +8,7 @@ use bytes::Bytes;
 use oxiray_head::{ActorState, Connect, Created, Description};
 use oxiray_ids::{ActorId, JobId, ObjectId};
 use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
+use oxiray_scheduler::Wish;
 use oxiray_wire::message::{
     ActorAnswer, ActorCreate, ActorDied, ActorLookup, ActorPlaced, Content, Failure, Stop, Value,
 };
@@ -84,9 +85,11 @@ impl Core {
         self.objects.contain(&contained);
         let label = asked.class_name.clone();
         let named = format!("actor `{label}`");
-        let demands = self.check(&asked.running, &named).and_then(|running| {
-            let placement = self.check(&asked.placement, &named)?;
-            Ok((at_least(&placement, &running), running))
+        let strategy = asked.strategy.as_ref();
+        let demands = self.check(&asked.running, strategy, &named).and_then(|running| {
+            let placement = self.check(&asked.placement, strategy, &named)?;
+            let demand = at_least(&placement.demand, &running.demand);
+            Ok((Wish { demand, ..placement }, running.demand))
         });
         let running = demands.as_ref().map(|(_, running)| running.clone()).unwrap_or_default();
         let handle = asked.handle.clone();

@@ -1,10 +1,11 @@
 //! Leases: asked for, granted, returned.
 
+use super::strategy::wish;
 use super::{Core, Duty, Key, Lease, Want, Wanted};
 use oxiray_ids::JobId;
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_scheduler::{NodeView, Placement, place};
-use oxiray_wire::message::{Amount, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest};
+use oxiray_scheduler::{NodeView, Placement, Wish, place};
+use oxiray_wire::message::{Amount, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy};
 
 /// What a demand was refused for, in words.
 pub(crate) type Refusal = String;
@@ -16,13 +17,13 @@ impl Core {
             return self.refuse_lease(from, asked.request, "its job is ending".to_owned());
         }
         let label = if asked.label.is_empty() { "a task".to_owned() } else { format!("task `{}`", asked.label) };
-        let demand = match self.check(&asked.demand, &label) {
-            Ok(demand) => demand,
+        let wish = match self.check(&asked.demand, asked.strategy.as_ref(), &label) {
+            Ok(wish) => wish,
             Err(text) => return self.refuse_lease(from, asked.request, text),
         };
         let environment = asked.environment.unwrap_or_default();
         let want = Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh };
-        match self.enqueue(want, job, asked.label, demand) {
+        match self.enqueue(want, job, asked.label, wish) {
             Ok(ticket) => {
                 let client = self.clients.get_mut(&from).expect("it was just looked up");
                 client.waiting.insert(asked.request, ticket);
@@ -41,29 +42,29 @@ impl Core {
         self.send(to, LeaseRefused { request, failure: Some(failure) });
     }
 
-    /// The demand that the amounts make, where this machine could ever meet it.
-    pub(crate) fn check(&self, amounts: &[Amount], label: &str) -> Result<Demand, Refusal> {
+    /// What is wished for, where it could ever be met.
+    pub(crate) fn check(&self, amounts: &[Amount], strategy: Option<&Strategy>, label: &str) -> Result<Wish, Refusal> {
         let named = amounts.iter().map(|amount| {
             let name = ResourceName::new(&amount.resource).map_err(|error| format!("{label}: {error}"))?;
             Ok((name, Quantity::from_units(amount.units)))
         });
         let demand =
             Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))?;
-        if self.ledger.could_ever(&demand).is_err()
-            && let Placement::Never(reason) = place(&[self.view()], &demand)
-        {
+        let wish = wish(demand, strategy);
+        let is_plain = wish.place.is_none() && self.ledger.could_ever(&wish.demand).is_ok();
+        if !is_plain && let Placement::Never(reason) = place(&[self.view()], &wish, 0) {
             return Err(reason.message(label));
         }
-        Ok(demand)
+        Ok(wish)
     }
 
     pub(crate) fn view(&self) -> NodeView {
         NodeView::new(self.plan.node, &self.ledger, self.plan.labels.clone())
     }
 
-    pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, demand: Demand) -> Result<u64, Refusal> {
+    pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, wish: Wish) -> Result<u64, Refusal> {
         let ticket = self.new_key();
-        self.queue.push(ticket, demand).map_err(|error| error.to_string())?;
+        self.queue.push(ticket, wish).map_err(|error| error.to_string())?;
         self.wanted.insert(ticket, Wanted { want, job, label, since: self.now });
         self.wants_pump = true;
         self.reclaim.someone_came = true;

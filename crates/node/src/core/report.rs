@@ -99,11 +99,11 @@ impl Core {
             Some(json!({
                 "name": wanted.label,
                 "kind": if matches!(wanted.want, Want::Actor(_)) { "actor" } else { "task" },
-                "demand": by_name(waiting.demand.iter()),
+                "demand": by_name(waiting.wish.demand.iter()),
                 "count": waiting.count,
                 "overtaken": waiting.overtaken,
                 "seconds": self.now.saturating_duration_since(wanted.since).as_secs_f64(),
-                "why": self.why_it_waits(wanted, waiting.demand, waiting.count),
+                "why": self.why_it_waits(wanted, &waiting.wish.demand, waiting.count),
             }))
         });
         classes.collect()

@@ -29,9 +29,9 @@ impl Core {
         while std::mem::take(&mut self.wants_pump) && !self.queue.is_empty() {
             let mut budget = STARTING_MAX.saturating_sub(self.starting);
             let ledger = &mut self.ledger;
-            let served = self.queue.serve(|demand| {
+            let served = self.queue.serve(|wish| {
                 budget = budget.checked_sub(1)?;
-                ledger.grant(demand).ok()
+                ledger.grant(&wish.demand).ok()
             });
             for (ticket, grant) in served {
                 let wanted = self.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
@@ -102,7 +102,7 @@ impl Core {
             let Some(wanted) = self.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else {
                 continue;
             };
-            due.push((wanted.clone(), waiting.demand.clone(), waiting.count));
+            due.push((wanted.clone(), waiting.wish.demand.clone(), waiting.count));
         }
         for (wanted, demand, count) in due {
             let text = self.why_it_waits(&wanted, &demand, count);

@@ -24,7 +24,7 @@ proptest! {
         for (cpu, gpu) in asked {
             let amounts = [(ResourceName::CPU, cpu), (ResourceName::GPU, gpu)];
             let demand = Demand::new(amounts.map(|(name, units)| (name, Quantity::from_units(units)))).unwrap();
-            let placement = place(&[NodeView::new(node(1), &ledger, BTreeMap::new())], &demand);
+            let placement = place(&[NodeView::new(node(1), &ledger, BTreeMap::new())], &demand.clone().into(), 0);
             match (ledger.grant(&demand), placement) {
                 (Ok(grant), placement) => {
                     prop_assert_eq!(placement, Placement::On(node(1)));

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod place;
+mod strategy;
 mod wait_queue;
 
 use oxiray_ids::NodeId;

@@ -1,6 +1,6 @@
 //! Actors: clients and daemon.
 
-use super::{Amount, ArgumentReference, Environment, Failure, Reference};
+use super::{Amount, ArgumentReference, Environment, Failure, Reference, Strategy};
 use bytes::Bytes;
 
 /// client → daemon: make an actor. Answered by [`ActorAnswer`]; unless it was refused or existed
@@ -58,6 +58,9 @@ pub struct ActorCreate {
     /// References inside the arguments.
     #[prost(message, repeated, tag = "17")]
     pub contained: Vec<Reference>,
+    /// Where it is to be placed.
+    #[prost(message, optional, tag = "29")]
+    pub strategy: Option<Strategy>,
 }
 
 /// daemon → client: what became of [`ActorCreate`] or [`ActorLookup`].

@@ -1,6 +1,6 @@
 //! Leases: owner and daemon.
 
-use super::{Amount, Environment, Failure};
+use super::{Amount, Environment, Failure, Strategy};
 use bytes::Bytes;
 
 /// owner → daemon: a worker is wanted.
@@ -21,6 +21,9 @@ pub struct LeaseRequest {
     /// What waits, in words: a function's name.
     #[prost(string, tag = "5")]
     pub label: String,
+    /// Where the worker is wanted.
+    #[prost(message, optional, tag = "16")]
+    pub strategy: Option<Strategy>,
 }
 
 /// owner → daemon: the request is no longer needed. A grant may have crossed it and must be returned.

@@ -1,0 +1,27 @@
+//! Strategies as Python tells them (`_strategies.told`), for the wire.
+
+use bytes::Bytes;
+use oxiray_wire::message::{LabelCondition, LabelSelector, Strategy};
+
+type Condition = (String, u32, Vec<String>);
+
+/// Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors.
+pub(crate) type Told = (u32, Vec<u8>, bool, bool, bool, Vec<Condition>, Vec<Condition>, Vec<Vec<Condition>>);
+
+/// The strategy as it travels.
+pub(crate) fn from_told((kind, node, soft, spill, fail, hard, preferred, selectors): Told) -> Strategy {
+    Strategy {
+        kind,
+        node: Bytes::from(node),
+        soft,
+        spill,
+        fail,
+        hard: conditions(hard),
+        preferred: conditions(preferred),
+        selectors: selectors.into_iter().map(|one| LabelSelector { conditions: conditions(one) }).collect(),
+    }
+}
+
+fn conditions(given: Vec<Condition>) -> Vec<LabelCondition> {
+    given.into_iter().map(|(key, operator, values)| LabelCondition { key, operator, values }).collect()
+}
