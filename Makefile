@@ -3,6 +3,7 @@
 #   demo   build, install into .venv, run a tour of the programs Oxiray is for
 #   test   checks and every test; the last line reads `N passed, N failed`
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md
+#   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   soak   20,000 tasks of random device shares with workers killed at random
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
@@ -14,7 +15,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench soak lint wheel clean venv
+.PHONY: demo test bench ecosystem soak lint wheel clean venv
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -34,7 +35,7 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-test: venv
+test: venv $(BUILD)/ecosystem/installed
 	@$(VENV)/bin/python scripts/run-tests
 
 lint: venv
@@ -42,6 +43,10 @@ lint: venv
 
 bench: venv $(BUILD)/ray/made
 	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
+
+ecosystem: $(BUILD)/ecosystem/installed
+	$(BUILD)/ecosystem/bin/python -m pytest -q tests/ecosystem
+	$(BUILD)/ecosystem/bin/python tests/ecosystem/programs/modin_frames.py --megabytes 1024
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
@@ -84,6 +89,18 @@ $(VENV)/made: scripts/make-venv
 $(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(ALIAS_SOURCES)
 	$(VENV)/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
 	$(VENV)/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
+	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
+	@touch $@
+
+# Libraries that are written for Ray, as PyPI has them; no Ray.
+$(BUILD)/ecosystem/made: scripts/make-venv tests/ecosystem/requirements.txt
+	scripts/make-venv $(PYTHON) $(BUILD)/ecosystem
+	$(BUILD)/ecosystem/bin/pip install --quiet -r tests/ecosystem/requirements.txt
+	@touch $@
+
+$(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
+	$(BUILD)/ecosystem/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
+	$(BUILD)/ecosystem/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
 	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
 	@touch $@
 

@@ -105,6 +105,56 @@ def actor_in_flight(ray: Any) -> dict[str, Any]:
     return {"value": 10000 / (time.perf_counter() - began)}
 
 
+def async_actor_calls(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote
+    class Actor:
+        async def nothing(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    ray.get([actor.nothing.remote() for _ in range(1000)])
+    began = time.perf_counter()
+    ray.get([actor.nothing.remote() for _ in range(5000)])
+    return {"value": 5000 / (time.perf_counter() - began)}
+
+
+def threaded_actor_calls(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote(max_concurrency=16)
+    class Actor:
+        def nothing(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    ray.get([actor.nothing.remote() for _ in range(1000)])
+    began = time.perf_counter()
+    ray.get([actor.nothing.remote() for _ in range(5000)])
+    return {"value": 5000 / (time.perf_counter() - began)}
+
+
+def calls_from_many_to_many(ray: Any) -> dict[str, Any]:
+    """Two tasks at once, each with 5,000 calls under way, spread over two actors."""
+    ray.init(num_cpus=2)
+
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def nothing(self) -> None:
+            pass
+
+    @ray.remote
+    def call_all(actors: list[Any], calls: int) -> None:
+        ray.get([actors[number % len(actors)].nothing.remote() for number in range(calls)])
+
+    actors = [Actor.remote() for _ in range(2)]
+    ray.get([call_all.remote(actors, 500) for _ in range(2)])
+    began = time.perf_counter()
+    ray.get([call_all.remote(actors, 5000) for _ in range(2)])
+    return {"value": 2 * 5000 / (time.perf_counter() - began)}
+
+
 def put_get_small(ray: Any) -> dict[str, Any]:
     ray.init()
     return rate(lambda: ray.get(ray.put(0)), 2)
@@ -216,6 +266,9 @@ CASES = {
     "tasks-in-flight": Case("tasks, 5,000 in flight", "/s", 15, True, tasks_in_flight),
     "actor-sync": Case("actor call, one after the other", "/s", 15, True, actor_sync),
     "actor-in-flight": Case("actor calls, 10,000 in flight", "/s", 12, True, actor_in_flight),
+    "async-actor": Case("calls of an async actor, 5,000 in flight", "/s", 10, True, async_actor_calls),
+    "threaded-actor": Case("calls of an actor with 16 threads, 5,000 in flight", "/s", 10, True, threaded_actor_calls),
+    "many-to-many": Case("two callers to two actors, 5,000 in flight each", "/s", 10, True, calls_from_many_to_many),
     "put-get-small": Case("`put` + `get` of a small object", "/s", 40, True, put_get_small),
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),

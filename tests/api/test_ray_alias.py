@@ -56,7 +56,7 @@ def test_cloudpickle_is_there() -> None:
     assert ray.cloudpickle.dumps is cloudpickle.dumps
 
 
-@pytest.mark.parametrize("name", ["rllib", "tune", "serve", "data", "llm", "util.collective", "no_such_module"])
+@pytest.mark.parametrize("name", ["rllib", "tune", "serve", "llm", "util.collective", "no_such_module"])
 def test_missing_modules_say_so(name: str) -> None:
     with pytest.raises(ImportError, match=f"`ray.{name}` .+"):
         importlib.import_module(f"ray.{name}")
@@ -120,3 +120,13 @@ def test_the_command_is_oxirays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oxiray._cli.main", lambda: called.append(True))
     assert not main()
     assert called == [True]
+
+
+def test_names_of_the_data_library_import_and_refuse_when_called() -> None:
+    from ray.data import Dataset, from_pandas_refs
+
+    with pytest.raises(NotImplementedError, match="from_pandas_refs.*keep Ray for this part"):
+        from_pandas_refs([])
+    assert not isinstance([], Dataset)
+    with pytest.raises(ImportError):
+        from ray.data import no_such_name  # noqa: F401
