@@ -21,6 +21,7 @@ from oxiray._api import (
     wait,
 )
 from oxiray._core import ActorID, JobID, NodeID, ObjectRef, TaskID, WorkerID
+from oxiray._cancellation import cancel
 from oxiray._logging import LoggingConfig
 from oxiray._session import RayContext, init, is_initialized, shutdown
 from oxiray._version import RAY_COMMIT as __commit__, VERSION as __version__
@@ -53,6 +54,7 @@ __all__ = [
     "__commit__",
     "__version__",
     "available_resources",
+    "cancel",
     "cluster_resources",
     "get",
     "get_actor",

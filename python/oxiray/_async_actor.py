@@ -22,7 +22,7 @@ class EventLoop:
     def __init__(self, concurrency: int) -> None:
         self._loop = asyncio.new_event_loop()
         self._places = asyncio.Semaphore(concurrency)
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[str, asyncio.Task[None]] = {}
         threading.Thread(target=self._loop.run_forever, name="oxiray-event-loop", daemon=True).start()
 
     def submit(
@@ -38,8 +38,25 @@ class EventLoop:
         def begin() -> None:
             call = self._loop.create_task(self._run(target, args, kwargs or {}, completion, identity))
             # A loop refers to its tasks weakly.
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            self._calls[identity[0]] = call
+
+            def end(ended: asyncio.Task[None]) -> None:
+                del self._calls[identity[0]]
+                # One that is cancelled before its first step never runs, and answers nobody.
+                if ended.cancelled():
+                    completion.failed(asyncio.CancelledError())
+
+            call.add_done_callback(end)
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def cancel(self, task: str) -> None:
+        """Cancels the call of this task, where it is under way. Called from another thread."""
+
+        def begin() -> None:
+            call = self._calls.get(task)
+            if call is not None:
+                call.cancel()
 
         self._loop.call_soon_threadsafe(begin)
 

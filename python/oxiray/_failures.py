@@ -28,10 +28,15 @@ def from_current_exception(
     ip: str,
     actor_repr: str | None = None,
     actor_id: str | None = None,
+    cause: BaseException | None = None,
 ) -> RayTaskError:
-    """The failure of a task or method whose code raised `error`, ready to be pickled."""
+    """The failure of a task or method whose code raised `error`, ready to be pickled.
+
+    `cause` is what callers are to see in place of `error`.
+    """
     text = traceback_text(error)
-    cause = error.cause if isinstance(error, RayTaskError) else error
+    if cause is None:
+        cause = error.cause if isinstance(error, RayTaskError) else error
     return RayTaskError(
         function_name,
         text,
@@ -170,7 +175,7 @@ def _actor_unavailable(message: str, payload: object, details: dict[str, Any]) -
 
 
 def _cancelled(message: str, payload: object, details: dict[str, Any]) -> RayError:
-    return errors.TaskCancelledError(details.get("task_id"), message or None)
+    return errors.TaskCancelledError(payload or details.get("task_id"), message or None)
 
 
 _BY_CODE: dict[str, _Maker] = {

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from oxiray import _core, _failures, _session, _worker_exit, exceptions
+from oxiray import _cancellation, _core, _failures, _session, _worker_exit, exceptions
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -150,11 +150,13 @@ def method(actor: Any, name: str) -> Any:
     return getattr(actor, name)
 
 
-def describe(name: str, error: BaseException) -> bytes:
-    """The pickled exception that callers of `name` are to see."""
+def describe(name: str, error: BaseException, task: str) -> bytes:
+    """The pickled exception that callers of `name` are to see; `task` is the call's identifier."""
+    seen = _cancellation.as_cancelled(error, task)
     context = _core.context()
     described = _failures.from_current_exception(
-        name, error, os.getpid(), "127.0.0.1", actor_repr=None, actor_id=context["actor_id"]
+        name, error, os.getpid(), "127.0.0.1", actor_repr=None, actor_id=context["actor_id"],
+        cause=None if seen is error else seen,
     )
     return cloudpickle.dumps(described)
 

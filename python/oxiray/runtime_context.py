@@ -66,6 +66,20 @@ class RuntimeContext:
             return dict(zip(("task_id", "task_name", "function_name"), call, strict=True))[key]
         return facts[key]
 
+    def is_canceled(self) -> bool:
+        """Whether the running call was cancelled: what a method asks now and then that may be.
+
+        Raises `RuntimeError` in drivers and in async methods, which meet `asyncio.CancelledError`.
+        """
+        if not _facts("Cancellation")["is_worker"]:
+            raise RuntimeError("is_canceled() is for tasks and actors' methods, and a driver is cancelled by nobody")
+        if current_call.get() is not None:
+            raise RuntimeError(
+                "is_canceled() is for methods that are plain functions: an async one that is cancelled meets "
+                "asyncio.CancelledError where it awaits something"
+            )
+        return _core.is_cancelled()
+
     @property
     def namespace(self) -> str:
         """Where this job's actors have their names."""

@@ -301,6 +301,8 @@ impl Core {
             Message::LeaseRequest(asked) => self.lease_request(from, asked),
             Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
             Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
+            Message::LeaseKill(asked) => self.lease_kill(from, asked.lease),
+            Message::CancelObject(asked) => self.pass_to_owner(asked),
             Message::Blocked(_) => self.blocked(from),
             Message::Unblocked(_) => self.unblocked(from),
             Message::ActorReady(_) => self.actor_ready(from),

@@ -5,9 +5,9 @@ use crate::ids::ActorID;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
 use crate::values::{keep, next_put};
-use crate::{process, python};
+use crate::{context, process, python};
 use bytes::Bytes;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_resources::Quantity;
 use oxiray_runtime::{ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Work, wire_amounts};
 use oxiray_wire::message::{ActorCreate, Content, Environment, Variable};
@@ -108,6 +108,7 @@ impl Caller {
             max_calls,
             retries,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
+            parent: TaskId::NIL,
         };
         let most_arguments = most_arguments.unwrap_or(usize::MAX);
         Ok(Self { runtime, callee: Callee::Class(class), work, least_arguments, most_arguments, bind, _hold: None })
@@ -133,6 +134,7 @@ impl Caller {
             max_calls: 0,
             retries: 0,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
+            parent: TaskId::NIL,
         };
         let runtime = process::required()?;
         let hold = Hold::on(runtime.clone(), actor.get().0);
@@ -157,6 +159,7 @@ impl Caller {
         }
         let mut work = self.work.clone();
         work.arguments = arguments(&self.runtime, args, kwargs)?;
+        work.parent = context::current_task(py);
         let implicit = implicit(&work.arguments);
         let (_, results) = match self.callee {
             Callee::Class(class) => self.runtime.submit(class, work),

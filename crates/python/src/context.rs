@@ -1,10 +1,12 @@
 //! What this process, and the task it runs, may know of itself.
 
+use crate::python;
 use oxiray_ids::{ActorId, TaskId};
 use oxiray_wire::message::{Amount, Devices};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The task of a thread.
@@ -32,6 +34,7 @@ thread_local! {
 /// The latest task of any thread: what threads of the user's own are taken to work for.
 static LATEST: Mutex<Option<Running>> = Mutex::new(None);
 static ASSIGNED: Mutex<Option<Assigned>> = Mutex::new(None);
+static HAS_EVENT_LOOP: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn assign(assigned: Assigned) {
     *ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner) = Some(assigned);
@@ -39,6 +42,32 @@ pub(crate) fn assign(assigned: Assigned) {
 
 pub(crate) fn assigned() -> Assigned {
     ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
+/// Whether this worker is an actor.
+pub(crate) fn assigned_to_actor() -> bool {
+    ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|assigned| assigned.actor.is_some())
+}
+
+/// From here on, calls run in an event loop, and which one runs is known to it alone.
+pub(crate) fn serve_with_event_loop() {
+    HAS_EVENT_LOOP.store(true, Ordering::Relaxed);
+}
+
+/// The task that this thread works for; nil in a driver.
+pub(crate) fn current_task(py: Python<'_>) -> TaskId {
+    if let Some(task) = HERE.with_borrow(|here| here.as_ref().map(|running| running.task)) {
+        return task;
+    }
+    if HAS_EVENT_LOOP.load(Ordering::Relaxed) {
+        let call = python::current_call(py).and_then(|call| call.call_method0("get"));
+        let named = call.and_then(|call| call.get_item(0)).and_then(|name| name.extract::<String>());
+        if let Some(task) = named.ok().and_then(|hex| TaskId::from_hex(&hex).ok()) {
+            return task;
+        }
+    }
+    let latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+    latest.as_ref().map_or(TaskId::NIL, |running| running.task)
 }
 
 pub(crate) fn enter(running: Running) {

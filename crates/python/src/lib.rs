@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! connect.rs    a driver joins its daemon, and leaves it
+//! cancel.rs     calls that are not wanted any more, and how a running one is interrupted
 //! caller.rs     what `.remote(...)` calls: arguments in, references out
 //! reference.rs  ObjectRef, and what happens when one is pickled
 //! ids.rs        JobID, ActorID, ...
@@ -18,6 +19,7 @@
 mod blob;
 mod buffer;
 mod caller;
+mod cancel;
 mod connect;
 mod context;
 mod ids;
@@ -45,6 +47,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     connect::register(module)?;
     values::register(module)?;
     caller::register(module)?;
+    cancel::register(module)?;
     worker::register(module)?;
     reference::register(module)
 }

@@ -1,5 +1,6 @@
 //! Python objects that are looked up once.
 
+use oxiray_ids::TaskId;
 use oxiray_wire::message::Failure;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -94,6 +95,24 @@ looked_up!(
     "method"
 );
 looked_up!(
+    /// The running call of an async actor: `current_call.get() -> (task, name, function) | None`.
+    current_call,
+    "oxiray._async_context",
+    "current_call"
+);
+looked_up!(
+    /// The error of a call that was cancelled: `cancelled(task, text)`.
+    cancelled,
+    "oxiray._cancellation",
+    "cancelled"
+);
+looked_up!(
+    /// Has a signal ask for interrupts: `listen(number)`.
+    listen_for_interrupts,
+    "oxiray._cancellation",
+    "listen"
+);
+looked_up!(
     /// Writes out what the standard streams hold back.
     flush,
     "oxiray._worker",
@@ -104,6 +123,13 @@ looked_up!(
 pub(crate) fn failure(py: Python<'_>, failure: &Failure) -> PyErr {
     let cause = if failure.cause.is_empty() {
         Ok(py.None().into_bound(py))
+    } else if failure.code == "cancelled" {
+        Ok(TaskId::from_slice(&failure.cause)
+            .unwrap_or(TaskId::NIL)
+            .hex()
+            .into_pyobject(py)
+            .unwrap_or_else(|never| match never {})
+            .into_any())
     } else {
         crate::blob::load_inline(py, &failure.cause)
     };

@@ -52,9 +52,10 @@ impl Worker {
         }
         // Too much to travel with the call: the daemon has it.
         self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
-        let values = process::patiently(py, || self.runtime.get(&[id], None))?;
-        let value = values.map_err(|error| process::error(py, &error)).map(|mut values| values.remove(0));
-        let loaded = value.and_then(|value| load(py, &self.runtime, id, &value, None));
+        let waited = process::patiently(py, || self.runtime.get(&[id], None));
+        let values = waited.and_then(|values| values.map_err(|error| process::error(py, &error)));
+        let loaded = values.map(|mut values| values.remove(0));
+        let loaded = loaded.and_then(|value| load(py, &self.runtime, id, &value, None));
         self.runtime.release(id);
         loaded
     }

@@ -5,7 +5,7 @@
 
 use crate::context::{self, Assigned, Running};
 use crate::reference::{begin_borrowing, end_borrowing};
-use crate::{caller, connect, process, python};
+use crate::{caller, cancel, connect, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
 use oxiray_runtime::{Duty, INLINE_TOTAL_BYTES, Identity, Outcome, Runtime, Ticket};
@@ -104,6 +104,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     become_assigned(py, &assign)?;
     let runtime = Runtime::start(identity, connection, early, assign.actor.is_some())?;
     process::set(Some(runtime.clone()));
+    cancel::make_interruptible(py, &runtime)?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,
         functions: Mutex::new(Functions::new()),
@@ -118,6 +119,8 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency,))?;
         if !event_loop.is_none() {
             *worker.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(event_loop.unbind());
+            context::serve_with_event_loop();
+            worker.runtime.serve_with_event_loop();
         }
     }
     worker.attend(py)?;
@@ -165,6 +168,7 @@ impl Worker {
                         return Ok(());
                     }
                 }
+                Ok(Ok(Duty::Cancel(task))) => self.cancel_in_event_loop(py, task)?,
                 Ok(Ok(Duty::Leave)) => return Ok(()),
                 Ok(Err(error)) => return Err(process::error(py, &error)),
                 // A KeyboardInterrupt that arrived between two calls is nobody's.
@@ -207,6 +211,12 @@ impl Worker {
         ended
     }
 
+    fn cancel_in_event_loop(&self, py: Python<'_>, task: TaskId) -> PyResult<()> {
+        let event_loop = self.event_loop.lock().unwrap_or_else(PoisonError::into_inner);
+        let event_loop = event_loop.as_ref().map(|own| own.clone_ref(py));
+        event_loop.map_or(Ok(()), |own| own.bind(py).call_method1("cancel", (task.hex(),)).map(drop))
+    }
+
     /// Replies with what a call returned or raised. `borrowed` is asked once everything of the call is dropped.
     fn answer(
         &self,
@@ -217,6 +227,11 @@ impl Worker {
     ) -> Ended {
         let UnderWay { ticket, call, task, name } = under_way;
         let mut outcome = Outcome::default();
+        let cancelled = self.runtime.end_of_user_code(task);
+        let is_actor = context::assigned_to_actor();
+        // A method that returns although it was cancelled has done what it could: its caller did not want the value.
+        let returned =
+            if cancelled && is_actor { returned.and_then(|_| Err(cancel::error(py, task)?)) } else { returned };
         match returned.and_then(|value| self.results(py, task, call.results, &value, &mut outcome)) {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
@@ -226,8 +241,9 @@ impl Worker {
             Err(error) => {
                 // Results that were made before one failed are nobody's.
                 self.runtime.discard(&std::mem::take(&mut outcome.handed), &std::mem::take(&mut outcome.stored));
-                outcome.retry = !call.retry_exceptions.is_empty() && asks_retry(py, &call.retry_exceptions, &error);
-                let value = raised(py, &name, &error);
+                outcome.retry =
+                    !cancelled && !call.retry_exceptions.is_empty() && asks_retry(py, &call.retry_exceptions, &error);
+                let value = raised(py, &name, task, &error);
                 outcome.results = vec![value; call.results as usize];
             }
         }
@@ -334,7 +350,7 @@ impl Worker {
                 false
             }
             Err(error) => {
-                self.runtime.actor_failed(raised(py, &name, &error));
+                self.runtime.actor_failed(raised(py, &name, task, &error));
                 false
             }
         }
@@ -376,12 +392,12 @@ fn asks_retry(py: Python<'_>, wanted: &Bytes, error: &PyErr) -> bool {
 }
 
 /// The value of a call that raised.
-fn raised(py: Python<'_>, name: &str, error: &PyErr) -> Value {
+fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr) -> Value {
     if let Some(traceback) = error.traceback(py) {
         let _ = error.value(py).setattr("__traceback__", traceback);
     }
     let described = python::describe_error(py)
-        .and_then(|describe| describe.call1((name, error.value(py))))
+        .and_then(|describe| describe.call1((name, error.value(py), task.hex())))
         .and_then(|described| described.extract::<Vec<u8>>());
     let content = match described {
         Ok(pickle) if pickle.len() > INLINE_TOTAL_BYTES => Content::Failed(Failure {

@@ -9,7 +9,7 @@ use crate::state::State;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRelease, Failure};
+use oxiray_wire::message::{ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRelease, Cancel, Failure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -210,6 +210,30 @@ impl State {
         actor.handles = actor.handles.saturating_sub(1);
         self.release_when_done(id);
         self.forget_actor(id);
+    }
+
+    /// Whether the actor's process has the call. One that it has not got is not sent any more.
+    pub(crate) fn cancel_actor_call(&mut self, id: ActorId, task: TaskId, recursive: bool) -> bool {
+        let actor = self.actors.get(id);
+        if !actor.under_way.contains(&task) {
+            return false;
+        }
+        if let Stream::Open(token, _) = actor.stream {
+            let cancel = Cancel { task: copy(task.as_bytes()), force: false, recursive };
+            self.links.post_now(token, &cancel.into());
+        }
+        true
+    }
+
+    /// Calls were taken out of an actor's queue.
+    pub(crate) fn actor_calls_left(&mut self, id: ActorId) {
+        let tasks = &self.tasks.tasks;
+        let queue = &mut self.actors.get(id).queue;
+        while queue.front().is_some_and(|front| !tasks.contains_key(front)) {
+            queue.pop_front();
+        }
+        self.deliver(id);
+        self.release_when_done(id);
     }
 
     fn release_when_done(&mut self, id: ActorId) {

@@ -4,11 +4,12 @@
 //! - EXECUTE-2: a task's worker does not sit on tasks it cannot begin soon: behind one that runs long, or
 //!   that waits for a value, they are given back to their owner, who finds them another worker.
 
+use crate::interrupt::Interrupts;
 use crate::links::{DAEMON, Token};
 use crate::objects::copy;
 use crate::state::State;
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorFailed, ActorLeaving, ActorReady, Assign, Call, Reply, Returned, Value};
 use std::collections::VecDeque;
@@ -24,6 +25,8 @@ pub enum Duty {
     Become(Box<Assign>),
     /// Run this and reply with the ticket.
     Run(Ticket, Box<Call>),
+    /// Cancel this call, which an event loop was given.
+    Cancel(TaskId),
     /// Nothing more comes; leave.
     Leave,
 }
@@ -37,6 +40,13 @@ pub struct Ticket {
     started: Instant,
 }
 
+impl Ticket {
+    /// The task that it is the ticket of.
+    pub fn task(&self) -> TaskId {
+        TaskId::from_slice(&self.task).unwrap_or(TaskId::NIL)
+    }
+}
+
 #[derive(Debug)]
 enum Item {
     Assign(Box<Assign>),
@@ -47,7 +57,8 @@ enum Item {
 pub(crate) struct Inbox {
     items: VecDeque<Item>,
     /// Whether calls are an actor's, whose order and place are fixed.
-    is_actor: bool,
+    pub(crate) is_actor: bool,
+    pub(crate) interrupts: Interrupts,
     running: usize,
     running_since: Option<Instant>,
     closed: bool,
@@ -78,6 +89,16 @@ impl Inbox {
         self.closing = true;
     }
 
+    /// Takes a call out that has not begun; the number of its results.
+    pub(crate) fn withdraw(&mut self, from: Token, task: &Bytes) -> Option<u32> {
+        let is_it = |item: &Item| matches!(item, Item::Call(token, _, call) if *token == from && call.task == *task);
+        let at = self.items.iter().position(is_it)?;
+        match self.items.remove(at) {
+            Some(Item::Call(_, _, call)) => Some(call.results),
+            _ => None,
+        }
+    }
+
     pub(crate) fn client_gone(&mut self, token: Token) {
         self.items.retain(|item| !matches!(item, Item::Call(from, ..) if *from == token));
     }
@@ -102,12 +123,16 @@ impl Inbox {
         if self.ending {
             return None;
         }
+        if let Some(task) = self.interrupts.next_for_event_loop() {
+            return Some(Duty::Cancel(task));
+        }
         match self.items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
             Some(Item::Call(from, owner, call)) => {
                 let started = Instant::now();
                 self.running += 1;
                 self.running_since = Some(started);
+                self.interrupts.begin(TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL), !self.is_actor);
                 Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), started }, call))
             }
             None if self.closing && self.running == 0 => Some(Duty::Leave),
@@ -126,6 +151,7 @@ impl State {
                 self.inbox.items.push_back(Item::Call(token, owner, Box::new(call)));
                 self.news = true;
             }
+            Message::Cancel(cancel) => self.cancel_call(token, &cancel),
             _ => {}
         }
     }
@@ -151,8 +177,11 @@ impl State {
 
     /// Sends a call's results to its owner. `borrowed` are the references that came with the arguments.
     pub(crate) fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.inbox.interrupts.end(ticket.task());
         let owner = &ticket.owner;
-        let kept = self.objects.keep(&outcome.borrowed);
+        // Holds are registered by the owner: where it is gone, nobody counts them.
+        let is_heard = self.links.role(ticket.from).is_some();
+        let kept = if is_heard { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
         self.promise(&outcome.handed);
         self.hold_for(&outcome.handed, owner);
         self.hold_for(&outcome.stored, owner);

@@ -140,6 +140,7 @@ impl Shared {
             } else {
                 interrupted = self.turn(&mut state, deadline);
             }
+            interrupted |= state.inbox.interrupts.is_for_this_thread();
         }
     }
 

@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::submit::{IDLE_LIMIT, Lease};
 use bytes::Bytes;
 use oxiray_ids::WorkerId;
-use oxiray_wire::message::{Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseReturn};
+use oxiray_wire::message::{Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseReturn};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -53,11 +53,13 @@ impl State {
         }
     }
 
-    /// The stream to a worker ended; what became of it the daemon says.
+    /// The stream to a worker ended; what became of it the daemon says. A worker that lives although its stream is
+    /// broken could not be told anything any more, so that its end is asked for.
     pub(crate) fn lease_silent(&mut self, id: u64) {
         self.tasks.set_idle(id, false);
         if let Some(lease) = self.tasks.leases.get_mut(&id) {
             lease.closing = true;
+            self.links.post_now(DAEMON, &LeaseKill { lease: id }.into());
         }
     }
 
@@ -71,9 +73,10 @@ impl State {
             if let Some(task) = self.tasks.tasks.get_mut(&task) {
                 task.suspect = true;
             }
-            self.tasks.queues[lease.queue].pending.push_front(task);
+            self.requeue(lease.queue, task);
         }
         if let Some(task) = running
+            && !self.end_if_cancelled(task)
             && !self.try_again(task, true)
         {
             let (name, attempts) = self

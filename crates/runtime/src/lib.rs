@@ -6,15 +6,18 @@
 //!                        ├── objects.rs    values and references
 //!                        ├── submit.rs     tasks, classes, leases
 //!                        ├── actors.rs     ordered calls to actors, made in creation.rs
-//!                        ├── execute.rs    calls to be run here
+//!                        ├── execute.rs    calls to be run here, interrupted in interrupt.rs
+//!                        ├── cancel.rs     calls that are not wanted any more
 //!                        └── questions.rs  answers of the daemon, segments of the store
 //! ```
 //!
 //! Nothing here knows Python: values are bytes, and what they mean is the front's business.
 
 mod actors;
+mod cancel;
 mod creation;
 mod execute;
+mod interrupt;
 mod lead;
 mod leases;
 mod links;
@@ -27,6 +30,7 @@ mod state;
 mod submit;
 mod work;
 
+pub use cancel::NotForced;
 pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
 pub use runtime::{ActorWork, INLINE_BYTES, Pinned, Runtime, RuntimeError, wire_amounts};

@@ -2,7 +2,7 @@
 
 use crate::execute::{Duty, Outcome, Ticket};
 use crate::runtime::{Runtime, RuntimeError};
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::Value;
 
 impl Runtime {
@@ -22,6 +22,37 @@ impl Runtime {
             state.inbox.close();
             state.news = true;
         });
+    }
+
+    /// Calls that the caller's thread runs from here on are interrupted by `interrupt`, which makes that thread call
+    /// [`Runtime::take_interrupt`] soon.
+    pub fn interrupt_with(&self, interrupt: fn()) {
+        self.shared.with(|state| state.inbox.interrupts.serve(interrupt));
+    }
+
+    /// Calls are handed on to an event loop: their cancelling is a duty of its own.
+    pub fn serve_with_event_loop(&self) {
+        self.shared.with(|state| state.inbox.interrupts.serve_event_loop());
+    }
+
+    /// Whether the call that this thread runs is to be interrupted, here and now. Asked once an interrupt.
+    pub fn take_interrupt(&self) -> bool {
+        self.shared.with(|state| state.inbox.interrupts.take())
+    }
+
+    /// An interrupt was lost on its way: in a destructor, say.
+    pub fn interrupt_again(&self) {
+        self.shared.with(|state| state.inbox.interrupts.again(std::time::Instant::now()));
+    }
+
+    /// The user's part of a call is over: it is not interrupted any more. Whether it was cancelled.
+    pub fn end_of_user_code(&self, task: TaskId) -> bool {
+        self.shared.with(|state| state.inbox.interrupts.end_of_user_code(task))
+    }
+
+    /// Whether a call that runs here was cancelled.
+    pub fn is_cancelled(&self, task: TaskId) -> bool {
+        self.shared.with(|state| state.inbox.interrupts.is_cancelled(task))
     }
 
     /// Sends a call's outcome to its owner.

@@ -269,6 +269,7 @@ impl State {
             Message::LeaseRefused(refused) => self.lease_refused(refused),
             Message::LeaseReclaim(_) => self.return_idle_leases(),
             Message::LeaseEnded(ended) => self.lease_ended(&ended),
+            Message::CancelObject(asked) => self.cancel_asked(&asked),
             Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
             Message::ActorDied(died) => self.actor_died(died),
             Message::Published(published) => {
@@ -344,7 +345,8 @@ impl State {
     /// When [`State::run_timers`] has something to do next.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
-        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked]
+        let again = self.inbox.interrupts.again_at();
+        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again]
             .into_iter()
             .flatten()
             .min()
@@ -362,6 +364,7 @@ impl State {
             self.blocked.told = true;
             self.links.post_now(DAEMON, &oxiray_wire::message::Blocked {}.into());
         }
+        self.inbox.interrupts.repeat(now);
         if blocked || self.inbox.give_back_at().is_some_and(|at| at <= now) {
             self.give_back_queued();
         }

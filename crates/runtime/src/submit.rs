@@ -49,6 +49,8 @@ pub(crate) struct Task {
     pub(crate) attempt: u32,
     /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
     pub(crate) suspect: bool,
+    /// Nobody wants it any more, though a worker has it: it is not run again.
+    pub(crate) cancelled: bool,
 }
 
 #[derive(Debug)]
@@ -192,7 +194,7 @@ impl State {
             }
         }
         let ready = waiting_for == 0;
-        self.tasks.tasks.insert(task, Task { work, target, waiting_for, attempt: 0, suspect: false });
+        self.tasks.tasks.insert(task, Task { work, target, waiting_for, attempt: 0, suspect: false, cancelled: false });
         if let Some(failure) = self.lost.clone() {
             self.fail_task(task, &failure);
             return (task, results);
@@ -352,7 +354,7 @@ impl State {
                 let queue_state = &mut self.tasks.queues[queue];
                 queue_state.average_us = Some(queue_state.average_us.unwrap_or(0.0).max(SLOW_US));
                 for task in tasks.into_iter().rev() {
-                    queue_state.pending.push_front(task);
+                    self.requeue(queue, task);
                 }
                 self.pump(queue);
             }
@@ -369,9 +371,11 @@ impl State {
             lease.under_way.retain(|other| *other != task);
         }
         let (queue, worker, token) = (lease.queue, lease.worker, lease.token);
-        let run_us = reply.run_us as f32;
-        let average = &mut self.tasks.queues[queue].average_us;
-        *average = Some(average.map_or(run_us, |average| average + (run_us - average) * 0.25));
+        if self.tasks.tasks.get(&task).is_some_and(|task| !task.cancelled) {
+            let run_us = reply.run_us as f32;
+            let average = &mut self.tasks.queues[queue].average_us;
+            *average = Some(average.map_or(run_us, |average| average + (run_us - average) * 0.25));
+        }
         let retiring = reply.retiring;
         self.finish(task, reply, worker);
         if retiring {
@@ -379,7 +383,7 @@ impl State {
             self.links.remove(token);
             self.links.post(DAEMON, &LeaseReturn { lease: id, retiring: true }.into());
             for task in lease.under_way.into_iter().rev() {
-                self.tasks.queues[queue].pending.push_front(task);
+                self.requeue(queue, task);
             }
         } else if self.tasks.queues[queue].class.is_spread() {
             // The next task gets a machine of its own choice.
@@ -416,7 +420,7 @@ impl State {
     pub(crate) fn try_again(&mut self, id: TaskId, suspect: bool) -> bool {
         let leaving = self.tasks.leaving;
         let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
-        if task.work.retries == 0 || leaving {
+        if task.work.retries == 0 || leaving || task.cancelled {
             return false;
         }
         task.work.retries -= i32::from(task.work.retries > 0);

@@ -1,7 +1,7 @@
 //! Calls as the language front describes them.
 
 use bytes::Bytes;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{ArgumentReference, Environment, Reference, Strategy, Value};
 
 /// Where an argument given as a reference stands in the call.
@@ -58,6 +58,8 @@ pub struct Work {
     pub retries: i32,
     /// Which exceptions are retried, as the worker reads it; empty for none.
     pub retry_exceptions: Bytes,
+    /// The task that calls; nil in a driver. It takes what it called with it when it is cancelled.
+    pub parent: TaskId,
 }
 
 /// What tasks of one class share.

@@ -1,7 +1,7 @@
 //! The runtime against a daemon and a worker that the test plays itself, over real sockets.
 
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_runtime::{ActorWork, Arguments, Class, Identity, Place, Runtime, RuntimeError, Unmet, Work};
 use oxiray_wire::message::{
     ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted, LeaseRefused,
@@ -64,7 +64,7 @@ impl Peer {
         loop {
             match self.next() {
                 Message::LeaseRequest(request) => return request.request,
-                Message::LeaseCancel(_) | Message::LeaseReturn(_) => {}
+                Message::LeaseCancel(_) | Message::LeaseReturn(_) | Message::LeaseKill(_) => {}
                 other => panic!("a lease request was expected, not {other:?}"),
             }
         }
@@ -108,6 +108,7 @@ fn work(name: &str) -> Work {
         max_calls: 0,
         retries: 3,
         retry_exceptions: Bytes::new(),
+        parent: TaskId::NIL,
     }
 }
 
@@ -273,4 +274,59 @@ fn an_actor_id_belongs_to_its_job() {
     let work = ActorWork { create: ActorCreate::default(), named: false, arguments: Arguments::default() };
     let (actor, _): (ActorId, _) = runtime.create_actor(work).expect("made");
     assert_eq!(actor.job(), runtime.identity().job);
+}
+
+#[test]
+fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, Work { retries: 0, ..work("f") });
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 7);
+    worker.call();
+    drop(worker);
+    loop {
+        match daemon.next() {
+            Message::LeaseKill(asked) => break assert_eq!(asked.lease, 7),
+            Message::LeaseCancel(_) | Message::LeaseRequest(_) => {}
+            other => panic!("the worker's end is to be asked for, not {other:?}"),
+        }
+    }
+    daemon.say(LeaseEnded { lease: 7, text: "killed by signal 9 (SIGKILL)".into() });
+    assert_eq!(failure_of(&runtime, id).code, "worker_crashed");
+}
+
+#[test]
+fn a_cancelled_task_that_its_worker_gives_back_is_not_run_again() {
+    let (runtime, mut daemon) = started();
+    let ids = [submit(&runtime, work("f")), submit(&runtime, work("g"))];
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 1);
+    let first = worker.call();
+    runtime.cancel(ids[0], false, true).expect("a task may be cancelled");
+    // The two cross: the worker has given the task back before it hears that nobody wants it.
+    worker.say(Returned { tasks: vec![first.task.clone()] });
+    assert_eq!(failure_of(&runtime, ids[0]).code, "cancelled");
+    loop {
+        match worker.next() {
+            Message::Call(call) => {
+                assert_eq!(call.name, "g");
+                break worker.reply(&call, "done");
+            }
+            Message::Cancel(cancel) => assert_eq!(cancel.task, first.task),
+            _ => {}
+        }
+    }
+    assert_eq!(value_of(&runtime, ids[1]), inline("done"));
+}
+
+#[test]
+fn a_cancelled_task_is_not_run_again_when_its_worker_dies() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, Work { retries: -1, ..work("f") });
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 1);
+    worker.call();
+    runtime.cancel(id, true, true).expect("a task may be cancelled");
+    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into() });
+    assert_eq!(failure_of(&runtime, id).code, "cancelled");
 }

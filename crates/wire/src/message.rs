@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use prost::{Message as _, Oneof};
 
 mod actor;
+mod cancel;
 mod greeting;
 mod lease;
 mod object;
@@ -22,6 +23,7 @@ mod work;
 mod worker;
 
 pub use actor::*;
+pub use cancel::*;
 pub use greeting::*;
 pub use lease::*;
 pub use object::*;
@@ -83,6 +85,8 @@ messages! {
     14 => LeaseReturn,
     15 => LeaseReclaim,
     16 => LeaseEnded,
+    17 => CancelObject,
+    18 => LeaseKill,
     20 => Assign,
     21 => Peer,
     22 => Blocked,
@@ -121,6 +125,7 @@ messages! {
     71 => Call,
     72 => Reply,
     73 => Returned,
+    78 => Cancel,
     80 => TemplateReady,
     81 => Fork,
     82 => Forked,
@@ -169,7 +174,7 @@ pub struct Failure {
     /// What happened, why, and what to do.
     #[prost(string, tag = "2")]
     pub text: String,
-    /// A serialized exception of user code that caused it, where there is one.
+    /// A serialized exception of user code that caused it, where there is one; for `cancelled` the `TaskId`.
     #[prost(bytes = "bytes", tag = "3")]
     pub cause: Bytes,
 }

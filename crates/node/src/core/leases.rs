@@ -1,11 +1,13 @@
 //! Leases: asked for, granted, returned.
 
 use super::strategy::wish;
-use super::{Core, Duty, Key, Lease, Want, Wanted};
-use oxiray_ids::JobId;
+use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
+use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{NodeView, Placement, Wish, place};
-use oxiray_wire::message::{Amount, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy};
+use oxiray_wire::message::{
+    Amount, CancelObject, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy,
+};
 
 /// What a demand was refused for, in words.
 pub(crate) type Refusal = String;
@@ -108,6 +110,21 @@ impl Core {
         if self.idle.len() > self.plan.idle_workers_max() {
             let longest_idle = self.idle[0];
             self.kill_worker(longest_idle);
+        }
+    }
+
+    /// The owner can reach the worker no more: it is told of the worker's end as of any other.
+    pub(crate) fn lease_kill(&mut self, from: Key, number: u64) {
+        if let Some(lease) = self.leases.get(&number).filter(|lease| lease.owner == from) {
+            self.kill_worker(lease.worker);
+        }
+    }
+
+    /// Only the owner knows where a task is; with it the task is gone too.
+    pub(crate) fn pass_to_owner(&mut self, asked: CancelObject) {
+        let owner = identifier!(WorkerId, &asked.owner);
+        if let Some(key) = self.keys.get(&owner).copied() {
+            self.send(key, asked);
         }
     }
 

@@ -1,0 +1,85 @@
+"""Calls that are not wanted any more.
+
+Invariants:
+1. A cancelled call is interrupted by a `KeyboardInterrupt` in its own code, in the main thread, and nowhere else: the
+   signal's handler asks the native side whether what runs at this moment is what was cancelled.
+2. An interrupt that ends nothing, because it was raised in a destructor or a callback whose errors Python only
+   reports, is raised again.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+from oxiray import _core, _session
+from oxiray._core import ObjectRef
+from oxiray.exceptions import TaskCancelledError
+
+
+#: Set on the `KeyboardInterrupt` that a cancelled call meets.
+_MARK = "oxiray_cancelled"
+
+
+def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancels the call that makes the value of a reference; returns at once.
+
+    A call that has not begun never does. A task that runs meets a `KeyboardInterrupt` in its code; with `force` its
+    process is killed. A method of an actor that runs sees `get_runtime_context().is_canceled()`, an async one meets
+    `asyncio.CancelledError`. With `recursive`, what it has called goes with it. The value is `TaskCancelledError`
+    then. What is over already is left alone. Cancelled calls are not retried.
+
+    Raises `TypeError` for anything but a reference, `ValueError` for `force` on an actor's method.
+    """
+    _session.ensure()
+    if not isinstance(ray_waitable, ObjectRef):
+        raise TypeError(
+            f"cancel() takes what a call's .remote(...) returned, and was given {type(ray_waitable)}: cancel each of "
+            "several references by itself; an actor is ended with kill(handle)"
+        )
+    _core.cancel(ray_waitable, bool(force), bool(recursive))
+
+
+def listen(number: int) -> None:
+    """From here on signal `number` asks whether the call that runs is to be interrupted."""
+    signal.signal(number, _asked)
+    sys.unraisablehook = _Reporter(sys.unraisablehook)
+
+
+def _asked(number: int, frame: Any) -> None:
+    if _core.take_interrupt():
+        interrupt = KeyboardInterrupt("cancel() was called for this task")
+        setattr(interrupt, _MARK, True)
+        raise interrupt
+
+
+class _Reporter:
+    """Reports errors that nobody can catch, as was done before, but for interrupts: those come again."""
+
+    def __init__(self, before: Any) -> None:
+        self._before = before
+
+    def __call__(self, lost: Any) -> None:
+        if hasattr(lost.exc_value, _MARK):
+            _core.interrupt_again()
+        else:
+            self._before(lost)
+
+
+def cancelled(task: str, text: str) -> TaskCancelledError:
+    """The error of a call that was cancelled."""
+    return TaskCancelledError(task, text)
+
+
+def as_cancelled(error: BaseException, task: str) -> BaseException:
+    """What a caller is to see of `error`: interrupts of any kind mean that the call was cancelled."""
+    if hasattr(error, _MARK):
+        return TaskCancelledError(task, "cancel() interrupted it")
+    if isinstance(error, KeyboardInterrupt):
+        return TaskCancelledError(task, "its code raised KeyboardInterrupt")
+    # Looked up, never imported: where asyncio was not loaded, nothing can be of its kinds.
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None and isinstance(error, asyncio.CancelledError):
+        return TaskCancelledError(task, "its coroutine was cancelled")
+    return error
