@@ -165,6 +165,9 @@ impl State {
 
     pub(crate) fn actor_died(&mut self, died: ActorDied) {
         let Some(id) = ActorId::from_slice(&died.actor) else { return };
+        if let Stream::Open(token, _) = self.actors.get(id).stream {
+            self.hear_last_words(token, Role::Actor(id));
+        }
         let failure = died.failure.unwrap_or_else(|| Failure {
             code: "actor_died".into(),
             text: "the actor is dead".into(),

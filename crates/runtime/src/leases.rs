@@ -64,6 +64,9 @@ impl State {
     }
 
     pub(crate) fn lease_ended(&mut self, ended: &LeaseEnded) {
+        if let Some(lease) = self.tasks.leases.get(&ended.lease) {
+            self.hear_last_words(lease.token, Role::Lease(ended.lease));
+        }
         let Some(lease) = self.tasks.remove_lease(ended.lease) else { return };
         self.links.remove(lease.token);
         let mut tasks = lease.under_way.into_iter();

@@ -121,17 +121,33 @@ impl State {
             };
             let mut received = std::mem::take(&mut self.received);
             let over = self.links.receive(*token, *writable, &mut received);
-            for Received { message, descriptors } in received.drain(..) {
-                match role {
-                    Role::Daemon => self.daemon_said(message, descriptors),
-                    Role::Lease(lease) => self.lease_said(lease, message),
-                    Role::Actor(actor) => self.actor_said(actor, message),
-                    Role::Client(owner) => self.client_said(*token, owner, message),
-                }
+            for received in received.drain(..) {
+                self.said(*token, role, received);
             }
             self.received = received;
             if over {
                 self.ended(*token, role);
+            }
+        }
+    }
+
+    fn said(&mut self, token: Token, role: Role, Received { message, descriptors }: Received) {
+        match role {
+            Role::Daemon => self.daemon_said(message, descriptors),
+            Role::Lease(lease) => self.lease_said(lease, message),
+            Role::Actor(actor) => self.actor_said(actor, message),
+            Role::Client(owner) => self.client_said(token, owner, message),
+        }
+    }
+
+    /// The daemon's word on a process's death may overtake what that process said before it died.
+    pub(crate) fn hear_last_words(&mut self, token: Token, role: Role) {
+        let mut is_over = false;
+        while !is_over {
+            let mut received = Vec::new();
+            is_over = self.links.receive(token, false, &mut received) || received.is_empty();
+            for received in received {
+                self.said(token, role, received);
             }
         }
     }
