@@ -130,7 +130,7 @@ def failure(code: str, text: str, cause: Any) -> BaseException:
     """The exception for what the runtime could not do."""
     if code == "actor_name_taken":
         return exceptions.ActorAlreadyExistsError(text)
-    if code == "actor_not_found":
+    if code in ("actor_not_found", "invalid"):
         return ValueError(text)
     return _failures.error_from_runtime(code, text, cause)
 

@@ -18,7 +18,7 @@ from oxiray._alternatives import ALTERNATIVES
 
 MODULES = """
 _private _private.services _private.state _private.utils _private.worker _raylet actor cloudpickle exceptions
-experimental job_config remote_function runtime_context runtime_env types util util.accelerators
+experimental experimental.internal_kv job_config remote_function runtime_context runtime_env types util util.accelerators
 util.accelerators.accelerators util.actor_pool util.annotations util.check_serialize util.client util.client.common
 util.debug util.helpers util.joblib util.multiprocessing util.multiprocessing.pool util.queue
 util.scheduling_strategies util.serialization

@@ -15,6 +15,7 @@ mod actors;
 mod assign;
 mod clients;
 mod ending;
+mod kept;
 mod leases;
 mod objects;
 mod report;
@@ -23,7 +24,7 @@ mod waiting;
 
 use crate::config::Plan;
 use crate::device_check::DeviceCheck;
-use oxiray_head::{Actors, Jobs, Objects};
+use oxiray_head::{Actors, Jobs, Kept, Objects};
 use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
 use oxiray_resources::{Grant, Ledger};
 use oxiray_scheduler::WaitQueue;
@@ -219,6 +220,7 @@ pub struct Core {
     actors: Actors<Failure>,
     making: BTreeMap<ActorId, actors::Making>,
     objects: Objects<Value>,
+    kept: Kept,
     templates: BTreeMap<TemplateKey, Template>,
     rechecks: Vec<ending::Recheck>,
     out_of_service: ending::OutOfService,
@@ -252,6 +254,7 @@ impl Core {
             actors: Actors::default(),
             making: BTreeMap::new(),
             objects: Objects::default(),
+            kept: Kept::default(),
             templates: BTreeMap::new(),
             rechecks: Vec::new(),
             out_of_service: BTreeMap::new(),
@@ -318,6 +321,7 @@ impl Core {
             Message::Subscribe(asked) => self.subscribe(from, asked.reference),
             Message::Hold(said) => self.hold(&said.objects, &said.holder),
             Message::Unhold(said) => self.unhold(from, &said.objects),
+            Message::KeptRequest(asked) => self.keep(from, asked),
             Message::Goodbye(_) => self.goodbye(from),
             other => {
                 self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));

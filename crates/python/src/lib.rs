@@ -23,6 +23,7 @@ mod cancel;
 mod connect;
 mod context;
 mod ids;
+mod looking;
 mod process;
 mod python;
 mod reference;
@@ -48,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     values::register(module)?;
     caller::register(module)?;
     cancel::register(module)?;
+    looking::register(module)?;
     worker::register(module)?;
     reference::register(module)
 }

@@ -21,6 +21,7 @@ mod interrupt;
 mod lead;
 mod leases;
 mod links;
+mod looking;
 mod objects;
 mod questions;
 mod runtime;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oxiray_store::{Access, SegmentCache, SegmentId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure};
+use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, KeptAnswer};
 use rustc_hash::FxHashMap;
 use std::os::fd::OwnedFd;
 
@@ -16,6 +16,7 @@ pub(crate) enum Answer {
     Pinned(SegmentId, u64),
     Cluster(Box<ClusterReport>),
     Actor(Box<ActorAnswer>),
+    Kept(Box<KeptAnswer>),
     Refused(Failure),
 }
 
@@ -84,6 +85,7 @@ impl Questions {
             }
             Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
             Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
+            Message::KeptAnswer(said) => (said.request, Answer::Kept(Box::new(said))),
             Message::ActorAnswer(said) => (said.request, Answer::Actor(Box::new(said))),
             Message::SegmentRetired(said) => {
                 self.segments.retire(SegmentId(said.segment));

@@ -290,7 +290,7 @@ impl Runtime {
         Ok(Pinned { mapping, size: size as usize, id, shared: Arc::clone(&self.shared) })
     }
 
-    fn ask(&self, message: impl FnOnce(u64) -> oxiray_wire::Message) -> Result<Answer, RuntimeError> {
+    pub(crate) fn ask(&self, message: impl FnOnce(u64) -> oxiray_wire::Message) -> Result<Answer, RuntimeError> {
         self.ask_until(None, None, message)
     }
 
@@ -440,7 +440,7 @@ impl Runtime {
     }
 }
 
-fn unexpected() -> RuntimeError {
+pub(crate) fn unexpected() -> RuntimeError {
     RuntimeError::Failed(Failure {
         code: "system".into(),
         text: "the daemon gave an answer that does not fit the question: the two are of different builds".into(),

@@ -298,6 +298,7 @@ impl State {
             | Message::Pinned(_)
             | Message::ClusterReport(_)
             | Message::ActorAnswer(_)
+            | Message::KeptAnswer(_)
             | Message::SegmentRetired(_) => {
                 if let Some(object) = self.questions.answer(message, descriptors.next()) {
                     self.links.post(DAEMON, &Unpin { object }.into());

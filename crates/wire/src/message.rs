@@ -13,6 +13,7 @@ use prost::{Message as _, Oneof};
 mod actor;
 mod cancel;
 mod greeting;
+mod kept;
 mod lease;
 mod object;
 mod report;
@@ -25,6 +26,7 @@ mod worker;
 pub use actor::*;
 pub use cancel::*;
 pub use greeting::*;
+pub use kept::*;
 pub use lease::*;
 pub use object::*;
 pub use report::*;
@@ -121,6 +123,8 @@ messages! {
     61 => ClusterReport,
     62 => LogLines,
     63 => Notice,
+    64 => KeptRequest,
+    65 => KeptAnswer,
     70 => Function,
     71 => Call,
     72 => Reply,
