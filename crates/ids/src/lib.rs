@@ -1,4 +1,4 @@
-//! Typed identifiers of nodes, workers, jobs, actors, tasks and objects, and how they nest.
+//! Typed identifiers of nodes, workers, jobs, actors, tasks, objects and placement groups, and how they nest.
 //!
 //! Sizes and nesting follow Ray's, since programs print, parse and slice them:
 //!
@@ -9,6 +9,7 @@
 //! ObjectId  28   task(24)   · index(4, LE)  index 0 is never a result: results count from 1
 //! NodeId    28   random
 //! WorkerId  28   random
+//! PlacementGroupId 18   unique(14) · job(4)
 //! ```
 //!
 //! Uniqueness comes from the operating system's random source ([`Unique`]); nothing here reads a clock.
@@ -140,6 +141,23 @@ id!(
     WorkerId,
     28
 );
+
+id!(
+    /// Resources that were reserved together.
+    PlacementGroupId,
+    18
+);
+
+impl PlacementGroupId {
+    /// A new group of `job`.
+    pub fn generate(job: JobId, unique: &mut Unique) -> Self {
+        let mut bytes = [0; 18];
+        bytes[..8].copy_from_slice(&unique.next().to_be_bytes());
+        bytes[8..14].copy_from_slice(&unique.next().to_be_bytes()[..6]);
+        bytes[14..].copy_from_slice(job.as_bytes());
+        Self(bytes)
+    }
+}
 
 impl JobId {
     /// The job with this number; jobs of a cluster count from 1.

@@ -26,8 +26,8 @@ use crate::config::Plan;
 use crate::device_check::DeviceCheck;
 use oxiray_head::{Actors, Jobs, Kept, Objects};
 use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
-use oxiray_resources::{Grant, Ledger};
-use oxiray_scheduler::WaitQueue;
+use oxiray_resources::{Demand, Grant, Ledger};
+use oxiray_scheduler::{WaitQueue, Wish};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,7 +166,7 @@ pub(crate) struct JobDetail {
     said_goodbye: bool,
     is_over: bool,
     /// Demands that its driver was told about ([`Core::notice`]).
-    noticed: BTreeSet<oxiray_resources::Demand>,
+    noticed: BTreeSet<Demand>,
 }
 
 /// Who waits in the queue.
@@ -207,7 +207,7 @@ pub struct Core {
     session: String,
     address: String,
     ledger: Ledger,
-    queue: WaitQueue<u64>,
+    queue: WaitQueue<u64, Wish>,
     wanted: BTreeMap<u64, Wanted>,
     clients: BTreeMap<Key, Client>,
     keys: BTreeMap<WorkerId, Key>,

@@ -85,6 +85,15 @@ impl Demand {
         Self::new(amounts)
     }
 
+    /// What it asks for beyond `part`.
+    pub fn without(&self, part: &Self) -> Self {
+        let beyond = self.iter().map(|(name, quantity)| {
+            let left = quantity.units().saturating_sub(part.get(name.as_str()).units());
+            (name.clone(), Quantity::from_units(left))
+        });
+        Self(beyond.filter(|(_, quantity)| !quantity.is_zero()).collect())
+    }
+
     /// How much it asks of `resource`; zero where it does not name it.
     pub fn get(&self, resource: &str) -> Quantity {
         self.iter().find(|(name, _)| name.as_str() == resource).map_or(Quantity::ZERO, |(_, quantity)| quantity)

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{DeviceShare, GrantId, Quantity};
 
-/// One account per device, and an order over them that answers both placement rules.
+/// One account per device, and an order over them that answers both placement rules. A bundle has accounts for
+/// its own devices only, each as large as its share.
 #[derive(Debug)]
 pub(crate) struct Devices {
-    accounts: Vec<Account>,
+    accounts: BTreeMap<u32, Account>,
     /// The devices in service, by what is free and then by number: "the fullest with room for x,
     /// lowest number first" is the first one at or after `(x, 0)`, and "wholly free, lowest number
     /// first" is what stands at or after `(one, 0)`.
@@ -17,16 +18,27 @@ pub(crate) struct Devices {
 
 #[derive(Debug)]
 struct Account {
+    whole: Quantity,
     free: Quantity,
-    /// In the order of the ids, since later grants have larger ones.
+    /// In the order of the ids.
     holders: Vec<(GrantId, Quantity)>,
 }
 
 impl Devices {
     pub(crate) fn new(count: u32) -> Self {
+        Self::of((0..count).map(|device| DeviceShare { device, share: Quantity::ONE }))
+    }
+
+    /// The accounts of a bundle that has these.
+    pub(crate) fn within(shares: &[DeviceShare]) -> Self {
+        Self::of(shares.iter().copied())
+    }
+
+    fn of(shares: impl Iterator<Item = DeviceShare> + Clone) -> Self {
+        let account = |share| Account { whole: share, free: share, holders: Vec::new() };
         Self {
-            accounts: (0..count).map(|_| Account { free: Quantity::ONE, holders: Vec::new() }).collect(),
-            by_free: (0..count).map(|device| (Quantity::ONE, device)).collect(),
+            accounts: shares.clone().map(|DeviceShare { device, share }| (device, account(share))).collect(),
+            by_free: shares.map(|DeviceShare { device, share }| (share, device)).collect(),
             out_of_service: BTreeMap::new(),
         }
     }
@@ -68,24 +80,25 @@ impl Devices {
     }
 
     fn take_one(&mut self, id: GrantId, DeviceShare { device, share }: DeviceShare) {
-        let account = &mut self.accounts[device as usize];
+        let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
         let free = account.free.checked_sub(share).expect("LEDGER-1: no more is granted of a device than is free");
-        assert!(account.holders.last().is_none_or(|(last, _)| *last < id), "LEDGER-2: ids of grants only grow");
-        account.holders.push((id, share));
+        let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder);
+        account.holders.insert(position.expect_err("LEDGER-2: a grant takes a device once"), (id, share));
         self.set_free(device, free);
     }
 
     fn give_back_one(&mut self, id: GrantId, DeviceShare { device, share }: DeviceShare) {
-        let account = self.accounts.get_mut(device as usize).expect("LEDGER-2: a grant names devices of its ledger");
+        let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
         let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder);
         let (_, held) = account.holders.remove(position.expect("LEDGER-2: a share is given back by its holder"));
         assert_eq!(held, share, "LEDGER-2: what is given back is what was granted");
-        let free = account.free.checked_add(share).filter(|free| *free <= Quantity::ONE);
-        self.set_free(device, free.expect("LEDGER-1: a device is never more than one whole"));
+        let free = account.free.checked_add(share).filter(|free| *free <= account.whole);
+        self.set_free(device, free.expect("LEDGER-1: no more is free of a device than there is"));
     }
 
     fn set_free(&mut self, device: u32, free: Quantity) {
-        let before = std::mem::replace(&mut self.accounts[device as usize].free, free);
+        let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
+        let before = std::mem::replace(&mut account.free, free);
         if self.by_free.remove(&(before, device)) {
             self.by_free.insert((free, device));
         }
@@ -93,17 +106,17 @@ impl Devices {
 
     /// Whether there is such a device.
     pub(crate) fn contains(&self, device: u32) -> bool {
-        (device as usize) < self.accounts.len()
+        self.accounts.contains_key(&device)
     }
 
     pub(crate) fn quarantine(&mut self, device: u32, reason: String) {
-        self.by_free.remove(&(self.accounts[device as usize].free, device));
+        self.by_free.remove(&(self.accounts[&device].free, device));
         self.out_of_service.insert(device, reason);
     }
 
     pub(crate) fn restore(&mut self, device: u32) {
         if self.out_of_service.remove(&device).is_some() {
-            self.by_free.insert((self.accounts[device as usize].free, device));
+            self.by_free.insert((self.accounts[&device].free, device));
         }
     }
 
@@ -111,18 +124,35 @@ impl Devices {
         &self.out_of_service
     }
 
-    pub(crate) fn in_service(&self) -> u32 {
-        self.by_free.len() as u32
+    /// What there is of the devices in service, added up.
+    pub(crate) fn in_service(&self) -> Quantity {
+        let wholes = self.by_free.iter().map(|(_, device)| self.accounts[device].whole.units());
+        Quantity::from_units(wholes.sum())
+    }
+
+    pub(crate) fn held_by(&self, id: GrantId) -> Vec<DeviceShare> {
+        let held = self.accounts.iter().filter_map(|(device, account)| {
+            let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder).ok()?;
+            Some(DeviceShare { device: *device, share: account.holders[position].1 })
+        });
+        held.collect()
     }
 
     pub(crate) fn holders(&self, device: u32) -> &[(GrantId, Quantity)] {
-        self.accounts.get(device as usize).map_or(&[], |account| &account.holders)
+        self.accounts.get(&device).map_or(&[], |account| &account.holders)
     }
 
-    /// What each device has free, `None` where it is out of service.
+    /// What each device has free, in the order of the numbers, `None` where it is out of service.
     pub(crate) fn free(&self) -> Vec<Option<Quantity>> {
-        let in_service = |device: usize| !self.out_of_service.contains_key(&(device as u32));
-        self.accounts.iter().enumerate().map(|(device, account)| in_service(device).then_some(account.free)).collect()
+        let in_service = |device| !self.out_of_service.contains_key(device);
+        self.accounts.iter().map(|(device, account)| in_service(device).then_some(account.free)).collect()
+    }
+
+    /// What each device in service has free, in the order of the numbers.
+    pub(crate) fn free_in_service(&self) -> Vec<(u32, Quantity)> {
+        let mut free: Vec<_> = self.by_free.iter().map(|(free, device)| (*device, *free)).collect();
+        free.sort_unstable();
+        free
     }
 
     /// What is free on the devices in service, added up.
@@ -132,11 +162,10 @@ impl Devices {
 
     /// Reads every account.
     pub(crate) fn audit(&self) {
-        for (device, account) in self.accounts.iter().enumerate() {
+        for (&device, account) in &self.accounts {
             let held: u64 = account.holders.iter().map(|(_, share)| share.units()).sum();
-            let whole = Quantity::ONE.units();
-            assert_eq!(held + account.free.units(), whole, "LEDGER-1: free and granted of a device make one whole");
-            let device = device as u32;
+            let (free, whole) = (account.free.units(), account.whole.units());
+            assert_eq!(held + free, whole, "LEDGER-1: free and granted of a device make what there is of it");
             let is_grantable = self.by_free.contains(&(account.free, device));
             assert_ne!(is_grantable, self.out_of_service.contains_key(&device), "LEDGER-5: in service or out of it");
         }

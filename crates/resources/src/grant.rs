@@ -21,6 +21,17 @@ impl fmt::Display for GrantId {
     }
 }
 
+/// A reservation with accounts of its own ([`Ledger::reserve`](crate::Ledger::reserve)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BundleId(pub(crate) GrantId);
+
+impl BundleId {
+    /// The grant that the machine made for it.
+    pub const fn grant(self) -> GrantId {
+        self.0
+    }
+}
+
 /// A part of one device, or all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceShare {

@@ -4,44 +4,63 @@
 //! A demand for whole devices takes wholly free ones, lowest number first. A share below one takes
 //! the fullest device that still has room, lowest number first among equals, and never spans two.
 //!
+//! # Bundles
+//! A bundle is a grant with accounts of its own: its devices are fixed when it is reserved, and
+//! what is granted within it comes out of exactly them. When it is dissolved, what nobody within
+//! holds is free at once, and what somebody does is theirs until they give it back: their grants
+//! become the machine's.
+//!
 //! # Invariants
 //! Checked where the ledger is written, in release builds too; a violation is a bug and panics with
 //! the number.
 //!
-//! - LEDGER-1: what is granted of a device and what is free of it make one whole, neither below zero.
+//! - LEDGER-1: what is granted of a device and what is free of it make what there is of it (one
+//!   whole on a machine, the bundle's share within one), neither below zero.
 //! - LEDGER-2: a grant is given back once, by its holder, to the ledger that made it, as granted.
 //! - LEDGER-3: what is granted of another resource is at most its total, CPUs that were lent and are
 //!   wanted back excepted.
-//! - LEDGER-4: a demand is granted whole or not at all.
-//! - LEDGER-5: a device out of service is not granted.
+//! - LEDGER-4: a demand is granted whole or not at all, and so are bundles that are reserved together.
+//! - LEDGER-5: a device out of service is not granted, nor is a share of it within a bundle.
+//! - LEDGER-6: a bundle is dissolved once, and every grant is booked in one place: with the machine,
+//!   or within one bundle.
 //!
 //! # Out of service
 //! A device that was taken out of service counts neither as total nor as available, but a demand
 //! that needs it is [`Busy`], not [`Never`]: the device may return, and an error cannot be taken back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
+use crate::accounts::Accounts;
 use crate::devices::Devices;
-use crate::{Busy, Demand, DeviceShares, Grant, GrantId, Inventory, Never, Quantity, ResourceName, Shortage};
+use crate::packing::pack;
+use crate::{BundleId, Busy, Demand, DeviceShares, Grant, GrantId, Inventory, Never, Quantity, ResourceName, Shortage};
 
-/// The accounts of one machine.
+/// The accounts of one machine, and of the bundles on it.
 #[derive(Debug)]
 pub struct Ledger {
     inventory: Inventory,
-    scalars: BTreeMap<ResourceName, Scalar>,
-    devices: BTreeMap<ResourceName, Devices>,
-    open: BTreeMap<GrantId, Demand>,
+    machine: Accounts,
+    bundles: BTreeMap<BundleId, Bundle>,
+    open: BTreeMap<GrantId, Open>,
     last_id: u64,
 }
 
-/// The account of a resource that is no device.
+/// A grant that was not given back.
 #[derive(Debug)]
-struct Scalar {
-    total: Quantity,
-    /// Wider than a quantity because lent CPUs that all come back may add up to any multiple of the total.
-    granted_units: u128,
+struct Open {
+    demand: Demand,
+    /// Where it is booked (LEDGER-6).
+    bundle: Option<BundleId>,
+    cpu_is_lent: bool,
+}
+
+#[derive(Debug)]
+struct Bundle {
+    grant: Grant,
+    accounts: Accounts,
+    within: BTreeSet<GrantId>,
 }
 
 /// The ledger has no account for a device.
@@ -67,66 +86,114 @@ pub struct OutOfService<'a> {
     pub reason: &'a str,
 }
 
-impl Scalar {
-    /// What can be granted; an overdrawn account shows zero.
-    fn free(&self) -> Quantity {
-        let free = u128::from(self.total.units()).saturating_sub(self.granted_units);
-        Quantity::from_units(free as u64)
-    }
-
-    fn take(&mut self, amount: Quantity) {
-        assert!(amount <= self.free(), "LEDGER-3: no more is granted than is free");
-        self.overdraw(amount);
-    }
-
-    fn overdraw(&mut self, amount: Quantity) {
-        self.granted_units += u128::from(amount.units());
-    }
-
-    fn give_back(&mut self, amount: Quantity) {
-        let granted = self.granted_units.checked_sub(u128::from(amount.units()));
-        self.granted_units = granted.expect("LEDGER-3: no more is given back than was granted");
-    }
-}
-
 impl Ledger {
     /// The ledger of a machine on which nothing runs.
     pub fn new(inventory: Inventory) -> Self {
-        let mut scalars = BTreeMap::new();
-        let mut devices = BTreeMap::new();
-        for (resource, total) in inventory.totals() {
-            if resource.is_device() {
-                devices.insert(resource.clone(), Devices::new(total.wholes() as u32));
-            } else {
-                scalars.insert(resource.clone(), Scalar { total, granted_units: 0 });
-            }
-        }
-        Self { inventory, scalars, devices, open: BTreeMap::new(), last_id: 0 }
+        let machine = Accounts::of_machine(&inventory);
+        Self { inventory, machine, bundles: BTreeMap::new(), open: BTreeMap::new(), last_id: 0 }
     }
 
     /// Grants all of `demand`, or nothing and says why.
     pub fn grant(&mut self, demand: &Demand) -> Result<Grant, Shortage> {
-        let mut chosen = Vec::new();
-        for (resource, asked) in demand.iter() {
-            if resource.is_device() {
-                match self.devices.get(resource).and_then(|devices| devices.choose(asked)) {
-                    Some(shares) => chosen.push(DeviceShares { resource: resource.clone(), shares }),
-                    None => return Err(self.shortage(demand, resource, asked)),
-                }
-            } else if asked > self.free_scalar(resource) {
-                return Err(self.shortage(demand, resource, asked));
-            }
+        match self.machine.choose(demand) {
+            Ok(devices) => Ok(self.book(None, demand, devices)),
+            Err((resource, asked)) => Err(self.shortage(demand, &resource, asked)),
         }
+    }
+
+    /// Grants all of `demand` out of the bundle, or nothing.
+    ///
+    /// # Panics
+    /// Where the bundle was dissolved (LEDGER-6).
+    pub fn grant_within(&mut self, bundle: BundleId, demand: &Demand) -> Option<Grant> {
+        let devices = self.bundle(bundle).accounts.choose(demand).ok()?;
+        Some(self.book(Some(bundle), demand, devices))
+    }
+
+    /// Divides a grant: one for `part`, one for what it has beyond that. Both are booked where it was.
+    ///
+    /// # Panics
+    /// Where another ledger made the grant (LEDGER-2), or it does not have all of `part`.
+    pub fn divide(&mut self, grant: Grant, part: &Demand) -> (Grant, Grant) {
+        let bundle = self.open.get(&grant.id).and_then(|open| open.bundle);
+        let beyond = grant.demand.without(part);
+        self.release(grant);
+        let mut again = |demand: &Demand| {
+            let devices = self.accounts(bundle).choose(demand);
+            let devices = devices.expect("LEDGER-4: a part of what was just given back is free");
+            self.book(bundle, demand, devices)
+        };
+        (again(part), again(&beyond))
+    }
+
+    fn book(&mut self, bundle: Option<BundleId>, demand: &Demand, devices: Vec<DeviceShares>) -> Grant {
         self.last_id += 1;
         let id = GrantId(self.last_id);
-        for (resource, asked) in demand.scalars() {
-            self.scalar(resource).take(asked);
+        self.accounts_mut(bundle).take(id, demand, &devices);
+        if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
+            bundle.within.insert(id);
         }
-        for DeviceShares { resource, shares } in &chosen {
-            self.devices_of(resource).take(id, shares);
+        self.open.insert(id, Open { demand: demand.clone(), bundle, cpu_is_lent: false });
+        Grant { id, demand: demand.clone(), devices, cpu_is_lent: false }
+    }
+
+    /// Reserves a bundle for each of `demands`, or none of them (LEDGER-4).
+    pub fn reserve(&mut self, demands: &[Demand]) -> Option<Vec<BundleId>> {
+        let mut devices = vec![Vec::new(); demands.len()];
+        let named: BTreeSet<&ResourceName> =
+            demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name)).collect();
+        for resource in named {
+            let asked: Vec<Quantity> = demands.iter().map(|demand| demand.get(resource.as_str())).collect();
+            if resource.is_device() {
+                let packed = pack(&self.machine.devices().get(resource)?.free_in_service(), &asked).ok()?;
+                for (shares, devices) in packed.into_iter().zip(&mut devices).filter(|(shares, _)| !shares.is_empty()) {
+                    devices.push(DeviceShares { resource: resource.clone(), shares });
+                }
+            } else {
+                let sum = asked.iter().try_fold(Quantity::ZERO, |sum, amount| sum.checked_add(*amount))?;
+                (sum <= self.machine.free_scalar(resource)).then_some(())?;
+            }
         }
-        self.open.insert(id, demand.clone());
-        Ok(Grant { id, demand: demand.clone(), devices: chosen, cpu_is_lent: false })
+        let reserved = demands.iter().zip(devices).map(|(demand, mut devices)| {
+            devices.iter_mut().for_each(|of| of.shares.sort_unstable());
+            let accounts = Accounts::of_bundle(demand, &devices);
+            let grant = self.book(None, demand, devices);
+            let id = BundleId(grant.id);
+            self.bundles.insert(id, Bundle { grant, accounts, within: BTreeSet::new() });
+            id
+        });
+        Some(reserved.collect())
+    }
+
+    /// The bundle is no more. What nobody within it holds is free; the rest is, when they give it back.
+    ///
+    /// # Panics
+    /// Where it was dissolved before (LEDGER-6).
+    pub fn dissolve(&mut self, bundle: BundleId) {
+        let dissolved = self.bundles.remove(&bundle).expect("LEDGER-6: a bundle is dissolved once");
+        self.release(dissolved.grant);
+        for id in dissolved.within {
+            let open = self.open.get_mut(&id).expect("LEDGER-6: what is granted within a bundle is open");
+            open.bundle = None;
+            let devices = dissolved.accounts.held_by(id);
+            self.machine.adopt(id, &open.demand, &devices, open.cpu_is_lent);
+        }
+    }
+
+    /// What the bundle was granted, its devices included.
+    ///
+    /// # Panics
+    /// Where it was dissolved (LEDGER-6).
+    pub fn reserved(&self, bundle: BundleId) -> &Grant {
+        &self.bundle(bundle).grant
+    }
+
+    /// What of the bundle is free; none at zero.
+    ///
+    /// # Panics
+    /// Where it was dissolved (LEDGER-6).
+    pub fn available_within(&self, bundle: BundleId) -> BTreeMap<ResourceName, Quantity> {
+        self.bundle(bundle).accounts.available()
     }
 
     /// Takes a grant back, lent CPUs or not.
@@ -134,30 +201,22 @@ impl Ledger {
     /// # Panics
     /// Where another ledger made it (LEDGER-2).
     pub fn release(&mut self, grant: Grant) {
-        self.check_open(&grant);
+        let bundle = self.check_open(&grant);
         let Grant { id, demand, devices, cpu_is_lent } = grant;
         self.open.remove(&id);
-        for (resource, amount) in demand.scalars() {
-            if !(cpu_is_lent && *resource == ResourceName::CPU) {
-                self.scalar(resource).give_back(amount);
-            }
+        if let Some(bundle) = bundle.and_then(|bundle| self.bundles.get_mut(&bundle)) {
+            bundle.within.remove(&id);
         }
-        for DeviceShares { resource, shares } in devices {
-            self.devices_of(&resource).give_back(id, &shares);
-        }
+        self.accounts_mut(bundle).give_back(id, &demand, &devices, cpu_is_lent);
     }
 
-    /// Gives the grant's CPUs to others while its task is blocked; it keeps everything else. Does
-    /// nothing where they are lent already.
+    /// Gives the grant's CPUs to others while its task is blocked, within the bundle where it is booked in one; it keeps
+    /// everything else. Does nothing where they are lent already.
     ///
     /// # Panics
     /// Where another ledger made the grant (LEDGER-2).
     pub fn lend_cpu(&mut self, grant: &mut Grant) {
-        self.check_open(grant);
-        let cpus = grant.demand.get(ResourceName::CPU.as_str());
-        if !std::mem::replace(&mut grant.cpu_is_lent, true) && !cpus.is_zero() {
-            self.scalar(&ResourceName::CPU).give_back(cpus);
-        }
+        self.set_lent(grant, true, Accounts::lend_cpu);
     }
 
     /// Takes lent CPUs back, whether or not others hold them: the account may then be overdrawn,
@@ -166,29 +225,45 @@ impl Ledger {
     /// # Panics
     /// Where another ledger made the grant (LEDGER-2).
     pub fn restore_cpu(&mut self, grant: &mut Grant) {
-        self.check_open(grant);
+        self.set_lent(grant, false, Accounts::restore_cpu);
+    }
+
+    fn set_lent(&mut self, grant: &mut Grant, is_lent: bool, change: fn(&mut Accounts, Quantity)) {
+        let bundle = self.check_open(grant);
         let cpus = grant.demand.get(ResourceName::CPU.as_str());
-        if std::mem::replace(&mut grant.cpu_is_lent, false) && !cpus.is_zero() {
-            self.scalar(&ResourceName::CPU).overdraw(cpus);
+        if std::mem::replace(&mut grant.cpu_is_lent, is_lent) == is_lent {
+            return;
+        }
+        self.open.get_mut(&grant.id).expect("LEDGER-2: it was just looked at").cpu_is_lent = is_lent;
+        if !cpus.is_zero() {
+            change(self.accounts_mut(bundle), cpus);
         }
     }
 
-    /// Takes a device out of service until [`Ledger::restore_device`]. Who holds it keeps it, and
-    /// what is given back is not granted again. A second reason replaces the first.
+    /// Takes a device out of service until [`Ledger::restore_device`], on the machine and within every bundle. Who holds
+    /// it keeps it, and what is given back is not granted again. A second reason replaces the first.
     pub fn quarantine(&mut self, resource: &str, device: u32, reason: impl Into<String>) -> Result<(), NoSuchDevice> {
-        self.existing(resource, device)?.quarantine(device, reason.into());
-        Ok(())
+        let reason = reason.into();
+        self.each_with(resource, device, |devices| devices.quarantine(device, reason.clone()))
     }
 
     /// Puts a device back into service. Does nothing where it is not out of it.
     pub fn restore_device(&mut self, resource: &str, device: u32) -> Result<(), NoSuchDevice> {
-        self.existing(resource, device)?.restore(device);
+        self.each_with(resource, device, |devices| devices.restore(device))
+    }
+
+    fn each_with(&mut self, resource: &str, device: u32, act: impl Fn(&mut Devices)) -> Result<(), NoSuchDevice> {
+        let count = self.inventory.total(resource).wholes();
+        let of_machine = self.machine.devices_mut(resource).filter(|devices| devices.contains(device));
+        act(of_machine.ok_or_else(|| NoSuchDevice { resource: resource.to_owned(), device, count })?);
+        let of_bundles = self.bundles.values_mut().filter_map(|bundle| bundle.accounts.devices_mut(resource));
+        of_bundles.filter(|devices| devices.contains(device)).for_each(act);
         Ok(())
     }
 
     /// The devices out of service, by resource and number.
     pub fn out_of_service(&self) -> impl Iterator<Item = OutOfService<'_>> {
-        self.devices.iter().flat_map(|(resource, devices)| {
+        self.machine.devices().iter().flat_map(|(resource, devices)| {
             let entries = devices.out_of_service().iter();
             entries.map(move |(device, reason)| OutOfService { resource, device: *device, reason })
         })
@@ -206,32 +281,42 @@ impl Ledger {
 
     /// What the machine has, devices out of service excepted; none at zero.
     pub fn totals(&self) -> BTreeMap<ResourceName, Quantity> {
-        let scalars = self.scalars.iter().map(|(name, account)| (name, account.total));
-        let devices = self.devices.iter().map(|(name, devices)| (name, Quantity::whole(devices.in_service())));
-        non_zero(scalars.chain(devices))
+        self.machine.totals()
     }
 
-    /// What of [`Ledger::totals`] is free; none at zero.
+    /// What of [`Ledger::totals`] is free, and reserved by no bundle; none at zero.
     pub fn available(&self) -> BTreeMap<ResourceName, Quantity> {
-        let scalars = self.scalars.iter().map(|(name, account)| (name, account.free()));
-        let devices = self.devices.iter().map(|(name, devices)| (name, devices.free_sum()));
-        non_zero(scalars.chain(devices))
+        self.machine.available()
     }
 
     /// What each device of `resource` has free, `None` where it is out of service; empty where the
     /// machine has no such devices.
     pub fn free_per_device(&self, resource: &str) -> Vec<Option<Quantity>> {
-        self.devices.get(resource).map(Devices::free).unwrap_or_default()
+        self.machine.devices().get(resource).map(Devices::free).unwrap_or_default()
     }
 
-    /// Who holds how much of a device, earliest grant first.
-    pub fn holders(&self, resource: &str, device: u32) -> &[(GrantId, Quantity)] {
-        self.devices.get(resource).map_or(&[], |devices| devices.holders(device))
+    /// Who holds how much of a device, earliest grant first: of one that bundles reserved, whoever holds shares within
+    /// them and then the bundles for what is left of theirs.
+    pub fn holders(&self, resource: &str, device: u32) -> Vec<(GrantId, Quantity)> {
+        let of =
+            |accounts: &Accounts| accounts.devices().get(resource).map_or(&[][..], |of| of.holders(device)).to_vec();
+        let (bundles, mut holders): (Vec<_>, Vec<_>) =
+            of(&self.machine).into_iter().partition(|(id, _)| self.bundles.contains_key(&BundleId(*id)));
+        let mut unused = Vec::new();
+        for (id, reserved) in bundles {
+            let within = of(&self.bundles[&BundleId(id)].accounts);
+            let used = within.iter().map(|(_, share)| share.units()).sum();
+            let left = reserved.checked_sub(Quantity::from_units(used)).expect("LEDGER-1: a bundle has what it grants");
+            unused.extend((!left.is_zero()).then_some((id, left)));
+            holders.extend(within);
+        }
+        holders.sort_unstable();
+        holders.into_iter().chain(unused).collect()
     }
 
-    /// The grants that were not given back, earliest first, lent CPUs included.
+    /// The grants that were not given back, earliest first, lent CPUs and bundles included.
     pub fn open(&self) -> impl Iterator<Item = (GrantId, &Demand)> {
-        self.open.iter().map(|(id, demand)| (*id, demand))
+        self.open.iter().map(|(id, open)| (*id, &open.demand))
     }
 
     /// Reads every account and compares it with the open grants; slow, for tests and soak runs.
@@ -239,54 +324,49 @@ impl Ledger {
     /// # Panics
     /// Where an invariant does not hold.
     pub fn audit(&self) {
-        self.devices.values().for_each(Devices::audit);
-        for (resource, account) in &self.scalars {
-            let open: u128 = self.open.values().map(|demand| u128::from(demand.get(resource.as_str()).units())).sum();
-            if *resource == ResourceName::CPU {
-                assert!(account.granted_units <= open, "LEDGER-3: CPUs are lent by open grants");
-            } else {
-                assert_eq!(account.granted_units, open, "LEDGER-3: what is granted is what open grants hold");
-                assert!(open <= u128::from(account.total.units()), "LEDGER-3: only CPUs are overdrawn");
-            }
+        let booked = |bundle: Option<BundleId>| {
+            self.open.values().filter(move |open| open.bundle == bundle).map(|open| &open.demand)
+        };
+        self.machine.audit(booked(None));
+        for (id, bundle) in &self.bundles {
+            bundle.accounts.audit(booked(Some(*id)));
+            assert_eq!(bundle.within.len(), booked(Some(*id)).count(), "LEDGER-6: a bundle knows its grants");
+            let of_machine = self.machine.held_by(id.0);
+            assert_eq!(of_machine, bundle.grant.devices, "LEDGER-6: a bundle has the devices that were reserved");
         }
+        let is_known = |open: &Open| open.bundle.is_none_or(|bundle| self.bundles.contains_key(&bundle));
+        assert!(self.open.values().all(is_known), "LEDGER-6: no grant is booked within a bundle that is no more");
     }
 
     fn shortage(&self, demand: &Demand, resource: &ResourceName, asked: Quantity) -> Shortage {
         if let Err(never) = self.could_ever(demand) {
             return never.into();
         }
-        let (free, out_of_service) = match self.devices.get(resource) {
+        let (free, out_of_service) = match self.machine.devices().get(resource) {
             Some(devices) => (devices.obtainable(asked), devices.out_of_service().len() as u32),
-            None => (self.free_scalar(resource), 0),
+            None => (self.machine.free_scalar(resource), 0),
         };
         let total = self.inventory.total(resource.as_str());
         Busy { resource: resource.clone(), asked, free, total, out_of_service }.into()
     }
 
-    fn free_scalar(&self, resource: &ResourceName) -> Quantity {
-        self.scalars.get(resource).map_or(Quantity::ZERO, Scalar::free)
+    fn bundle(&self, bundle: BundleId) -> &Bundle {
+        self.bundles.get(&bundle).expect("LEDGER-6: nothing is asked of a bundle that was dissolved")
     }
 
-    fn check_open(&self, grant: &Grant) {
+    fn accounts(&self, bundle: Option<BundleId>) -> &Accounts {
+        bundle.map_or(&self.machine, |bundle| &self.bundle(bundle).accounts)
+    }
+
+    fn accounts_mut(&mut self, bundle: Option<BundleId>) -> &mut Accounts {
+        let Some(bundle) = bundle else { return &mut self.machine };
+        &mut self.bundles.get_mut(&bundle).expect("LEDGER-6: nothing is asked of a bundle that was dissolved").accounts
+    }
+
+    /// Where the grant is booked.
+    fn check_open(&self, grant: &Grant) -> Option<BundleId> {
         let open = self.open.get(&grant.id).expect("LEDGER-2: a grant is open in the ledger that made it");
-        assert_eq!(*open, grant.demand, "LEDGER-2: what is given back is what was granted");
+        assert_eq!(open.demand, grant.demand, "LEDGER-2: what is given back is what was granted");
+        open.bundle
     }
-
-    fn scalar(&mut self, resource: &ResourceName) -> &mut Scalar {
-        self.scalars.get_mut(resource).expect("LEDGER-2: a grant names resources of its ledger")
-    }
-
-    fn devices_of(&mut self, resource: &ResourceName) -> &mut Devices {
-        self.devices.get_mut(resource).expect("LEDGER-2: a grant names devices of its ledger")
-    }
-
-    fn existing(&mut self, resource: &str, device: u32) -> Result<&mut Devices, NoSuchDevice> {
-        let count = self.inventory.total(resource).wholes();
-        let devices = self.devices.get_mut(resource).filter(|devices| devices.contains(device));
-        devices.ok_or_else(|| NoSuchDevice { resource: resource.to_owned(), device, count })
-    }
-}
-
-fn non_zero<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<ResourceName, Quantity> {
-    amounts.filter(|(_, amount)| !amount.is_zero()).map(|(name, amount)| (name.clone(), amount)).collect()
 }

@@ -5,25 +5,29 @@
 //! Demand      what a task or actor asks for  {CPU: 1, GPU: 0.25}
 //! Ledger      inventory - grants             one account per device, one per other resource
 //! Grant       exact devices and shares       GPU 0: 0.25
+//! Bundle      a grant to grant from          GPU 0 and 3 of a placement group
 //! ```
 //!
 //! Everything here is arithmetic: no clock, no socket, no file, no thread and no random source, so
 //! that any order of events can be replayed and tested.
 
+mod accounts;
 mod demand;
 mod devices;
 mod grant;
 mod inventory;
 mod ledger;
 mod name;
+mod packing;
 mod quantity;
 mod shortage;
 
 pub use demand::{DEMAND_RESOURCES_MAX, Demand, DemandError};
-pub use grant::{DeviceShare, DeviceShares, Grant, GrantId};
+pub use grant::{BundleId, DeviceShare, DeviceShares, Grant, GrantId};
 pub use inventory::{DEVICES_MAX, Inventory, InventoryError};
 pub use ledger::{Ledger, NoSuchDevice, OutOfService};
 pub use name::{ACCELERATOR_TYPE_PREFIX, DEVICE_RESOURCES, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
+pub use packing::{NoPacking, pack};
 pub use quantity::{Quantity, QuantityError};
 pub use shortage::{Busy, Never, Shortage, obtainable};
 

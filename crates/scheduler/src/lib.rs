@@ -3,13 +3,17 @@
 //! Everything here is a function of its arguments: no clock, no socket, no file, no thread and no
 //! random source. The caller owns the ledgers and the clock, and starts what was placed.
 
+mod group;
+mod group_reason;
 mod node_view;
 mod place;
 mod reason;
 mod strategy;
 mod wait_queue;
 
-pub use node_view::NodeView;
+pub use group::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, place_group};
+pub use group_reason::{GroupObstacle, GroupReason};
+pub use node_view::{Misfit, NodeView};
 pub use place::{PACKED_UNTIL, Placement, place};
 pub use reason::{Obstacle, Reason};
 pub use strategy::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};

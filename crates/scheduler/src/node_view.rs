@@ -1,9 +1,9 @@
 //! What the scheduler knows of a machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Busy, Demand, Inventory, Ledger, Quantity, ResourceName, obtainable};
+use oxiray_resources::{Busy, Demand, Inventory, Ledger, NoPacking, Quantity, ResourceName, obtainable, pack};
 
 /// A machine as its ledger stood at one moment. The machine's own ledger decides in the end: a view
 /// may be out of date, and a demand placed by it may still have to wait there.
@@ -78,6 +78,37 @@ impl NodeView {
         }
         true
     }
+
+    /// The machine with nothing running on it and every device in service.
+    pub fn emptied(&self) -> Self {
+        Self::new(self.node, &Ledger::new(self.inventory.clone()), self.labels.clone())
+    }
+
+    /// Whether the machine has now what all of `demands` ask for together, device by device; otherwise the first
+    /// resource of which it has too little for them.
+    pub fn fits_together(&self, demands: &[&Demand]) -> Result<(), Misfit> {
+        let named: BTreeSet<&ResourceName> =
+            demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name)).collect();
+        for resource in named {
+            let amounts: Vec<Quantity> = demands.iter().map(|demand| demand.get(resource.as_str())).collect();
+            let asked = Quantity::from_units(amounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.units())));
+            let devices = self.free_devices.get(resource).map_or(&[][..], Vec::as_slice);
+            let free: Vec<(u32, Quantity)> =
+                (0..).zip(devices).filter_map(|(device, free)| free.map(|free| (device, free))).collect();
+            let (free, packed) = if resource.is_device() {
+                let sum = free.iter().map(|(_, free)| free.units()).sum();
+                (Quantity::from_units(sum), pack(&free, &amounts).map(drop))
+            } else {
+                let free = self.free.get(resource).copied().unwrap_or_default();
+                (free, if asked <= free { Ok(()) } else { Err(NoPacking { is_proven: true }) })
+            };
+            if let Err(NoPacking { is_proven }) = packed {
+                let total = self.inventory.total(resource.as_str());
+                return Err(Misfit { resource: resource.clone(), asked, free, total, is_proven });
+            }
+        }
+        Ok(())
+    }
 }
 
 fn book(devices: &mut [Option<Quantity>], asked: Quantity) {
@@ -90,4 +121,19 @@ fn book(devices: &mut [Option<Quantity>], asked: Quantity) {
     if let Some(free) = with_room.min_by_key(|free| **free) {
         *free = free.checked_sub(asked).unwrap_or_default();
     }
+}
+
+/// What a machine has too little of for several demands together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The resource.
+    pub resource: ResourceName,
+    /// How much they ask of it together.
+    pub asked: Quantity,
+    /// How much is free, added up: enough, perhaps, but not in one piece for each.
+    pub free: Quantity,
+    /// How much the machine has.
+    pub total: Quantity,
+    /// Whether every way of dividing the devices was ruled out.
+    pub is_proven: bool,
 }

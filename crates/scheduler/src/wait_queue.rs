@@ -1,7 +1,7 @@
 //! Who waits for resources.
 //!
 //! # Order
-//! Entries with the same wish are one class and are served first come, first served. Classes are
+//! Entries that want the same are one class and are served first come, first served. Classes are
 //! tried in the order in which their oldest entries came, so wherever two entries could both be
 //! served, the older one is. A class that cannot be served holds up no other.
 //!
@@ -21,19 +21,17 @@ use std::hash::Hash;
 
 use thiserror::Error;
 
-use crate::Wish;
-
 /// The most entries of one queue.
 pub const WAITING_MAX: usize = 10_000_000;
 
-/// Wishes in waiting, each with the ticket `T` of who waits.
+/// Who waits, each with a ticket `T`, and for what: `W`.
 #[derive(Debug)]
-pub struct WaitQueue<T> {
-    classes: HashMap<Wish, Class<T>>,
+pub struct WaitQueue<T, W> {
+    classes: HashMap<W, Class<T>>,
     /// The classes by the number of their oldest entry.
-    heads: BTreeMap<u64, Wish>,
+    heads: BTreeMap<u64, W>,
     /// Where each ticket stands.
-    places: HashMap<T, (Wish, u64)>,
+    places: HashMap<T, (W, u64)>,
     last_number: u64,
     limit: usize,
 }
@@ -47,9 +45,9 @@ struct Class<T> {
 
 /// Entries that wait for the same.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Waiting<'a, T> {
+pub struct Waiting<'a, T, W> {
     /// What each of them asks for.
-    pub wish: &'a Wish,
+    pub wish: &'a W,
     /// How many there are.
     pub count: usize,
     /// The one that came first.
@@ -72,7 +70,7 @@ pub enum PushError {
     AlreadyWaiting,
 }
 
-impl<T: Clone + Eq + Hash> WaitQueue<T> {
+impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
     /// A queue in which nobody waits, for [`WAITING_MAX`] entries.
     pub fn new() -> Self {
         Self::with_limit(WAITING_MAX)
@@ -84,8 +82,7 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 
     /// Queues `ticket` behind all that wait for the same.
-    pub fn push(&mut self, ticket: T, wish: impl Into<Wish>) -> Result<(), PushError> {
-        let wish = wish.into();
+    pub fn push(&mut self, ticket: T, wish: W) -> Result<(), PushError> {
         if self.places.contains_key(&ticket) {
             return Err(PushError::AlreadyWaiting);
         }
@@ -114,7 +111,7 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     /// Serves all that can be served: `try_grant` is asked for one entry after the other, and what
     /// it gives is returned with the ticket, in the order served. A class for which it gives
     /// nothing is not tried again in this round, since serving others only takes more away.
-    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&Wish) -> Option<G>) -> Vec<(T, G)> {
+    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&W) -> Option<G>) -> Vec<(T, G)> {
         let mut served = Vec::new();
         let mut passed_over = Vec::new();
         let mut next = 0;
@@ -140,7 +137,7 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 
     /// What is waited for, in the order in which it is tried.
-    pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_, T>> {
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_, T, W>> {
         self.heads.iter().map(|(number, wish)| {
             let class = &self.classes[wish];
             let oldest = &class.entries[number];
@@ -149,7 +146,7 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 
     /// What `ticket` waits for; `None` where it does not wait.
-    pub fn wish_of(&self, ticket: &T) -> Option<&Wish> {
+    pub fn wish_of(&self, ticket: &T) -> Option<&W> {
         self.places.get(ticket).map(|(wish, _)| wish)
     }
 
@@ -164,7 +161,7 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 
     /// Takes an entry out of its class, and the class out of the order where it was the last.
-    fn remove(&mut self, wish: &Wish, number: u64) -> T {
+    fn remove(&mut self, wish: &W, number: u64) -> T {
         let class = self.classes.get_mut(wish).expect("an entry has a class");
         let ticket = class.entries.remove(&number).expect("an entry stands in its class");
         if self.heads.remove(&number).is_some() {
@@ -182,7 +179,7 @@ impl<T: Clone + Eq + Hash> WaitQueue<T> {
     }
 }
 
-impl<T: Clone + Eq + Hash> Default for WaitQueue<T> {
+impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> Default for WaitQueue<T, W> {
     fn default() -> Self {
         Self::new()
     }

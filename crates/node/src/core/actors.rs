@@ -132,15 +132,8 @@ impl Core {
         if grant.demand() == running {
             return (grant, None);
         }
-        let placement = grant.demand().clone();
-        let more = placement.iter().map(|(name, amount)| {
-            let left = amount.units().saturating_sub(running.get(name.as_str()).units());
-            (name.clone(), Quantity::from_units(left))
-        });
-        let more = Demand::new(more.collect::<Vec<_>>()).unwrap_or_default();
-        self.ledger.release(grant);
-        let grant = self.ledger.grant(running).expect("a part of what was just given back is free");
-        (grant, self.ledger.grant(&more).ok())
+        let (running, surplus) = self.ledger.divide(grant, running);
+        (running, Some(surplus))
     }
 
     fn connect_actor(&mut self, client: Key, id: ActorId, worker: Key) {

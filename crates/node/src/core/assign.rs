@@ -181,10 +181,10 @@ impl Core {
     pub(crate) fn holders_of(&self, resource: &str, slot: u32) -> Vec<(u32, String, Quantity)> {
         let by_grant: BTreeMap<_, _> =
             self.workers.values().filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker))).collect();
-        let holders = self.ledger.holders(resource, slot).iter().map(|(grant, share)| {
-            let found = by_grant.get(grant);
+        let holders = self.ledger.holders(resource, slot).into_iter().map(|(grant, share)| {
+            let found = by_grant.get(&grant);
             let label = found.map_or_else(|| "a process that is ending".to_owned(), |worker| worker.label.clone());
-            (found.and_then(|worker| worker.pid).unwrap_or(0), label, *share)
+            (found.and_then(|worker| worker.pid).unwrap_or(0), label, share)
         });
         holders.collect()
     }

@@ -1,5 +1,6 @@
 //! Tests of the crate as its users see it.
 
+mod bundles;
 mod ledger;
 mod model;
 mod placement;

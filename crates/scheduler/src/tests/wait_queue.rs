@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use oxiray_resources::Grant;
+use oxiray_resources::{Demand, Grant};
 use proptest::prelude::*;
 
 use super::{demand, ledger};
 use crate::{PushError, WaitQueue};
 
-fn queue(entries: &[(u32, &str)]) -> WaitQueue<u32> {
+fn queue(entries: &[(u32, &str)]) -> WaitQueue<u32, Demand> {
     let mut queue = WaitQueue::new();
     for (ticket, asked) in entries {
         queue.push(*ticket, demand(asked)).unwrap();
@@ -20,9 +20,9 @@ fn tickets<G>(served: Vec<(u32, G)>) -> Vec<u32> {
     served.into_iter().map(|(ticket, _)| ticket).collect()
 }
 
-fn shown(queue: &WaitQueue<u32>) -> Vec<String> {
+fn shown(queue: &WaitQueue<u32, Demand>) -> Vec<String> {
     let classes = queue.waiting();
-    classes.map(|class| format!("{} ×{} from {}", class.wish.demand, class.count, class.oldest)).collect()
+    classes.map(|class| format!("{} ×{} from {}", class.wish, class.count, class.oldest)).collect()
 }
 
 #[test]
@@ -30,13 +30,13 @@ fn what_fits_is_served_in_the_order_of_arrival_and_the_rest_stays() {
     let mut machine = ledger("CPU 4, GPU 1");
     let mut queue = queue(&[(1, "GPU 1"), (2, "CPU 3"), (3, "GPU 1"), (4, "CPU 3"), (5, "CPU 1"), (6, "CPU 1")]);
     assert_eq!(shown(&queue), ["{GPU: 1} ×2 from 1", "{CPU: 3} ×2 from 2", "{CPU: 1} ×2 from 5"]);
-    let served = queue.serve(|asked| machine.grant(&asked.demand).ok());
+    let served = queue.serve(|asked| machine.grant(asked).ok());
     assert_eq!(served.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1, 2, 5]);
     assert_eq!(shown(&queue), ["{GPU: 1} ×1 from 3", "{CPU: 3} ×1 from 4", "{CPU: 1} ×1 from 6"]);
     for (_, grant) in served {
         machine.release(grant);
     }
-    assert_eq!(tickets(queue.serve(|asked| machine.grant(&asked.demand).ok())), [3, 4, 6]);
+    assert_eq!(tickets(queue.serve(|asked| machine.grant(asked).ok())), [3, 4, 6]);
     assert!(queue.is_empty() && queue.waiting().next().is_none());
 }
 
@@ -46,8 +46,8 @@ fn a_class_that_cannot_be_served_holds_up_no_other_and_is_tried_once() {
     let mut queue = queue(&[(1, "GPU 1"), (2, "GPU 1"), (3, "CPU 1"), (4, "CPU 1"), (5, "CPU 1")]);
     let mut attempts: Vec<String> = Vec::new();
     let served = queue.serve(|asked| {
-        attempts.push(asked.demand.to_string());
-        machine.grant(&asked.demand).ok()
+        attempts.push(asked.to_string());
+        machine.grant(asked).ok()
     });
     assert_eq!((tickets(served), attempts.iter().filter(|asked| *asked == "{GPU: 1}").count()), (vec![3, 4, 5], 1));
     let stuck = queue.waiting().next().unwrap();
@@ -59,7 +59,7 @@ fn a_class_that_cannot_be_served_holds_up_no_other_and_is_tried_once() {
 fn overtaking_is_counted_for_the_oldest_only() {
     let mut queue = queue(&[(1, "GPU 1"), (2, "GPU 1"), (3, "CPU 1")]);
     let cpu = demand("CPU 1");
-    queue.serve(|asked| (asked.demand == cpu).then_some(()));
+    queue.serve(|asked| (*asked == cpu).then_some(()));
     assert_eq!(queue.waiting().next().unwrap().overtaken, 1);
     let mut once = Some(());
     assert_eq!(tickets(queue.serve(|_| once.take())), [1]);
@@ -69,7 +69,7 @@ fn overtaking_is_counted_for_the_oldest_only() {
 #[test]
 fn a_cancelled_entry_is_not_served() {
     let mut queue = queue(&[(1, "CPU 1"), (2, "CPU 1"), (3, "GPU 1")]);
-    assert_eq!(queue.wish_of(&3), Some(&demand("GPU 1").into()));
+    assert_eq!(queue.wish_of(&3), Some(&demand("GPU 1")));
     assert!(queue.cancel(&1) && queue.cancel(&3) && !queue.cancel(&1) && !queue.cancel(&9));
     assert_eq!((queue.len(), queue.wish_of(&3)), (1, None));
     assert_eq!(shown(&queue), ["{CPU: 1} ×1 from 2"]);
@@ -149,7 +149,7 @@ proptest! {
                 }
                 Event::Release(_) => {}
             }
-            let served = queue.serve(|asked| real.grant(&asked.demand).ok());
+            let served = queue.serve(|asked| real.grant(asked).ok());
             let mut expected = Vec::new();
             while let Some((ticket, grant)) =
                 list.iter().find_map(|(ticket, asked)| Some((*ticket, model.grant(&demand(asked)).ok()?)))
