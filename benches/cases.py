@@ -155,6 +155,57 @@ def calls_from_many_to_many(ray: Any) -> dict[str, Any]:
     return {"value": 2 * 5000 / (time.perf_counter() - began)}
 
 
+def wait_one_by_one(ray: Any) -> dict[str, Any]:
+    """How often in a second a thousand tasks are made and awaited one by one, as programs do that act on each result."""
+    ray.init()
+
+    @ray.remote
+    def nothing() -> None:
+        pass
+
+    def round_of_tasks() -> None:
+        waiting = [nothing.remote() for _ in range(1000)]
+        while waiting:
+            _, waiting = ray.wait(waiting)
+
+    round_of_tasks()
+    rounds, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < 3:
+        round_of_tasks()
+        rounds += 1
+    return {"value": rounds / elapsed, "rounds": rounds}
+
+
+def get_10000_references(ray: Any) -> dict[str, Any]:
+    ray.init()
+
+    @ray.remote
+    def make() -> list[Any]:
+        return [ray.put(1) for _ in range(10000)]
+
+    holder = make.remote()
+    assert len(ray.get(holder)) == 10000
+    gets, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < 3:
+        ray.get(holder)
+        gets += 1
+    return {"value": gets / elapsed, "gets": gets}
+
+
+def task_with_1mib(ray: Any) -> dict[str, Any]:
+    import numpy
+
+    ray.init()
+    array = numpy.random.default_rng(1).integers(0, 255, 1 << 20, dtype=numpy.uint8)
+
+    @ray.remote
+    def size(array: Any) -> int:
+        return array.nbytes
+
+    assert ray.get(size.remote(array)) == 1 << 20
+    return rate(lambda: ray.get(size.remote(array)), 2, warm_calls=50)
+
+
 def put_get_small(ray: Any) -> dict[str, Any]:
     ray.init()
     return rate(lambda: ray.get(ray.put(0)), 2)
@@ -269,6 +320,9 @@ CASES = {
     "async-actor": Case("calls of an async actor, 5,000 in flight", "/s", 10, True, async_actor_calls),
     "threaded-actor": Case("calls of an actor with 16 threads, 5,000 in flight", "/s", 10, True, threaded_actor_calls),
     "many-to-many": Case("two callers to two actors, 5,000 in flight each", "/s", 10, True, calls_from_many_to_many),
+    "wait-1000": Case("1,000 tasks, awaited one by one with `wait`", "/s", 10, True, wait_one_by_one),
+    "get-10000-refs": Case("`get` of an object that holds 10,000 references", "/s", 10, True, get_10000_references),
+    "task-1mib-argument": Case("task with an argument of 1 MiB, one after the other", "/s", 10, True, task_with_1mib),
     "put-get-small": Case("`put` + `get` of a small object", "/s", 40, True, put_get_small),
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),

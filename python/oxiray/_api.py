@@ -77,28 +77,21 @@ def wait(
 
     Both lists keep the order given.
     """
-    _session.ensure()
+    if not _core.is_connected():
+        _session.ensure()
     if isinstance(ray_waitables, ObjectRef):
         raise TypeError("wait() takes a list of ObjectRefs, and was given a single one: wrap it in a list")
     if not isinstance(ray_waitables, list):
         raise TypeError(f"wait() takes a list of ObjectRefs, and was given {type(ray_waitables)}")
     if timeout is not None and timeout < 0:
         raise ValueError(f"wait(timeout={timeout!r}): a timeout is None for none, or seconds from 0 on")
-    for reference in ray_waitables:
-        if not isinstance(reference, ObjectRef):
-            raise TypeError(f"wait() takes a list of ObjectRefs, and one of them is {type(reference)}")
     if not ray_waitables:
         return [], []
-    if len(set(ray_waitables)) != len(ray_waitables):
-        raise ValueError("wait() takes each ObjectRef once, and one stands in the list twice")
     if num_returns <= 0:
         raise ValueError(f"wait(num_returns={num_returns}): at least 1 must be waited for")
     if num_returns > len(ray_waitables):
         raise ValueError(f"wait(num_returns={num_returns}): only {len(ray_waitables)} references were given")
-    there = _core.wait_some(ray_waitables, num_returns, timeout)
-    ready = [reference for reference, is_there in zip(ray_waitables, there, strict=True) if is_there][:num_returns]
-    taken = set(ready)
-    return ready, [reference for reference in ray_waitables if reference not in taken]
+    return _core.wait_some(ray_waitables, num_returns, timeout)
 
 
 def kill(actor_handle: Any, *, no_restart: bool = True) -> None:

@@ -10,6 +10,7 @@ use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -152,19 +153,34 @@ fn await_values(
     }
 }
 
-/// Which of the references have their value, once `count` have or the time is over.
+/// The first `count` references that have their value, once so many have or the time is over, and the others.
 #[pyfunction]
 #[pyo3(signature = (references, count, timeout = None))]
-fn wait_some(
-    py: Python<'_>,
-    references: &Bound<'_, PyList>,
+fn wait_some<'py>(
+    py: Python<'py>,
+    references: &Bound<'py, PyList>,
     count: usize,
     timeout: Option<f64>,
-) -> PyResult<Vec<bool>> {
+) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
     let runtime = process::required()?;
     let ids = ids_of(&runtime, references)?;
+    let mut seen = FxHashSet::with_capacity_and_hasher(ids.len(), FxBuildHasher);
+    if !ids.iter().all(|id| seen.insert(id)) {
+        let text = "wait() takes each ObjectRef once, and one stands in the list twice";
+        return Err(PyValueError::new_err(text));
+    }
     let deadline = deadline(timeout)?;
-    process::patiently(py, || runtime.wait(&ids, count, deadline))?.map_err(|error| process::error(py, &error))
+    let places = process::patiently(py, || runtime.wait(&ids, count, deadline))?;
+    let places = places.map_err(|error| process::error(py, &error))?;
+    let (ready, rest) = (PyList::empty(py), PyList::empty(py));
+    let mut from = 0;
+    for place in places {
+        rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, place))?;
+        ready.append(references.get_item(place)?)?;
+        from = place + 1;
+    }
+    rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, references.len()))?;
+    Ok((ready, rest))
 }
 
 /// Asks for news of the reference's value; `False` where it is there already.

@@ -29,6 +29,7 @@ mod serving;
 mod spin;
 mod state;
 mod submit;
+mod waits;
 mod work;
 
 pub use cancel::NotForced;

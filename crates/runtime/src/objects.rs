@@ -63,11 +63,12 @@ pub(crate) fn inner_ids(value: &Value) -> Vec<ObjectId> {
 pub(crate) struct Objects {
     me: WorkerId,
     known: FxHashMap<ObjectId, Object>,
+    values_came: u64,
 }
 
 impl Objects {
     pub(crate) fn new(me: WorkerId) -> Self {
-        Self { me, known: FxHashMap::default() }
+        Self { me, known: FxHashMap::default(), values_came: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -161,6 +162,7 @@ impl Objects {
         match self.known.get_mut(&id) {
             Some(object) if object.value.is_none() => {
                 object.value = Some(value);
+                self.values_came += 1;
                 object.holds += holds;
                 effects.resolved.extend(std::mem::take(&mut object.dependents).into_iter().map(|task| (task, id)));
                 if object.promised {
@@ -213,6 +215,11 @@ impl Objects {
     #[cfg(test)]
     pub(crate) fn contains(&self, id: ObjectId) -> bool {
         self.known.contains_key(&id)
+    }
+
+    /// How many values have come so far: as long as this stays, nothing that had none has one.
+    pub(crate) fn values_came(&self) -> u64 {
+        self.values_came
     }
 
     /// Whether its value is there.

@@ -208,18 +208,7 @@ impl Runtime {
         })
     }
 
-    /// Waits until `count` of the objects have their value; tells of each whether it has.
-    pub fn wait(&self, ids: &[ObjectId], count: usize, deadline: Option<Instant>) -> Result<Vec<bool>, RuntimeError> {
-        let look = |state: &mut State| ids.iter().map(|id| state.objects.is_ready(*id)).collect::<Vec<bool>>();
-        let enough = |ready: &[bool]| ready.iter().filter(|ready| **ready).count() >= count;
-        let result = self.waiting(ids, deadline, |state| Some(look(state)).filter(|ready| enough(ready)));
-        match result {
-            Err(RuntimeError::Unmet(Unmet::TimedOut)) => Ok(self.shared.with(look)),
-            other => other,
-        }
-    }
-
-    fn waiting<R>(
+    pub(crate) fn waiting<R>(
         &self,
         ids: &[ObjectId],
         deadline: Option<Instant>,

@@ -1,0 +1,65 @@
+//! Waiting for some of many objects.
+//!
+//! A program that acts on each result as it comes waits again and again, for ever fewer of the same objects, so a wait
+//! must cost little more than reading what it was given: it looks at each object once, and after that only when a
+//! value came, only at those that had none, and no further than the answer needs.
+
+use crate::lead::Unmet;
+use crate::runtime::{Runtime, RuntimeError};
+use crate::state::State;
+use oxiray_ids::ObjectId;
+use std::time::Instant;
+
+/// A wait for `count` of `ids`.
+struct Wait<'ids> {
+    ids: &'ids [ObjectId],
+    count: usize,
+    /// Places in `ids` of those that had no value when they were looked at last; in no order.
+    missing: Vec<usize>,
+    /// The runtime's count of values when this looked last; `None` before the first look.
+    values_seen: Option<u64>,
+}
+
+impl Wait<'_> {
+    /// The first `count` that have their value, in order: as many as there are.
+    fn ready(&self, state: &State) -> Vec<usize> {
+        let ready = self.ids.iter().enumerate().filter(|(_, id)| state.objects.is_ready(**id));
+        ready.take(self.count).map(|(place, _)| place).collect()
+    }
+
+    /// Whether enough have their value.
+    fn is_met(&mut self, state: &State) -> bool {
+        let values = state.objects.values_came();
+        if self.values_seen.replace(values) == Some(values) {
+            return false;
+        }
+        let may_miss = self.ids.len() - self.count;
+        let mut at = 0;
+        while self.missing.len() > may_miss && at <= may_miss {
+            if state.objects.is_ready(self.ids[self.missing[at]]) {
+                self.missing.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        self.missing.len() <= may_miss
+    }
+}
+
+impl Runtime {
+    /// Waits until `count` of the objects have their value, or `deadline`; the places of the first `count` that have it.
+    pub fn wait(&self, ids: &[ObjectId], count: usize, deadline: Option<Instant>) -> Result<Vec<usize>, RuntimeError> {
+        let count = count.min(ids.len());
+        let mut wait = Wait { ids, count, missing: Vec::new(), values_seen: None };
+        let ready = self.shared.with(|state| wait.ready(state));
+        if ready.len() == count {
+            return Ok(ready);
+        }
+        wait.missing = (0..ids.len()).collect();
+        let waited = self.waiting(ids, deadline, |state| wait.is_met(state).then_some(()));
+        match waited {
+            Ok(()) | Err(RuntimeError::Unmet(Unmet::TimedOut)) => Ok(self.shared.with(|state| wait.ready(state))),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+"""`wait`: which references it names, in which order, and that waiting for many one by one stays cheap."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import ray
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@ray.remote
+def echo(value: object) -> object:
+    return value
+
+
+@ray.remote(num_cpus=0.01)
+def until_exists(path: Path) -> str:
+    while not path.exists():
+        time.sleep(0.002)
+    return path.name
+
+
+def test_the_first_that_are_there_in_the_order_given(tmp_path) -> None:
+    gates = [tmp_path / str(number) for number in range(6)]
+    tasks = [until_exists.remote(gate) for gate in gates]
+    assert ray.wait(tasks, num_returns=2, timeout=0) == ([], tasks)
+    for number in (4, 1, 5):
+        gates[number].touch()
+    ray.get([tasks[number] for number in (1, 4, 5)])
+    assert ray.wait(tasks) == ([tasks[1]], [tasks[n] for n in (0, 2, 3, 4, 5)])
+    assert ray.wait(tasks, num_returns=2) == ([tasks[1], tasks[4]], [tasks[n] for n in (0, 2, 3, 5)])
+    assert ray.wait(tasks, num_returns=5, timeout=0.05) == ([tasks[n] for n in (1, 4, 5)], [tasks[n] for n in (0, 2, 3)])
+    for gate in gates:
+        gate.touch()
+    assert ray.wait(tasks, num_returns=6, timeout=20) == (tasks, [])
+
+
+@pytest.mark.parametrize("count", [1, 50, 99, 100])
+def test_so_many_of_a_hundred(count) -> None:
+    tasks = [echo.remote(number) for number in range(100)]
+    ready, rest = ray.wait(tasks, num_returns=count, timeout=20)
+    assert (len(ready), len(rest)) == (count, 100 - count)
+    assert sorted(ready + rest, key=tasks.index) == tasks
+    assert ray.get(ready, timeout=20) == [tasks.index(task) for task in ready]
+
+
+def test_failures_count_as_there() -> None:
+    @ray.remote
+    def fail():
+        raise ValueError("no")
+
+    task = fail.remote()
+    assert ray.wait([task], timeout=20) == ([task], [])
+    with pytest.raises(ValueError, match="no"):
+        ray.get(task)
+
+
+def test_values_that_others_own(tmp_path) -> None:
+    @ray.remote
+    def make():
+        return [until_exists.remote(tmp_path / "gate"), echo.remote("there")]
+
+    slow, quick = ray.get(make.remote(), timeout=20)
+    assert ray.wait([slow, quick], timeout=20) == ([quick], [slow])
+    (tmp_path / "gate").touch()
+    assert ray.wait([slow, quick], num_returns=2, timeout=20) == ([slow, quick], [])
+
+
+def test_a_thousand_one_by_one() -> None:
+    waiting = [echo.remote(number) for number in range(1000)]
+    values = []
+    while waiting:
+        ready, waiting = ray.wait(waiting, timeout=20)
+        assert len(ready) == 1
+        values.append(ray.get(ready[0]))
+    assert sorted(values) == list(range(1000))
+
+
+def test_several_threads_wait_for_the_same() -> None:
+    tasks = [echo.remote(number) for number in range(200)]
+    found: list[int] = []
+    waiters = [
+        threading.Thread(target=lambda n=n: found.append(len(ray.wait(tasks, num_returns=n, timeout=20)[0])))
+        for n in (1, 60, 120, 200)
+    ]
+    for waiter in waiters:
+        waiter.start()
+    for waiter in waiters:
+        waiter.join()
+    assert sorted(found) == [1, 60, 120, 200]
+
+
+def test_what_it_refuses() -> None:
+    task = echo.remote(1)
+    with pytest.raises(ValueError, match="twice"):
+        ray.wait([task, task])
+    with pytest.raises(TypeError, match="ObjectRef"):
+        ray.wait([task, 3])
+    with pytest.raises(TypeError, match="list"):
+        ray.wait(task)
+    with pytest.raises(ValueError, match="num_returns=2"):
+        ray.wait([task], num_returns=2)
+    assert ray.wait([]) == ([], [])
