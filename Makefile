@@ -4,6 +4,7 @@
 #   test   checks and every test; the last line reads `N passed, N failed`
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
+#   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   soak   20,000 tasks of random device shares with workers killed at random
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
@@ -15,7 +16,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench ecosystem soak lint wheel clean venv
+.PHONY: demo test bench bench-preload ecosystem soak lint wheel clean venv
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -43,6 +44,9 @@ lint: venv
 
 bench: venv $(BUILD)/ray/made
 	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
+
+bench-preload: venv $(BUILD)/torch/installed
+	$(BUILD)/torch/bin/python benches/preload.py --check
 
 ecosystem: $(BUILD)/ecosystem/installed
 	$(BUILD)/ecosystem/bin/python -m pytest -q tests/ecosystem
@@ -83,7 +87,7 @@ $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout mypy setuptools wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout mypy setuptools uv wheel
 	@touch $@
 
 $(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(ALIAS_SOURCES)
@@ -107,4 +111,14 @@ $(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
 $(BUILD)/ray/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/ray
 	$(BUILD)/ray/bin/pip install --quiet 'ray[default]==$(RAY_VERSION)' numpy
+	@touch $@
+
+# PyTorch is several gigabytes: it has an environment of its own.
+$(BUILD)/torch/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(BUILD)/torch
+	$(BUILD)/torch/bin/pip install --quiet 'cloudpickle>=3' numpy torch
+	@touch $@
+
+$(BUILD)/torch/installed: $(BUILD)/torch/made $(BUILD)/wheel-made
+	$(BUILD)/torch/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
 	@touch $@

@@ -60,8 +60,10 @@ class Pin:
     address: int
     def __len__(self) -> int: ...
 
+def die_with_parent(daemon: int) -> None: ...
+
 class Template:
-    def __init__(self, descriptor: int, started_us: int) -> None: ...
+    def __init__(self, descriptor: int, started_us: int, notice: str) -> None: ...
     def next(self) -> bool: ...
     def forked(self, pid: int, text: str) -> None: ...
     def become_child(self) -> int: ...
@@ -74,7 +76,7 @@ class Caller:
         body: bytes,
         name: str,
         resources: dict[str, float],
-        environment: dict[str, str],
+        environment: dict[str, Any],
         fresh: bool,
         results: int,
         max_calls: int,
@@ -106,7 +108,7 @@ def create_actor(
     kwargs: dict[str, Any],
     placement: dict[str, float],
     running: dict[str, float],
-    environment: dict[str, str],
+    environment: dict[str, Any],
     name: str,
     namespace: str,
     detached: bool,
@@ -139,7 +141,7 @@ def connect(
     setup: bytes,
     namespace: str,
     wants_logs: bool,
-    environment: dict[str, str],
+    environment: dict[str, Any],
 ) -> _Context: ...
 def say_goodbye() -> None: ...
 def disconnect() -> None: ...

@@ -22,10 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _core, _events, _logging, runtime_env as environments
+from oxiray import _cli, _core, _environment, _events, _logging, runtime_env as environments
 from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
-from oxiray.exceptions import RuntimeEnvSetupError
 
 logger = logging.getLogger("oxiray")
 
@@ -38,6 +37,8 @@ generation = 0
 job_environment: dict[str, Any] = {}
 #: How long actors live that say nothing of it.
 default_lifetime = "non_detached"
+#: In a worker, the interpreter, import path and directory of the driver that it works for.
+driver_side: tuple[str, list[str], str] | None = None
 _lock = threading.RLock()
 _daemon_pid: int | None = None
 _context: RayContext | None = None
@@ -104,10 +105,10 @@ def init(address: str | None = None, **keywords: Any) -> RayContext:
 
 
 def _open(options: InitOptions) -> RayContext:
-    global _context, default_lifetime, generation, job_environment
-    job_environment = dict(options.runtime_env or {})
+    global _context, default_lifetime, driver_side, generation, job_environment
+    job_environment = _environment.settled(options.runtime_env)
+    driver_side = None
     default_lifetime = options.default_lifetime
-    refuse_unsupported(job_environment)
     session = None if options.address == "local" else _find_session(options)
     if session is not None and options.address is None:
         _refuse_capacity(session, options)
@@ -137,14 +138,10 @@ def _refuse_capacity(session: dict[str, Any], options: InitOptions) -> None:
         )
 
 
-def refuse_unsupported(environment: dict[str, Any]) -> None:
-    """Raises `RuntimeEnvSetupError` for parts of a runtime environment that are not built yet."""
-    unsupported = environments.unsupported_fields(environment)
-    if unsupported:
-        raise RuntimeEnvSetupError(
-            f"this version of Oxiray sets up `env_vars` only; the runtime environment also asks for "
-            f"{', '.join(f'`{name}`' for name in unsupported)}. Install what is needed beforehand and leave them out"
-        )
+def described_environment(asked: Any) -> dict[str, Any]:
+    """What the daemon is told of the environment of a task or actor: the one it is made in, with its own on top."""
+    merged = environments.merge(job_environment, _environment.settled(asked) if asked else None)
+    return _environment.described(merged, *(driver_side or _environment.driver_side()))
 
 
 def address_info() -> dict[str, Any]:
@@ -267,18 +264,14 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
         setup=_setup(options.logging_config),
         namespace=options.namespace or "",
         wants_logs=options.log_to_driver,
-        environment=dict(job_environment.get("env_vars") or {}),
+        environment=described_environment(None),
     )
 
 
 def _setup(logging_config: dict[str, Any] | None) -> bytes:
     """Where workers are to work and to import from, as this program does, and how they are to log."""
-    try:
-        here = os.getcwd()
-    except OSError:
-        here = "/"  # it was deleted under this program, and workers could not enter it either
-    paths = [os.path.join(here, path) for path in sys.path]
-    return pickle.dumps({"sys_path": paths, "directory": here, "logging": logging_config})
+    interpreter, paths, here = _environment.driver_side()
+    return pickle.dumps({"sys_path": paths, "directory": here, "interpreter": interpreter, "logging": logging_config})
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:

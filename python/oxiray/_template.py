@@ -17,13 +17,14 @@ _STARTED = time.monotonic()
 
 def main() -> NoReturn:
     """Serves until the daemon is gone. The child of a fork becomes a worker here and never returns."""
-    from oxiray import _core, _worker
+    from oxiray import _core, _preload, _worker
 
     descriptor = int(os.environ.pop("OXIRAY_TEMPLATE_FD"))
     _worker.prepare()
+    notice = _preload.in_template(descriptor)
     gc.collect()
     gc.freeze()
-    template = _core.Template(descriptor, int((time.monotonic() - _STARTED) * 1e6))
+    template = _core.Template(descriptor, int((time.monotonic() - _STARTED) * 1e6), notice)
     while template.next():
         try:
             pid = os.fork()
@@ -34,3 +35,7 @@ def main() -> NoReturn:
             _worker.main(template.become_child())
         template.forked(pid, "")
     os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

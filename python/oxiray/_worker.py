@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from oxiray import _cancellation, _core, _failures, _session, _worker_exit, exceptions
+from oxiray import _cancellation, _core, _failures, _session, _worker_environment, _worker_exit, exceptions
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -68,11 +68,16 @@ _prepared_setup: bytes | None = None
 
 
 def become(
-    variables: list[tuple[str, str | None]], setup: bytes, inherited: list[tuple[str, str | None]]
-) -> None:
+    variables: list[tuple[str, str | None]],
+    setup: bytes,
+    inherited: list[tuple[str, str | None]],
+    fields: str,
+    session: str,
+) -> str | None:
     """Sets and removes environment variables, then takes over the driver's import path and directory.
 
-    `inherited` is the runtime environment that tasks made here start from.
+    `inherited` and `fields` are the runtime environment, which tasks made here start from. Returns what is
+    wrong with it, or None.
     """
     global _prepared_setup
     for name, value in variables:
@@ -81,21 +86,23 @@ def become(
         else:
             # `${NAME}` stands for what was set before, so that paths can be added to.
             os.environ[name] = os.path.expandvars(value)
-    _session.job_environment = {"env_vars": {name: os.environ.get(name, value or "") for name, value in inherited}}
-    if setup == _prepared_setup or not setup:
-        return
-    _prepared_setup = setup
-    wanted = pickle.loads(setup)
-    if wanted["logging"] is not None:
-        from oxiray import _logging
+    own = {name: os.environ.get(name, value or "") for name, value in inherited}
+    _session.job_environment = _worker_environment.settled(fields, own)
+    if setup and setup != _prepared_setup:
+        _prepared_setup = setup
+        wanted = pickle.loads(setup)
+        _session.driver_side = (wanted["interpreter"], wanted["sys_path"], wanted["directory"])
+        if wanted["logging"] is not None:
+            from oxiray import _logging
 
-        _logging.configure(_logging.LoggingConfig(**wanted["logging"]))
-    known = set(sys.path)
-    sys.path[:0] = [path for path in wanted["sys_path"] if path not in known]
-    try:
-        os.chdir(wanted["directory"])
-    except OSError:
-        pass  # the driver's directory may be gone; relative paths are then the task's own problem
+            _logging.configure(_logging.LoggingConfig(**wanted["logging"]))
+        known = set(sys.path)
+        sys.path[:0] = [path for path in wanted["sys_path"] if path not in known]
+        try:
+            os.chdir(wanted["directory"])
+        except OSError:
+            pass  # the driver's directory may be gone; relative paths are then the task's own problem
+    return _worker_environment.apply(fields, session) if fields else None
 
 
 def load_function(body: bytes) -> Any:

@@ -17,7 +17,7 @@ import cloudpickle
 from oxiray import _core, _option_rules, _options, _session, _strategies
 from oxiray._async_context import has_async_methods
 from oxiray._worker_exit import exit_actor as exit_actor
-from oxiray.remote_function import Positions, code_of, task_environment
+from oxiray.remote_function import Positions, code_of
 
 logger = logging.getLogger("oxiray")
 
@@ -222,7 +222,7 @@ class ActorClass:
             kwargs=kwargs,
             placement=options.placement,
             running=options.running,
-            environment=task_environment(options.runtime_env),
+            environment=_session.described_environment(options.runtime_env),
             name=options.name or "",
             namespace=options.namespace or "",
             detached=(options.lifetime or _session.default_lifetime) == "detached",

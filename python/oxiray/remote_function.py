@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from oxiray import _core, _options, _serialization, _session, _strategies, runtime_env as environments
+from oxiray import _core, _options, _serialization, _session, _strategies
 
 #: A function's code larger than this is refused, in bytes: it carries data that belongs into `put`.
 _CODE_BYTES_LIMIT = 95 << 20
@@ -62,14 +62,6 @@ class Positions:
         self.least = sys.maxsize if keyword_needed else sum(1 for p in positional if p.default is p.empty)
         if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
             self.most = len(positional)
-
-
-def task_environment(asked: dict[str, Any] | None) -> dict[str, str]:
-    """The variables of a task or actor: those of the job, or of the task that makes it, with its own on top."""
-    if asked:
-        _session.refuse_unsupported(asked)
-    merged = environments.merge(_session.job_environment, asked)
-    return dict(merged.get("env_vars") or {})
 
 
 class RemoteFunction:
@@ -126,7 +118,7 @@ class RemoteFunction:
             body=self._code["body"],
             name=options.name or self._function.__name__,
             resources=options.resources,
-            environment=task_environment(options.runtime_env),
+            environment=_session.described_environment(options.runtime_env),
             fresh=holds_devices and options.max_calls == 1,
             results=options.num_returns,
             max_calls=options.max_calls,

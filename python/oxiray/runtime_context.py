@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from oxiray import _core, _session
+from oxiray import _core, _environment, _session
 from oxiray._async_context import current_call
 
 logger = logging.getLogger("oxiray")
@@ -113,13 +113,13 @@ class RuntimeContext:
         """The runtime environment in force."""
         from oxiray.runtime_env import RuntimeEnv
 
-        return RuntimeEnv(**_session.job_environment)
+        return RuntimeEnv(_validate=False, **_environment.public(_session.job_environment))
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment in force, as JSON."""
         import json
 
-        return json.dumps(dict(_session.job_environment), sort_keys=True)
+        return json.dumps(_environment.public(_session.job_environment), sort_keys=True, default=repr)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """For every accelerator resource the ids granted to this task or actor, ascending; empty lists in a driver."""

@@ -5,15 +5,17 @@ and how an environment inherits from the one around it.
 
 Invariants:
 1. A field Oxiray cannot provide is never silently dropped: `unsupported_fields`
-   names it and the caller refuses.
+   names it and the caller refuses, with what `ALTERNATIVES` says.
 2. Unknown keys are kept: in Ray they belong to plugins.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 #: Field -> the types it may have.
@@ -22,6 +24,7 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "working_dir": (str, Path),
     "py_modules": (list,),
     "py_executable": (str,),
+    "preload": (list, tuple),
     "excludes": (list,),
     "pip": (list, dict, str),
     "uv": (list, dict, str),
@@ -34,9 +37,26 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "rocprof_sys": (str, dict),
     "_rocprof_sys": (str, dict),
 }
-#: Fields Ray knows and this version of Oxiray does not provide.
-_UNSUPPORTED = (*(name for name in _FIELD_TYPES if name != "env_vars"), "worker_process_setup_hook", "mpi")
+#: Fields Ray knows and this version of Oxiray does not provide, each with what to do in its place.
+ALTERNATIVES: dict[str, str] = {
+    "conda": "list the packages under 'pip' or 'uv', or name the interpreter of a conda environment as 'py_executable'",
+    "container": "start the cluster inside of the container, or list what is needed under 'pip' or 'uv'",
+    "image_uri": "start the cluster inside of the container, or list what is needed under 'pip' or 'uv'",
+    "java_jars": "Oxiray runs Python only: leave it out",
+    "nsight": "start the profiler in the task itself, on the part that matters, and leave it out",
+    "_nsight": "start the profiler in the task itself, on the part that matters, and leave it out",
+    "rocprof_sys": "start the profiler in the task itself, on the part that matters, and leave it out",
+    "_rocprof_sys": "start the profiler in the task itself, on the part that matters, and leave it out",
+    "mpi": "start mpirun in the task itself, and leave it out",
+}
 _INSTALLERS = ("pip", "uv", "conda")
+#: What decides on the interpreter: of these, what a child names replaces all that its parent has.
+_INTERPRETERS = (*_INSTALLERS, "py_executable")
+#: Installer -> what may be said of it besides its packages, each with its type.
+_INSTALLER_OPTIONS: dict[str, dict[str, type]] = {
+    "pip": {"pip_check": bool, "pip_version": str, "pip_install_options": list},
+    "uv": {"uv_check": bool, "uv_version": str, "uv_pip_install_options": list},
+}
 
 
 class RuntimeEnvConfig(dict):  # type: ignore[type-arg]
@@ -92,8 +112,17 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name in self.known_fields and value is not None:
-            value = _checked_field(name, value)
+            value = checked_field(name, value)
+            if value is None:
+                return
         super().__setitem__(name, value)
+
+    def __repr__(self) -> str:
+        # Variables may hold secrets, and this ends up in logs.
+        shown = dict(self)
+        if isinstance(shown.get("env_vars"), dict):
+            shown["env_vars"] = dict.fromkeys(shown["env_vars"], "...")
+        return f"{type(self).__name__}({shown!r})"
 
     def __reduce__(self) -> Any:
         return _restore, (dict(self),)
@@ -110,9 +139,46 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         """The environment variables it sets."""
         return dict(self.get("env_vars") or {})
 
-    def working_dir(self) -> str | None:
-        """The working directory it names."""
-        return self.get("working_dir")
+    def working_dir(self) -> str:
+        """The working directory it names; empty for none."""
+        return self.get("working_dir") or ""
+
+    def py_executable(self) -> str | None:
+        """The interpreter it names."""
+        return self.get("py_executable")
+
+    def has_working_dir(self) -> bool:
+        """Whether it names a working directory."""
+        return self.get("working_dir") is not None
+
+    def has_pip(self) -> bool:
+        """Whether pip installs something for it."""
+        return bool(self.get("pip"))
+
+    def has_uv(self) -> bool:
+        """Whether uv installs something for it."""
+        return bool(self.get("uv"))
+
+    def has_conda(self) -> bool:
+        """Whether it names a conda environment."""
+        return bool(self.get("conda"))
+
+    def pip_config(self) -> dict[str, Any]:
+        """What pip installs."""
+        return dict(self.get("pip") or {})
+
+    def uv_config(self) -> dict[str, Any]:
+        """What uv installs."""
+        return dict(self.get("uv") or {})
+
+    def serialize(self) -> str:
+        """The environment as JSON."""
+        return json.dumps(RuntimeEnv(**self), sort_keys=True)
+
+    @classmethod
+    def deserialize(cls, serialized_runtime_env: str) -> RuntimeEnv:
+        """The environment that `serialize` wrote."""
+        return cls(_validate=False, **json.loads(serialized_runtime_env))
 
     def py_modules(self) -> list[str]:
         """The modules it names."""
@@ -121,7 +187,11 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
     def _check(self) -> None:
         for name in list(self):
             if name in self.known_fields:
-                super().__setitem__(name, _checked_field(name, self[name]))
+                value = checked_field(name, self[name])
+                if value is None:
+                    del self[name]
+                else:
+                    super().__setitem__(name, value)
         installers = [name for name in _INSTALLERS if self.get(name)]
         if len(installers) > 1:
             raise ValueError(
@@ -130,6 +200,11 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
             )
         if self.get("container") and self.get("image_uri"):
             raise ValueError("runtime_env has both 'container' and 'image_uri', which say the same: keep 'image_uri'")
+        if self.get("py_executable") and installers:
+            raise ValueError(
+                f"runtime_env has both 'py_executable' and {installers[0]!r}: packages are installed for the driver's "
+                "interpreter. Install them where py_executable finds them, or leave it out"
+            )
 
 
 def _restore(fields: dict[str, Any]) -> RuntimeEnv:
@@ -149,9 +224,13 @@ def merge(parent: Mapping[str, Any] | None, child: Mapping[str, Any] | None) -> 
     """What holds inside `parent` for something that asks for `child`.
 
     The child's fields replace the parent's, except that environment variables
-    are taken together, the child's value winning.
+    are taken together, the child's value winning. What decides on the interpreter
+    counts as one field: a child that names `uv` does not inherit `pip`.
     """
-    merged = {**(parent or {}), **(child or {})}
+    kept = dict(parent or {})
+    if any((child or {}).get(name) for name in _INTERPRETERS):
+        kept = {name: value for name, value in kept.items() if name not in _INTERPRETERS}
+    merged = {**kept, **(child or {})}
     variables = {**((parent or {}).get("env_vars") or {}), **((child or {}).get("env_vars") or {})}
     if variables:
         merged["env_vars"] = variables
@@ -177,10 +256,11 @@ def _conflicts(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[
 
 def unsupported_fields(env: Mapping[str, Any] | None) -> list[str]:
     """The fields that ask for something this version of Oxiray does not provide."""
-    return sorted(name for name in _UNSUPPORTED if (env or {}).get(name))
+    return sorted(name for name in ALTERNATIVES if (env or {}).get(name))
 
 
-def _checked_field(name: str, value: Any) -> Any:
+def checked_field(name: str, value: Any) -> Any:
+    """The field's value, checked and in its full form; None where it asks for nothing."""
     if name == "config":
         return RuntimeEnvConfig.parse_and_validate_runtime_env_config(value)
     if name == "worker_process_setup_hook":
@@ -195,6 +275,13 @@ def _checked_field(name: str, value: Any) -> Any:
         _check_env_vars(value)
     elif name in ("excludes", "java_jars") and not _is_strings(value):
         raise TypeError(f"runtime_env[{name!r}] must be a list of strings, but is {value!r}")
+    elif name == "preload":
+        _check_preload(list(value))
+        return list(value) or None
+    elif name in _INSTALLER_OPTIONS:
+        return _checked_installer(name, value)
+    elif name == "py_modules":
+        _check_modules(value)
     return os.fspath(value) if isinstance(value, Path) else value
 
 
@@ -216,8 +303,61 @@ def _check_env_vars(variables: Mapping[Any, Any]) -> None:
             )
 
 
+def _checked_installer(name: str, value: Any) -> dict[str, Any] | None:
+    """What `pip` or `uv` is to install, in its full form; None for nothing."""
+    options = _INSTALLER_OPTIONS[name]
+    asked = dict(value) if isinstance(value, dict) else {"packages": value}
+    if unknown := sorted(set(asked) - set(options) - {"packages"}):
+        raise ValueError(
+            f"runtime_env[{name!r}] has {', '.join(map(repr, unknown))}, but can only have these fields: packages, "
+            f"{', '.join(options)}"
+        )
+    if "packages" not in asked:
+        raise ValueError(f"runtime_env[{name!r}] must include the field 'packages', but has only {sorted(asked)}")
+    for option, kind in options.items():
+        if option in asked and not isinstance(asked[option], kind):
+            raise TypeError(
+                f"runtime_env[{name!r}][{option!r}] must be of type {kind.__name__}, but {asked[option]!r} is of type "
+                f"{type(asked[option])}"
+            )
+        if kind is list and not _is_strings(asked.get(option, [])):
+            raise TypeError(f"runtime_env[{name!r}][{option!r}] must be a list of strings, but is {asked[option]!r}")
+    packages = asked["packages"]
+    if isinstance(packages, str):
+        packages = _requirements(packages, name)
+    if not isinstance(packages, list):
+        raise ValueError(f"runtime_env[{name!r}]['packages'] must be a list or a file's name, but is {packages!r}")
+    if not _is_strings(packages):
+        raise TypeError(f"runtime_env[{name!r}] must name packages as strings, but has {packages!r}")
+    asked["packages"] = list(dict.fromkeys(packages))
+    asked.setdefault(f"{name}_check", False)
+    return asked if asked["packages"] else None
+
+
+def _requirements(path: str, name: str) -> list[str]:
+    try:
+        return Path(path).read_text().strip().split("\n")
+    except OSError as error:
+        raise ValueError(
+            f"runtime_env[{name!r}] is {path!r}, which is not a valid file of requirements ({error.strerror}): correct the "
+            "path, or list the packages"
+        ) from None
+
+
+def _check_preload(modules: list[Any]) -> None:
+    for module in modules:
+        if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
+            raise TypeError(f"runtime_env['preload'] must be a list of modules' names, but has {module!r}")
+
+
+def _check_modules(modules: list[Any]) -> None:
+    for module in modules:
+        if not isinstance(module, (str, Path, ModuleType)):
+            raise TypeError(f"runtime_env['py_modules'] must hold paths or modules, but {module!r} is of type {type(module)}")
+
+
 def _is_strings(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(element, str) for element in value)
 
 
-__all__ = ["RuntimeEnv", "RuntimeEnvConfig", "checked", "conflicts", "merge", "unsupported_fields"]
+__all__ = ["RuntimeEnv", "RuntimeEnvConfig", "checked", "checked_field", "conflicts", "merge", "unsupported_fields"]

@@ -358,8 +358,8 @@ def test_an_absurd_quantity_is_refused(cluster) -> None:
 
 def test_an_environment_that_is_not_built_says_so(cluster) -> None:
     cluster()
-    with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="pip"):
-        echo.options(runtime_env={"pip": ["requests"]}).remote(1)
+    with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="conda.*'pip' or 'uv'"):
+        echo.options(runtime_env={"conda": "somewhere"}).remote(1)
 
 
 def test_auto_init_and_reinit(cluster) -> None:

@@ -15,11 +15,13 @@ mod actors;
 mod assign;
 mod clients;
 mod ending;
+mod environments;
 mod kept;
 mod leases;
 mod objects;
 mod report;
 mod strategy;
+mod templates;
 mod waiting;
 
 use crate::config::Plan;
@@ -34,11 +36,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 pub use report::StoreFigures;
+pub use templates::Origin;
 
 /// Names a client's control stream, a worker before and after it has a process, and a store client; never reused.
 pub type Key = u64;
 
-/// Names a template process: one for each interpreter, for the life of the daemon.
+/// Names a template process; never reused.
 pub type TemplateKey = u32;
 
 /// How many forks may be under way at once.
@@ -65,12 +68,33 @@ pub enum Effect {
         /// Goes to the worker with its end.
         peer: Peer,
     },
-    /// Start the template process of an interpreter.
+    /// Start a template process.
     StartTemplate {
         /// Its name from here on.
         template: TemplateKey,
-        /// The interpreter's path.
+        /// What it is.
+        origin: Origin,
+    },
+    /// Have a template end, and its spare workers with it.
+    EndTemplate {
+        /// Its name.
+        template: TemplateKey,
+    },
+    /// Start the process that makes what an environment needs.
+    Prepare {
+        /// Names the preparation.
+        number: u64,
+        /// The interpreter that it runs on.
         interpreter: String,
+        /// What to make, for that process.
+        specification: String,
+        /// The folder of the cache that it uses; empty for none.
+        cached: String,
+    },
+    /// Nothing uses what was prepared any more, or it took too long: end the process where there still is one.
+    EndPreparation {
+        /// Its name.
+        number: u64,
     },
     /// Have a template fork a worker, with a control stream of that key.
     Fork {
@@ -161,7 +185,6 @@ pub(crate) struct Lease {
 pub(crate) struct JobDetail {
     driver: Key,
     driver_id: WorkerId,
-    template: TemplateKey,
     told: Driver,
     said_goodbye: bool,
     is_over: bool,
@@ -184,12 +207,6 @@ pub(crate) struct Wanted {
     since: Instant,
 }
 
-#[derive(Debug)]
-pub(crate) struct Template {
-    interpreter: String,
-    is_started: bool,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
     Reclaim,
@@ -198,6 +215,9 @@ pub(crate) enum Alarm {
     Overdue(Key),
     Verdict(Key),
     Undying(Key),
+    Templates,
+    Preparing(u64),
+    Unprepared(u64),
 }
 
 /// The daemon's mind.
@@ -221,7 +241,8 @@ pub struct Core {
     making: BTreeMap<ActorId, actors::Making>,
     objects: Objects<Value>,
     kept: Kept,
-    templates: BTreeMap<TemplateKey, Template>,
+    templates: templates::Templates,
+    environments: environments::Environments,
     rechecks: Vec<ending::Recheck>,
     out_of_service: ending::OutOfService,
     device_check: Box<dyn DeviceCheck>,
@@ -255,7 +276,8 @@ impl Core {
             making: BTreeMap::new(),
             objects: Objects::default(),
             kept: Kept::default(),
-            templates: BTreeMap::new(),
+            templates: templates::Templates::default(),
+            environments: environments::Environments::default(),
             rechecks: Vec::new(),
             out_of_service: BTreeMap::new(),
             device_check,
@@ -283,6 +305,7 @@ impl Core {
     /// Serves whoever waits, after a batch of events, and returns what is to be done.
     pub fn settle(&mut self) -> Vec<Effect> {
         self.run_alarms();
+        self.refuse_unprepared();
         self.pump();
         std::mem::take(&mut self.out)
     }
@@ -352,6 +375,9 @@ impl Core {
                 Alarm::Recheck => self.recheck(),
                 Alarm::Overdue(worker) => self.kill_worker(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),
+                Alarm::Templates => self.end_idle_templates(),
+                Alarm::Preparing(number) => self.say_it_prepares(number),
+                Alarm::Unprepared(number) => self.preparation_overdue(number),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
             }
         }

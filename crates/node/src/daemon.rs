@@ -7,6 +7,7 @@
 
 mod admission;
 mod effects;
+mod environments;
 mod journal;
 mod output;
 mod poller;
@@ -16,7 +17,7 @@ mod store_desk;
 mod streams;
 
 use crate::config::Plan;
-use crate::core::{Core, Key, TemplateKey};
+use crate::core::{Core, Key, Origin, TemplateKey};
 use crate::session::Session;
 use journal::Journal;
 use output::Pipe;
@@ -47,7 +48,7 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct TemplateProcess {
     pid: u32,
-    interpreter: String,
+    origin: Origin,
     connection: oxiray_wire::Connection,
 }
 
@@ -66,6 +67,7 @@ pub(crate) struct Daemon {
     templates: BTreeMap<TemplateKey, TemplateProcess>,
     /// Started before there was anything else, and not yet asked for.
     early_template: Option<TemplateProcess>,
+    preparations: BTreeMap<u64, environments::Preparation>,
     processes: BTreeMap<Key, Process>,
     by_pid: BTreeMap<u32, Key>,
     store: StoreDesk,

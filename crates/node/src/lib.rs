@@ -14,5 +14,5 @@ mod machine;
 pub mod session;
 
 pub use config::{Config, Plan, PlanError};
-pub use core::{Core, Effect, Key, StoreFigures, TemplateKey};
+pub use core::{Core, Effect, Key, Origin, StoreFigures, TemplateKey};
 pub use daemon::{Mode, Ready, StartError, root, run};

@@ -1,6 +1,7 @@
 //! What `.remote(...)` calls: arguments in, references out.
 
 use crate::blob::{Serialized, is_plain};
+use crate::environment::AskedEnvironment;
 use crate::ids::ActorID;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_resources::Quantity;
 use oxiray_runtime::{ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Work, wire_amounts};
-use oxiray_wire::message::{ActorCreate, Content, Environment, Variable};
+use oxiray_wire::message::{ActorCreate, Content};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -83,7 +84,7 @@ impl Caller {
         body: &[u8],
         name: String,
         resources: BTreeMap<String, f64>,
-        environment: BTreeMap<String, String>,
+        environment: AskedEnvironment,
         fresh: bool,
         results: u32,
         max_calls: u32,
@@ -97,7 +98,7 @@ impl Caller {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
         runtime.export(hash.clone(), Bytes::copy_from_slice(body));
-        let (demand, environment) = (units(resources)?, variables(environment));
+        let (demand, environment) = (units(resources)?, environment.into());
         let strategy = strategy.map(strategy::from_told);
         let class = runtime.class(Class { demand, environment, fresh, strategy });
         let work = Work {
@@ -263,11 +264,6 @@ fn units(resources: BTreeMap<String, f64>) -> PyResult<Vec<(String, u64)>> {
     Ok(counted.into_iter().filter(|(_, units)| *units > 0).collect())
 }
 
-fn variables(environment: BTreeMap<String, String>) -> Environment {
-    let variable = |(name, value)| Variable { name, value: Some(value) };
-    Environment { variables: environment.into_iter().map(variable).collect() }
-}
-
 /// Makes an actor: `(ActorID, Hold, None)` for a new one, `(ActorID, Hold, handle)` for one of that name that existed.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
@@ -281,7 +277,7 @@ fn create_actor<'py>(
     kwargs: &Bound<'py, PyDict>,
     placement: BTreeMap<String, f64>,
     running: BTreeMap<String, f64>,
-    environment: BTreeMap<String, String>,
+    environment: AskedEnvironment,
     name: String,
     namespace: String,
     detached: bool,
@@ -300,7 +296,7 @@ fn create_actor<'py>(
         get_if_exists,
         placement: wire_amounts(&units(placement)?),
         running: wire_amounts(&units(running)?),
-        environment: Some(variables(environment)),
+        environment: Some(environment.into()),
         class_name,
         class: Bytes::copy_from_slice(body),
         handle: Bytes::copy_from_slice(handle),

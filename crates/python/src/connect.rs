@@ -1,26 +1,21 @@
 //! A driver joins its daemon, and leaves it.
 
+use crate::environment::AskedEnvironment;
 use crate::{context, process};
 use bytes::Bytes;
 use oxiray_runtime::{Identity, News, Runtime};
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
-use oxiray_wire::message::{Driver, Environment, Hello, Variable, Welcome};
+use oxiray_wire::message::{Driver, Hello, Welcome};
 use oxiray_wire::{Connection, Message, Received};
 use pyo3::exceptions::{PyConnectionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// What of a greeting is not told here: names, token, framing.
 const HELLO_BYTES_SPARED: usize = 8 << 10;
-
-fn environment_bytes(environment: Option<&Environment>) -> usize {
-    let variables = environment.into_iter().flat_map(|environment| &environment.variables);
-    variables.map(|one| one.name.len() + one.value.as_ref().map_or(0, String::len) + 8).sum()
-}
 
 /// How long a daemon may take to answer a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
@@ -57,21 +52,21 @@ fn connect<'py>(
     setup: &[u8],
     namespace: String,
     wants_logs: bool,
-    environment: BTreeMap<String, String>,
+    environment: AskedEnvironment,
 ) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: the caller passes a descriptor of its own that nothing else uses.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let mut connection = Connection::new(socket).map_err(std::io::Error::from)?;
-    let variables = environment.into_iter().map(|(name, value)| Variable { name, value: Some(value) }).collect();
+    let environment_bytes = environment.bytes();
     let driver = Driver {
         pid: std::process::id(),
         interpreter,
         setup: Bytes::copy_from_slice(setup),
         namespace,
         wants_logs,
-        environment: Some(Environment { variables }),
+        environment: Some(environment.into()),
     };
-    let told = driver.setup.len() + environment_bytes(driver.environment.as_ref());
+    let told = driver.setup.len() + environment_bytes;
     if told > HELLO_BYTES_LIMIT - HELLO_BYTES_SPARED {
         return Err(PyValueError::new_err(format!(
             "this program's import path and runtime_env take {told} bytes together, and a daemon reads at most {} from a \

@@ -10,6 +10,7 @@
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
 //! worker.rs     the loop of a worker; values_of_call.rs: what it calls with, and what comes of it
+//! environment.rs  a runtime environment as the front describes it
 //! template.rs   the process that forks workers
 //! ```
 //!
@@ -22,6 +23,7 @@ mod caller;
 mod cancel;
 mod connect;
 mod context;
+mod environment;
 mod ids;
 mod looking;
 mod process;
@@ -51,5 +53,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     cancel::register(module)?;
     looking::register(module)?;
     worker::register(module)?;
+    template::register(module)?;
     reference::register(module)
 }

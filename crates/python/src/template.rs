@@ -38,14 +38,14 @@ impl Template {
 impl Template {
     /// Takes the daemon's end over and says that forks are served.
     #[new]
-    fn new(descriptor: i32, started_us: u64) -> PyResult<Self> {
+    fn new(descriptor: i32, started_us: u64, notice: String) -> PyResult<Self> {
         // SAFETY: the daemon passed this descriptor to this process alone, for this.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)
             .map_err(|error| os_error("keep its socket", error))?;
         let brood = Brood::new().map_err(|error| os_error("watch its children", error))?;
         let mut daemon = Connection::new(socket).map_err(|error| os_error("use its socket", error))?;
-        daemon.send(&TemplateReady { started_us }.into());
+        daemon.send(&TemplateReady { started_us, notice }.into());
         let service = Service { daemon, brood, asked: Vec::new(), current: None, pid: std::process::id() };
         Ok(Self { service: Mutex::new(Some(service)) })
     }
@@ -142,4 +142,14 @@ fn wait_readable(descriptors: &[BorrowedFd<'_>], or_first_writable: bool) {
     }
     // A signal ends the wait early; the caller looks again.
     let _ = rustix::event::poll(&mut watched, None);
+}
+
+/// This process ends when `daemon`, its parent, does; it ends at once where that is gone.
+#[pyfunction]
+fn die_with_parent(daemon: u32) -> PyResult<()> {
+    oxiray_processes::die_with_parent(daemon).map_err(|error| os_error("tie itself to its parent", error))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(die_with_parent, module)?)
 }

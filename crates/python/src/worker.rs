@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     event_loop: Mutex<Option<Py<PyAny>>>,
     /// The name that the output is labelled with.
     label: Mutex<String>,
+    /// What is wrong with the runtime environment.
+    flaw: Mutex<Option<Value>>,
 }
 
 /// The worker that this process is, for its further threads.
@@ -101,7 +103,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     let welcome = assign.welcome.clone().unwrap_or_default();
     let identity =
         Identity::from_welcome(&welcome).ok_or_else(|| PyValueError::new_err("the daemon assigned malformed ids"))?;
-    become_assigned(py, &assign)?;
+    let flaw = become_assigned(py, &assign)?;
     let runtime = Runtime::start(identity, connection, early, assign.actor.is_some())?;
     process::set(Some(runtime.clone()));
     cancel::make_interruptible(py, &runtime)?;
@@ -111,7 +113,9 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         actor: Mutex::new(None),
         event_loop: Mutex::new(None),
         label: Mutex::new(String::new()),
+        flaw: Mutex::new(None),
     });
+    worker.note_flaw(flaw);
     if let Some(actor) = &assign.actor {
         if !worker.construct(py, actor) {
             return Ok(true);
@@ -137,8 +141,8 @@ fn serve_too(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// WORKER-1.
-fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<()> {
+/// WORKER-1. What is wrong with the runtime environment, if anything, is what every call is answered with.
+fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> {
     context::assign(Assigned {
         devices: assign.devices.clone(),
         resources: assign.resources.clone(),
@@ -154,7 +158,10 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<()> {
         .flat_map(|own| &own.variables)
         .map(|one| (one.name.clone(), one.value.clone()))
         .collect();
-    python::become_worker(py)?.call1((variables, PyBytes::new(py, &assign.setup), inherited)).map(|_| ())
+    let fields = assign.environment.as_ref().map_or("", |own| &own.fields);
+    let session = assign.welcome.as_ref().map_or("", |welcome| &welcome.session);
+    let setup = PyBytes::new(py, &assign.setup);
+    python::become_worker(py)?.call1((variables, setup, inherited, fields, session))?.extract()
 }
 
 impl Worker {
@@ -162,7 +169,7 @@ impl Worker {
         loop {
             let duty = process::patiently(py, || self.runtime.next_duty());
             match duty {
-                Ok(Ok(Duty::Become(assign))) => become_assigned(py, &assign)?,
+                Ok(Ok(Duty::Become(assign))) => self.note_flaw(become_assigned(py, &assign)?),
                 Ok(Ok(Duty::Run(ticket, call))) => {
                     if matches!(self.run(py, ticket, *call), Ended::Leave) {
                         return Ok(());
@@ -177,7 +184,23 @@ impl Worker {
         }
     }
 
+    fn note_flaw(&self, text: Option<String>) {
+        let failed = |text| Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
+        let value = |failure| Value { content: Some(Content::Failed(failure)), contained: Vec::new() };
+        *self.flaw.lock().unwrap_or_else(PoisonError::into_inner) = text.map(failed).map(value);
+    }
+
+    fn flaw(&self) -> Option<Value> {
+        self.flaw.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn run(&self, py: Python<'_>, ticket: Ticket, mut call: Call) -> Ended {
+        if let Some(flaw) = self.flaw() {
+            // Another worker may fare better: what was wrong may have been mended by then.
+            let results = vec![flaw; call.results as usize];
+            self.runtime.reply(ticket, Outcome { results, retiring: true, ..Outcome::default() });
+            return Ended::Leave;
+        }
         let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
         let name = self.qualified(&call.name);
         self.label(&call.name);
@@ -323,6 +346,10 @@ impl Worker {
         });
         context::enter(Running { task, name: name.clone(), function: "__init__".into() });
         begin_borrowing();
+        if let Some(flaw) = self.flaw() {
+            self.runtime.actor_failed(flaw);
+            return false;
+        }
         let failed = create
             .references
             .iter()

@@ -231,6 +231,27 @@ pub struct Environment {
     /// Variables of the runtime environment, by name.
     #[prost(message, repeated, tag = "1")]
     pub variables: Vec<Variable>,
+    /// The other fields as JSON, which the worker applies; opaque to the daemon.
+    #[prost(string, tag = "2")]
+    pub fields: String,
+    /// What must be made before a worker can start, as JSON for the process that makes it; empty for nothing.
+    #[prost(string, tag = "3")]
+    pub preparation: String,
+    /// The folder of the cache that the preparation fills and that is not to be evicted meanwhile; empty for none.
+    #[prost(string, tag = "4")]
+    pub cached: String,
+    /// Modules that the template imports before it forks.
+    #[prost(string, repeated, tag = "5")]
+    pub preload: Vec<String>,
+    /// Where it finds them: folders, and packages as `package://NAME`.
+    #[prost(string, repeated, tag = "6")]
+    pub preload_path: Vec<String>,
+    /// How long the preparation may take, in seconds; 0 for no limit.
+    #[prost(uint32, tag = "7")]
+    pub setup_timeout_s: u32,
+    /// Whether a job's environment is prepared when the job begins rather than with its first task.
+    #[prost(bool, tag = "8")]
+    pub eager: bool,
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use oxiray_ids::{ActorId, JobId, ObjectId};
 use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
 use oxiray_scheduler::Wish;
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorDied, ActorLookup, ActorPlaced, Content, Failure, Stop, Value,
+    ActorAnswer, ActorCreate, ActorDied, ActorLookup, ActorPlaced, Content, Environment, Failure, Stop, Value,
 };
 use std::collections::BTreeMap;
 
@@ -30,6 +30,11 @@ impl Making {
     /// Whether it waits for its resources.
     pub(crate) fn is_waiting(&self) -> bool {
         self.ticket.is_some()
+    }
+
+    /// What it is to find around it, until its constructor returned.
+    pub(crate) fn environment(&self) -> Option<&Environment> {
+        self.spec.as_ref()?.environment.as_ref()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which process becomes whose worker, and what it is told.
 
-use super::{Core, Duty, Effect, Key, Template, TemplateKey, Worker, bytes_of};
+use super::{Core, Effect, Key, bytes_of};
 use crate::core::clients::amounts;
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::JobId;
 use oxiray_resources::{DEVICE_RESOURCES, Grant, Quantity};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Peer, Variable};
@@ -23,84 +23,20 @@ pub(crate) struct Post {
 }
 
 impl Core {
-    /// Starts the template of an interpreter ahead of the first job.
-    pub fn prepare(&mut self, interpreter: &str) {
-        let template = self.template_of(interpreter);
-        self.ensure_template(template);
-    }
-
-    pub(crate) fn template_of(&mut self, interpreter: &str) -> TemplateKey {
-        let known = self.templates.iter().find(|(_, template)| template.interpreter == interpreter);
-        if let Some((key, _)) = known {
-            return *key;
-        }
-        let key = self.templates.len() as TemplateKey;
-        self.templates.insert(key, Template { interpreter: interpreter.to_owned(), is_started: false });
-        key
-    }
-
-    /// Starts the template where it does not run, with its spare workers.
-    pub(crate) fn ensure_template(&mut self, key: TemplateKey) {
-        let template = self.templates.get_mut(&key).expect("templates are never forgotten");
-        if !template.is_started {
-            template.is_started = true;
-            let interpreter = template.interpreter.clone();
-            self.out.push(Effect::StartTemplate { template: key, interpreter });
-        }
-        let spares =
-            self.workers.values().filter(|worker| worker.template == key && worker.duty == Duty::Spare).count();
-        for _ in spares..self.plan.spare_workers {
-            self.fork(key);
-        }
-    }
-
-    /// A template is gone, and with it every worker it had forked; those are reported on their own.
-    pub fn template_gone(&mut self, key: TemplateKey) {
-        if let Some(template) = self.templates.get_mut(&key) {
-            template.is_started = false;
-        }
-    }
-
-    fn fork(&mut self, template: TemplateKey) -> Key {
-        let key = self.new_key();
-        let worker = Worker {
-            id: WorkerId::generate(),
-            template,
-            pid: None,
-            duty: Duty::Spare,
-            job: None,
-            environment: Environment::default(),
-            label: String::new(),
-            grant: None,
-            surplus: None,
-            once: false,
-            outlives_job: false,
-            is_doomed: false,
-            last_words: None,
-        };
-        self.workers.insert(key, worker);
-        self.starting += 1;
-        self.out.push(Effect::Fork { worker: key, template });
-        key
-    }
-
-    /// The worker has a process.
-    pub fn forked(&mut self, key: Key, pid: u32) {
-        self.starting -= 1;
-        self.wants_pump = true;
-        if let Some(worker) = self.workers.get_mut(&key) {
-            worker.pid = Some(pid);
-        }
-    }
-
     /// Finds a worker for the post, tells it what it is, and gives it the grant.
     pub(crate) fn appoint(&mut self, post: Post, grant: Grant) -> Option<Key> {
         let detail = self.details.get(&post.job)?;
-        let (template, driver, setup) = (detail.template, detail.driver_id, detail.told.setup.clone());
+        let (driver, setup) = (detail.driver_id, detail.told.setup.clone());
         let environment = merged(detail.told.environment.as_ref(), &post.environment);
         let once = post.fresh || post.actor.is_some() || !grant.devices().is_empty();
         let reused = if once { None } else { self.take_idle(post.job, &environment) };
-        let key = reused.unwrap_or_else(|| self.take_spare(template));
+        let key = match reused {
+            Some(key) => key,
+            None => {
+                let origin = self.origin_of(post.job, &environment);
+                self.take_spare(&origin, post.job)
+            }
+        };
         let worker = self.workers.get_mut(&key).expect("it was just chosen");
         worker.job = Some(post.job);
         worker.once = once;
@@ -131,18 +67,6 @@ impl Core {
         // The one that served last has the warmest caches.
         let position = self.idle.iter().rposition(fits)?;
         Some(self.idle.remove(position))
-    }
-
-    fn take_spare(&mut self, template: TemplateKey) -> Key {
-        self.ensure_template(template);
-        // One that has its process already, where there is one.
-        let spares =
-            self.workers.iter().filter(|(_, worker)| worker.template == template && worker.duty == Duty::Spare);
-        let first = spares.min_by_key(|(key, worker)| (worker.pid.is_none(), **key)).map(|(key, _)| *key);
-        let key = first.unwrap_or_else(|| self.fork(template));
-        self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
-        self.ensure_template(template);
-        key
     }
 
     /// The part of [`Assign`] that follows from what was granted.
@@ -199,12 +123,14 @@ impl Core {
     }
 }
 
-/// The task's variables on top of the job's.
-fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
+/// The task's variables on top of the job's; the other fields come whole from the one or the other.
+pub(crate) fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     let of_job = job.map_or(&[][..], |environment| &environment.variables);
     let mut by_name: BTreeMap<&str, &Variable> = BTreeMap::new();
     for variable in of_job.iter().chain(&own.variables) {
         by_name.insert(&variable.name, variable);
     }
-    Environment { variables: by_name.into_values().cloned().collect() }
+    let variables = by_name.into_values().cloned().collect();
+    let fields = job.filter(|_| own.fields.is_empty()).unwrap_or(own);
+    Environment { variables, ..fields.clone() }
 }

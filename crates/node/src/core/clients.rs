@@ -1,6 +1,6 @@
 //! Drivers come and go; workers join as clients when they are assigned.
 
-use super::{Client, Core, Duty, Effect, JobDetail, Key, bytes_of};
+use super::{Client, Core, Duty, Effect, JobDetail, Key, Origin, bytes_of};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{Amount, Driver, Welcome};
@@ -10,14 +10,13 @@ impl Core {
     /// A driver was let in.
     pub fn driver_joined(&mut self, key: Key, told: Driver) {
         let id = WorkerId::generate();
-        let template = self.template_of(&told.interpreter);
+        let origin = Origin::plain(&told.interpreter);
         let anonymous = || NamespaceName(oxiray_ids::random()).to_string();
         let job = self.jobs.start(id, told.pid, &told.namespace, anonymous).id;
         self.join(key, id, job);
         let detail = JobDetail {
             driver: key,
             driver_id: id,
-            template,
             told,
             said_goodbye: false,
             is_over: false,
@@ -26,7 +25,8 @@ impl Core {
         self.details.insert(job, detail);
         let welcome = self.welcome(id, job);
         self.send(key, welcome);
-        self.ensure_template(template);
+        self.ensure_template(&origin, Some(job));
+        self.prepare_for_job(job);
     }
 
     /// A driver said that it leaves: its stream is closed when the last of its workers is gone.
@@ -141,6 +141,7 @@ impl Core {
             || self.making.values().any(|making| making.job == job);
         if !is_used && self.details.get(&job).is_some_and(|detail| detail.is_over) {
             self.details.remove(&job);
+            self.release_environments(job);
         }
     }
 }

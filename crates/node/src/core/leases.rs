@@ -66,8 +66,12 @@ impl Core {
 
     pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, wish: Wish) -> Result<u64, Refusal> {
         let ticket = self.new_key();
-        self.queue.push(ticket, wish).map_err(|error| error.to_string())?;
-        self.wanted.insert(ticket, Wanted { want, job, label, since: self.now });
+        let wanted = Wanted { want, job, label, since: self.now };
+        // It waits for its environment first, and only then for resources.
+        if let Some(wish) = self.await_environment(ticket, &wanted, wish) {
+            self.queue.push(ticket, wish).map_err(|error| error.to_string())?;
+        }
+        self.wanted.insert(ticket, wanted);
         self.wants_pump = true;
         self.reclaim.someone_came = true;
         Ok(ticket)

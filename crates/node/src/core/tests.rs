@@ -1,6 +1,7 @@
 //! The core in a world without processes: what it orders is done at once, or when a test says so.
 
 mod any_order;
+mod environments;
 mod world;
 
 use super::*;
@@ -365,7 +366,10 @@ fn the_environment_of_a_task_stands_above_that_of_its_job() {
     let driver = world.driver_with(&[("A", "job"), ("B", "job")]);
     let variable =
         |name: &str, value: &str| oxiray_wire::message::Variable { name: name.into(), value: Some(value.into()) };
-    let environment = Environment { variables: vec![variable("B", "task"), variable("OMP_NUM_THREADS", "7")] };
+    let environment = Environment {
+        variables: vec![variable("B", "task"), variable("OMP_NUM_THREADS", "7")],
+        ..Environment::default()
+    };
     world.say(driver, LeaseRequest { environment: Some(environment), ..request(1, &[("CPU", 20_000)]) });
     let (_, worker) = world.granted(driver, 1);
     let assign = world.assignment(worker);

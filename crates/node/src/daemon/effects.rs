@@ -29,7 +29,12 @@ impl Daemon {
         match effect {
             Effect::Send { to, message } => self.queue(to, &message, Vec::new()),
             Effect::Join { client, placed, worker, peer } => self.join(client, &placed, worker, peer),
-            Effect::StartTemplate { template, interpreter } => self.start_template(template, &interpreter),
+            Effect::StartTemplate { template, origin } => self.start_template(template, &origin),
+            Effect::EndTemplate { template } => self.end_template(template),
+            Effect::Prepare { number, interpreter, specification, cached } => {
+                self.start_preparation(number, &interpreter, &specification, &cached);
+            }
+            Effect::EndPreparation { number } => self.end_preparation(number),
             Effect::Fork { worker, template } => self.fork_worker(worker, template),
             Effect::Kill { worker } => self.kill_worker(worker),
             Effect::Close { client } => {

@@ -3,7 +3,7 @@
 use super::output::Pipe;
 use super::streams::{Role, Stream};
 use super::{Daemon, Process, TemplateProcess, Token};
-use crate::core::{Key, TemplateKey};
+use crate::core::{Key, Origin, TemplateKey};
 use oxiray_processes::describe_status;
 use oxiray_wire::message::{Fork, Forked};
 use oxiray_wire::{Connection, Message, Received};
@@ -11,6 +11,7 @@ use rustix::pipe::PipeFlags;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,28 +20,47 @@ const ENDING_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a template runs.
 const TEMPLATE_PROGRAM: &str = "from oxiray._template import main; main()";
+/// The same, as a module.
+const TEMPLATE_MODULE: &str = "oxiray._template";
 
 impl TemplateProcess {
     /// Starts the interpreter. The caller registers the process with its brood.
-    pub(super) fn start(interpreter: &str, output: File) -> io::Result<Self> {
+    pub(super) fn start(origin: &Origin, session: &Path, output: File) -> io::Result<Self> {
         let (connection, far) = Connection::pair()?;
         // A duplicate that is inherited; nothing else is started while it is open.
         let inherited = rustix::io::dup(&far)?;
-        let mut command = Command::new(interpreter);
-        command.args(["-c", TEMPLATE_PROGRAM]);
+        let (program, arguments) = origin.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        // What starts interpreters knows `-m`; only an interpreter itself is sure to know the faster `-c`.
+        let start = if arguments.is_empty() { ["-c", TEMPLATE_PROGRAM] } else { ["-m", TEMPLATE_MODULE] };
+        command.args(start);
         command.env("OXIRAY_TEMPLATE_FD", inherited.as_raw_fd().to_string());
+        for variable in &origin.variables {
+            match &variable.value {
+                Some(value) => command.env(&variable.name, expanded(value)),
+                None => command.env_remove(&variable.name),
+            };
+        }
+        if !origin.preload.is_empty() {
+            let preload = serde_json::json!({
+                "modules": origin.preload, "path": origin.preload_path, "session": session,
+            });
+            command.env("OXIRAY_TEMPLATE_PRELOAD", preload.to_string());
+        }
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn()?;
-        Ok(Self { pid: child.id(), interpreter: interpreter.to_owned(), connection })
+        Ok(Self { pid: child.id(), origin: origin.clone(), connection })
     }
 }
 
 impl Daemon {
-    pub(super) fn start_template(&mut self, key: TemplateKey, interpreter: &str) {
-        let early = self.early_template.take_if(|early| early.interpreter == interpreter);
+    pub(super) fn start_template(&mut self, key: TemplateKey, origin: &Origin) {
+        let early = self.early_template.take_if(|early| early.origin == *origin);
+        let session = self.session.directory();
         let started = early.map_or_else(
             || {
-                let started = self.log.handle().and_then(|output| TemplateProcess::start(interpreter, output))?;
+                let started = self.log.handle().and_then(|output| TemplateProcess::start(origin, session, output))?;
                 self.brood.register(started.pid);
                 Ok(started)
             },
@@ -55,9 +75,18 @@ impl Daemon {
             }
             Err(error) => {
                 let error: io::Error = error;
-                self.log.line(&format!("the template process of {interpreter} cannot be started: {error}"));
+                let command = origin.command.join(" ");
+                self.log.line(&format!("the template process of {command} cannot be started: {error}"));
                 self.core.template_gone(key);
             }
+        }
+    }
+
+    /// The template ends with its stream; its process is reaped like any other.
+    pub(super) fn end_template(&mut self, key: TemplateKey) {
+        if let Some(template) = self.templates.get(&key) {
+            // It fails where the template is gone already.
+            let _ = rustix::net::shutdown(&template.connection, rustix::net::Shutdown::Both);
         }
     }
 
@@ -118,6 +147,9 @@ impl Daemon {
         match message {
             Message::TemplateReady(said) => {
                 self.log.line(&format!("template {template} is ready after {} ms", said.started_us / 1000));
+                if !said.notice.is_empty() {
+                    self.core.template_says(template, &said.notice);
+                }
             }
             Message::Forked(said) => self.worker_forked(&said, descriptors.into_iter().next()),
             Message::Gone(said) => {
@@ -207,6 +239,9 @@ impl Daemon {
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
     pub(super) fn reap_templates(&mut self) {
         for departed in self.brood.reap() {
+            if self.preparation_ended(departed.pid, departed.status) {
+                continue;
+            }
             let Some(key) =
                 self.templates.iter().find(|(_, template)| template.pid == departed.pid).map(|(key, _)| *key)
             else {
@@ -265,4 +300,43 @@ fn reading_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (near, far) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&near, true)?;
     Ok((near, far))
+}
+
+/// `${NAME}` and `$NAME` stand for what the daemon has; what it does not have stays as it is, as in Python.
+fn expanded(value: &str) -> String {
+    let mut text = String::new();
+    let mut rest = value;
+    while let Some(at) = rest.find('$') {
+        text.push_str(&rest[..at]);
+        let behind = &rest[at + 1..];
+        let braced =
+            behind.strip_prefix('{').and_then(|inner| inner.split_once('}')).map(|(name, _)| (name, name.len() + 3));
+        let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let plain = behind.find(|character| !is_word(character)).unwrap_or(behind.len());
+        let (name, bytes) = braced.unwrap_or((&behind[..plain], plain + 1));
+        let known = if name.is_empty() { None } else { std::env::var(name).ok() };
+        text.push_str(known.as_deref().unwrap_or(&rest[at..at + bytes]));
+        rest = &rest[at + bytes..];
+    }
+    text + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expanded;
+
+    #[test]
+    fn variables_are_expanded_as_in_python() {
+        let home = std::env::var("HOME").unwrap_or_default();
+        for (value, expected) in [
+            ("plain", "plain".to_owned()),
+            ("${HOME}:more", format!("{home}:more")),
+            ("a$HOME/b", format!("a{home}/b")),
+            ("$", "$".to_owned()),
+            ("${HOME", "${HOME".to_owned()),
+            ("${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH", "${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH".to_owned()),
+        ] {
+            assert_eq!(expanded(value), expected, "{value}");
+        }
+    }
 }

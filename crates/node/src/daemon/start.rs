@@ -6,7 +6,7 @@ use super::store_desk::StoreDesk;
 use super::streams::{Role, Stream};
 use super::{Daemon, Plan, TemplateProcess};
 use crate::config::{Config, PlanError};
-use crate::core::Core;
+use crate::core::{Core, Origin};
 use crate::device_check::{self, DeviceCheck};
 use crate::session::{self, Description, Session};
 use oxiray_accelerators::Host;
@@ -158,7 +158,7 @@ impl Foundation {
         if let Some(interpreter) = &config.interpreter {
             let output = log.handle().step("open daemon.log")?;
             // Where it fails, the driver's own wish for it fails again, and is told.
-            template = TemplateProcess::start(interpreter, output).ok();
+            template = TemplateProcess::start(&Origin::plain(interpreter), session.directory(), output).ok();
             if let Some(template) = &template {
                 brood.register(template.pid);
             }
@@ -203,6 +203,7 @@ impl Foundation {
             dirty: BTreeSet::new(),
             templates: BTreeMap::new(),
             early_template: template,
+            preparations: BTreeMap::new(),
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             store,

@@ -6,6 +6,9 @@ pub struct TemplateReady {
     /// Seconds since the template started, in microseconds.
     #[prost(uint64, tag = "1")]
     pub started_us: u64,
+    /// What the users of its workers should know: why it could not import beforehand what it was asked to.
+    #[prost(string, tag = "2")]
+    pub notice: String,
 }
 
 /// daemon → template, with three descriptors: the worker's control stream, its standard output, its standard error.

@@ -31,6 +31,9 @@ pub(super) struct World {
     pub(super) deleted: Vec<ObjectId>,
     pub(super) running: BTreeSet<Key>,
     last_pid: u32,
+    /// Preparations of environments that were begun, and those that are not needed any more.
+    pub(super) preparing: Vec<u64>,
+    pub(super) given_up: Vec<u64>,
 }
 
 pub(super) fn amount(name: &str, units: u64) -> Amount {
@@ -73,6 +76,8 @@ impl World {
             deleted: Vec::new(),
             running: BTreeSet::new(),
             last_pid: 100,
+            preparing: Vec::new(),
+            given_up: Vec::new(),
         }
     }
 
@@ -84,7 +89,7 @@ impl World {
         let key = self.core.new_key();
         let variables =
             variables.iter().map(|(name, value)| Variable { name: (*name).into(), value: Some((*value).into()) });
-        let environment = Some(Environment { variables: variables.collect() });
+        let environment = Some(Environment { variables: variables.collect(), ..Environment::default() });
         self.core.driver_joined(key, Driver { interpreter: "python".into(), environment, ..Driver::default() });
         self.settle();
         key
@@ -139,7 +144,9 @@ impl World {
             Effect::Kill { worker } => drop(self.killed.insert(worker)),
             Effect::Close { client } => drop(self.closed.insert(client)),
             Effect::Delete { object } => self.deleted.push(object),
-            Effect::StartTemplate { .. } | Effect::LeaveStore { .. } | Effect::Log(_) => {}
+            Effect::Prepare { number, .. } => self.preparing.push(number),
+            Effect::EndPreparation { number } => self.given_up.push(number),
+            Effect::StartTemplate { .. } | Effect::EndTemplate { .. } | Effect::LeaveStore { .. } | Effect::Log(_) => {}
         }
     }
 

@@ -1,0 +1,227 @@
+//! Environments that must be made before a worker can start in them: made once, waited for by many.
+//!
+//! - ENVIRONMENT-1: for one specification at most one preparation runs, however many wait for it.
+//! - ENVIRONMENT-2: whoever waits for an environment is in `wanted` and not in the queue, so that nobody
+//!   else waits behind it; what ends its wait is what ends that of anybody in the queue.
+//! - ENVIRONMENT-3: a preparation is used from the first who asks for it until the last job that did is over.
+
+use super::{Alarm, Core, Effect, Want, Wanted};
+use crate::core::assign::merged;
+use bytes::Bytes;
+use oxiray_ids::JobId;
+use oxiray_scheduler::Wish;
+use oxiray_wire::message::{Environment, Failure, LeaseRefused};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long a preparation that failed is not tried again.
+const FAILURE_KEPT: Duration = Duration::from_secs(10);
+/// How long a preparation runs before those who wait are told of it.
+const NOTICE_AFTER: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+enum Progress {
+    UnderWay {
+        since: Instant,
+        limit_s: u32,
+        waiting: Vec<(u64, Wish)>,
+    },
+    /// Workers are started with this command; with the driver's interpreter where it is empty.
+    Ready {
+        command: Vec<String>,
+    },
+    Failed {
+        text: String,
+        until: Instant,
+    },
+}
+
+#[derive(Debug)]
+struct Preparation {
+    number: u64,
+    progress: Progress,
+    /// Those that asked for it.
+    jobs: BTreeSet<JobId>,
+}
+
+/// An interpreter, and what is made for it.
+type Specification = (String, String);
+
+#[derive(Debug, Default)]
+pub(crate) struct Environments {
+    by_specification: BTreeMap<Specification, Preparation>,
+    /// Who is to be told that there is no environment for them, and why.
+    refused: Vec<(u64, String)>,
+}
+
+impl Environments {
+    /// The command that starts interpreters in a prepared environment, where it has one of its own.
+    pub(crate) fn command(&self, interpreter: &str, specification: &str) -> Option<Vec<String>> {
+        let found = self.by_specification.get(&(interpreter.to_owned(), specification.to_owned()))?;
+        match &found.progress {
+            Progress::Ready { command } if !command.is_empty() => Some(command.clone()),
+            _ => None,
+        }
+    }
+
+    fn numbered(&mut self, number: u64) -> Option<&mut Preparation> {
+        self.by_specification.values_mut().find(|preparation| preparation.number == number)
+    }
+}
+
+impl Core {
+    /// Gives the wish back where nothing has to be made for it first; otherwise the ticket waits, and is
+    /// put into the queue when all is made.
+    pub(crate) fn await_environment(&mut self, ticket: u64, wanted: &Wanted, wish: Wish) -> Option<Wish> {
+        let own = match &wanted.want {
+            Want::Lease { environment, .. } => environment,
+            Want::Actor(id) => match self.making.get(id).and_then(super::actors::Making::environment) {
+                Some(environment) => environment,
+                None => return Some(wish),
+            },
+        };
+        let of_job = self.details.get(&wanted.job).and_then(|detail| detail.told.environment.as_ref());
+        if own.preparation.is_empty() && of_job.is_none_or(|of_job| of_job.preparation.is_empty()) {
+            return Some(wish);
+        }
+        let environment = merged(of_job, own);
+        if environment.preparation.is_empty() {
+            return Some(wish);
+        }
+        let progress = self.preparation(wanted.job, &environment)?;
+        match progress {
+            Progress::Ready { .. } => return Some(wish),
+            Progress::UnderWay { waiting, .. } => waiting.push((ticket, wish)),
+            Progress::Failed { text, .. } => {
+                let text = text.clone();
+                self.environments.refused.push((ticket, text));
+            }
+        }
+        None
+    }
+
+    /// How far an environment is; it is begun where nobody asked before, or it failed long ago.
+    fn preparation(&mut self, job: JobId, environment: &Environment) -> Option<&mut Progress> {
+        let interpreter = self.details.get(&job)?.told.interpreter.clone();
+        let specification = (interpreter.clone(), environment.preparation.clone());
+        let is_over = |preparation: &Preparation| matches!(preparation.progress, Progress::Failed { until, .. } if until <= self.now);
+        if self.environments.by_specification.get(&specification).is_none_or(is_over) {
+            let number = self.new_key();
+            let limit_s = environment.setup_timeout_s;
+            let progress = Progress::UnderWay { since: self.now, limit_s, waiting: Vec::new() };
+            let jobs = BTreeSet::new();
+            let begun = Preparation { number, progress, jobs };
+            if let Some(failed) = self.environments.by_specification.insert(specification.clone(), begun) {
+                self.out.push(Effect::EndPreparation { number: failed.number });
+            }
+            if limit_s > 0 {
+                self.alarm_at(self.now + Duration::from_secs(limit_s.into()), Alarm::Unprepared(number));
+            }
+            self.alarm_at(self.now + NOTICE_AFTER, Alarm::Preparing(number));
+            let (specification, cached) = (environment.preparation.clone(), environment.cached.clone());
+            self.out.push(Effect::Prepare { number, interpreter, specification, cached });
+        }
+        let found = self.environments.by_specification.get_mut(&specification)?;
+        found.jobs.insert(job);
+        Some(&mut found.progress)
+    }
+
+    /// A job begins: what its tasks will need is made at once, and their template started, unless it wants
+    /// that later.
+    pub(crate) fn prepare_for_job(&mut self, job: JobId) {
+        let environment = self.details.get(&job).and_then(|detail| detail.told.environment.clone());
+        let Some(environment) = environment.filter(|environment| environment.eager) else { return };
+        let is_made = environment.preparation.is_empty()
+            || matches!(self.preparation(job, &environment), Some(Progress::Ready { .. }));
+        if is_made {
+            let origin = self.origin_of(job, &environment);
+            self.ensure_template(&origin, Some(job));
+        }
+    }
+
+    /// A preparation is done, with the command that starts interpreters in it, or with the reason why not.
+    pub fn prepared(&mut self, number: u64, result: Result<Vec<String>, String>) {
+        let until = self.now + FAILURE_KEPT;
+        let Some(found) = self.environments.numbered(number) else { return };
+        let Progress::UnderWay { waiting, .. } = &mut found.progress else { return };
+        let waiting = std::mem::take(waiting);
+        let jobs = found.jobs.clone();
+        match result {
+            Ok(command) => {
+                found.progress = Progress::Ready { command };
+                for (ticket, wish) in waiting {
+                    // Whoever no longer wants it was forgotten meanwhile.
+                    if self.wanted.contains_key(&ticket)
+                        && let Err(error) = self.queue.push(ticket, wish)
+                    {
+                        self.environments.refused.push((ticket, error.to_string()));
+                    }
+                }
+                self.wants_pump = true;
+                self.reclaim.someone_came = true;
+                jobs.into_iter().for_each(|job| self.prepare_for_job(job));
+            }
+            Err(text) => {
+                found.progress = Progress::Failed { text: text.clone(), until };
+                self.log(format!("preparation {number} of an environment failed"));
+                self.environments.refused.extend(waiting.into_iter().map(|(ticket, _)| (ticket, text.clone())));
+            }
+        }
+    }
+
+    pub(crate) fn preparation_overdue(&mut self, number: u64) {
+        let Some(found) = self.environments.numbered(number) else { return };
+        let Progress::UnderWay { limit_s, .. } = &found.progress else { return };
+        let text = format!(
+            "the environment was not ready within {limit_s} s, which is all that config.setup_timeout_seconds of its \
+             runtime_env allows: raise that, set it to -1 for no limit, or install what is needed beforehand"
+        );
+        self.out.push(Effect::EndPreparation { number });
+        self.prepared(number, Err(text));
+    }
+
+    pub(crate) fn say_it_prepares(&mut self, number: u64) {
+        let now = self.now;
+        let Some(found) = self.environments.numbered(number) else { return };
+        let Progress::UnderWay { since, waiting, .. } = &found.progress else { return };
+        let waited = now.saturating_duration_since(*since).as_secs();
+        let text = format!(
+            "a runtime environment is being installed for {waited} s now; {} requests for workers wait for it",
+            waiting.len()
+        );
+        for job in found.jobs.clone() {
+            self.notify(Some(job), &text);
+        }
+    }
+
+    /// Tells those who wait for an environment that there will be none.
+    pub(crate) fn refuse_unprepared(&mut self) {
+        for (ticket, text) in std::mem::take(&mut self.environments.refused) {
+            let Some(wanted) = self.wanted.remove(&ticket) else { continue };
+            let failure = Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
+            match wanted.want {
+                Want::Actor(id) => self.actor_died(id, &failure),
+                Want::Lease { client, request, .. } => {
+                    if let Some(client) = self.clients.get_mut(&client) {
+                        client.waiting.remove(&request);
+                    }
+                    self.send(client, LeaseRefused { request, failure: Some(failure) });
+                }
+            }
+        }
+    }
+
+    /// A job is over, and nothing of it is left (ENVIRONMENT-3).
+    pub(crate) fn release_environments(&mut self, job: JobId) {
+        self.forget_in_templates(job);
+        let out = &mut self.out;
+        self.environments.by_specification.retain(|_, preparation| {
+            preparation.jobs.remove(&job);
+            let is_used = !preparation.jobs.is_empty();
+            if !is_used {
+                out.push(Effect::EndPreparation { number: preparation.number });
+            }
+            is_used
+        });
+    }
+}

@@ -1,0 +1,153 @@
+//! The processes that make environments: started, read, ended.
+//!
+//! What is made lies in the user's cache; the daemon holds an open file of each folder in use, on which the
+//! process that makes it has taken a lock, so that no other process evicts it.
+
+use super::Daemon;
+use oxiray_processes::describe_status;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What such a process runs.
+const PROGRAM: &str = "from oxiray._environment_setup import main; main()";
+/// The most bytes of a result that are read.
+const RESULT_BYTES_MAX: usize = 64 << 10;
+
+/// A preparation from its start until nothing uses what it made.
+#[derive(Debug)]
+pub(crate) struct Preparation {
+    /// 0 once it has ended.
+    pid: u32,
+    result: OwnedFd,
+    /// Keeps the lock that the process took.
+    _lock: Option<OwnedFd>,
+}
+
+#[derive(Serialize)]
+struct Order<'order> {
+    specification: &'order str,
+    session: &'order Path,
+    cache: &'order Path,
+    lock: Option<i32>,
+    daemon: u32,
+    number: u64,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    #[serde(default)]
+    command: Vec<String>,
+    error: Option<String>,
+}
+
+impl Daemon {
+    pub(super) fn start_preparation(&mut self, number: u64, interpreter: &str, specification: &str, cached: &str) {
+        match self.order_preparation(number, interpreter, specification, cached) {
+            Ok(preparation) => {
+                self.brood.register(preparation.pid);
+                self.preparations.insert(number, preparation);
+            }
+            Err(error) => {
+                let text = format!("the process that installs it cannot be started with {interpreter}: {error}");
+                self.core.prepared(number, Err(text));
+            }
+        }
+    }
+
+    fn order_preparation(
+        &self,
+        number: u64,
+        interpreter: &str,
+        specification: &str,
+        cached: &str,
+    ) -> io::Result<Preparation> {
+        let session = self.session.directory();
+        let cache = session.parent().unwrap_or(session).join("cache");
+        let lock = if cached.is_empty() { None } else { Some(lock_file(&cache, cached)?) };
+        // A duplicate that is inherited; nothing else is started while it is open.
+        let inherited = lock.as_ref().map(rustix::io::dup).transpose()?;
+        let lock_number = inherited.as_ref().map(|lock| lock.as_raw_fd());
+        let daemon = std::process::id();
+        let order = Order { specification, session, cache: &cache, lock: lock_number, daemon, number };
+        let told = rustix::fs::memfd_create("oxiray-order", MemfdFlags::CLOEXEC)?;
+        let text = serde_json::to_vec(&order)?;
+        write_all(&told, &text)?;
+        rustix::fs::seek(&told, rustix::fs::SeekFrom::Start(0))?;
+        let result = rustix::fs::memfd_create("oxiray-outcome", MemfdFlags::CLOEXEC)?;
+        let mut command = Command::new(interpreter);
+        command.args(["-c", PROGRAM]);
+        let output = rustix::io::fcntl_dupfd_cloexec(&result, 0)?;
+        command.stdin(Stdio::from(told)).stdout(Stdio::from(output)).stderr(self.log.handle()?);
+        let child = command.spawn()?;
+        Ok(Preparation { pid: child.id(), result, _lock: lock })
+    }
+
+    /// A child of the daemon died; `false` where it was none of these.
+    pub(super) fn preparation_ended(&mut self, pid: u32, status: i32) -> bool {
+        let found = self.preparations.iter_mut().find(|(_, preparation)| preparation.pid == pid);
+        let Some((number, preparation)) = found else { return false };
+        preparation.pid = 0;
+        let number = *number;
+        let outcome = read_outcome(&preparation.result);
+        let result = match outcome {
+            Some(Outcome { error: Some(text), .. }) => Err(text),
+            Some(Outcome { command, .. }) if status == 0 => Ok(command),
+            _ => Err(format!(
+                "the process that installs it {} without a word; {} tells more",
+                describe_status(status),
+                self.session.directory().join("daemon.log").display()
+            )),
+        };
+        if result.is_err() {
+            self.preparations.remove(&number);
+        }
+        self.core.prepared(number, result);
+        true
+    }
+
+    /// Lets go of what was prepared, and ends the process where it still runs.
+    pub(super) fn end_preparation(&mut self, number: u64) {
+        if let Some(preparation) = self.preparations.remove(&number)
+            && preparation.pid != 0
+        {
+            self.brood.kill(preparation.pid);
+        }
+    }
+}
+
+/// The file whose lock says that a folder of the cache is in use.
+fn lock_file(cache: &Path, cached: &str) -> io::Result<OwnedFd> {
+    let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let parts: Vec<&str> = cached.split('/').collect();
+    let [folder, name] = parts[..] else { return Err(io::Error::other(format!("`{cached}` names no cached folder"))) };
+    if !is_plain(folder) || !is_plain(name) {
+        return Err(io::Error::other(format!("`{cached}` names no cached folder")));
+    }
+    for made in [cache.to_owned(), cache.join(folder)] {
+        match rustix::fs::mkdir(&made, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let path = cache.join(folder).join(format!("{name}.lock"));
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?)
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = rustix::io::write(file, bytes)?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+fn read_outcome(file: &OwnedFd) -> Option<Outcome> {
+    let mut bytes = vec![0; RESULT_BYTES_MAX];
+    let read = rustix::io::pread(file, &mut bytes, 0).ok()?;
+    serde_json::from_slice(&bytes[..read]).ok()
+}

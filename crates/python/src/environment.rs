@@ -1,0 +1,44 @@
+//! A runtime environment as the front describes it.
+
+use oxiray_wire::message::{Environment, Variable};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+
+/// The dictionary that `oxiray._environment.described` makes: the fields of [`Environment`] by name.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct AskedEnvironment {
+    variables: BTreeMap<String, String>,
+    fields: String,
+    preparation: String,
+    cached: String,
+    preload: Vec<String>,
+    preload_path: Vec<String>,
+    setup_timeout_s: u32,
+    eager: bool,
+}
+
+impl AskedEnvironment {
+    /// About how much it takes on the wire.
+    pub(crate) fn bytes(&self) -> usize {
+        let variables = self.variables.iter().map(|(name, value)| name.len() + value.len() + 8);
+        let lists = self.preload.iter().chain(&self.preload_path).map(|text| text.len() + 2);
+        self.fields.len() + self.preparation.len() + self.cached.len() + variables.chain(lists).sum::<usize>()
+    }
+}
+
+impl From<AskedEnvironment> for Environment {
+    fn from(asked: AskedEnvironment) -> Self {
+        let variable = |(name, value)| Variable { name, value: Some(value) };
+        Self {
+            variables: asked.variables.into_iter().map(variable).collect(),
+            fields: asked.fields,
+            preparation: asked.preparation,
+            cached: asked.cached,
+            preload: asked.preload,
+            preload_path: asked.preload_path,
+            setup_timeout_s: asked.setup_timeout_s,
+            eager: asked.eager,
+        }
+    }
+}

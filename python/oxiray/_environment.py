@@ -1,0 +1,237 @@
+"""From what a program says of a runtime environment to what the daemon and its workers are told.
+
+Two forms of an environment: *asked*, as the program wrote it, with folders and functions of this process;
+and *settled*, which means the same in any process: content is in packages, functions are pickled, everything
+is plain JSON. Inheritance is between settled ones.
+
+Invariants:
+1. A settled environment is told whole: what it inherits is in it.
+2. No value of a variable is ever part of a message, a log or a name.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from oxiray import _environment_packages as packages, runtime_env as environments
+from oxiray.exceptions import RuntimeEnvSetupError
+
+#: A pickled hook larger than this is refused, in bytes: it carries data.
+_HOOK_BYTES_LIMIT = 32 << 10
+#: Variables of an environment that installers obey; only these are told to them.
+_INSTALLER_PREFIXES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+#: Where requirements find the working directory while they are installed, as in Ray.
+WORKING_DIR_VARIABLE = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
+#: Schemes that Ray downloads from.
+_REMOTE = ("http", "https", "s3", "gs", "azure", "abfss", "hdfs", "gcs")
+
+
+def settled(asked: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The environment in a form that means the same everywhere. Ships what it names."""
+    asked = dict(asked or {})
+    refuse_unavailable(asked)
+    result = {name: value for name, value in asked.items() if value not in (None, [], {}) or name == "config"}
+    if "working_dir" in result:
+        result["working_dir"] = _working_dir(str(result["working_dir"]), list(asked.get("excludes") or []))
+    if "py_modules" in result:
+        result["py_modules"] = [_module(one, list(asked.get("excludes") or [])) for one in result["py_modules"]]
+    if "worker_process_setup_hook" in result:
+        result["worker_process_setup_hook"] = _hook(result["worker_process_setup_hook"])
+    for name in ("pip", "uv"):
+        if name in result:
+            checked = environments.checked_field(name, result[name])
+            if checked is None:
+                del result[name]
+            else:
+                result[name] = checked
+    return result
+
+
+def refuse_unavailable(asked: Mapping[str, Any]) -> None:
+    """Raises `RuntimeEnvSetupError` for fields that Oxiray cannot provide."""
+    for name in environments.unsupported_fields(asked):
+        raise RuntimeEnvSetupError(
+            f"runtime_env[{name!r}] is not available in this version of Oxiray: {environments.ALTERNATIVES[name]}"
+        )
+
+
+def public(settled_environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment as a program is shown it: a hook by its name."""
+    shown = dict(settled_environment)
+    if isinstance(hook := shown.get("worker_process_setup_hook"), dict):
+        shown["worker_process_setup_hook"] = hook["name"]
+    return shown
+
+
+def described(environment: Mapping[str, Any], interpreter: str, import_path: list[str], directory: str) -> dict[str, Any]:
+    """What the daemon is told of a settled environment; `interpreter` is the driver's, and so are the others."""
+    config = environments.RuntimeEnvConfig.parse_and_validate_runtime_env_config(environment.get("config") or {})
+    fields = {name: value for name, value in environment.items() if name not in ("env_vars", "config")}
+    variables = dict(environment.get("env_vars") or {})
+    own_packages = packages_of(environment)
+    install = _install(environment, interpreter, variables, directory)
+    command = shlex.split(environment.get("py_executable") or "")
+    preparation: dict[str, Any] = {}
+    if own_packages:
+        preparation["packages"] = [(name, str(packages.zip_of(name))) for name in own_packages]
+    if install:
+        preparation["install"] = install
+    if command:
+        preparation["command"] = command
+    timeout = config["setup_timeout_seconds"]
+    preload = list(environment.get("preload") or [])
+    return {
+        "variables": variables,
+        "fields": json.dumps(fields, sort_keys=True, default=repr) if fields else "",
+        "preparation": json.dumps(preparation, sort_keys=True) if preparation else "",
+        "cached": f"environments/{install['name']}" if install else "",
+        "preload": preload,
+        "preload_path": [*(packages.SCHEME + name for name in own_packages), *import_path] if preload else [],
+        "setup_timeout_s": max(timeout, 0),
+        "eager": bool(config["eager_install"]),
+    }
+
+
+def packages_of(environment: Mapping[str, Any]) -> list[str]:
+    """The names of an environment's packages in the order in which they are searched."""
+    named = [environment.get("working_dir"), *(environment.get("py_modules") or [])]
+    return [one.removeprefix(packages.SCHEME) for one in named if one]
+
+
+def _install(
+    environment: Mapping[str, Any], interpreter: str, variables: Mapping[str, str], directory: str
+) -> dict[str, Any] | None:
+    kind = "pip" if environment.get("pip") else "uv" if environment.get("uv") else None
+    if kind is None:
+        return None
+    asked = environment[kind]
+    told = {name: value for name, value in variables.items() if name.startswith(_INSTALLER_PREFIXES)}
+    install: dict[str, Any] = {"kind": kind, **asked, "variables": told}
+    lines = [*asked["packages"], *(asked.get(f"{kind}_install_options") or asked.get("uv_pip_install_options") or [])]
+    # Relative paths mean the working directory, or the driver's own where there is none.
+    if any("/" in line or line.startswith((".", "-")) or WORKING_DIR_VARIABLE in line for line in lines):
+        install["directory"] = environment.get("working_dir") or directory
+    identity = json.dumps([install, interpreter, sys.version], sort_keys=True)
+    install["name"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
+    return install
+
+
+def _scheme(text: str) -> str:
+    scheme, colon, _ = text.partition("://")
+    return scheme if colon else ""
+
+
+def _local(text: str, field: str) -> tuple[Path, bool]:
+    """The path that a local name or URI means, and whether it was a URI. Raises where it is no local one."""
+    scheme = _scheme(text)
+    if scheme == "file":
+        return Path(text.removeprefix("file://")), True
+    if scheme:
+        kind = "a place that Ray downloads from" if scheme in _REMOTE else "no scheme that is known"
+        raise ValueError(
+            f"runtime_env[{field!r}] is {text!r}, and {scheme}:// is {kind}; this version of Oxiray takes local folders "
+            "and files: download it first, and name what was downloaded"
+        )
+    return Path(text), False
+
+
+def _known_package(text: str, field: str) -> str:
+    name = text.removeprefix(packages.SCHEME)
+    if not name.isalnum() or not packages.zip_of(name).is_file():
+        raise ValueError(
+            f"runtime_env[{field!r}] is {text!r}, and there is no such package on this machine: name the folder it came from"
+        )
+    return text
+
+
+def _working_dir(text: str, excludes: list[str]) -> str:
+    if text.startswith(packages.SCHEME):
+        return _known_package(text, "working_dir")
+    path, is_uri = _local(text, "working_dir")
+    if path.is_dir():
+        return packages.SCHEME + packages.ship_folder(path, [*packages.default_excludes(), *excludes])
+    if not path.exists():
+        raise ValueError(f"runtime_env['working_dir'] is {text!r}, but there is no such folder or file: correct the path")
+    if path.suffix != ".zip":
+        raise ValueError(
+            f"runtime_env['working_dir'] is {text!r}, which is neither a folder nor a .zip file: name one of these"
+        )
+    return packages.SCHEME + packages.ship_archive(path, strips_folder=is_uri)
+
+
+def _module(module: Any, excludes: list[str]) -> str:
+    if isinstance(module, ModuleType):
+        text = _path_of(module)
+    elif isinstance(module, (str, Path)):
+        text = str(module)
+    else:
+        raise TypeError(
+            f"runtime_env['py_modules'] must hold paths or modules, but {module!r} is of type {type(module)}"
+        )
+    if text.startswith(packages.SCHEME):
+        return _known_package(text, "py_modules")
+    path, is_uri = _local(text, "py_modules")
+    if path.is_dir():
+        return packages.SCHEME + packages.ship_folder(path, ["__pycache__", *excludes], within=path.resolve().name)
+    if not path.exists():
+        raise ValueError(f"runtime_env['py_modules'] names {text!r}, but there is no such folder or file: correct the path")
+    if path.suffix in (".whl", ".zip"):
+        return packages.SCHEME + packages.ship_archive(path, strips_folder=is_uri and path.suffix == ".zip")
+    if path.suffix == ".py":
+        return packages.SCHEME + packages.ship_file(path)
+    raise ValueError(
+        f"runtime_env['py_modules'] names {text!r}, which is no folder, .py file, .whl or .zip: name one of these"
+    )
+
+
+def _path_of(module: ModuleType) -> str:
+    places = list(getattr(module, "__path__", []))
+    if len(places) > 1:
+        raise ValueError(
+            f"runtime_env['py_modules'] has the module {module.__name__}, which lies in several folders ({', '.join(places)}): "
+            "name the one folder that is meant"
+        )
+    if places:
+        return str(places[0])
+    if not getattr(module, "__file__", None):
+        raise ValueError(f"runtime_env['py_modules'] has the module {module.__name__}, which has no file: it cannot travel")
+    return str(module.__file__)
+
+
+def _hook(hook: Any) -> Any:
+    if isinstance(hook, (str, dict)):
+        return hook
+    name = f"{getattr(hook, '__module__', '?')}.{getattr(hook, '__qualname__', repr(hook))}"
+    try:
+        body = cloudpickle.dumps(hook)
+    except Exception as error:
+        raise RuntimeEnvSetupError(
+            f"the worker_process_setup_hook {name} cannot be pickled ({error}): let it capture nothing that cannot travel, "
+            "or name it as 'module.function'"
+        ) from error
+    if len(body) > _HOOK_BYTES_LIMIT:
+        raise RuntimeEnvSetupError(
+            f"the worker_process_setup_hook {name} is {len(body)} bytes pickled, and {_HOOK_BYTES_LIMIT} are allowed: it "
+            "captures a large value, which belongs into a file or into put()"
+        )
+    return {"name": name, "pickle": base64.b64encode(body).decode()}
+
+
+def driver_side() -> tuple[str, list[str], str]:
+    """This process's interpreter, import path and directory, for its workers to have the same."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = "/"  # it was deleted under this program, and workers could not enter it either
+    return sys.executable, [os.path.join(here, path) for path in sys.path], here

@@ -1,0 +1,221 @@
+"""The process that makes what an environment needs before workers can start in it.
+
+The daemon starts it with the driver's interpreter, an order on standard input, and a result file as standard
+output. Packages are unpacked into the session's folder; requirements are installed into an environment of the
+user's cache, on top of the driver's interpreter and packages.
+
+Invariants:
+1. It ends with the daemon, and so does the installer that it runs.
+2. An environment that was not finished is never used: it is marked last, under a lock (`_environment_cache`).
+"""
+
+from __future__ import annotations
+
+import collections
+import fcntl
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from oxiray import _core, _environment_cache as cache, _environment_packages as packages
+from oxiray._environment import WORKING_DIR_VARIABLE
+
+#: How much of an installer's output an error quotes.
+_LINES_QUOTED = 30
+_LINE_CHARACTERS = 500
+#: How much of it is kept in the log, in bytes.
+_LOG_BYTES_MAX = 4 << 20
+#: What every interpreter that runs workers must be able to do.
+_PROBE = "import oxiray._core, oxiray._worker, cloudpickle"
+
+
+class SetupFailed(Exception):
+    """There will be no such environment; says why."""
+
+
+def main() -> None:
+    """Carries out one order."""
+    order = json.load(sys.stdin)
+    _core.die_with_parent(order["daemon"])
+    try:
+        outcome: dict[str, Any] = {"command": _Setup(order).make()}
+    except SetupFailed as failed:
+        outcome = {"error": str(failed)}
+    except Exception as error:
+        traceback.print_exc()
+        outcome = {"error": f"it could not be prepared: {type(error).__name__}: {error}"}
+    with open(1, "w", closefd=False) as result:
+        json.dump(outcome, result)
+
+
+class _Setup:
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.specification = json.loads(order["specification"])
+        self.session = Path(order["session"])
+        self.cache = Path(order["cache"])
+        self.lock = order["lock"]
+        self.log = self.session / f"runtime_env_setup-{order['number']}.log"
+        self.log_bytes = 0
+        self.daemon = order["daemon"]
+
+    def make(self) -> list[str]:
+        """Makes everything; returns the command that starts interpreters in the environment, empty for the driver's."""
+        for name, zip_file in self.specification.get("packages", []):
+            self._unpack(name, Path(zip_file))
+        if command := self.specification.get("command"):
+            return self._checked_command(command)
+        if install := self.specification.get("install"):
+            return [str(self._environment(install) / "bin" / "python")]
+        return []
+
+    def _unpack(self, name: str, zip_file: Path) -> None:
+        if not zip_file.is_file():
+            raise SetupFailed(
+                f"its package {name} is not on this machine ({zip_file} is missing): it was evicted, or made on another machine"
+            )
+        try:
+            packages.unpack(zip_file, unpacked(self.session, name), strips_folder=name.endswith("s"))
+        except (OSError, ValueError) as error:
+            raise SetupFailed(f"its package {name} cannot be unpacked: {error}") from None
+
+    def _checked_command(self, command: list[str]) -> list[str]:
+        found = shutil.which(command[0])
+        if found is None:
+            raise SetupFailed(
+                f"runtime_env['py_executable'] is {command[0]!r}, which is no program that can be started: name an interpreter"
+            )
+        # What starts interpreters knows modules and scripts; only an interpreter itself is sure to know `-c`.
+        if len(command) == 1:
+            self._probe(Path(found), "runtime_env['py_executable']")
+        return [found, *command[1:]]
+
+    def _environment(self, install: dict[str, Any]) -> Path:
+        made = cache.folder(self.cache, "environments") / install["name"]
+        while True:
+            fcntl.flock(self.lock, fcntl.LOCK_SH)
+            if cache.is_whole(made):
+                break
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
+            if not cache.is_whole(made):
+                shutil.rmtree(made, ignore_errors=True)
+                try:
+                    self._build(made, install)
+                except BaseException:
+                    shutil.rmtree(made, ignore_errors=True)
+                    raise
+                cache.mark_whole(made)
+        cache.touch(made / cache.COMPLETE)
+        # The lock of this one is held: it stays.
+        cache.evict(self.cache, cache.limit())
+        return made
+
+    def _build(self, made: Path, install: dict[str, Any]) -> None:
+        self._run("making a virtual environment", [sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(made)])
+        python = made / "bin" / "python"
+        library = subprocess.run(
+            [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+        # Behind the environment's own packages come the driver's, with what their .pth files add.
+        folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+        folders.append(str(Path(_core.__file__).parent.parent))
+        lines = [f"import site; site.addsitedir({folder!r})" for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
+        Path(library, "_oxiray_driver.pth").write_text("\n".join(lines) + "\n")
+        requirements = made / "requirements.txt"
+        requirements.write_text("\n".join(install["packages"]) + "\n")
+        requirements.chmod(0o600)
+        try:
+            if install["kind"] == "pip":
+                self._pip(python, requirements, install)
+            else:
+                self._uv(python, requirements, install)
+        finally:
+            requirements.unlink()
+        self._probe(python, f"the environment of runtime_env[{install['kind']!r}]")
+
+    def _pip(self, python: Path, requirements: Path, install: dict[str, Any]) -> None:
+        options = install.get("pip_install_options", ["--disable-pip-version-check"])
+        self._ensure_pip(python)
+        pip = [str(python), "-m", "pip"]
+        if version := install.get("pip_version"):
+            self._run("installing pip", [*pip, "install", *options, f"pip{version}"], install)
+        self._run("pip", [*pip, "install", *options, "-r", str(requirements)], install)
+        if install.get("pip_check"):
+            self._run("pip check", [*pip, "check"], install)
+
+    def _uv(self, python: Path, requirements: Path, install: dict[str, Any]) -> None:
+        uv = self._find_uv(python, install)
+        options = install.get("uv_pip_install_options", [])
+        target = ["--python", str(python)]
+        self._run("uv", [uv, "pip", "install", *target, *options, "-r", str(requirements)], install)
+        if install.get("uv_check"):
+            self._run("uv pip check", [uv, "pip", "check", *target], install)
+
+    def _find_uv(self, python: Path, install: dict[str, Any]) -> str:
+        """The program `uv`: the driver's, the machine's, or one that is installed for this."""
+        version = install.get("uv_version")
+        if not version:
+            beside = Path(sys.executable).with_name("uv")
+            found = str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+            if found:
+                return found
+        self._ensure_pip(python)
+        self._run("installing uv", [str(python), "-m", "pip", "install", "--disable-pip-version-check", f"uv{version or ''}"], install)
+        return str(python.with_name("uv"))
+
+    def _ensure_pip(self, python: Path) -> None:
+        if subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True, check=False).returncode != 0:
+            self._run("bringing pip along", [str(python), "-m", "ensurepip", "--default-pip"])
+
+    def _probe(self, python: Path, what: str) -> None:
+        done = subprocess.run([str(python), "-c", _PROBE], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SetupFailed(
+                f"{what} cannot run workers: `{python} -c '{_PROBE}'` says {_tail(done.stderr.splitlines())}. It needs "
+                "Oxiray and cloudpickle, and the packages that it installs must leave these whole"
+            )
+
+    def _run(self, what: str, command: list[str], install: dict[str, Any] | None = None) -> None:
+        """Runs an installer; raises `SetupFailed` with what it said last."""
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("OXIRAY_")}
+        variables.update((install or {}).get("variables", {}))
+        directory = (install or {}).get("directory") or str(self.session)
+        if directory.startswith(packages.SCHEME):
+            directory = str(unpacked(self.session, directory.removeprefix(packages.SCHEME)))
+            variables[WORKING_DIR_VARIABLE] = directory
+        last: collections.deque[str] = collections.deque(maxlen=_LINES_QUOTED)
+        with subprocess.Popen(
+            command, cwd=directory if os.path.isdir(directory) else self.session, env=variables, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
+            preexec_fn=lambda: _core.die_with_parent(os.getppid()),
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            for line in process.stdout:
+                last.append(line.rstrip()[:_LINE_CHARACTERS])
+                self._note(line)
+        if process.returncode != 0:
+            raise SetupFailed(
+                f"{what} failed with status {process.returncode}: {_tail(list(last))}\nThe whole output is in {self.log}"
+            )
+
+    def _note(self, line: str) -> None:
+        if self.log_bytes < _LOG_BYTES_MAX:
+            self.log_bytes += len(line)
+            descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "a") as log:
+                log.write(line)
+
+
+def unpacked(session: Path, name: str) -> Path:
+    """Where a package lies unpacked in a session."""
+    return session / "packages" / name
+
+
+def _tail(lines: list[str]) -> str:
+    return "\n".join(line for line in lines[-_LINES_QUOTED:] if line.strip()) or "nothing"

@@ -1,0 +1,133 @@
+"""Modules that a template imports once, so that its workers have them when they are born.
+
+A fork copies one thread and shares every open device: a process in which a module started a thread or opened a
+device cannot be forked. Such a template starts anew without the modules, and its workers import them themselves.
+
+Invariants:
+1. Nothing is forked from a process with two threads or with a device open.
+2. Modules imported by a worker itself see its variables: they are set before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+
+#: What the daemon says is to be imported, and why it is not, once that was tried.
+VARIABLE = "OXIRAY_TEMPLATE_PRELOAD"
+_REFUSED = "OXIRAY_TEMPLATE_PRELOAD_REFUSED"
+#: Numeric libraries start no threads while they are told to have one.
+_THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_DEVICES = re.compile(r"/dev/(nvidia|kfd|dri/renderD|accel|neuron|davinci|hl|vfio)")
+#: Libraries with a thread count of their own, read when they were loaded, and how it is set.
+_THREADED = re.compile(r"/lib(gomp|iomp5|omp|openblas|scipy_openblas|mkl_rt)[^/]*\.so")
+_SETTERS = (
+    "omp_set_num_threads", "openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads",
+    "scipy_openblas_set_num_threads64_", "MKL_Set_Num_Threads",
+)  # fmt: skip
+
+_imported_early = False
+
+
+def in_template(descriptor: int) -> str:
+    """Imports what the daemon asked for; returns what the users of this template should know, mostly nothing.
+
+    Where that leaves a process that cannot be forked, the template starts over without.
+    """
+    global _imported_early
+    text = os.environ.pop(VARIABLE, "")
+    if not text:
+        return ""
+    if (refused := os.environ.pop(_REFUSED, None)) is not None:
+        return refused
+    asked = json.loads(text)
+    own = [_place(path, asked["session"]) for path in asked["path"]]
+    sys.path[:0] = [path for path in own if path not in sys.path]
+    reason = None
+    with _one_thread():
+        for name in asked["modules"]:
+            try:
+                importlib.import_module(name)
+            except BaseException as error:
+                reason = f"importing {name} raised {type(error).__name__}: {error}"
+                break
+    reason = reason or _why_not_forkable()
+    if reason is not None:
+        _start_over(descriptor, text, f"preload of {', '.join(asked['modules'])} has no effect: {reason}. Each worker imports them itself")
+    _imported_early = True
+    return ""
+
+
+def finish(modules: list[str]) -> None:
+    """In a worker: imports what the template could not, and gives numeric libraries the threads that are granted."""
+    for name in modules:
+        importlib.import_module(name)
+    count = os.environ.get("OMP_NUM_THREADS", "")
+    if _imported_early and count.isdigit():
+        _set_threads(int(count))
+
+
+def _place(path: str, session: str) -> str:
+    return str(Path(session, "packages", path.removeprefix("package://"))) if path.startswith("package://") else path
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _THREAD_COUNTS}
+    os.environ.update(dict.fromkeys(_THREAD_COUNTS, "1"))
+    yield
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _why_not_forkable() -> str | None:
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        return f"they start {threads - 1} thread{'s' if threads > 2 else ''}, and a process with threads cannot be forked"
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        if _DEVICES.match(target):
+            return f"they open {target}, and a process that uses a device cannot be forked"
+    return None
+
+
+def _start_over(descriptor: int, text: str, reason: str) -> NoReturn:
+    """Replaces this process by one that imports nothing beforehand."""
+    for number in os.listdir("/proc/self/fd"):
+        if int(number) > 2 and int(number) != descriptor:
+            try:
+                os.set_inheritable(int(number), False)
+            except OSError:
+                continue
+    os.set_inheritable(descriptor, True)
+    variables = {**os.environ, VARIABLE: text, _REFUSED: reason, "OXIRAY_TEMPLATE_FD": str(descriptor)}
+    os.execve(sys.executable, sys.orig_argv, variables)
+
+
+def _set_threads(count: int) -> None:
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(count)
+    paths = {line.rsplit(None, 1)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if _THREADED.search(line)}
+    for path in paths:
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        for setter in _SETTERS:
+            if (function := getattr(library, setter, None)) is not None:
+                function(count)
+                break

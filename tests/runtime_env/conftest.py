@@ -1,0 +1,85 @@
+"""Clusters with a cache of their own, and wheels made on the spot: nothing here needs a network."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the module's sessions, cache and wheels lie."""
+    folder = tmp_path_factory.mktemp("environments")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("OXIRAY_TMPDIR", str(folder))
+    yield folder
+    patch.undo()
+
+
+@pytest.fixture
+def cluster(place: Path) -> Iterator[Callable[..., Any]]:
+    """Starts a cluster with a job's environment: `cluster(runtime_env={...})`. It ends with the test."""
+    ray.shutdown()
+    yield lambda **options: ray.init(**{"num_cpus": 4, **options})
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def shared(place: Path) -> Iterator[None]:
+    """One cluster for all tests of a module that ask nothing of their job."""
+    ray.shutdown()
+    ray.init(num_cpus=4)
+    yield
+    ray.shutdown()
+
+
+class Wheels:
+    """A folder of wheels, and environments that are made from it alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.offline = ["--no-index", "--find-links", str(folder)]
+        folder.mkdir()
+
+    def make(self, name: str, version: str, requires: str = "") -> Path:
+        """A wheel with one module, whose VERSION is its version."""
+        path = self.folder / f"{name}-{version}-py3-none-any.whl"
+        facts = f"{name}-{version}.dist-info"
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        record = "".join(f"{file},,\n" for file in (f"{name}.py", *(f"{facts}/{f}" for f in ("METADATA", "WHEEL", "RECORD"))))
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+            wheel.writestr(f"{facts}/METADATA", metadata + (f"Requires-Dist: {requires}\n" if requires else ""))
+            wheel.writestr(f"{facts}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{facts}/RECORD", record)
+        return path
+
+    def pip(self, *packages: str, **more: Any) -> dict[str, Any]:
+        """An environment that pip makes."""
+        return {"pip": {"packages": list(packages), "pip_install_options": self.offline, **more}}
+
+    def uv(self, *packages: str, **more: Any) -> dict[str, Any]:
+        """An environment that uv makes."""
+        return {"uv": {"packages": list(packages), "uv_pip_install_options": self.offline, **more}}
+
+
+@pytest.fixture(scope="module")
+def wheels(place: Path) -> Wheels:
+    """Wheels of `tinyone` 1.0 and 2.0, and of `needy`, which requires what there is nowhere."""
+    made = Wheels(place / "wheels")
+    made.make("tinyone", "1.0")
+    made.make("tinyone", "2.0")
+    made.make("needy", "1.0", requires="nowhere-to-be-found")
+    return made
+
+
+@pytest.fixture
+def installed(place: Path) -> Callable[[], list[Path]]:
+    """The environments in the cache that are whole."""
+    return lambda: sorted(place.glob(f"oxiray-{os.geteuid()}/cache/environments/*/complete"))
