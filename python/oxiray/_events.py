@@ -1,11 +1,12 @@
-"""News from the runtime: workers' output, notices, values that futures wait for.
+"""News from the runtime: workers' output, notices, errors nobody looked at, values that futures wait for.
 
 One daemon thread per connection waits for news in the native side and hands each on. It is started by
-`init` when output is wanted, else by the first future.
+`init`, in a worker by the first call it makes or the first future.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -17,6 +18,8 @@ from oxiray import _core
 if TYPE_CHECKING:
     import asyncio
     import concurrent.futures
+
+logger = logging.getLogger("oxiray")
 
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
@@ -42,8 +45,9 @@ def finish(timeout: float) -> None:
 
 
 def forget() -> None:
-    """In a forked child there is no such thread."""
-    global _thread
+    """In a forked child there is no such thread, and nobody is left who could release a lock that was held."""
+    global _thread, _lock
+    _lock = threading.Lock()
     _thread = None
     _waiting.clear()
 
@@ -58,6 +62,8 @@ def _serve() -> None:
             _print_lines(*rest)
         elif kind == "notice":
             _write(sys.stderr, f"(oxiray) {rest[0]}\n")
+        elif kind == "unseen":
+            report_unseen(rest[0])
         elif kind == "ready":
             for act in _take(rest[0]):
                 act()
@@ -66,6 +72,24 @@ def _serve() -> None:
                 for act in _take(identifier):
                     act()
             return
+
+
+def report_unseen(error: BaseException | None) -> None:
+    """Tells of a task's error whose reference was dropped before anybody looked at it."""
+    if error is None or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
+        return
+    # Programs and tests replace the handler in the module that has its name in Ray.
+    named = sys.modules.get("oxiray._private.worker")
+    handler = getattr(named, "_unhandled_error_handler", unhandled_error_handler)
+    try:
+        handler(error)
+    except Exception:
+        logger.exception("the handler of unhandled errors failed")
+
+
+def unhandled_error_handler(error: BaseException) -> None:
+    """What is done with an error that nobody looked at, unless it is replaced."""
+    logger.error(f"Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): {error}")
 
 
 def _take(identifier: bytes) -> list[Callable[[], None]]:

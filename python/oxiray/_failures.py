@@ -147,6 +147,14 @@ def _lost(kind: type[errors.ObjectLostError]) -> _Maker:
     return make
 
 
+def _unreconstructable(reason: errors.ErrorType) -> _Maker:
+    def make(message: str, payload: object, details: dict[str, Any]) -> RayError:
+        identity = optional_hex(details.get("object_id")) or "(unknown)"
+        return errors.ObjectReconstructionFailedError(identity, reason, message or None, details.get("owner"))
+
+    return make
+
+
 def _actor_died(message: str, payload: object, details: dict[str, Any]) -> RayError:
     actor_id = optional_hex(details.get("actor_id"))
     if isinstance(payload, (RayTaskError, errors.ActorDiedErrorContext)):
@@ -187,6 +195,7 @@ _BY_CODE: dict[str, _Maker] = {
     "owner_died": _lost(errors.OwnerDiedError),
     "object_lost": _lost(errors.ObjectLostError),
     "object_freed": _lost(errors.ObjectFreedError),
+    **{reason.name.removeprefix("OBJECT_").lower(): _unreconstructable(reason) for reason in errors.ErrorType},
     "store_full": _plain(errors.ObjectStoreFullError),
     "out_of_disk": _plain(errors.OutOfDiskError),
     "runtime_env": _with_text(errors.RuntimeEnvSetupError),

@@ -9,9 +9,9 @@ Invariants:
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pickle
-import reprlib
 import reprlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -19,6 +19,9 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from oxiray import _failures, exceptions
+
+logger = logging.getLogger("oxiray")
+_warned_of_out_of_band = False
 
 ADVICE = (
     "Sockets, locks, open files, threads and generators cannot travel: make them inside the task or actor, or "
@@ -126,13 +129,13 @@ def view(pin: Any, address: int, size: int) -> memoryview:
     return memoryview(array).cast("B").toreadonly()
 
 
-def failure(code: str, text: str, cause: Any) -> BaseException:
-    """The exception for what the runtime could not do."""
+def failure(code: str, text: str, cause: Any, object_id: str | None = None) -> BaseException:
+    """The exception for what the runtime could not do; `object_id` is the object that cannot be had for it."""
     if code == "actor_name_taken":
         return exceptions.ActorAlreadyExistsError(text)
     if code in ("actor_not_found", "invalid"):
         return ValueError(text)
-    return _failures.error_from_runtime(code, text, cause)
+    return _failures.error_from_runtime(code, text, cause, object_id=object_id)
 
 
 def raised(error: BaseException) -> BaseException:
@@ -143,10 +146,19 @@ def raised(error: BaseException) -> BaseException:
 
 
 def check_out_of_band() -> None:
-    """Raises where references must not be pickled by anybody but the runtime."""
-    if os.environ.get("RAY_allow_out_of_band_object_ref_serialization", "1") in ("0", "false"):
+    """Raises where references must not be pickled by anybody but the runtime, and warns once where they may."""
+    if os.environ.get("RAY_allow_out_of_band_object_ref_serialization", "1").lower() in ("0", "false"):
         raise exceptions.OufOfBandObjectRefSerializationException(
             "an ObjectRef was pickled outside of a task's arguments or results, where nobody can tell how long its "
             "value is needed, and RAY_allow_out_of_band_object_ref_serialization=0 forbids that: pass the reference "
             "to a task or actor, or pickle its value"
+        )
+    global _warned_of_out_of_band
+    if not _warned_of_out_of_band:
+        _warned_of_out_of_band = True
+        logger.warning(
+            "an ObjectRef was pickled outside of a task's arguments or results (pickle.dumps, or a function or class "
+            "that refers to it by a global name): nobody can tell how long its value is needed, so it is kept until this "
+            "process ends. Pass the reference to a task or actor instead; "
+            "RAY_allow_out_of_band_object_ref_serialization=0 makes this an error. Said once a process"
         )

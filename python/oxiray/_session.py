@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _core, _environment, _events, _logging, runtime_env as environments
+from oxiray import _cli, _core, _environment, _events, _lineage as lineage, _logging, runtime_env as environments
 from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
 
@@ -120,8 +120,8 @@ def _open(options: InitOptions) -> RayContext:
     generation += 1
     if options.logging_config is not None:
         _logging.configure(_logging.LoggingConfig(**options.logging_config))
-    if options.log_to_driver:
-        _events.start()
+    lineage.configure(options.system_config)
+    _events.start()
     _context = RayContext(_address_info(info))
     return _context
 
@@ -245,7 +245,8 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
     try:
         # The daemon has descriptor 3 for its driver; everything else of ours closes on exec.
         actions = [(os.POSIX_SPAWN_DUP2, theirs, 3)]
-        _daemon_pid = os.posix_spawn(binary, command, os.environ, file_actions=actions, setsid=True)
+        variables = {**os.environ, **lineage.variables(options.system_config)}
+        _daemon_pid = os.posix_spawn(binary, command, variables, file_actions=actions, setsid=True)
     except OSError as error:
         os.close(ours)
         raise RuntimeError(
@@ -327,7 +328,9 @@ def ensure() -> None:
 
 
 def _after_fork() -> None:
-    global _daemon_pid, generation, _context
+    global _daemon_pid, generation, _context, _lock
+    # Another thread of the parent may have held it, and is not here to release it.
+    _lock = threading.RLock()
     if _core.is_connected():
         _daemon_pid = None
         generation += 1

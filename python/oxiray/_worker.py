@@ -26,6 +26,7 @@ def prepare() -> None:
     import oxiray  # noqa: F401  what tasks use without importing it
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    import oxiray._lineage
     import oxiray.util.accelerators  # noqa: F401
 
 

@@ -10,6 +10,7 @@
 //!   contained is let go of.
 //! - OBJECT-3: a subscription is answered once, with the value or with the death of its owner. With the value the
 //!   subscriber holds once what it contains: it was handed on by the daemon.
+//! - OBJECT-4: of a loss the owner is told once, until it publishes again.
 
 use oxiray_ids::{ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,27 @@ pub enum Outcome<V> {
     OwnerDied {
         /// The subscriber.
         client: WorkerId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// Tell an owner that its object's bytes are lost and wanted.
+    Lost {
+        /// The owner.
+        owner: WorkerId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// Tell an owner that another client freed its object.
+    Freed {
+        /// The owner.
+        owner: WorkerId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// Tell an owner that nobody refers to its stored object any more.
+    Forgotten {
+        /// The owner.
+        owner: WorkerId,
         /// The object.
         object: ObjectId,
     },
@@ -57,6 +79,10 @@ struct Entry<V> {
     contained: Vec<ObjectId>,
     /// Whether the store has bytes of it.
     is_stored: bool,
+    /// Its owner was told that its bytes are lost, and has not published since.
+    is_lost: bool,
+    /// The user gave it up: nothing is read of it any more.
+    is_freed: bool,
 }
 
 impl<V> Default for Entry<V> {
@@ -69,6 +95,8 @@ impl<V> Default for Entry<V> {
             value: None,
             contained: Vec::new(),
             is_stored: false,
+            is_lost: false,
+            is_freed: false,
         }
     }
 }
@@ -112,6 +140,7 @@ impl<V: Clone> Objects<V> {
             return;
         }
         let subscribers = std::mem::take(&mut entry.subscribers);
+        entry.is_lost = false;
         entry.value = Some(value.clone());
         entry.contained = contained.to_vec();
         for client in subscribers {
@@ -266,6 +295,9 @@ impl<V: Clone> Objects<V> {
             entry.value = None;
             if std::mem::replace(&mut entry.is_stored, false) {
                 out.push(Outcome::Delete(object));
+                if let Some(owner) = entry.owner {
+                    out.push(Outcome::Forgotten { owner, object });
+                }
             }
             let contained = std::mem::take(&mut entry.contained);
             if entry.holds.is_empty()
@@ -283,6 +315,8 @@ impl<V: Clone> Objects<V> {
         }
     }
 }
+
+mod loss;
 
 #[cfg(test)]
 mod tests;

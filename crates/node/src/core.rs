@@ -16,6 +16,7 @@ mod assign;
 mod clients;
 mod ending;
 mod environments;
+mod holdings;
 mod kept;
 mod leases;
 mod objects;
@@ -345,6 +346,8 @@ impl Core {
             Message::Hold(said) => self.hold(&said.objects, &said.holder),
             Message::Unhold(said) => self.unhold(from, &said.objects),
             Message::KeptRequest(asked) => self.keep(from, asked),
+            Message::Recover(said) => self.recover(from, said.reference),
+            Message::Free(said) => self.free(from, &said.references),
             Message::Goodbye(_) => self.goodbye(from),
             other => {
                 self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));

@@ -16,6 +16,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Clone, Copy)]
 enum Callee {
@@ -153,6 +154,7 @@ impl Caller {
     /// Calls; returns a reference, a list of them, or `None`, by the number of results.
     fn call<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
+        hear_of_errors(py)?;
         let count = args.len();
         let fits = kwargs.is_empty() && self.least_arguments <= count && count <= self.most_arguments;
         if !fits && let Some(bind) = &self.bind {
@@ -182,6 +184,15 @@ impl Caller {
             }
         }
     }
+}
+
+/// Errors that nobody looks at are told by a thread, which a process has from its first call on.
+fn hear_of_errors(py: Python<'_>) -> PyResult<()> {
+    static HEARS: AtomicBool = AtomicBool::new(false);
+    if !HEARS.load(Ordering::Relaxed) && !HEARS.swap(true, Ordering::Relaxed) {
+        py.import("oxiray._events")?.call_method0("start")?;
+    }
+    Ok(())
 }
 
 /// Arguments as they travel. References stand outside of the pickled rest, so that values can take their place.

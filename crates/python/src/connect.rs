@@ -155,7 +155,8 @@ fn after_fork() {
     }
 }
 
-/// The next thing to know: `("lines", pid, name, is_error, bytes)`, `("notice", text)`, `("ready", id)`, `("over",)`.
+/// The next thing to know: `("lines", pid, name, is_error, bytes)`, `("notice", text)`, `("ready", id)`,
+/// `("unseen", exception)`, `("over",)`.
 #[pyfunction]
 fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let runtime = process::required()?;
@@ -165,6 +166,10 @@ fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         }
         News::Notice(text) => ("notice", text).into_pyobject(py)?.into_any(),
         News::Ready(id) => ("ready", PyBytes::new(py, id.as_bytes())).into_pyobject(py)?.into_any(),
+        News::Unseen(value) => match crate::values::exception(py, &value) {
+            Some(error) => ("unseen", error.into_value(py)).into_pyobject(py)?.into_any(),
+            None => ("unseen", py.None()).into_pyobject(py)?.into_any(),
+        },
         News::Over => ("over",).into_pyobject(py)?.into_any(),
     })
 }

@@ -26,6 +26,7 @@ mod context;
 mod environment;
 mod ids;
 mod looking;
+mod memory;
 mod process;
 mod python;
 mod reference;
@@ -49,6 +50,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<worker::Completion>()?;
     connect::register(module)?;
     values::register(module)?;
+    memory::register(module)?;
     caller::register(module)?;
     cancel::register(module)?;
     looking::register(module)?;

@@ -41,7 +41,7 @@ pub(crate) fn patiently<R: Send>(
 /// The Python exception for what the runtime could not do.
 pub(crate) fn error(py: Python<'_>, error: &oxiray_runtime::RuntimeError) -> PyErr {
     match error {
-        oxiray_runtime::RuntimeError::Failed(failure) => python::failure(py, failure),
+        oxiray_runtime::RuntimeError::Failed(failure) => python::failure(py, failure, None),
         oxiray_runtime::RuntimeError::Unmet(_) => python::timeout(py, "the wait ended before there was an answer"),
     }
 }

@@ -1,6 +1,6 @@
 //! Python objects that are looked up once.
 
-use oxiray_ids::TaskId;
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::Failure;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -119,8 +119,8 @@ looked_up!(
     "flush"
 );
 
-/// The exception for a failure of the runtime's.
-pub(crate) fn failure(py: Python<'_>, failure: &Failure) -> PyErr {
+/// The exception for a failure of the runtime's; `object` is the one that cannot be had for it.
+pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId>) -> PyErr {
     let cause = if failure.cause.is_empty() {
         Ok(py.None().into_bound(py))
     } else if failure.code == "cancelled" {
@@ -133,7 +133,8 @@ pub(crate) fn failure(py: Python<'_>, failure: &Failure) -> PyErr {
     } else {
         crate::blob::load_inline(py, &failure.cause)
     };
-    let made = cause.and_then(|cause| describe_failure(py)?.call1((&failure.code, &failure.text, cause)));
+    let object = object.map(|id| id.hex());
+    let made = cause.and_then(|cause| describe_failure(py)?.call1((&failure.code, &failure.text, cause, object)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 

@@ -5,7 +5,7 @@ use crate::reference::ObjectRef;
 use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_runtime::{INLINE_BYTES, Runtime, RuntimeError, Unmet};
+use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Unmet};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -49,7 +49,8 @@ pub(crate) fn keep(
     Ok(Value { content: Some(Content::Stored(size as u64)), contained })
 }
 
-/// The Python object of a value, or the exception that it is.
+/// The Python object of a value, or the exception that it is. Where its stored bytes are lost, waits until they are made
+/// again: the object must be known to this process.
 pub(crate) fn load<'py>(
     py: Python<'py>,
     runtime: &Runtime,
@@ -59,13 +60,28 @@ pub(crate) fn load<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     match &value.content {
         Some(Content::Inline(blob)) => blob::load_inline(py, blob),
-        Some(Content::Stored(_)) => {
-            let pinned = py.detach(|| runtime.pin(id, deadline)).map_err(|error| process::error(py, &error))?;
-            blob::load_pinned(py, pinned)
-        }
+        Some(Content::Stored(_)) => match py.detach(|| runtime.pin(id, deadline)) {
+            Ok(pinned) => blob::load_pinned(py, pinned),
+            Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
+                let again = process::patiently(py, || runtime.get(&[id], deadline))?;
+                let again = again.map_err(|error| process::error(py, &error))?;
+                load(py, runtime, id, &again[0], deadline)
+            }
+            Err(RuntimeError::Failed(failure)) => Err(python::failure(py, &failure, Some(id))),
+            Err(error) => Err(process::error(py, &error)),
+        },
         Some(Content::Raised(blob)) => Err(raised(py, blob)),
-        Some(Content::Failed(failure)) => Err(python::failure(py, failure)),
+        Some(Content::Failed(failure)) => Err(python::failure(py, failure, Some(id))),
         None => Err(PyValueError::new_err(format!("object {id} arrived without a value"))),
+    }
+}
+
+/// The exception of a value that is an error.
+pub(crate) fn exception(py: Python<'_>, value: &Value) -> Option<PyErr> {
+    match &value.content {
+        Some(Content::Raised(blob)) => Some(raised(py, blob)),
+        Some(Content::Failed(failure)) => Some(python::failure(py, failure, None)),
+        _ => None,
     }
 }
 
@@ -190,13 +206,7 @@ fn announce(reference: &Bound<'_, ObjectRef>) -> PyResult<bool> {
     Ok(runtime.announce(reference.get().id_on(&runtime)?))
 }
 
-/// How many objects this process knows.
-#[pyfunction]
-fn objects_known() -> PyResult<usize> {
-    Ok(process::required()?.objects_known())
-}
-
-fn ids_of(runtime: &Runtime, references: &Bound<'_, PyList>) -> PyResult<Vec<ObjectId>> {
+pub(crate) fn ids_of(runtime: &Runtime, references: &Bound<'_, PyList>) -> PyResult<Vec<ObjectId>> {
     let id_of = |reference: Bound<'_, PyAny>| match reference.cast::<ObjectRef>() {
         Ok(reference) => reference.get().id_on(runtime),
         Err(_) => Err(PyTypeError::new_err(format!(
@@ -213,6 +223,5 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(get_one, module)?)?;
     module.add_function(wrap_pyfunction!(wait_some, module)?)?;
     module.add_function(wrap_pyfunction!(announce, module)?)?;
-    module.add_function(wrap_pyfunction!(objects_known, module)?)?;
     module.add_function(wrap_pyfunction!(context::context, module)?)
 }

@@ -47,11 +47,17 @@ impl Worker {
         let (Some(reference), Some(id)) = (&argument.reference, id) else {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
         };
-        if let Some(value) = &argument.value {
+        if let Some(value) = argument.value.as_ref().filter(|value| !is_stored(value)) {
             return load(py, &self.runtime, id, value, None);
         }
-        // Too much to travel with the call: the daemon has it.
+        // The object is to be known here in case that its stored bytes are lost.
         self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
+        if let Some(value) = &argument.value {
+            let loaded = load(py, &self.runtime, id, value, None);
+            self.runtime.release(id);
+            return loaded;
+        }
+        // Too much to travel with the call: the daemon has it.
         let waited = process::patiently(py, || self.runtime.get(&[id], None));
         let values = waited.and_then(|values| values.map_err(|error| process::error(py, &error)));
         let loaded = values.map(|mut values| values.remove(0));
@@ -92,6 +98,10 @@ impl Worker {
         }
         Ok(results)
     }
+}
+
+fn is_stored(value: &Value) -> bool {
+    matches!(value.content, Some(Content::Stored(_)))
 }
 
 fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {

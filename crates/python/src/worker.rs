@@ -107,6 +107,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     let runtime = Runtime::start(identity, connection, early, assign.actor.is_some())?;
     process::set(Some(runtime.clone()));
     cancel::make_interruptible(py, &runtime)?;
+    py.import("oxiray._lineage")?.call_method0("configure")?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,
         functions: Mutex::new(Functions::new()),

@@ -5,6 +5,7 @@
 //!               └── State ── links.rs      streams to the daemon, to workers and actors, from clients
 //!                        ├── objects.rs    values and references
 //!                        ├── submit.rs     tasks, classes, leases
+//!                        ├── lineage.rs    how stored values were made; recover.rs makes lost ones again
 //!                        ├── actors.rs     ordered calls to actors, made in creation.rs
 //!                        ├── execute.rs    calls to be run here, interrupted in interrupt.rs
 //!                        ├── cancel.rs     calls that are not wanted any more
@@ -20,14 +21,18 @@ mod execute;
 mod interrupt;
 mod lead;
 mod leases;
+mod lineage;
 mod links;
 mod looking;
 mod objects;
 mod questions;
+mod recover;
 mod runtime;
 mod serving;
+mod slack;
 mod spin;
 mod state;
+mod stored;
 mod submit;
 mod waits;
 mod work;
@@ -35,7 +40,8 @@ mod work;
 pub use cancel::NotForced;
 pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
-pub use runtime::{ActorWork, INLINE_BYTES, Pinned, Runtime, RuntimeError, wire_amounts};
+pub use runtime::{ActorWork, INLINE_BYTES, Runtime, RuntimeError, wire_amounts};
 pub use state::{Identity, News};
+pub use stored::{Figures, LOST, Pinned};
 pub use submit::INLINE_TOTAL_BYTES;
 pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Work};

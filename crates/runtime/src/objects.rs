@@ -2,11 +2,12 @@
 //!
 //! - OBJECTS-1: an object stays as long as anything here refers to it: a reference of the user's, an
 //!   argument of a call under way, a value that contains it. Its number of such uses never wraps.
-//! - OBJECTS-2: a value, once there, never changes.
+//! - OBJECTS-2: a value, once there, never changes, unless its stored bytes are lost or the user frees them.
 //! - OBJECTS-3: every hold that the daemon counts for this process is given back exactly once, when the
 //!   object is forgotten here.
 //! - OBJECTS-4: an object that was promised to others stays until its value was published.
 
+use crate::slack::shed_map;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, Reference, Value};
@@ -24,11 +25,21 @@ pub(crate) struct Effects {
     pub(crate) announce: Vec<ObjectId>,
     /// Holds to give back to the daemon.
     pub(crate) unhold: Vec<ObjectId>,
+    /// Stored results of this process's tasks that nobody refers to any more: their recipes lose a user.
+    /// With whether others were promised the object.
+    pub(crate) forgotten: Vec<(ObjectId, bool)>,
+    /// Errors of this process's tasks that were forgotten without anybody having looked.
+    pub(crate) unseen: Vec<Value>,
 }
 
 impl Effects {
     pub(crate) fn is_empty(&self) -> bool {
-        self.resolved.is_empty() && self.publish.is_empty() && self.announce.is_empty() && self.unhold.is_empty()
+        self.resolved.is_empty()
+            && self.publish.is_empty()
+            && self.announce.is_empty()
+            && self.unhold.is_empty()
+            && self.forgotten.is_empty()
+            && self.unseen.is_empty()
     }
 }
 
@@ -45,10 +56,20 @@ struct Object {
     promised: bool,
     subscribed: bool,
     announced: bool,
+    /// Counted as a user of its task's recipe.
+    has_recipe: bool,
+    /// Somebody looked at the value, or will elsewhere.
+    looked_at: bool,
+    /// How often its value was lost.
+    losses: u32,
     dependents: Vec<TaskId>,
 }
 
 impl Object {
+    fn is_unseen_error(&self) -> bool {
+        !self.elsewhere && !self.looked_at && !self.promised && self.value.as_ref().is_some_and(is_error)
+    }
+
     fn is_owed(&self) -> bool {
         self.promised && self.value.is_none()
     }
@@ -87,6 +108,9 @@ impl Objects {
                 promised: false,
                 subscribed: false,
                 announced: false,
+                has_recipe: false,
+                looked_at: false,
+                losses: 0,
                 dependents: Vec::new(),
             }),
         }
@@ -140,7 +164,14 @@ impl Objects {
         match self.known.entry(id) {
             MapEntry::Occupied(entry) if entry.get().uses == 0 && !entry.get().is_owed() => {
                 let object = entry.remove();
+                shed_map(&mut self.known);
                 effects.unhold.extend((0..object.holds).map(|_| id));
+                if object.has_recipe {
+                    effects.forgotten.push((id, object.promised));
+                }
+                if object.is_unseen_error() {
+                    effects.unseen.extend(object.value.clone());
+                }
                 object.value.map(|value| inner_ids(&value)).unwrap_or_default()
             }
             _ => Vec::new(),
@@ -211,8 +242,14 @@ impl Objects {
         self.known.get(&id)?.value.as_ref()
     }
 
+    /// The value, where it is there; the user looks at it.
+    pub(crate) fn look_at(&mut self, id: ObjectId) -> Option<&Value> {
+        let object = self.known.get_mut(&id)?;
+        object.looked_at = true;
+        object.value.as_ref()
+    }
+
     /// Whether the object is known here at all.
-    #[cfg(test)]
     pub(crate) fn contains(&self, id: ObjectId) -> bool {
         self.known.contains_key(&id)
     }
@@ -243,6 +280,7 @@ impl Objects {
         match self.known.get_mut(&id) {
             Some(object) if object.value.is_none() => {
                 object.announced = true;
+                object.looked_at = true;
                 true
             }
             _ => false,
@@ -300,9 +338,16 @@ pub(crate) fn failed(failure: Failure) -> Value {
     Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }
 
+/// Whether the value is an error.
+pub(crate) fn is_error(value: &Value) -> bool {
+    matches!(value.content, Some(Content::Raised(_) | Content::Failed(_)))
+}
+
 pub(crate) fn copy(bytes: &[u8]) -> Bytes {
     Bytes::copy_from_slice(bytes)
 }
+
+mod loss;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,9 @@ use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, KeptAnswer};
 use rustc_hash::FxHashMap;
 use std::os::fd::OwnedFd;
 
+/// Segments that stay mapped though nothing in them is read or written, about.
+const SEGMENTS_LIMIT: usize = 1024;
+
 /// What the daemon said.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -17,6 +20,7 @@ pub(crate) enum Answer {
     Cluster(Box<ClusterReport>),
     Actor(Box<ActorAnswer>),
     Kept(Box<KeptAnswer>),
+    Holdings(String),
     Refused(Failure),
 }
 
@@ -29,6 +33,8 @@ pub(crate) struct Questions {
     /// Questions nobody waits for any more, and the object that an answer would pin.
     abandoned: FxHashMap<u64, Option<Bytes>>,
     pub(crate) segments: SegmentCache,
+    /// Segments that were unmapped, of which the daemon is to hear before it is asked for anything else.
+    pub(crate) unmapped: Vec<SegmentId>,
 }
 
 impl Questions {
@@ -86,6 +92,7 @@ impl Questions {
             Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
             Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
             Message::KeptAnswer(said) => (said.request, Answer::Kept(Box::new(said))),
+            Message::Holdings(said) => (said.request, Answer::Holdings(said.detail)),
             Message::ActorAnswer(said) => (said.request, Answer::Actor(Box::new(said))),
             Message::SegmentRetired(said) => {
                 self.segments.retire(SegmentId(said.segment));
@@ -112,7 +119,10 @@ impl Questions {
     ) -> Answer {
         let Some(descriptor) = descriptor else { return answer };
         match self.segments.insert(segment, access, &descriptor, capacity) {
-            Ok(()) => answer,
+            Ok(()) => {
+                self.unmapped.extend(self.segments.trim(SEGMENTS_LIMIT, segment));
+                answer
+            }
             Err(error) => Answer::Refused(Failure {
                 code: "system".into(),
                 text: format!("a segment of {capacity} bytes could not be mapped into this process: {error}"),

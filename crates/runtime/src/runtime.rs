@@ -2,17 +2,15 @@
 
 use crate::lead::{Shared, Unmet};
 use crate::links::{DAEMON, Links};
-use crate::objects::copy;
 use crate::questions::Answer;
 use crate::state::{Identity, News, State};
 use crate::submit::{Target, amounts};
 use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
-use oxiray_store::{ReadMapping, WriteMapping};
 use oxiray_wire::message::{
-    Abort, ActorAnswer, ActorCreate, ActorLookup, Allocate, ClusterQuery, ClusterReport, Content, Failure, Goodbye,
-    Pin, Reference, Seal, Unpin, Value, Welcome,
+    ActorAnswer, ActorCreate, ActorLookup, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Reference, Unpin,
+    Value, Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
@@ -62,31 +60,6 @@ pub struct ActorWork {
     pub named: bool,
     /// The constructor's arguments.
     pub arguments: Arguments,
-}
-
-/// A stored object mapped for reading; it stays in memory until this is dropped.
-#[derive(Debug)]
-pub struct Pinned {
-    mapping: Arc<ReadMapping>,
-    size: usize,
-    id: ObjectId,
-    shared: Arc<Shared>,
-}
-
-impl Pinned {
-    /// The object's bytes, 64-byte aligned.
-    pub fn bytes(&self) -> &[u8] {
-        &self.mapping.as_slice()[..self.size]
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        if !self.shared.abandoned.load(Ordering::Relaxed) {
-            let object = copy(self.id.as_bytes());
-            self.shared.with(|state| state.links.post(DAEMON, &Unpin { object }.into()));
-        }
-    }
 }
 
 /// The runtime of this process.
@@ -193,7 +166,7 @@ impl Runtime {
 
     /// The value where it is there already, without waiting.
     pub fn peek(&self, id: ObjectId) -> Option<Value> {
-        self.shared.with(|state| state.objects.value(id).cloned())
+        self.shared.with(|state| state.objects.look_at(id).cloned())
     }
 
     /// Waits for every value, in order.
@@ -204,7 +177,7 @@ impl Runtime {
                 done += 1;
             }
             (done == ids.len())
-                .then(|| ids.iter().map(|id| state.objects.value(*id).cloned().unwrap_or_default()).collect())
+                .then(|| ids.iter().map(|id| state.objects.look_at(*id).cloned().unwrap_or_default()).collect())
         })
     }
 
@@ -252,39 +225,14 @@ impl Runtime {
         self.shared.next_headline()
     }
 
-    // --- the store ---
-
-    /// Room in the store for an object of this process, written by `write` and sealed.
-    pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
-        let object = copy(id.as_bytes());
-        let answer = self.ask(|request| Allocate { request, object: object.clone(), size: size as u64 }.into())?;
-        let Answer::Allocated(segment) = answer else { return Err(unexpected()) };
-        let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| state.questions.segments.writer(segment));
-        let Some(mapping) = mapping else {
-            self.shared.with(|state| state.links.post_now(DAEMON, &Abort { object: object.clone() }.into()));
-            return Err(unexpected());
-        };
-        mapping.edit(|bytes| write(&mut bytes[..size]));
-        self.shared.with(|state| state.links.post_now(DAEMON, &Seal { object }.into()));
-        Ok(())
-    }
-
-    /// Maps a stored object, waiting until `deadline` for room to read it back into.
-    pub fn pin(&self, id: ObjectId, deadline: Option<Instant>) -> Result<Pinned, RuntimeError> {
-        let object = copy(id.as_bytes());
-        let answer =
-            self.ask_until(deadline, Some(&object), |request| Pin { request, object: object.clone() }.into())?;
-        let Answer::Pinned(segment, size) = answer else { return Err(unexpected()) };
-        let mapping = self.shared.with(|state| state.questions.segments.reader(segment)).ok_or_else(unexpected)?;
-        Ok(Pinned { mapping, size: size as usize, id, shared: Arc::clone(&self.shared) })
-    }
+    // --- questions to the daemon ---
 
     pub(crate) fn ask(&self, message: impl FnOnce(u64) -> oxiray_wire::Message) -> Result<Answer, RuntimeError> {
         self.ask_until(None, None, message)
     }
 
     /// `pins` is the object that an answer would pin: when the deadline passes first, that pin is given back.
-    fn ask_until(
+    pub(crate) fn ask_until(
         &self,
         deadline: Option<Instant>,
         pins: Option<&Bytes>,

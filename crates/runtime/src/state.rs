@@ -4,13 +4,16 @@ use crate::actors::Actors;
 use crate::creation::Creation;
 use crate::execute::Inbox;
 use crate::lead::Lead;
+use crate::lineage::Lineage;
 use crate::links::{DAEMON, Links, Role, Token};
 use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
 use crate::submit::Submission;
 use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_wire::message::{Failure, Hold, LogLines, Notice, Promise, Publish, Subscribe, Unhold, Unpin};
+use oxiray_wire::message::{
+    Failure, Hold, LogLines, Notice, Promise, Publish, SegmentsUnmapped, Subscribe, Unhold, Unpin, Value,
+};
 use oxiray_wire::{Message, Received};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -47,6 +50,8 @@ pub enum News {
     Notice(String),
     /// An object's value is there (or never will be).
     Ready(ObjectId),
+    /// A task's error that nobody looked at before it was dropped.
+    Unseen(Value),
     /// The daemon is gone, or said everything it had to.
     Over,
 }
@@ -58,6 +63,7 @@ pub(crate) struct State {
     pub(crate) lead: Lead,
     pub(crate) objects: Objects,
     pub(crate) tasks: Submission,
+    pub(crate) lineage: Lineage,
     pub(crate) actors: Actors,
     pub(crate) creations: FxHashMap<TaskId, Creation>,
     pub(crate) inbox: Inbox,
@@ -94,6 +100,7 @@ impl State {
             links,
             lead: Lead::default(),
             tasks: Submission::default(),
+            lineage: Lineage::default(),
             actors: Actors::default(),
             creations: FxHashMap::default(),
             inbox: Inbox::default(),
@@ -175,6 +182,7 @@ impl State {
         };
         self.lost = Some(failure.clone());
         self.tasks.forget_all();
+        self.lineage.clear();
         self.creations.clear();
         self.actors.fail_all(&failure);
         let mut effects = Effects::default();
@@ -210,8 +218,15 @@ impl State {
             let mut after = Effects::default();
             self.objects.published(id, &mut after);
             effects.unhold.append(&mut after.unhold);
+            effects.forgotten.append(&mut after.forgotten);
         }
         self.unhold(&effects.unhold);
+        for (id, was_promised) in effects.forgotten {
+            self.forgotten_here(id, was_promised);
+        }
+        for value in effects.unseen {
+            self.tell_unseen(value);
+        }
         for id in effects.announce {
             self.headlines.push_back(News::Ready(id));
             self.news = true;
@@ -228,7 +243,7 @@ impl State {
         self.apply(effects);
     }
 
-    pub(crate) fn resolve(&mut self, id: ObjectId, value: oxiray_wire::message::Value, holds: u32, inner_holds: u32) {
+    pub(crate) fn resolve(&mut self, id: ObjectId, value: Value, holds: u32, inner_holds: u32) {
         let mut effects = Effects::default();
         self.objects.resolve(id, value, holds, inner_holds, &mut effects);
         self.apply(effects);
@@ -293,7 +308,11 @@ impl State {
                     self.resolve(id, value, 0, 1);
                 }
             }
+            Message::Lost(said) => self.lost_elsewhere(&said.object),
+            Message::Freed(said) => self.freed_elsewhere(&said.object),
+            Message::Forgotten(said) => self.forgotten_elsewhere(&said.object),
             Message::Allocated(_)
+            | Message::Holdings(_)
             | Message::StoreRefused(_)
             | Message::Pinned(_)
             | Message::ClusterReport(_)
@@ -302,6 +321,11 @@ impl State {
             | Message::SegmentRetired(_) => {
                 if let Some(object) = self.questions.answer(message, descriptors.next()) {
                     self.links.post(DAEMON, &Unpin { object }.into());
+                }
+                let unmapped = std::mem::take(&mut self.questions.unmapped);
+                if !unmapped.is_empty() {
+                    let segments = unmapped.into_iter().map(|segment| segment.0).collect();
+                    self.links.post_now(DAEMON, &SegmentsUnmapped { segments }.into());
                 }
                 self.news = true;
             }
@@ -326,7 +350,7 @@ impl State {
         }
     }
 
-    fn tell(&mut self, news: News) {
+    pub(crate) fn tell(&mut self, news: News) {
         if self.headlines.len() >= LINES_LIMIT {
             self.lines_dropped += 1;
             return;

@@ -9,7 +9,8 @@
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
 use crate::links::{DAEMON, Token};
-use crate::objects::{copy, failed};
+use crate::objects::{copy, failed, is_error};
+use crate::slack::{shed_map, shed_queue};
 use crate::state::State;
 use crate::work::{Class, ClassIndex, Place, Work};
 use bytes::Bytes;
@@ -178,6 +179,12 @@ impl State {
         for id in &results {
             self.objects.expect(*id);
         }
+        self.begin(task, target, work, 0);
+        (task, results)
+    }
+
+    /// Begins a task whose results are expected.
+    pub(crate) fn begin(&mut self, task: TaskId, target: Target, work: Work, attempt: u32) {
         for id in work.arguments.contained.iter().chain(work.arguments.references.iter().map(|(_, id)| id)) {
             self.objects.retain(*id);
         }
@@ -194,17 +201,15 @@ impl State {
             }
         }
         let ready = waiting_for == 0;
-        self.tasks.tasks.insert(task, Task { work, target, waiting_for, attempt: 0, suspect: false, cancelled: false });
+        self.tasks.tasks.insert(task, Task { work, target, waiting_for, attempt, suspect: false, cancelled: false });
         if let Some(failure) = self.lost.clone() {
-            self.fail_task(task, &failure);
-            return (task, results);
+            return self.fail_task(task, &failure);
         }
         match target {
             Target::Class(queue) if ready => self.enter(queue, task),
             Target::Class(_) => {}
             Target::Actor(actor) => self.queue_actor_call(actor, task),
         }
-        (task, results)
     }
 
     /// One of the task's arguments is there.
@@ -231,10 +236,10 @@ impl State {
     }
 
     /// The failure among a task's arguments that keeps it from running.
-    pub(crate) fn failed_argument(&self, id: TaskId) -> Option<Value> {
-        let task = self.tasks.tasks.get(&id)?;
-        let mut values = task.work.arguments.references.iter().filter_map(|(_, object)| self.objects.value(*object));
-        values.find(|value| matches!(value.content, Some(Content::Raised(_) | Content::Failed(_)))).cloned()
+    pub(crate) fn failed_argument(&mut self, id: TaskId) -> Option<Value> {
+        let objects = &mut self.objects;
+        let references = &self.tasks.tasks.get(&id)?.work.arguments.references;
+        references.iter().find_map(|(_, object)| objects.look_at(*object).filter(|value| is_error(value)).cloned())
     }
 
     /// Gives pending tasks to workers and asks for more workers where that falls short.
@@ -250,6 +255,7 @@ impl State {
         }
         let leaving = self.tasks.leaving;
         let queue = &mut self.tasks.queues[index];
+        shed_queue(&mut queue.pending);
         if queue.pending.is_empty() || leaving {
             for request in std::mem::take(&mut queue.requests) {
                 self.tasks.requests.remove(&request);
@@ -409,10 +415,15 @@ impl State {
             let failure = Failure { code: "system".into(), text, cause: Bytes::new() };
             self.resolve(id.object(index + 1), failed(failure), 0, 0);
         }
+        let mut stored = 0;
         for (index, value) in reply.results.into_iter().enumerate() {
-            let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
-            self.resolve(id.object(index as u32 + 1), value, holds, 1);
+            let object = id.object(index as u32 + 1);
+            let is_stored = matches!(value.content, Some(Content::Stored(_)));
+            self.notice_unseen(object, &value);
+            self.resolve(object, value, u32::from(is_stored), 1);
+            stored += u32::from(is_stored && self.objects.take_recipe_on(object));
         }
+        self.keep_recipe(id, stored);
         self.drop_task(id);
     }
 
@@ -441,14 +452,17 @@ impl State {
     pub(crate) fn finish_with(&mut self, id: TaskId, value: &Value) {
         let results = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
         for index in 1..=results {
+            self.notice_unseen(id.object(index), value);
             self.resolve(id.object(index), value.clone(), 0, 0);
         }
+        self.keep_recipe(id, 0);
         self.drop_task(id);
     }
 
     /// SUBMIT-2: the task is over; its arguments are no longer used by it.
     fn drop_task(&mut self, id: TaskId) {
         let Some(task) = self.tasks.tasks.remove(&id) else { return };
+        shed_map(&mut self.tasks.tasks);
         let arguments = task.work.arguments;
         for object in arguments.contained.into_iter().chain(arguments.references.into_iter().map(|(_, id)| id)) {
             self.release(object);

@@ -21,10 +21,19 @@ struct Wait<'ids> {
 }
 
 impl Wait<'_> {
-    /// The first `count` that have their value, in order: as many as there are.
-    fn ready(&self, state: &State) -> Vec<usize> {
-        let ready = self.ids.iter().enumerate().filter(|(_, id)| state.objects.is_ready(**id));
-        ready.take(self.count).map(|(place, _)| place).collect()
+    /// The first `count` that have their value, in order: as many as there are. Their user has heard of them.
+    fn ready(&self, state: &mut State) -> Vec<usize> {
+        let mut places = Vec::with_capacity(self.count);
+        for (place, id) in self.ids.iter().enumerate() {
+            if places.len() == self.count {
+                break;
+            }
+            if state.objects.is_ready(*id) {
+                state.objects.look_at(*id);
+                places.push(place);
+            }
+        }
+        places
     }
 
     /// Whether enough have their value.

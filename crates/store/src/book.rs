@@ -65,6 +65,23 @@ struct Object {
     waiters: Vec<Ticket>,
 }
 
+impl Object {
+    /// Why it cannot be created once more, where it cannot. One that was deleted and is still read is kept after all.
+    fn refuse_another(&mut self, object: ObjectId) -> Option<StoreError> {
+        match &mut self.place {
+            Place::Lost { .. } => None,
+            Place::Queued(_) | Place::Writing { .. } => Some(StoreError::Exists { object }),
+            Place::Pinned { deleted, .. } => {
+                *deleted = false;
+                Some(StoreError::Sealed { object })
+            }
+            Place::Idle { .. } | Place::Spilling { .. } | Place::Spilled { .. } | Place::Restoring { .. } => {
+                Some(StoreError::Sealed { object })
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Place {
     /// Its create waits for room.
@@ -156,9 +173,9 @@ impl Book {
     }
 
     pub(crate) fn create(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
-        let lost = |known: &Object| matches!(known.place, Place::Lost { .. });
-        let refusal = if self.objects.get(&object).is_some_and(|known| !lost(known)) {
-            Some(StoreError::Exists { object })
+        let refusal = if let Some(error) = self.objects.get_mut(&object).and_then(|known| known.refuse_another(object))
+        {
+            Some(error)
         } else if self.waiting.len() >= self.limits.waiting {
             Some(StoreError::TooManyWaiting { limit: self.limits.waiting })
         } else {

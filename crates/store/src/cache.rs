@@ -67,12 +67,15 @@ impl SegmentCache {
         self.mapped.remove(&segment);
     }
 
-    /// Drops mappings that nobody uses, the oldest segments first, until at most `keep` segments are mapped, and tells
-    /// which: the daemon must hear of each (`Store::mapping_dropped`) before this client asks it for anything else.
+    /// Drops mappings that nobody uses, the oldest segments first and `spared` never, until at most `keep` segments are
+    /// mapped, and tells which: the daemon must hear of each (`Store::mapping_dropped`) before this client asks it for anything else.
     /// The kernel limits the mappings of a process (65,530 by default).
-    pub fn trim(&mut self, keep: usize) -> Vec<SegmentId> {
+    pub fn trim(&mut self, keep: usize, spared: SegmentId) -> Vec<SegmentId> {
         let surplus = self.mapped.len().saturating_sub(keep);
-        let idle = self.mapped.iter().filter(|(_, mapped)| !mapped.in_use());
+        if surplus == 0 {
+            return Vec::new();
+        }
+        let idle = self.mapped.iter().filter(|(segment, mapped)| **segment != spared && !mapped.in_use());
         let dropped: Vec<SegmentId> = idle.map(|(&segment, _)| segment).take(surplus).collect();
         for segment in &dropped {
             self.mapped.remove(segment);
@@ -133,11 +136,11 @@ mod tests {
             insert(&mut cache, segment, &memory, Access::ReadOnly);
         }
         let used = cache.reader(SegmentId(0)).unwrap();
-        assert_eq!(cache.trim(2), [SegmentId(1), SegmentId(2)]);
-        assert_eq!(cache.trim(0), [SegmentId(3)]);
+        assert_eq!(cache.trim(2, SegmentId(1)), [SegmentId(2), SegmentId(3)]);
+        assert_eq!(cache.trim(0, SegmentId(9)), [SegmentId(1)]);
         assert_eq!(used.as_slice()[0], 0);
         drop(used);
-        assert_eq!(cache.trim(0), [SegmentId(0)]);
+        assert_eq!(cache.trim(0, SegmentId(9)), [SegmentId(0)]);
     }
 
     #[test]

@@ -15,6 +15,12 @@ pub enum StoreError {
         /// The object.
         object: ObjectId,
     },
+    /// The object was written already, by an earlier attempt of the task that makes it: it can be pinned.
+    #[error("object {object} is written already")]
+    Sealed {
+        /// The object.
+        object: ObjectId,
+    },
     /// Nothing is known of the object.
     #[error("object {object} is not in this store: it was never created here, or it was deleted")]
     Unknown {

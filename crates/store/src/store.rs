@@ -86,7 +86,8 @@ impl Store {
         Ok(Self { book, memory: HashMap::new(), spilled: HashMap::new(), spiller, events: Vec::new() })
     }
 
-    /// Asks for room for a new object: [`Event::Created`], at once or when there is room, or [`Event::Refused`].
+    /// Asks for room for a new object: [`Event::Created`], at once or when there is room, or [`Event::Refused`]: with
+    /// [`StoreError::Sealed`] where the object is there already, which a second attempt of a task may find.
     ///
     /// Room is made by dropping pooled segments, then by spilling the objects that were not used for longest. Where
     /// everything left is pinned or being written, the request waits until [`Store::expire`]. Where only the disk is in

@@ -268,7 +268,7 @@ proptest! {
                         prop_assert!(put.is_ok());
                         vacant.insert(bytes);
                     } else {
-                        prop_assert_eq!(put, Err(StoreError::Exists { object: object(number) }));
+                        prop_assert_eq!(put, Err(StoreError::Sealed { object: object(number) }));
                     }
                 }
                 Step::Get { number } => {

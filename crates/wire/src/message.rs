@@ -16,6 +16,7 @@ mod greeting;
 mod kept;
 mod lease;
 mod object;
+mod recovery;
 mod report;
 mod store;
 mod strategy;
@@ -29,6 +30,7 @@ pub use greeting::*;
 pub use kept::*;
 pub use lease::*;
 pub use object::*;
+pub use recovery::*;
 pub use report::*;
 pub use store::*;
 pub use strategy::*;
@@ -110,6 +112,10 @@ messages! {
     43 => Published,
     44 => Hold,
     45 => Unhold,
+    46 => Recover,
+    47 => Lost,
+    48 => Free,
+    49 => Freed,
     50 => Allocate,
     51 => Allocated,
     52 => StoreRefused,
@@ -134,6 +140,10 @@ messages! {
     81 => Fork,
     82 => Forked,
     83 => Gone,
+    110 => SegmentsUnmapped,
+    111 => Forgotten,
+    112 => HoldingsQuery,
+    113 => Holdings,
 }
 
 /// How much of a resource.

@@ -7,6 +7,7 @@ from typing import Any
 from oxiray import SCRIPT_MODE, WORKER_MODE, _core, _missing, _session
 from oxiray._api import get, get_actor, get_gpu_ids, kill, put, remote, wait
 from oxiray._core import ActorID, JobID, NodeID, TaskID, WorkerID
+from oxiray._events import unhandled_error_handler as _unhandled_error_handler
 from oxiray._session import RayContext, init, is_initialized, shutdown
 
 

@@ -47,6 +47,64 @@ fn an_owner_that_dies_first_is_the_answer() {
 }
 
 #[test]
+fn of_a_loss_the_owner_is_told_once_and_its_next_value_is_for_all_who_wait() {
+    let mut objects = Directory::default();
+    run(|out| objects.stored(client(1), object(1), out));
+    run(|out| objects.promise(client(1), &[object(1)], out));
+    run(|out| objects.publish(client(1), object(1), "first", &[object(2)], out));
+    run(|out| objects.hold(client(2), &[object(1)], out));
+    run(|out| objects.hold(client(3), &[object(1)], out));
+    let lost = Outcome::Lost { owner: client(1), object: object(1) };
+    assert_eq!(run(|out| objects.lost(client(2), object(1), client(1), true, out)), [lost]);
+    assert!(run(|out| objects.lost(client(3), object(1), client(1), true, out)).is_empty(), "OBJECT-4");
+    assert!(!objects.entries.contains_key(&object(2)), "what the lost value contained is let go of");
+    assert!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)).is_empty());
+    assert!(run(|out| objects.subscribe(client(3), object(1), client(1), true, out)).is_empty());
+    let out = run(|out| objects.publish(client(1), object(1), "second", &[], out));
+    assert_eq!(out, [answer(2, 1, "second"), answer(3, 1, "second")]);
+    assert!(run(|out| objects.lost(client(1), object(1), client(1), true, out)).is_empty(), "its owner knows");
+    for number in 1..=3 {
+        objects.unhold(client(number), &[object(1)], &mut Vec::new());
+    }
+    let out = run(|out| objects.unhold(client(1), &[object(1)], out));
+    let forgotten = Outcome::Forgotten { owner: client(1), object: object(1) };
+    assert_eq!(out, [Outcome::Delete(object(1)), forgotten]);
+    assert!(objects.is_empty() && objects.of_client.is_empty());
+}
+
+#[test]
+fn a_loss_that_its_owner_does_not_live_to_mend_ends_with_it() {
+    let mut objects = Directory::default();
+    run(|out| objects.stored(client(1), object(1), out));
+    run(|out| objects.promise(client(1), &[object(1)], out));
+    run(|out| objects.publish(client(1), object(1), "v", &[], out));
+    run(|out| objects.hold(client(2), &[object(1)], out));
+    run(|out| objects.client_died(client(1), out));
+    assert!(run(|out| objects.lost(client(2), object(1), client(1), false, out)).is_empty());
+    let died = Outcome::OwnerDied { client: client(2), object: object(1) };
+    assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), false, out)), [died]);
+}
+
+#[test]
+fn a_freed_object_says_so_to_everybody_and_ends_with_its_holders() {
+    let mut objects = Directory::default();
+    run(|out| objects.promise(client(1), &[object(1), object(3)], out));
+    run(|out| objects.stored(client(1), object(1), out));
+    run(|out| objects.publish(client(1), object(1), "v", &[object(2)], out));
+    run(|out| objects.hold(client(2), &[object(1)], out));
+    assert!(run(|out| objects.free(client(2), object(3), client(1), "freed", out)).is_empty(), "it has no value yet");
+    let freed = Outcome::Freed { owner: client(1), object: object(1) };
+    let out = run(|out| objects.free(client(2), object(1), client(1), "freed", out));
+    assert_eq!(out, [Outcome::Delete(object(1)), freed]);
+    assert!(objects.is_freed(object(1)) && !objects.entries.contains_key(&object(2)));
+    assert_eq!(run(|out| objects.subscribe(client(3), object(1), client(1), true, out)), [answer(3, 1, "freed")]);
+    assert!(run(|out| objects.lost(client(2), object(1), client(1), true, out)).is_empty(), "it is not made again");
+    objects.unhold(client(1), &[object(1), object(1), object(3)], &mut Vec::new());
+    objects.unhold(client(2), &[object(1)], &mut Vec::new());
+    assert!(objects.is_empty() && objects.of_client.is_empty());
+}
+
+#[test]
 fn a_value_outlives_its_owner_while_it_is_held() {
     let mut objects = Directory::default();
     run(|out| objects.stored(client(1), object(1), out));

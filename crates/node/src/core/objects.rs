@@ -4,7 +4,10 @@ use super::{Core, Effect, Key, bytes_of, identifier};
 use bytes::Bytes;
 use oxiray_head::Outcome;
 use oxiray_ids::{ObjectId, WorkerId};
-use oxiray_wire::message::{Content, Failure, Publish, Published, Reference, Value};
+use oxiray_wire::message::{Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value};
+
+/// What readers of a freed object are told.
+const FREED: &str = "free() was called on it: free only what is not needed again";
 
 impl Core {
     pub(crate) fn promise(&mut self, from: Key, objects: &[Bytes]) {
@@ -50,6 +53,35 @@ impl Core {
         self.carry_out(out);
     }
 
+    /// The stored bytes of an object are lost, says a client.
+    pub(crate) fn recover(&mut self, from: Key, reference: Option<Reference>) {
+        let Some(client) = self.clients.get(&from).map(|client| client.id) else { return };
+        let Some(reference) = reference else { return };
+        let owner = identifier!(WorkerId, &reference.owner);
+        let owner_lives = self.keys.contains_key(&owner);
+        let mut out = Vec::new();
+        self.objects.lost(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
+        self.carry_out(out);
+    }
+
+    /// A client gives objects up for everybody.
+    pub(crate) fn free(&mut self, from: Key, references: &[Reference]) {
+        let Some(client) = self.clients.get(&from).map(|client| client.id) else { return };
+        let mut out = Vec::new();
+        for reference in references {
+            let object = identifier!(ObjectId, &reference.object);
+            let value = failed_value("object_freed", FREED.to_owned());
+            self.objects.free(client, object, identifier!(WorkerId, &reference.owner), value, &mut out);
+        }
+        self.carry_out(out);
+    }
+
+    /// Why an object is not to be read any more, where it is not.
+    pub fn freed(&self, object: ObjectId) -> Option<Failure> {
+        let failure = || Failure { code: "object_freed".into(), text: FREED.into(), cause: Bytes::new() };
+        self.objects.is_freed(object).then(failure)
+    }
+
     /// The store has room for an object, and `client` writes it: it is the first holder. `false` where the client
     /// is gone already.
     pub fn stored(&mut self, client: Key, object: ObjectId) -> bool {
@@ -74,22 +106,39 @@ impl Core {
                 Outcome::Answer { client, object, value } => self.tell_value(client, object, value),
                 Outcome::OwnerDied { client, object } => {
                     let text = format!(
-                        "the process that was to make object {object} died before it was done, and nobody else can make it"
+                        "the process that was to make object {object}, or to make it again, died before it was done, and \
+                         nobody else can make it"
                     );
-                    let failure = Failure { code: "owner_died".into(), text, cause: Bytes::new() };
-                    let value = Value { content: Some(Content::Failed(failure)), contained: Vec::new() };
-                    self.tell_value(client, object, value);
+                    self.tell_value(client, object, failed_value("owner_died", text));
+                }
+                Outcome::Lost { owner, object } => {
+                    self.tell(owner, Lost { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Freed { owner, object } => {
+                    self.tell(owner, Freed { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Forgotten { owner, object } => {
+                    self.tell(owner, Forgotten { object: bytes_of(object.as_bytes()) });
                 }
                 Outcome::Delete(object) => self.out.push(Effect::Delete { object }),
             }
         }
     }
 
-    fn tell_value(&mut self, client: WorkerId, object: ObjectId, value: Value) {
+    fn tell(&mut self, client: WorkerId, message: impl Into<oxiray_wire::Message>) {
         if let Some(key) = self.keys.get(&client).copied() {
-            self.send(key, Published { object: bytes_of(object.as_bytes()), value: Some(value) });
+            self.send(key, message);
         }
     }
+
+    fn tell_value(&mut self, client: WorkerId, object: ObjectId, value: Value) {
+        self.tell(client, Published { object: bytes_of(object.as_bytes()), value: Some(value) });
+    }
+}
+
+fn failed_value(code: &str, text: String) -> Value {
+    let failure = Failure { code: code.into(), text, cause: Bytes::new() };
+    Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }
 
 pub(crate) fn contained_in(references: &[Reference]) -> Vec<ObjectId> {

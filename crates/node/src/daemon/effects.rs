@@ -7,7 +7,7 @@ use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
 use oxiray_wire::connection::socket_pair;
-use oxiray_wire::message::Peer;
+use oxiray_wire::message::{Holdings, Peer, StoreRefused};
 
 impl Daemon {
     /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
@@ -84,7 +84,22 @@ impl Daemon {
                 Ok(())
             }
             Message::Pin(asked) => {
-                self.store.pin(from, asked.request, object(&asked.object), self.now);
+                self.pin(from, asked.request, object(&asked.object));
+                Ok(())
+            }
+            Message::SegmentsUnmapped(said) => {
+                self.store.unmapped(from, &said.segments);
+                Ok(())
+            }
+            // What can be read, or was made again meanwhile, is not lost.
+            Message::Recover(said)
+                if said.reference.as_ref().is_some_and(|lost| self.store.has(object(&lost.object))) =>
+            {
+                Ok(())
+            }
+            Message::HoldingsQuery(asked) => {
+                let detail = self.core.holdings(|object| self.store.describe(object));
+                self.queue(from, &Holdings { request: asked.request, detail }.into(), Vec::new());
                 Ok(())
             }
             Message::Seal(said) => self.store.seal(from, object(&said.object)),
@@ -105,6 +120,16 @@ impl Daemon {
         }
         // The store may have told the sender that it writes an object that others are about to ask for.
         self.answer_from_store();
+    }
+
+    fn pin(&mut self, from: Key, request: u64, object: ObjectId) {
+        match self.core.freed(object) {
+            Some(failure) => {
+                let refused = StoreRefused { request, failure: Some(failure) };
+                self.queue(from, &refused.into(), Vec::new());
+            }
+            None => self.store.pin(from, request, object, self.now),
+        }
     }
 
     pub(super) fn report(&mut self, to: Key, request: u64) {

@@ -2,7 +2,7 @@
 
 use crate::core::{Key, StoreFigures};
 use oxiray_ids::ObjectId;
-use oxiray_store::{Access, ClientId, Event, Options, Store, StoreError, Ticket};
+use oxiray_store::{Access, ClientId, Event, ObjectState, Options, SegmentId, Store, StoreError, Ticket};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     pub(crate) to: Key,
     pub(crate) message: Message,
     pub(crate) descriptor: Option<OwnedFd>,
-    /// The object that the client may write now: it becomes its first holder.
+    /// The object that the client may write now, or found written: it becomes a holder.
     pub(crate) stored: Option<ObjectId>,
 }
 
@@ -78,6 +78,29 @@ impl StoreDesk {
 
     pub(crate) fn unpin(&mut self, client: Key, object: ObjectId) -> Result<(), StoreError> {
         self.store.unpin(ClientId(client), object)
+    }
+
+    /// The client has mapped these segments no more.
+    pub(crate) fn unmapped(&mut self, client: Key, segments: &[u64]) {
+        for segment in segments {
+            self.store.mapping_dropped(SegmentId(*segment), ClientId(client));
+        }
+    }
+
+    /// Whether the object's bytes are there, or being written.
+    pub(crate) fn has(&self, object: ObjectId) -> bool {
+        !matches!(self.store.state(object), None | Some(ObjectState::Lost))
+    }
+
+    /// An object's bytes, and where they are.
+    pub(crate) fn describe(&self, object: ObjectId) -> Option<(u64, &'static str)> {
+        let place = match self.store.state(object)? {
+            ObjectState::Unsealed => "being written",
+            ObjectState::InMemory => "in memory",
+            ObjectState::Spilled => "on disk",
+            ObjectState::Lost => "lost",
+        };
+        Some((self.store.size(object)?, place))
     }
 
     pub(crate) fn delete(&mut self, object: ObjectId) {
@@ -149,7 +172,11 @@ impl StoreDesk {
                 }
                 Event::Refused { ticket, client, error } => {
                     let request = self.answered(ticket);
-                    answers.push(refusal(client, request, code_of(&error), error.to_string()));
+                    let mut answer = refusal(client, request, code_of(&error), error.to_string());
+                    if let StoreError::Sealed { object } = error {
+                        answer.stored = Some(object);
+                    }
+                    answers.push(answer);
                 }
                 Event::Retired { segment, clients } => answers.extend(clients.into_iter().map(|client| Answer {
                     to: client.0,
@@ -178,6 +205,7 @@ fn refusal(client: ClientId, request: u64, code: &str, text: String) -> Answer {
 fn code_of(error: &StoreError) -> &'static str {
     match error {
         StoreError::OutOfDisk { .. } => "out_of_disk",
+        StoreError::Sealed { .. } => "object_sealed",
         StoreError::Unknown { .. } | StoreError::Lost { .. } | StoreError::NotReady { .. } => "object_lost",
         _ => "store_full",
     }

@@ -1,0 +1,56 @@
+//! What is kept, by this process and by the daemon; giving it back by hand.
+
+use crate::process;
+use crate::values::ids_of;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// How many objects this process knows.
+#[pyfunction]
+fn objects_known() -> PyResult<usize> {
+    Ok(process::required()?.figures().objects)
+}
+
+/// What this process keeps, each as a number: `objects`, `tasks`, `leases`, `recipes`, `recipe_bytes`, `segments`.
+#[pyfunction]
+fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let figures = process::required()?.figures();
+    let told = PyDict::new(py);
+    told.set_item("objects", figures.objects)?;
+    told.set_item("tasks", figures.tasks)?;
+    told.set_item("leases", figures.leases)?;
+    told.set_item("recipes", figures.recipes)?;
+    told.set_item("recipe_bytes", figures.recipe_bytes)?;
+    told.set_item("segments", figures.segments)?;
+    Ok(told)
+}
+
+/// Which objects the daemon knows and who holds them, as JSON.
+#[pyfunction]
+fn holdings(py: Python<'_>) -> PyResult<String> {
+    let runtime = process::required()?;
+    py.detach(|| runtime.holdings()).map_err(|error| process::error(py, &error))
+}
+
+/// Gives the memory of these objects back, whoever refers to them.
+#[pyfunction]
+fn free(references: &Bound<'_, PyList>) -> PyResult<()> {
+    let runtime = process::required()?;
+    runtime.free(&ids_of(&runtime, references)?);
+    Ok(())
+}
+
+/// Whether lost values are made again, and how many bytes the records for that may take.
+#[pyfunction]
+fn configure_lineage(enabled: bool, bytes_limit: usize) -> PyResult<()> {
+    process::required()?.configure_lineage(enabled, bytes_limit);
+    Ok(())
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(objects_known, module)?)?;
+    module.add_function(wrap_pyfunction!(figures, module)?)?;
+    module.add_function(wrap_pyfunction!(holdings, module)?)?;
+    module.add_function(wrap_pyfunction!(free, module)?)?;
+    module.add_function(wrap_pyfunction!(configure_lineage, module)?)
+}

@@ -1,0 +1,160 @@
+//! Values in the machine's store, as the language front uses them.
+
+use crate::lead::Shared;
+use crate::links::DAEMON;
+use crate::objects::copy;
+use crate::questions::Answer;
+use crate::runtime::{Runtime, RuntimeError, unexpected};
+use oxiray_ids::ObjectId;
+use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
+use oxiray_wire::Message;
+use oxiray_wire::message::{Abort, Allocate, HoldingsQuery, Pin, Seal, SegmentsUnmapped, Unpin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// How often a grant may cross the unmapping of its segment.
+const GRANTS_LIMIT: usize = 8;
+/// The failure code of an object that is written already.
+const SEALED: &str = "object_sealed";
+/// The failure code of stored bytes that are gone.
+pub const LOST: &str = "object_lost";
+
+/// A stored object mapped for reading; it stays in memory until this is dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    mapping: Arc<ReadMapping>,
+    size: usize,
+    id: ObjectId,
+    shared: Arc<Shared>,
+}
+
+impl Pinned {
+    /// The object's bytes, 64-byte aligned.
+    pub fn bytes(&self) -> &[u8] {
+        &self.mapping.as_slice()[..self.size]
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if !self.shared.abandoned.load(Ordering::Relaxed) {
+            let object = copy(self.id.as_bytes());
+            self.shared.with(|state| state.links.post(DAEMON, &Unpin { object }.into()));
+        }
+    }
+}
+
+/// What a process keeps: all of it returns to zero when its program lets go of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    /// Objects known.
+    pub objects: usize,
+    /// Tasks that have not ended.
+    pub tasks: usize,
+    /// Workers leased.
+    pub leases: usize,
+    /// Tasks that can be run again where their results are lost.
+    pub recipes: usize,
+    /// Bytes of the records for that.
+    pub recipe_bytes: usize,
+    /// Segments of the store that are mapped.
+    pub segments: usize,
+}
+
+impl Runtime {
+    /// Room in the store for an object, written by `write` and sealed; nothing where an earlier attempt of the same task
+    /// wrote it.
+    pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
+        let object = copy(id.as_bytes());
+        for _ in 0..GRANTS_LIMIT {
+            let answer = self.ask(|request| Allocate { request, object: object.clone(), size: size as u64 }.into());
+            let segment = match answer {
+                Ok(Answer::Allocated(segment)) => segment,
+                Ok(_) => return Err(unexpected()),
+                // An earlier attempt got that far; the daemon counts this process as a holder as if it had written it.
+                Err(RuntimeError::Failed(failure)) if failure.code == SEALED => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| state.questions.segments.writer(segment));
+            let Some(mapping) = mapping else {
+                self.give_up(segment, &Abort { object: object.clone() }.into());
+                continue;
+            };
+            mapping.edit(|bytes| write(&mut bytes[..size]));
+            self.shared.with(|state| state.links.post_now(DAEMON, &Seal { object }.into()));
+            return Ok(());
+        }
+        Err(unexpected())
+    }
+
+    /// Maps a stored object, waiting until `deadline` for room to read it back into.
+    ///
+    /// Where it fails with code `object_lost`, the loss is reported: the object has no value until it is made again, and
+    /// [`Runtime::get`] waits for that.
+    pub fn pin(&self, id: ObjectId, deadline: Option<Instant>) -> Result<Pinned, RuntimeError> {
+        let object = copy(id.as_bytes());
+        let losses = self.shared.with(|state| state.objects.losses(id));
+        for _ in 0..GRANTS_LIMIT {
+            let answer =
+                self.ask_until(deadline, Some(&object), |request| Pin { request, object: object.clone() }.into());
+            let (segment, size) = match answer {
+                Ok(Answer::Pinned(segment, size)) => (segment, size as usize),
+                Ok(_) => return Err(unexpected()),
+                Err(error) => {
+                    if matches!(&error, RuntimeError::Failed(failure) if failure.code == LOST) {
+                        self.shared.with(|state| state.report_lost(id, losses));
+                    }
+                    return Err(error);
+                }
+            };
+            match self.shared.with(|state| state.questions.segments.reader(segment)) {
+                Some(mapping) => return Ok(Pinned { mapping, size, id, shared: Arc::clone(&self.shared) }),
+                None => self.give_up(segment, &Unpin { object: object.clone() }.into()),
+            }
+        }
+        Err(unexpected())
+    }
+
+    /// A grant came for a segment that was unmapped while it was on its way: `back` gives it back, so that the next
+    /// brings the descriptor again.
+    fn give_up(&self, segment: SegmentId, back: &Message) {
+        self.shared.with(|state| {
+            state.links.post(DAEMON, back);
+            state.links.post_now(DAEMON, &SegmentsUnmapped { segments: vec![segment.0] }.into());
+        });
+    }
+
+    /// Gives the memory of these objects back, whoever refers to them: reading them fails from here on.
+    pub fn free(&self, ids: &[ObjectId]) {
+        self.shared.with(|state| state.free(ids));
+    }
+
+    /// Whether lost values are made again, and how many bytes the records for that may take.
+    pub fn configure_lineage(&self, enabled: bool, bytes_limit: usize) {
+        self.shared.with(|state| state.lineage.configure(enabled, bytes_limit));
+    }
+
+    /// What this process keeps.
+    pub fn figures(&self) -> Figures {
+        self.shared.with(|state| {
+            let (recipes, recipe_bytes) = state.lineage.figures();
+            Figures {
+                objects: state.objects.len(),
+                tasks: state.tasks.tasks.len(),
+                leases: state.tasks.leases.len(),
+                recipes,
+                recipe_bytes,
+                segments: state.questions.segments.len(),
+            }
+        })
+    }
+
+    /// Which objects the daemon knows and who holds them, as JSON.
+    pub fn holdings(&self) -> Result<String, RuntimeError> {
+        match self.ask(|request| HoldingsQuery { request }.into())? {
+            Answer::Holdings(detail) => Ok(detail),
+            _ => Err(unexpected()),
+        }
+    }
+}

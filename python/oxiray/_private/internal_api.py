@@ -1,0 +1,120 @@
+"""Memory by hand: give objects up, collect garbage, see who keeps what."""
+
+from __future__ import annotations
+
+import gc
+import json
+from typing import Any
+
+from oxiray import _core, _session
+from oxiray._core import ObjectRef
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SORTS = ("OBJECT_SIZE", "PID", "REFERENCE_TYPE")
+_GROUPS = ("NODE_ADDRESS", "STACK_TRACE")
+
+
+def free(object_refs: Any, local_only: bool = False) -> None:
+    """Gives the memory of these objects back at once, whoever refers to them: reading one raises `ObjectFreedError`.
+
+    Arrays that were read before stay as they are. An object whose value is still to come is left alone. `local_only`
+    has no meaning on one machine. Raises `TypeError` for what is no reference.
+    """
+    if isinstance(object_refs, ObjectRef):
+        object_refs = [object_refs]
+    if not isinstance(object_refs, list):
+        raise TypeError(f"free() takes an ObjectRef or a list of them, and was given {type(object_refs)}")
+    for reference in object_refs:
+        if not isinstance(reference, ObjectRef):
+            raise TypeError(f"free() takes ObjectRefs, and one of them is {type(reference)}")
+    _session.ensure()
+    if object_refs:
+        _core.free(object_refs)
+
+
+def memory_summary(
+    address: str | None = None,
+    group_by: str = "NODE_ADDRESS",
+    sort_by: str = "OBJECT_SIZE",
+    units: str = "B",
+    line_wrap: bool = True,
+    stats_only: bool = False,
+    num_entries: int | None = None,
+) -> str:
+    """A text that tells which objects there are, how large, where, and which processes hold them.
+
+    Objects that never left the process that made them, and take at most 100 KiB, are only counted. `address`,
+    `group_by` and `line_wrap` are accepted for Ray's sake: there is one machine, and no call sites are recorded.
+    """
+    if units not in _UNITS:
+        raise ValueError(f"units={units!r}: one of {', '.join(_UNITS)}")
+    if sort_by not in _SORTS:
+        raise ValueError(f"sort_by={sort_by!r}: one of {', '.join(_SORTS)}")
+    if group_by not in _GROUPS:
+        raise ValueError(f"group_by={group_by!r}: one of {', '.join(_GROUPS)}")
+    _session.ensure()
+    figures = _core.figures()
+    store = json.loads(_core.cluster()[2])["store"]
+    summary = _store_figures(store, units) + [
+        f"this process: {figures['objects']} objects known, {figures['tasks']} tasks not ended, "
+        f"{figures['leases']} workers leased, {figures['recipes']} tasks kept to be run again "
+        f"({_bytes(figures['recipe_bytes'], units)})"
+    ]
+    if stats_only:
+        return "\n".join(summary) + "\n"
+    held = json.loads(_core.holdings())
+    objects = sorted(held["objects"], key=_ORDERS[sort_by])[:num_entries]
+    rows = [("object", "size", "place", "owner", "held by")]
+    rows += [_row(entry, units) for entry in objects]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    table = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]) for row in rows]
+    left_out = len(held["objects"]) - len(objects) + held["left_out"]
+    return "\n".join(table + ([f"... and {left_out} more"] if left_out else []) + [""] + summary) + "\n"
+
+
+def _store_figures(store: dict[str, Any], units: str) -> list[str]:
+    return [
+        f"object store: {store['objects']} objects, {_bytes(store['used'], units)} of "
+        f"{_bytes(store['capacity'], units)} in memory, {_bytes(store['spilled'], units)} on disk; "
+        f"{store['published']} objects known to more than one process or stored"
+    ]
+
+
+def _bytes(number: int | None, units: str) -> str:
+    if number is None:
+        return "small"
+    return f"{number} B" if units == "B" else f"{number / _UNITS[units]:.3f} {units}"
+
+
+def _process(process: dict[str, Any] | None) -> str:
+    if process is None:
+        return "-"
+    number = "" if process["pid"] is None else f" {process['pid']}"
+    return f"{process['role']}{number}" + (f" ({process['label']})" if process["label"] else "")
+
+
+def _holders(entry: dict[str, Any]) -> list[str]:
+    holders = [f"{_process(holder['process'])} x{holder['count']}" for holder in entry["holders"]]
+    return holders + ([f"inside of {entry['containers']} others"] if entry["containers"] else [])
+
+
+def _row(entry: dict[str, Any], units: str) -> tuple[str, str, str, str, str]:
+    return (
+        entry["object"],
+        _bytes(entry["size"], units),
+        entry["place"] or "-",
+        _process(entry["owner"]),
+        ", ".join(_holders(entry)) or "nobody",
+    )
+
+
+_ORDERS: dict[str, Any] = {
+    "OBJECT_SIZE": lambda entry: (-(entry["size"] or 0), entry["object"]),
+    "PID": lambda entry: (_process(entry["owner"]), entry["object"]),
+    "REFERENCE_TYPE": lambda entry: (entry["place"] or "", entry["object"]),
+}
+
+
+def global_gc() -> None:
+    """Collects garbage in this process, so that references in cycles of objects are given back."""
+    gc.collect()

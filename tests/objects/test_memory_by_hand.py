@@ -1,0 +1,143 @@
+"""Giving objects up by hand, and seeing who keeps what."""
+
+from __future__ import annotations
+
+import gc
+import json
+
+import numpy
+import pytest
+import ray
+from oxiray import _core
+from ray._private.internal_api import free, memory_summary
+
+from spilled import MIB, store, wait_until
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    ray.shutdown()
+    ray.init(num_cpus=2)
+    yield
+    ray.shutdown()
+
+
+@ray.remote
+def ones():
+    return numpy.ones(MIB)
+
+
+@ray.remote
+def small():
+    return "small"
+
+
+@ray.remote
+def total(array):
+    return float(array.sum())
+
+
+@ray.remote
+class Holder:
+    def hold(self, box):
+        self.box = box
+
+    def read(self):
+        return float(ray.get(self.box[0]).sum())
+
+    def free(self):
+        free(self.box)
+
+    def drop(self):
+        self.box = None
+
+
+def test_freed_objects_say_so(cluster) -> None:
+    large, little, put = ones.remote(), small.remote(), ray.put(numpy.ones(MIB))
+    seen = ray.get([large, little, put])[0]
+    before = store()["objects"]
+    free([large, little, put])
+    for reference in (large, little, put):
+        with pytest.raises(ray.exceptions.ObjectFreedError, match=reference.hex()):
+            ray.get(reference)
+    assert seen.sum() == MIB, "what was read stays"
+    with pytest.raises(ray.exceptions.ObjectFreedError):
+        ray.get(total.remote(put), timeout=20)
+    del seen
+    gc.collect()
+    wait_until(lambda: store()["objects"] == before - 2)
+
+
+def test_a_freed_object_is_not_made_again(cluster, tmp_path) -> None:
+    log = tmp_path / "log"
+
+    @ray.remote
+    def make():
+        with open(log, "a") as file:
+            file.write("x")
+        return numpy.ones(MIB)
+
+    reference = make.remote()
+    ray.wait([reference])
+    free(reference)
+    with pytest.raises(ray.exceptions.ObjectFreedError):
+        ray.get(reference)
+    assert log.read_text() == "x"
+
+
+def test_freed_by_or_for_another_process(cluster) -> None:
+    holder = Holder.remote()
+    mine, theirs = ones.remote(), ones.remote()
+    ray.get(holder.hold.remote([mine]))
+    assert ray.get(holder.read.remote()) == MIB
+    free([mine])
+    with pytest.raises(ray.exceptions.ObjectFreedError):
+        ray.get(holder.read.remote(), timeout=20)
+    ray.get(holder.hold.remote([theirs]))
+    ray.get(holder.free.remote())
+    with pytest.raises(ray.exceptions.ObjectFreedError):
+        ray.get(theirs, timeout=20)
+
+
+def test_free_takes_references_and_leaves_pending_ones(cluster) -> None:
+    with pytest.raises(TypeError):
+        free("no reference")
+    with pytest.raises(TypeError):
+        free([1])
+    free([])
+
+    @ray.remote
+    def slow(gate):
+        ray.get(gate.read.remote())
+        return "done"
+
+    gate = Holder.remote()
+    pending = slow.remote(gate)
+    free(pending)
+    ray.get(gate.hold.remote([ray.put(numpy.ones(3))]))
+    outcomes = (ray.exceptions.RayTaskError,)
+    try:
+        assert ray.get(pending, timeout=20) == "done"
+    except outcomes as error:
+        assert "Holder" in str(error), "only because it read before there was something to read"
+
+
+def test_a_summary_names_objects_sizes_and_holders(cluster) -> None:
+    holder = Holder.remote()
+    reference = ray.put(numpy.ones(MIB))
+    ray.get(holder.hold.remote([reference]))
+    text = memory_summary(units="MB")
+    [line] = [line for line in text.splitlines() if line.startswith(reference.hex())]
+    assert "8.389 MB" in line and "in memory" in line and line.count("driver") == 2 and "worker" in line
+    assert "object store:" in text and "objects known" in text
+    assert reference.hex() not in memory_summary(stats_only=True)
+    assert f"... and {len(json.loads(_core.holdings())['objects'])} more" in memory_summary(num_entries=0)
+    with pytest.raises(ValueError, match="units"):
+        memory_summary(units="stones")
+
+
+def test_names(cluster) -> None:
+    import ray.internal
+
+    assert ray.internal.free is free
+    ray._private.internal_api.global_gc()
