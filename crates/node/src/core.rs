@@ -158,6 +158,8 @@ pub(crate) struct Worker {
     surplus: Option<Grant>,
     /// CORE-3.
     once: bool,
+    /// How many leases lie between it and a driver or an actor.
+    depth: u32,
     /// Whether it is a detached actor, or works for one.
     outlives_job: bool,
     /// Killed or dead: its tree is to be gone soon.

@@ -5,6 +5,11 @@
 //! tried in the order in which their oldest entries came, so wherever two entries could both be
 //! served, the older one is. A class that cannot be served holds up no other.
 //!
+//! An entry may say from how deep it comes: a task that waits for what it called holds a process and
+//! whatever else it was given, so what it called goes first. A tree of tasks is then walked depth
+//! first, and has as many processes as it is deep, not as it is wide. "Older" above means deeper, and
+//! among the equally deep, older.
+//!
 //! # What is not promised
 //! An entry that asks for much can be overtaken any number of times by younger ones that fit into
 //! what it cannot use. Keeping room for it would bound that, but could stop a program for good: a
@@ -20,6 +25,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use thiserror::Error;
+
+/// Beyond this, depths count as the same.
+const DEPTH_MAX: u32 = (1 << (u64::BITS - NUMBER_BITS)) - 1;
+/// The bits of an entry's number that tell when it came; those above tell how deep it comes from.
+const NUMBER_BITS: u32 = 44;
 
 /// The most entries of one queue.
 pub const WAITING_MAX: usize = 10_000_000;
@@ -83,6 +93,11 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
 
     /// Queues `ticket` behind all that wait for the same.
     pub fn push(&mut self, ticket: T, wish: W) -> Result<(), PushError> {
+        self.push_from(0, ticket, wish)
+    }
+
+    /// Queues `ticket` behind all that wait for the same and come from as deep or deeper.
+    pub fn push_from(&mut self, depth: u32, ticket: T, wish: W) -> Result<(), PushError> {
         if self.places.contains_key(&ticket) {
             return Err(PushError::AlreadyWaiting);
         }
@@ -90,14 +105,17 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
             return Err(PushError::Full { limit: self.limit });
         }
         self.last_number += 1;
-        let number = self.last_number;
+        let number = u64::from(DEPTH_MAX - depth.min(DEPTH_MAX)) << NUMBER_BITS | self.last_number;
         self.places.insert(ticket.clone(), (wish.clone(), number));
         let class =
             self.classes.entry(wish.clone()).or_insert_with(|| Class { entries: BTreeMap::new(), overtaken: 0 });
-        if class.entries.is_empty() {
+        let first = class.entries.first_key_value().map(|(first, _)| *first);
+        class.entries.insert(number, ticket);
+        if first.is_none_or(|first| number < first) {
+            first.map(|first| self.heads.remove(&first));
+            class.overtaken = 0;
             self.heads.insert(number, wish);
         }
-        class.entries.insert(number, ticket);
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub(crate) struct Making {
     running: Demand,
     ticket: Option<u64>,
     /// What its constructor needs, until that returned.
-    spec: Option<ActorCreate>,
+    pub(crate) spec: Option<ActorCreate>,
     contained: Vec<ObjectId>,
 }
 

@@ -151,8 +151,8 @@ impl Core {
                 found.progress = Progress::Ready { command };
                 for (ticket, wish) in waiting {
                     // Whoever no longer wants it was forgotten meanwhile.
-                    if self.wanted.contains_key(&ticket)
-                        && let Err(error) = self.queue.push(ticket, wish)
+                    if let Some(wanted) = self.wanted.get(&ticket).cloned()
+                        && let Err(error) = self.push(ticket, &wanted.want, wish)
                     {
                         self.environments.refused.push((ticket, error.to_string()));
                     }

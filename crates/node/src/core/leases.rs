@@ -4,7 +4,7 @@ use super::strategy::wish;
 use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_scheduler::{NodeView, Placement, Wish, place};
+use oxiray_scheduler::{NodeView, Placement, PushError, Wish, place};
 use oxiray_wire::message::{
     Amount, CancelObject, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy,
 };
@@ -64,12 +64,30 @@ impl Core {
         NodeView::new(self.plan.node, &self.ledger, self.plan.labels.clone())
     }
 
+    /// How many tasks wait for each other from a driver or an actor down to what `client` runs: none in those two.
+    fn depth_of(&self, client: Key) -> u32 {
+        self.workers.get(&client).map_or(0, |worker| worker.depth)
+    }
+
+    /// Has a wish wait for resources.
+    pub(crate) fn push(&mut self, ticket: u64, want: &Want, wish: Wish) -> Result<(), PushError> {
+        let from = match want {
+            Want::Lease { client, .. } => Some(*client),
+            Want::Actor(id) => {
+                let spec = self.making.get(id).and_then(|making| making.spec.as_ref());
+                spec.and_then(|spec| self.keys.get(&identifier!(WorkerId, &spec.owner)).copied())
+            }
+        };
+        let depth = from.map_or(0, |client| self.depth_of(client));
+        self.queue.push_from(depth, ticket, wish)
+    }
+
     pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, wish: Wish) -> Result<u64, Refusal> {
         let ticket = self.new_key();
         let wanted = Wanted { want, job, label, since: self.now };
         // It waits for its environment first, and only then for resources.
         if let Some(wish) = self.await_environment(ticket, &wanted, wish) {
-            self.queue.push(ticket, wish).map_err(|error| error.to_string())?;
+            self.push(ticket, &wanted.want, wish).map_err(|error| error.to_string())?;
         }
         self.wanted.insert(ticket, wanted);
         self.wants_pump = true;
@@ -153,8 +171,10 @@ impl Core {
     /// The worker is the owner's now.
     pub(crate) fn grant_lease(&mut self, client: Key, request: u64, worker: Key) {
         let lease = self.new_key();
+        let depth = self.depth_of(client).saturating_add(1);
         let found = self.workers.get_mut(&worker).expect("a worker was just chosen");
         found.duty = Duty::Leased(lease);
+        found.depth = depth;
         let worker_id = super::bytes_of(found.id.as_bytes());
         self.leases.insert(lease, Lease { owner: client, worker });
         let owner = self.clients.get_mut(&client).expect("requests of the gone are cancelled");

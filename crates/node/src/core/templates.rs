@@ -173,6 +173,7 @@ impl Core {
             grant: None,
             surplus: None,
             once: false,
+            depth: 0,
             outlives_job: false,
             is_doomed: false,
             last_words: None,

@@ -163,3 +163,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_comes_from_deeper_goes_first_and_among_equals_the_older() {
+    let mut queue: WaitQueue<u32, &str> = WaitQueue::new();
+    for (ticket, depth) in [(1, 0), (2, 1), (3, 0), (4, 2), (5, 1), (6, u32::MAX), (7, u32::MAX)] {
+        queue.push_from(depth, ticket, "the same").unwrap();
+    }
+    queue.push_from(1, 8, "another").unwrap();
+    assert_eq!(queue.waiting().map(|class| (*class.oldest, class.count)).collect::<Vec<_>>(), [(6, 7), (8, 1)]);
+    assert!(queue.cancel(&4));
+    assert_eq!(tickets(queue.serve(|_| Some(()))), [6, 7, 2, 5, 8, 1, 3]);
+    assert!(queue.is_empty() && queue.waiting().next().is_none());
+}
