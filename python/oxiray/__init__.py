@@ -20,7 +20,7 @@ from oxiray._api import (
     remote,
     wait,
 )
-from oxiray._core import ActorID, JobID, NodeID, ObjectRef, TaskID, WorkerID
+from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, TaskID, WorkerID
 from oxiray._cancellation import cancel
 from oxiray._logging import LoggingConfig
 from oxiray._session import RayContext, init, is_initialized, shutdown
@@ -46,6 +46,7 @@ __all__ = [
     "NodeID",
     "ObjectID",
     "ObjectRef",
+    "ObjectRefGenerator",
     "RayContext",
     "RemoteFunction",
     "RuntimeContext",

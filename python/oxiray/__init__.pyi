@@ -2,6 +2,7 @@
 
 import concurrent.futures
 from collections.abc import (
+    AsyncIterator,
     Awaitable,
     Callable,
     Generator,
@@ -57,6 +58,17 @@ class ObjectRef(Awaitable[_R_co]):
     def future(self) -> concurrent.futures.Future[_R_co]: ...
 
 ObjectID = ObjectRef
+
+class ObjectRefGenerator(Generic[_R_co]):
+    """The results of a call that come one by one."""
+
+    def __iter__(self) -> ObjectRefGenerator[_R_co]: ...
+    def __next__(self) -> ObjectRef[_R_co]: ...
+    def __aiter__(self) -> ObjectRefGenerator[_R_co]: ...
+    def __anext__(self) -> Awaitable[ObjectRef[_R_co]]: ...
+    def completed(self) -> ObjectRef[None]: ...
+    def next_ready(self) -> bool: ...
+    def is_finished(self) -> bool: ...
 
 class RemoteFunction(Generic[_P, _R]):
     """A function that runs in another process.
@@ -120,6 +132,21 @@ class _MultiReturnFunction(Generic[_P]):
     def remote(self, *args: Any, **kwargs: Any) -> Any: ...
     def options(self, **options: Any) -> _MultiReturnFunction[_P]: ...
 
+class _GeneratorFunction(Generic[_P, _R]):
+    """A remote function whose results come one by one."""
+
+    @overload
+    def remote(self, *args: _P.args, **kwargs: _P.kwargs) -> ObjectRefGenerator[_R]: ...
+    @overload
+    def remote(self, a: ObjectRef[Any], /, *args: Any, **kwargs: Any) -> ObjectRefGenerator[_R]: ...
+    @overload
+    def remote(self, a: Any, b: ObjectRef[Any], /, *args: Any, **kwargs: Any) -> ObjectRefGenerator[_R]: ...
+    @overload
+    def options(self, *, num_returns: int, **options: Any) -> _MultiReturnFunction[_P]: ...
+    @overload
+    def options(self, **options: Any) -> _GeneratorFunction[_P, _R]: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn: ...
+
 class ActorClassInheritanceException(TypeError):
     """A class derives from one decorated with `@remote`."""
 
@@ -168,6 +195,10 @@ class _RemoteDecorator:
     @overload
     def __call__(self, target: type[_T], /) -> ActorClass[_T]: ...  # type: ignore[overload-overlap]
     @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[_P, Iterator[_R] | AsyncIterator[_R]], /
+    ) -> _GeneratorFunction[_P, _R]: ...
+    @overload
     def __call__(self, target: Callable[_P, _R], /) -> RemoteFunction[_P, _R]: ...
 
 class _MultiReturnDecorator:
@@ -175,6 +206,10 @@ class _MultiReturnDecorator:
 
 @overload
 def remote(target: type[_T], /) -> ActorClass[_T]: ...  # type: ignore[overload-overlap]
+@overload
+def remote(  # type: ignore[overload-overlap]
+    target: Callable[_P, Iterator[_R] | AsyncIterator[_R]], /
+) -> _GeneratorFunction[_P, _R]: ...
 @overload
 def remote(target: Callable[_P, _R], /) -> RemoteFunction[_P, _R]: ...
 @overload
@@ -205,6 +240,8 @@ def remote(
     label_selector: Mapping[str, str] | None = ...,
     fallback_strategy: Sequence[Mapping[str, Any]] | None = ...,
     enable_task_events: bool = ...,
+    _generator_backpressure_num_objects: int | None = ...,
+    _num_objects_per_yield: int | None = ...,
 ) -> _RemoteDecorator: ...
 def method(
     *,
@@ -213,6 +250,8 @@ def method(
     max_task_retries: int | None = ...,
     retry_exceptions: bool | Sequence[type[BaseException]] | None = ...,
     enable_task_events: bool = ...,
+    _generator_backpressure_num_objects: int | None = ...,
+    _num_objects_per_yield: int | None = ...,
 ) -> Callable[[_Function], _Function]: ...
 
 class RayContext(Mapping[str, Any]):
@@ -265,8 +304,11 @@ def is_initialized() -> bool: ...
 @overload
 def get(refs: ObjectRef[_R], *, timeout: float | None = None) -> _R: ...
 @overload
+def get(refs: ObjectRefGenerator[_R], *, timeout: float | None = None) -> ObjectRefGenerator[_R]: ...
+@overload
 def get(refs: Sequence[ObjectRef[_R]], *, timeout: float | None = None) -> list[_R]: ...
 def put(value: _R) -> ObjectRef[_R]: ...
+@overload
 def wait(
     ray_waitables: list[ObjectRef[_R]],
     *,
@@ -274,6 +316,14 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[ObjectRef[_R]], list[ObjectRef[_R]]]: ...
+@overload
+def wait(
+    ray_waitables: list[ObjectRefGenerator[_R]],
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[ObjectRefGenerator[_R]], list[ObjectRefGenerator[_R]]]: ...
 def cancel(ray_waitable: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None: ...
 def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None: ...
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]: ...

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from oxiray import _core, _session, actor, remote_function
-from oxiray._core import ObjectRef
+from oxiray._core import ObjectRef, ObjectRefGenerator
 from oxiray.exceptions import ActorHandleNotFoundError
 
 
@@ -52,7 +52,8 @@ def put(value: Any, **keywords: Any) -> Any:
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     """The value of a reference, or a list of the values of a list of references, waiting for each.
 
-    `timeout` in seconds; 0 does not wait; `GetTimeoutError` past it. Raises what a task raised.
+    `timeout` in seconds; 0 does not wait; `GetTimeoutError` past it. Raises what a task raised. A generator of
+    references is returned as it is.
     """
     if not _core.is_connected():
         _session.ensure()
@@ -62,6 +63,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         timeout = None
     if isinstance(object_refs, ObjectRef):
         return _core.get_one(object_refs, timeout)
+    if isinstance(object_refs, ObjectRefGenerator):
+        return object_refs
     if not isinstance(object_refs, list):
         raise ValueError(
             f"Invalid type of object refs, {type(object_refs)}: get() takes an ObjectRef or a list of them, such as what "
@@ -73,13 +76,13 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
 def wait(
     ray_waitables: Any, *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[Any], list[Any]]:
-    """Splits references into `num_returns` whose value is there and the rest, waiting up to `timeout` seconds.
+    """Splits references, and generators of them by their next one, into `num_returns` whose value is there and the rest, waiting up to `timeout` seconds.
 
     Both lists keep the order given.
     """
     if not _core.is_connected():
         _session.ensure()
-    if isinstance(ray_waitables, ObjectRef):
+    if isinstance(ray_waitables, (ObjectRef, ObjectRefGenerator)):
         raise TypeError("wait() takes a list of ObjectRefs, and was given a single one: wrap it in a list")
     if not isinstance(ray_waitables, list):
         raise TypeError(f"wait() takes a list of ObjectRefs, and was given {type(ray_waitables)}")

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from oxiray import _generators
 from oxiray._async_context import current_call
 
 
@@ -74,6 +75,8 @@ class EventLoop:
                 result = target(*args, **kwargs)
                 if inspect.isawaitable(result):
                     result = await result
+                if completion.is_stream:
+                    result = await _generators.drain(result, completion)
             except BaseException as error:
                 completion.failed(error)
             else:

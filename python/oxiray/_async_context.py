@@ -10,5 +10,6 @@ current_call: ContextVar[tuple[str, str, str] | None] = ContextVar("oxiray_call"
 
 
 def has_async_methods(cls: type) -> bool:
-    """Whether a class is run on an event loop: any of its methods is a coroutine function."""
-    return any(inspect.iscoroutinefunction(function) for _, function in inspect.getmembers(cls, inspect.isfunction))
+    """Whether a class is run on an event loop: any of its methods is a coroutine function or an async generator."""
+    functions = (function for _, function in inspect.getmembers(cls, inspect.isfunction))
+    return any(inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function) for function in functions)

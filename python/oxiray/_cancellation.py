@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from oxiray import _core, _session
-from oxiray._core import ObjectRef
+from oxiray._core import ObjectRef, ObjectRefGenerator
 from oxiray.exceptions import TaskCancelledError
 
 
@@ -28,11 +28,13 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     A call that has not begun never does. A task that runs meets a `KeyboardInterrupt` in its code; with `force` its
     process is killed. A method of an actor that runs sees `get_runtime_context().is_canceled()`, an async one meets
     `asyncio.CancelledError`. With `recursive`, what it has called goes with it. The value is `TaskCancelledError`
-    then. What is over already is left alone. Cancelled calls are not retried.
+    then; that of a generator's call is its last item, and those before stay. What is over already is left alone. Cancelled calls are not retried.
 
     Raises `TypeError` for anything but a reference, `ValueError` for `force` on an actor's method.
     """
     _session.ensure()
+    if isinstance(ray_waitable, ObjectRefGenerator):
+        ray_waitable = ray_waitable.completed()
     if not isinstance(ray_waitable, ObjectRef):
         raise TypeError(
             f"cancel() takes what a call's .remote(...) returned, and was given {type(ray_waitable)}: cancel each of "

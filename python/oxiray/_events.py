@@ -123,11 +123,15 @@ def _write(stream: Any, text: str) -> None:
 
 def when_ready(reference: Any, act: Callable[[], None]) -> None:
     """Calls `act` once the value of `reference` is there, from any thread."""
+    when_told(reference.binary(), lambda: _core.announce(reference), act)
+
+
+def when_told(identifier: bytes, ask: Callable[[], bool], act: Callable[[], None]) -> None:
+    """Calls `act` at the news of `identifier` that `ask` asks for, from any thread; at once where `ask` says there is none to come."""
     start()
-    identifier = reference.binary()
     with _lock:
         _waiting.setdefault(identifier, []).append(act)
-    if not _core.announce(reference):
+    if not ask():
         for act in _take(identifier):
             act()
 

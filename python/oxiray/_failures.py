@@ -203,5 +203,6 @@ _BY_CODE: dict[str, _Maker] = {
     "node_died": _plain(errors.NodeDiedError),
     "cancelled": _cancelled,
     "timeout": _plain(errors.GetTimeoutError),
+    "stream_replay": _with_text(errors.StreamingGeneratorReplayInconsistentError),
     "system": _with_text(errors.RaySystemError),
 }

@@ -227,9 +227,8 @@ def check_keywords(given: Mapping[str, Any], table: Mapping[str, Rule], target: 
             rule.check(name, value)
 
 
-def check_task(given: Mapping[str, Any], *, in_options: bool, is_generator: bool) -> None:
-    """Check what depends on where a task's keywords stand and on its function."""
-    num_returns = given.get("num_returns")
+def check_streaming(num_returns: Any, *, is_generator: bool) -> None:
+    """Check that only what yields is asked for its results one by one."""
     if isinstance(num_returns, str) and not is_generator:
         raise ValueError(
             f"num_returns={num_returns!r} can only be used with generator functions (functions that use 'yield'), "
@@ -237,8 +236,13 @@ def check_task(given: Mapping[str, Any], *, in_options: bool, is_generator: bool
         )
     if num_returns == "dynamic":
         warnings.warn(
-            "num_returns='dynamic' is deprecated; leave it out to get a stream", DeprecationWarning, stacklevel=4
+            "num_returns='dynamic' is deprecated; leave it out to get a stream", DeprecationWarning, stacklevel=5
         )
+
+
+def check_task(given: Mapping[str, Any], *, in_options: bool, is_generator: bool) -> None:
+    """Check what depends on where a task's keywords stand and on its function."""
+    check_streaming(given.get("num_returns"), is_generator=is_generator)
     if not in_options:
         return
     if given.get("max_calls") is not None:

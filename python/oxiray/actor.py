@@ -17,13 +17,21 @@ import cloudpickle
 from oxiray import _core, _option_rules, _options, _session, _strategies
 from oxiray._async_context import has_async_methods
 from oxiray._worker_exit import exit_actor as exit_actor
-from oxiray.remote_function import Positions, code_of
+from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
 
 logger = logging.getLogger("oxiray")
 
 #: Methods that every actor has.
 _BUILT_IN = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
-_METHOD_OPTIONS = ("num_returns", "name", "concurrency_group", "retry_exceptions", "max_task_retries", "enable_task_events")
+_METHOD_OPTIONS = (
+    "num_returns",
+    "name",
+    "concurrency_group",
+    "retry_exceptions",
+    "max_task_retries",
+    "enable_task_events",
+    "_generator_backpressure_num_objects",
+)
 
 
 class ActorClassInheritanceException(TypeError):
@@ -35,6 +43,7 @@ def method(**options: Any) -> Any:
     _option_rules.check_method(options)
 
     def mark(function: Any) -> Any:
+        _option_rules.check_streaming(options.get("num_returns"), is_generator=is_generator_function(function))
         function.__oxiray_method__ = options
         return function
 
@@ -60,8 +69,11 @@ def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
             continue
         static = isinstance(inspect.getattr_static(cls, name), (staticmethod, classmethod))
         options = getattr(function, "__oxiray_method__", {})
-        shape = {"results": options.get("num_returns") or 1, "retried": options.get("retry_exceptions") or False}
-        shape["yields"] = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        shape = {"results": options.get("num_returns"), "retried": options.get("retry_exceptions") or False}
+        if is_generator_function(function):
+            shape["yields"] = True
+            shape["ahead"] = options.get("_generator_backpressure_num_objects") or -1
+            shape["per_yield"] = options.get("_num_objects_per_yield") or 1
         if inspect.isfunction(function) or inspect.ismethod(function):
             positions = Positions(function, skip_first=not static)
             shape.update(least=positions.least, most=positions.most, signature=positions.signature)
@@ -74,14 +86,13 @@ class ActorMethod:
 
     __slots__ = ("_actor_id", "_caller", "_generation", "_name", "_results", "_shape")
 
-    def __init__(self, actor_id: Any, name: str, shape: dict[str, Any], results: int | None = None) -> None:
+    def __init__(self, actor_id: Any, name: str, shape: dict[str, Any], results: int | str | None = None) -> None:
         self._actor_id = actor_id
         self._name = name
         self._shape = shape
-        self._results = shape.get("results", 1) if results is None else results
-        self._generation = -1
-        if not shape.get("yields"):
-            self._prepare()
+        results = shape.get("results") if results is None else results
+        self._results = ("streaming" if shape.get("yields") else 1) if results is None else results
+        self._prepare()
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
@@ -102,7 +113,13 @@ class ActorMethod:
                     f"ActorMethod.options() got an unexpected keyword argument '{option}': a method uses what its actor "
                     f"holds; ask for resources where the actor is made. A method takes {', '.join(_METHOD_OPTIONS)}"
                 )
-        return ActorMethod(self._actor_id, self._name, self._shape, options.get("num_returns", self._results))
+        shape = self._shape
+        _option_rules.check_streaming(options.get("num_returns"), is_generator=bool(shape.get("yields")))
+        ahead = options.get("_generator_backpressure_num_objects")
+        if ahead is not None:
+            _option_rules.check_method({"_generator_backpressure_num_objects": ahead})
+            shape = {**shape, "ahead": ahead}
+        return ActorMethod(self._actor_id, self._name, shape, options.get("num_returns", self._results))
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
         target = self.options(**options) if options else self
@@ -111,17 +128,14 @@ class ActorMethod:
     def _prepare(self) -> None:
         _session.ensure()
         shape = self._shape
-        if shape.get("yields") and self._results == 1:
-            raise ValueError(
-                f"{self._name} is a generator, and this version of Oxiray has no streaming results yet: return a list, "
-                "or set num_returns to the number of values it yields"
-            )
+        stream = stream_terms(self._results, shape.get("ahead", -1), shape.get("per_yield", 1))
         retried = shape.get("retried") or False
         self._caller = _core.Caller.of_method(
             actor=self._actor_id,
             name=self._name,
-            results=self._results,
+            results=1 if stream else int(self._results),
             retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
+            stream=stream,
             least_arguments=shape.get("least", 0),
             most_arguments=shape.get("most"),
             bind=shape["signature"].bind if shape.get("signature") else None,

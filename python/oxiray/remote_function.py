@@ -64,6 +64,21 @@ class Positions:
             self.most = len(positional)
 
 
+def is_generator_function(function: Any) -> bool:
+    """Whether calls of `function` yield their results, unless told otherwise."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def stream_terms(num_returns: int | str, ahead: int, per_yield: int) -> tuple[int, int] | None:
+    """How results come one by one, as the runtime is told: unread ones at most (0 for any number), and how many a yield."""
+    if num_returns == "dynamic":
+        raise ValueError(
+            "num_returns='dynamic' is deprecated in Ray and not part of Oxiray: leave num_returns out, and read the "
+            "references that the call yields as they come"
+        )
+    return (max(ahead, 0), per_yield) if num_returns == "streaming" else None
+
+
 class RemoteFunction:
     """A function decorated with `@remote`: call it with `.remote(...)`."""
 
@@ -102,11 +117,9 @@ class RemoteFunction:
     def _prepare(self) -> None:
         options = self._options
         _options.check_submittable(options)
-        if not isinstance(options.num_returns, int):
-            raise ValueError(
-                f"{self._function_name} is a generator, and this version of Oxiray has no streaming results yet: "
-                "return a list, or set num_returns to the number of values it yields"
-            )
+        stream = stream_terms(
+            options.num_returns, options.generator_backpressure_num_objects, options.num_objects_per_yield
+        )
         _session.ensure()
         if "body" not in self._code:
             body = code_of(self._function, "function")
@@ -120,10 +133,11 @@ class RemoteFunction:
             resources=options.resources,
             environment=_session.described_environment(options.runtime_env),
             fresh=holds_devices and options.max_calls == 1,
-            results=options.num_returns,
+            results=1 if stream else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,
             retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
+            stream=stream,
             least_arguments=self._positions.least,
             most_arguments=self._positions.most,
             bind=self._positions.bind,
@@ -145,5 +159,5 @@ def make(function: Any, given: dict[str, Any]) -> RemoteFunction:
             f"{function.__qualname__} is an async def, and tasks run synchronously: make it an actor's method, or wrap "
             "it, `asyncio.run(...)`, in a plain function"
         )
-    is_generator = inspect.isgeneratorfunction(function)
+    is_generator = is_generator_function(function)
     return RemoteFunction(function, _options.task_options(given, is_generator=is_generator))

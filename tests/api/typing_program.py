@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import oxiray as ray
@@ -22,6 +23,19 @@ def double(x: int) -> int:
 def name_of(x: int, *, prefix: str = "n") -> str:
     """A decorator with arguments."""
     return f"{prefix}{x}"
+
+
+@ray.remote
+def numbers(count: int) -> Iterator[int]:
+    """Results that come one by one."""
+    yield from range(count)
+
+
+@ray.remote(num_cpus=1)
+async def letters(text: str) -> AsyncIterator[str]:
+    """Those of an async generator."""
+    for letter in text:
+        yield letter
 
 
 @ray.remote(num_returns=2)
@@ -63,6 +77,9 @@ def check_types() -> None:
         assert_type(ref, ray.ObjectRef[int])
         assert_type(chained, ray.ObjectRef[int])
         assert_type(text, ray.ObjectRef[str])
+        assert_type(numbers.remote(3), ray.ObjectRefGenerator[int])
+        assert_type(next(letters.remote("ab")), ray.ObjectRef[str])
+        assert_type(ray.get(next(numbers.remote(3))), int)
         assert_type(ray.get(ref), int)
         assert_type(ray.get([text, text]), list[str])
         assert_type(ray.put({"a": 1}), ray.ObjectRef[dict[str, int]])
@@ -81,6 +98,8 @@ def main() -> None:
     ray.init(num_cpus=2, resources={"slot": 1})
     assert ray.get(double.remote(double.remote(1))) == 4
     assert ray.get(name_of.remote(7, prefix="p")) == "p7"
+    assert [ray.get(number) for number in numbers.remote(3)] == [0, 1, 2]
+    assert "".join(ray.get(letter) for letter in letters.remote("ab")) == "ab"
     first, second = pair.remote()
     assert ray.get([first, second]) == [1, "a"]
     counter = Counter.remote(1)

@@ -84,18 +84,6 @@ def test_calls_wait_for_their_arguments_in_order(cluster) -> None:
     assert ray.get([counter.add.remote(slow.remote()), counter.add.remote(1)]) == [100, 101]
 
 
-def test_a_generator_method_says_what_is_missing(cluster) -> None:
-    cluster()
-
-    @ray.remote
-    class Yielder:
-        def values(self):
-            yield 1
-
-    with pytest.raises(ValueError, match="streaming"):
-        Yielder.remote().values.remote()
-
-
 def test_making_an_actor_does_not_wait_for_its_arguments(cluster, tmp_path) -> None:
     cluster()
     gate = tmp_path / "gate"

@@ -2,6 +2,7 @@
 
 use crate::blob::{Serialized, is_plain};
 use crate::environment::AskedEnvironment;
+use crate::generator::ObjectRefGenerator;
 use crate::ids::ActorID;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
@@ -10,7 +11,9 @@ use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_resources::Quantity;
-use oxiray_runtime::{ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Work, wire_amounts};
+use oxiray_runtime::{
+    ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Streaming, Work, wire_amounts,
+};
 use oxiray_wire::message::{ActorCreate, Content};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -79,7 +82,7 @@ impl Caller {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hash, body, name, resources, environment, fresh, results, max_calls, retries,
-                        retry_exceptions, least_arguments, most_arguments, bind, strategy))]
+                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
@@ -91,6 +94,7 @@ impl Caller {
         max_calls: u32,
         retries: i32,
         retry_exceptions: &[u8],
+        stream: Option<(u32, u32)>,
         least_arguments: usize,
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
@@ -111,6 +115,7 @@ impl Caller {
             retries,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
             parent: TaskId::NIL,
+            stream: streaming(stream),
         };
         let most_arguments = most_arguments.unwrap_or(usize::MAX);
         Ok(Self { runtime, callee: Callee::Class(class), work, least_arguments, most_arguments, bind, _hold: None })
@@ -118,12 +123,14 @@ impl Caller {
 
     /// A method of an actor.
     #[staticmethod]
-    #[pyo3(signature = (*, actor, name, results, retry_exceptions, least_arguments, most_arguments, bind))]
+    #[pyo3(signature = (*, actor, name, results, retry_exceptions, stream, least_arguments, most_arguments, bind))]
+    #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     fn of_method(
         actor: &Bound<'_, ActorID>,
         name: String,
         results: u32,
         retry_exceptions: &[u8],
+        stream: Option<(u32, u32)>,
         least_arguments: usize,
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
@@ -137,6 +144,7 @@ impl Caller {
             retries: 0,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
             parent: TaskId::NIL,
+            stream: streaming(stream),
         };
         let runtime = process::required()?;
         let hold = Hold::on(runtime.clone(), actor.get().0);
@@ -151,7 +159,7 @@ impl Caller {
         })
     }
 
-    /// Calls; returns a reference, a list of them, or `None`, by the number of results.
+    /// Calls; returns a reference, a list of them, or `None`, by the number of results, or what yields references.
     fn call<'py>(&self, args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
         hear_of_errors(py)?;
@@ -164,12 +172,16 @@ impl Caller {
         work.arguments = arguments(&self.runtime, args, kwargs)?;
         work.parent = context::current_task(py);
         let implicit = implicit(&work.arguments);
-        let (_, results) = match self.callee {
+        let (task, results) = match self.callee {
             Callee::Class(class) => self.runtime.submit(class, work),
             Callee::Actor(actor) => self.runtime.call_actor(actor, work),
         };
         if let Some(id) = implicit {
             self.runtime.release(id);
+        }
+        if self.work.stream.is_some() {
+            let generator = ObjectRefGenerator::adopt(self.runtime.clone(), task);
+            return Ok(Bound::new(py, generator)?.into_any());
         }
         let mut references = results.into_iter().map(|id| ObjectRef::adopt(self.runtime.clone(), id));
         match self.work.results {
@@ -193,6 +205,11 @@ fn hear_of_errors(py: Python<'_>) -> PyResult<()> {
         py.import("oxiray._events")?.call_method0("start")?;
     }
     Ok(())
+}
+
+/// How results come one by one: how many at most before one is read, and how many each yield has.
+fn streaming(terms: Option<(u32, u32)>) -> Option<Streaming> {
+    terms.map(|(ahead, per_yield)| Streaming { ahead, per_yield })
 }
 
 /// Arguments as they travel. References stand outside of the pickled rest, so that values can take their place.

@@ -5,11 +5,13 @@
 //! cancel.rs     calls that are not wanted any more, and how a running one is interrupted
 //! caller.rs     what `.remote(...)` calls: arguments in, references out
 //! reference.rs  ObjectRef, and what happens when one is pickled
+//! generator.rs  ObjectRefGenerator; streaming.rs: what feeds it, in the worker
 //! ids.rs        JobID, ActorID, ...
 //! blob.rs       values as bytes, and back
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
-//! worker.rs     the loop of a worker; values_of_call.rs: what it calls with, and what comes of it
+//! worker.rs     the loop of a worker; values_of_call.rs: what it calls with, and what comes of it;
+//!               completion.rs: how an event loop answers one
 //! environment.rs  a runtime environment as the front describes it
 //! template.rs   the process that forks workers
 //! ```
@@ -21,9 +23,11 @@ mod blob;
 mod buffer;
 mod caller;
 mod cancel;
+mod completion;
 mod connect;
 mod context;
 mod environment;
+mod generator;
 mod ids;
 mod looking;
 mod memory;
@@ -31,6 +35,7 @@ mod process;
 mod python;
 mod reference;
 mod strategy;
+mod streaming;
 mod template;
 mod values;
 mod values_of_call;
@@ -43,11 +48,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     ids::register(module)?;
     module.add_class::<reference::ObjectRef>()?;
+    module.add_class::<generator::ObjectRefGenerator>()?;
     module.add_class::<caller::Caller>()?;
     module.add_class::<caller::Hold>()?;
     module.add_class::<buffer::Pin>()?;
     module.add_class::<template::Template>()?;
-    module.add_class::<worker::Completion>()?;
+    module.add_class::<completion::Completion>()?;
     connect::register(module)?;
     values::register(module)?;
     memory::register(module)?;

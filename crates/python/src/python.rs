@@ -113,6 +113,18 @@ looked_up!(
     "listen"
 );
 looked_up!(
+    /// What a call whose results go one by one returned, as something to iterate over: `iterate(returned)`.
+    iterate,
+    "oxiray._generators",
+    "iterate"
+);
+looked_up!(
+    /// The type of what a function with `yield` returns.
+    generator_type,
+    "types",
+    "GeneratorType"
+);
+looked_up!(
     /// Writes out what the standard streams hold back.
     flush,
     "oxiray._worker",

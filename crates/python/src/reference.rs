@@ -93,7 +93,7 @@ impl ObjectRef {
     }
 
     #[staticmethod]
-    fn nil() -> Self {
+    pub(crate) fn nil() -> Self {
         Self { id: ObjectId::NIL, runtime: None }
     }
 

@@ -1,11 +1,12 @@
 //! `put`, `get`, `wait`.
 
 use crate::blob::{self, Serialized};
+use crate::generator::ObjectRefGenerator;
 use crate::reference::ObjectRef;
 use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Unmet};
+use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Unmet, Waitable};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -179,14 +180,14 @@ fn wait_some<'py>(
     timeout: Option<f64>,
 ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
     let runtime = process::required()?;
-    let ids = ids_of(&runtime, references)?;
-    let mut seen = FxHashSet::with_capacity_and_hasher(ids.len(), FxBuildHasher);
-    if !ids.iter().all(|id| seen.insert(id)) {
+    let waitables = waitables_of(&runtime, references)?;
+    let mut seen = FxHashSet::with_capacity_and_hasher(waitables.len(), FxBuildHasher);
+    if !waitables.iter().all(|waitable| seen.insert(waitable)) {
         let text = "wait() takes each ObjectRef once, and one stands in the list twice";
         return Err(PyValueError::new_err(text));
     }
     let deadline = deadline(timeout)?;
-    let places = process::patiently(py, || runtime.wait(&ids, count, deadline))?;
+    let places = process::patiently(py, || runtime.wait(&waitables, count, deadline))?;
     let places = places.map_err(|error| process::error(py, &error))?;
     let (ready, rest) = (PyList::empty(py), PyList::empty(py));
     let mut from = 0;
@@ -206,15 +207,28 @@ fn announce(reference: &Bound<'_, ObjectRef>) -> PyResult<bool> {
     Ok(runtime.announce(reference.get().id_on(&runtime)?))
 }
 
+fn waitables_of(runtime: &Runtime, list: &Bound<'_, PyList>) -> PyResult<Vec<Waitable>> {
+    let waitable_of = |one: Bound<'_, PyAny>| {
+        if let Ok(generator) = one.cast::<ObjectRefGenerator>() {
+            return generator.get().task_on(runtime).map(Waitable::Item);
+        }
+        id_of(runtime, &one).map(Waitable::Object)
+    };
+    list.iter().map(waitable_of).collect()
+}
+
 pub(crate) fn ids_of(runtime: &Runtime, references: &Bound<'_, PyList>) -> PyResult<Vec<ObjectId>> {
-    let id_of = |reference: Bound<'_, PyAny>| match reference.cast::<ObjectRef>() {
+    references.iter().map(|reference| id_of(runtime, &reference)).collect()
+}
+
+fn id_of(runtime: &Runtime, reference: &Bound<'_, PyAny>) -> PyResult<ObjectId> {
+    match reference.cast::<ObjectRef>() {
         Ok(reference) => reference.get().id_on(runtime),
         Err(_) => Err(PyTypeError::new_err(format!(
             "an ObjectRef is wanted, {} was given: pass what .remote() or put() returned",
             reference.get_type().name()?
         ))),
-    };
-    references.iter().map(id_of).collect()
+    }
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

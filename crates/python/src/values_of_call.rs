@@ -1,9 +1,9 @@
 //! A call's arguments as Python objects, and what it returned as values.
 
 use crate::blob::{self, Serialized};
-use crate::process;
 use crate::values::{keep, load};
 use crate::worker::Worker;
+use crate::{process, python};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome};
@@ -76,7 +76,7 @@ impl Worker {
     ) -> PyResult<Vec<Value>> {
         let values = match count {
             0 => return Ok(Vec::new()),
-            1 => vec![returned.clone()],
+            1 if !is_generator(returned)? => vec![returned.clone()],
             _ => several(returned, count)?,
         };
         let mut results = Vec::with_capacity(values.len());
@@ -104,8 +104,14 @@ fn is_stored(value: &Value) -> bool {
     matches!(value.content, Some(Content::Stored(_)))
 }
 
+/// Whether this yields its values, of which a call takes as many as it was asked for.
+fn is_generator(returned: &Bound<'_, PyAny>) -> PyResult<bool> {
+    returned.is_instance(python::generator_type(returned.py())?)
+}
+
 fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let values: Vec<Bound<'py, PyAny>> = match returned.try_iter() {
+        Ok(values) if is_generator(returned)? => values.take(count as usize).collect::<PyResult<_>>()?,
         Ok(values) => values.collect::<PyResult<_>>()?,
         Err(_) => {
             return Err(PyValueError::new_err(format!(

@@ -3,6 +3,7 @@
 //! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
 //! - WORKER-2: every call that is taken is answered once, or its process dies.
 
+use crate::completion::Completion;
 use crate::context::{self, Assigned, Running};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::{caller, cancel, connect, process, python};
@@ -36,56 +37,23 @@ pub(crate) struct Worker {
 }
 
 /// The worker that this process is, for its further threads.
-static SERVING: OnceLock<Worker> = OnceLock::new();
+pub(crate) static SERVING: OnceLock<Worker> = OnceLock::new();
 
 /// What is called, with which arguments.
 type Prepared<'py> = (Bound<'py, PyAny>, Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>);
 
 /// A call that is not answered yet.
-struct UnderWay {
-    ticket: Ticket,
-    call: Call,
-    task: TaskId,
+pub(crate) struct UnderWay {
+    pub(crate) ticket: Ticket,
+    pub(crate) call: Call,
+    pub(crate) task: TaskId,
     name: String,
-}
-
-/// Answers one call of an async actor, whenever its coroutine ends.
-#[pyclass(frozen, module = "oxiray._core")]
-pub(crate) struct Completion {
-    under_way: Mutex<Option<UnderWay>>,
-    borrowed: Mutex<Vec<ObjectId>>,
-}
-
-impl Completion {
-    fn new(under_way: UnderWay, borrowed: Vec<ObjectId>) -> Self {
-        Self { under_way: Mutex::new(Some(under_way)), borrowed: Mutex::new(borrowed) }
-    }
-
-    fn answer(&self, py: Python<'_>, returned: PyResult<Bound<'_, PyAny>>) {
-        let taken = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (Some(under_way), Some(worker)) = (taken, SERVING.get()) else { return };
-        let borrowed = std::mem::take(&mut *self.borrowed.lock().unwrap_or_else(PoisonError::into_inner));
-        if matches!(worker.answer(py, under_way, returned, || borrowed), Ended::Leave) {
-            worker.runtime.stop_serving();
-        }
-    }
-}
-
-#[pymethods]
-impl Completion {
-    /// The call returned this.
-    fn done(&self, value: &Bound<'_, PyAny>) {
-        self.answer(value.py(), Ok(value.clone()));
-    }
-
-    /// The call raised this.
-    fn failed(&self, error: &Bound<'_, PyAny>) {
-        self.answer(error.py(), Err(PyErr::from_value(error.clone())));
-    }
+    /// Items that it yielded so far, where they go one by one.
+    pub(crate) yielded: u32,
 }
 
 /// How a call ended, apart from its results.
-enum Ended {
+pub(crate) enum Ended {
     Replied,
     /// The worker leaves: `sys.exit` in a task, the last of `max_calls`, `exit_actor`.
     Leave,
@@ -208,7 +176,7 @@ impl Worker {
         context::enter(Running { task, name: name.clone(), function: call.name.clone() });
         begin_borrowing();
         let prepared = self.prepare(py, &mut call);
-        let under_way = UnderWay { ticket, call, task, name };
+        let mut under_way = UnderWay { ticket, call, task, name, yielded: 0 };
         let loop_ =
             self.event_loop.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|own| own.clone_ref(py));
         let ended = match (prepared, loop_) {
@@ -228,6 +196,10 @@ impl Worker {
                     Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
                     _ => target.call1(args),
                 });
+                let returned = match under_way.call.stream {
+                    Some(_) => returned.and_then(|value| self.drain(py, &mut under_way, value)),
+                    None => returned,
+                };
                 self.answer(py, under_way, returned, end_borrowing)
             }
         };
@@ -242,20 +214,23 @@ impl Worker {
     }
 
     /// Replies with what a call returned or raised. `borrowed` is asked once everything of the call is dropped.
-    fn answer(
+    pub(crate) fn answer(
         &self,
         py: Python<'_>,
         under_way: UnderWay,
         returned: PyResult<Bound<'_, PyAny>>,
         borrowed: impl FnOnce() -> Vec<ObjectId>,
     ) -> Ended {
-        let UnderWay { ticket, call, task, name } = under_way;
-        let mut outcome = Outcome::default();
+        let UnderWay { ticket, call, task, name, yielded } = under_way;
+        let mut outcome = Outcome { items: yielded, ..Outcome::default() };
         let cancelled = self.runtime.end_of_user_code(task);
         let is_actor = context::assigned_to_actor();
         // A method that returns although it was cancelled has done what it could: its caller did not want the value.
-        let returned =
-            if cancelled && is_actor { returned.and_then(|_| Err(cancel::error(py, task)?)) } else { returned };
+        let returned = if cancelled && (is_actor || call.stream.is_some()) {
+            returned.and_then(|_| Err(cancel::error(py, task)?))
+        } else {
+            returned
+        };
         match returned.and_then(|value| self.results(py, task, call.results, &value, &mut outcome)) {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
@@ -268,7 +243,12 @@ impl Worker {
                 outcome.retry =
                     !cancelled && !call.retry_exceptions.is_empty() && asks_retry(py, &call.retry_exceptions, &error);
                 let value = raised(py, &name, task, &error);
-                outcome.results = vec![value; call.results as usize];
+                if call.stream.is_some() {
+                    outcome.results = vec![none()];
+                    outcome.raised = Some(value);
+                } else {
+                    outcome.results = vec![value; call.results as usize];
+                }
             }
         }
         drop(call.references);

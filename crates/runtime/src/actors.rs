@@ -72,6 +72,14 @@ impl Actors {
         actor.arguments = arguments;
     }
 
+    /// The stream over which a call is under way.
+    pub(crate) fn link_of(&self, id: ActorId, call: TaskId) -> Option<Token> {
+        match self.known.get(&id) {
+            Some(Actor { stream: Stream::Open(token, _), under_way, .. }) if under_way.contains(&call) => Some(*token),
+            _ => None,
+        }
+    }
+
     pub(crate) fn retain(&mut self, id: ActorId) {
         self.get(id).handles += 1;
     }

@@ -56,7 +56,7 @@ impl State {
         }
     }
 
-    fn cancel_task(&mut self, id: TaskId, force: bool, recursive: bool) {
+    pub(crate) fn cancel_task(&mut self, id: TaskId, force: bool, recursive: bool) {
         let Some(task) = self.tasks.tasks.get(&id) else { return };
         let target = task.target;
         let is_under_way = match target {
@@ -84,7 +84,7 @@ impl State {
     }
 
     /// The stream to the worker that has the task.
-    fn lease_of(&self, queue: usize, id: TaskId) -> Option<Token> {
+    pub(crate) fn lease_of(&self, queue: usize, id: TaskId) -> Option<Token> {
         let leases = self.tasks.queues[queue].leases.iter().filter_map(|lease| self.tasks.leases.get(lease));
         leases.into_iter().find(|lease| lease.under_way.contains(&id)).map(|lease| lease.token)
     }
@@ -117,6 +117,7 @@ impl State {
     pub(crate) fn cancel_call(&mut self, from: Token, cancel: &Cancel) {
         let Some(task) = TaskId::from_slice(&cancel.task) else { return };
         if let Some(results) = self.inbox.withdraw(from, &cancel.task) {
+            self.yieldings.close(&cancel.task);
             let results = vec![never_begun(task); results as usize];
             let reply = Reply { task: cancel.task.clone(), results, ..Reply::default() };
             self.links.post_now(from, &reply.into());

@@ -45,6 +45,18 @@ impl Ticket {
     pub fn task(&self) -> TaskId {
         TaskId::from_slice(&self.task).unwrap_or(TaskId::NIL)
     }
+
+    pub(crate) fn from(&self) -> Token {
+        self.from
+    }
+
+    pub(crate) fn owner(&self) -> WorkerId {
+        self.owner
+    }
+
+    pub(crate) fn task_bytes(&self) -> Bytes {
+        self.task.clone()
+    }
 }
 
 #[derive(Debug)]
@@ -148,11 +160,26 @@ impl State {
                 self.functions.insert(function.hash, function.body);
             }
             Message::Call(call) => {
+                self.yieldings.open(token, &call);
                 self.inbox.items.push_back(Item::Call(token, owner, Box::new(call)));
                 self.news = true;
             }
             Message::Cancel(cancel) => self.cancel_call(token, &cancel),
+            Message::StreamRead(read) => self.items_read(&read),
+            Message::StreamStop(stop) => self.stop_call(token, &stop.task),
             _ => {}
+        }
+    }
+
+    /// Stops a call whose results nobody reads any more; one that has not begun is over with that.
+    fn stop_call(&mut self, from: Token, task: &Bytes) {
+        if self.inbox.withdraw(from, task).is_some() {
+            self.yieldings.close(task);
+            self.news = true;
+            let results = vec![Value::default()];
+            self.links.post_now(from, &Reply { task: task.clone(), results, ..Reply::default() }.into());
+        } else if let Some(task) = TaskId::from_slice(task) {
+            self.stop_yielding(task);
         }
     }
 
@@ -171,6 +198,9 @@ impl State {
             false
         });
         for (token, tasks) in queued {
+            for task in &tasks {
+                self.yieldings.close(task);
+            }
             self.links.post_now(token, &Returned { tasks }.into());
         }
     }
@@ -193,7 +223,10 @@ impl State {
             retiring: outcome.retiring,
             run_us: u32::try_from(ticket.started.elapsed().as_micros()).unwrap_or(u32::MAX),
             retry: outcome.retry,
+            items: outcome.items,
+            raised: outcome.raised,
         };
+        self.yieldings.close(&reply.task);
         self.inbox.running -= 1;
         if self.inbox.running == 0 {
             self.inbox.running_since = None;
@@ -236,6 +269,10 @@ pub struct Outcome {
     pub stored: Vec<ObjectId>,
     /// Whether the owner is to try again, as it asked.
     pub retry: bool,
+    /// For a stream: how many items it had.
+    pub items: u32,
+    /// For a stream: what ended it early.
+    pub raised: Option<Value>,
     /// Whether the worker leaves now.
     pub retiring: bool,
 }

@@ -69,6 +69,11 @@ impl Interrupts {
         self.cancelled.contains(&task)
     }
 
+    /// Whether a call was cancelled that nothing interrupts: it has to look for itself.
+    pub(crate) fn is_left_to_itself(&self, task: TaskId) -> bool {
+        !self.cancelled.is_empty() && self.is_cancelled(task) && self.open_to_it != Some(task)
+    }
+
     /// A call that runs is not wanted any more.
     pub(crate) fn cancel(&mut self, task: TaskId, now: Instant) {
         let is_new = self.cancelled.insert(task);

@@ -7,7 +7,9 @@
 //!                        ├── submit.rs     tasks, classes, leases
 //!                        ├── lineage.rs    how stored values were made; recover.rs makes lost ones again
 //!                        ├── actors.rs     ordered calls to actors, made in creation.rs
-//!                        ├── execute.rs    calls to be run here, interrupted in interrupt.rs
+//!                        ├── streams.rs    results that come one by one, read in reading.rs
+//!                        ├── execute.rs    calls to be run here, interrupted in interrupt.rs; yielding.rs: those whose
+//!                        │                 results go one by one
 //!                        ├── cancel.rs     calls that are not wanted any more
 //!                        └── questions.rs  answers of the daemon, segments of the store
 //! ```
@@ -26,6 +28,7 @@ mod links;
 mod looking;
 mod objects;
 mod questions;
+mod reading;
 mod recover;
 mod runtime;
 mod serving;
@@ -33,15 +36,19 @@ mod slack;
 mod spin;
 mod state;
 mod stored;
+mod streams;
 mod submit;
 mod waits;
 mod work;
+mod yielding;
 
 pub use cancel::NotForced;
 pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
+pub use reading::{Next, Waitable};
 pub use runtime::{ActorWork, INLINE_BYTES, Runtime, RuntimeError, wire_amounts};
 pub use state::{Identity, News};
 pub use stored::{Figures, LOST, Pinned};
 pub use submit::INLINE_TOTAL_BYTES;
-pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Work};
+pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Streaming, Work};
+pub use yielding::{Pace, Yielded};

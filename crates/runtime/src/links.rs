@@ -43,6 +43,8 @@ struct Link {
     role: Role,
     watches_room: bool,
     dirty: bool,
+    /// When something was last written.
+    written_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl Links {
         let token = self.next;
         self.next += 1;
         epoll::add(&self.epoll, &connection, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        self.open.insert(token, Link { connection, role, watches_room: false, dirty: false });
+        self.open.insert(token, Link { connection, role, watches_room: false, dirty: false, written_at: None });
         Ok(token)
     }
 
@@ -101,7 +103,7 @@ impl Links {
     pub(crate) fn post(&mut self, token: Token, message: &Message) {
         let Some(link) = self.open.get_mut(&token) else { return };
         link.connection.send(message);
-        if link.connection.unsent_bytes() >= GATHER_BYTES {
+        if link.connection.unsent_bytes() >= GATHER_BYTES && !link.watches_room {
             self.flush(token);
         } else if !link.dirty {
             link.dirty = true;
@@ -120,8 +122,24 @@ impl Links {
         }
     }
 
+    /// Writes a frame at once where nothing was written for a while; gathers it with others where one follows another.
+    pub(crate) fn post_soon(&mut self, token: Token, message: &Message) {
+        let quiet = |link: &Link| link.written_at.is_none_or(|at| at.elapsed() >= GATHER_TIME);
+        if self.open.get(&token).is_some_and(quiet) {
+            self.post_now(token, message);
+        } else {
+            self.post(token, message);
+        }
+    }
+
+    /// Bytes that a peer has yet to take.
+    pub(crate) fn unsent_bytes(&self, token: Token) -> usize {
+        self.open.get(&token).map_or(0, |link| link.connection.unsent_bytes())
+    }
+
     fn flush(&mut self, token: Token) {
         let Some(link) = self.open.get_mut(&token) else { return };
+        link.written_at = Some(Instant::now());
         // An error here is the stream's end, which reading it reports with everything that came before.
         let blocked = matches!(link.connection.flush(), Ok(false));
         if blocked != link.watches_room {

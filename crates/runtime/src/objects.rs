@@ -249,6 +249,11 @@ impl Objects {
         object.value.as_ref()
     }
 
+    /// Whether nobody but the one who asks uses the object, here or elsewhere.
+    pub(crate) fn is_last_use(&self, id: ObjectId) -> bool {
+        self.known.get(&id).is_none_or(|object| object.uses <= 1 && !object.promised)
+    }
+
     /// Whether the object is known here at all.
     pub(crate) fn contains(&self, id: ObjectId) -> bool {
         self.known.contains_key(&id)

@@ -8,7 +8,9 @@ use crate::lineage::Lineage;
 use crate::links::{DAEMON, Links, Role, Token};
 use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
+use crate::streams::Streams;
 use crate::submit::Submission;
+use crate::yielding::Yieldings;
 use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
@@ -66,7 +68,9 @@ pub(crate) struct State {
     pub(crate) lineage: Lineage,
     pub(crate) actors: Actors,
     pub(crate) creations: FxHashMap<TaskId, Creation>,
+    pub(crate) streams: Streams,
     pub(crate) inbox: Inbox,
+    pub(crate) yieldings: Yieldings,
     pub(crate) questions: Questions,
     pub(crate) functions: FxHashMap<Bytes, Bytes>,
     pub(crate) unique: Unique,
@@ -103,7 +107,9 @@ impl State {
             lineage: Lineage::default(),
             actors: Actors::default(),
             creations: FxHashMap::default(),
+            streams: Streams::default(),
             inbox: Inbox::default(),
+            yieldings: Yieldings::default(),
             questions: Questions::default(),
             functions: FxHashMap::default(),
             unique: Unique::new(),
@@ -128,6 +134,8 @@ impl State {
             };
             let mut received = std::mem::take(&mut self.received);
             let over = self.links.receive(*token, *writable, &mut received);
+            // A generator may wait for room.
+            self.news |= *writable;
             for received in received.drain(..) {
                 self.said(*token, role, received);
             }
@@ -139,11 +147,12 @@ impl State {
     }
 
     fn said(&mut self, token: Token, role: Role, Received { message, descriptors }: Received) {
-        match role {
-            Role::Daemon => self.daemon_said(message, descriptors),
-            Role::Lease(lease) => self.lease_said(lease, message),
-            Role::Actor(actor) => self.actor_said(actor, message),
-            Role::Client(owner) => self.client_said(token, owner, message),
+        match (role, message) {
+            (Role::Lease(_) | Role::Actor(_), Message::StreamItem(item)) => self.item_arrived(token, item),
+            (Role::Daemon, message) => self.daemon_said(message, descriptors),
+            (Role::Lease(lease), message) => self.lease_said(lease, message),
+            (Role::Actor(actor), message) => self.actor_said(actor, message),
+            (Role::Client(owner), message) => self.client_said(token, owner, message),
         }
     }
 
@@ -164,7 +173,11 @@ impl State {
             Role::Daemon => self.daemon_gone(),
             Role::Lease(lease) => self.lease_silent(lease),
             Role::Actor(actor) => self.actor_silent(actor),
-            Role::Client(_) => self.inbox.client_gone(token),
+            Role::Client(_) => {
+                self.inbox.client_gone(token);
+                self.yieldings.client_gone(token);
+                self.news = true;
+            }
         }
     }
 
@@ -183,6 +196,7 @@ impl State {
         self.lost = Some(failure.clone());
         self.tasks.forget_all();
         self.lineage.clear();
+        self.fail_streams(&failure);
         self.creations.clear();
         self.actors.fail_all(&failure);
         let mut effects = Effects::default();

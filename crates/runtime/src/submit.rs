@@ -179,6 +179,11 @@ impl State {
         for id in &results {
             self.objects.expect(*id);
         }
+        if let Some(terms) = &work.stream {
+            self.streams.open(task, terms.ahead > 0);
+            // What it says, the last item says too.
+            self.objects.look_at(task.object(1));
+        }
         self.begin(task, target, work, 0);
         (task, results)
     }
@@ -309,6 +314,7 @@ impl State {
             std::mem::take(&mut self.tasks.tasks.get_mut(&id).expect("SUBMIT-1").work.arguments.references);
         let (travelling, to_promise) = self.travelling(&references);
         self.promise(&to_promise);
+        let stream = self.stream_terms(id);
         let task = self.tasks.tasks.get_mut(&id).expect("SUBMIT-1");
         task.work.arguments.references = references;
         let work = &task.work;
@@ -322,6 +328,7 @@ impl State {
             max_calls: work.max_calls,
             retry_exceptions: work.retry_exceptions.clone(),
             attempt: task.attempt,
+            stream,
         }
     }
 
@@ -403,12 +410,13 @@ impl State {
     }
 
     /// A call came back: results are there, or it is to be run again.
-    pub(crate) fn finish(&mut self, id: TaskId, reply: Reply, worker: WorkerId) {
+    pub(crate) fn finish(&mut self, id: TaskId, mut reply: Reply, worker: WorkerId) {
         let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
         self.hold_for(&kept, &worker);
         if reply.retry && self.try_again(id, false) {
             return;
         }
+        self.stream_replied(id, &mut reply);
         let promised = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
         for index in reply.results.len() as u32..promised {
             let text = format!("result {} did not come with the others: the worker is of another build", index + 1);
@@ -450,6 +458,7 @@ impl State {
     }
 
     pub(crate) fn finish_with(&mut self, id: TaskId, value: &Value) {
+        self.stream_failed(id, value);
         let results = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
         for index in 1..=results {
             self.notice_unseen(id.object(index), value);

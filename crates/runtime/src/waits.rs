@@ -5,16 +5,17 @@
 //! value came, only at those that had none, and no further than the answer needs.
 
 use crate::lead::Unmet;
+use crate::reading::Waitable;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::state::State;
 use oxiray_ids::ObjectId;
 use std::time::Instant;
 
-/// A wait for `count` of `ids`.
-struct Wait<'ids> {
-    ids: &'ids [ObjectId],
+/// A wait for `count` of `waitables`.
+struct Wait<'all> {
+    waitables: &'all [Waitable],
     count: usize,
-    /// Places in `ids` of those that had no value when they were looked at last; in no order.
+    /// Places in `waitables` of those that were not there when they were looked at last; in no order.
     missing: Vec<usize>,
     /// The runtime's count of values when this looked last; `None` before the first look.
     values_seen: Option<u64>,
@@ -24,12 +25,12 @@ impl Wait<'_> {
     /// The first `count` that have their value, in order: as many as there are. Their user has heard of them.
     fn ready(&self, state: &mut State) -> Vec<usize> {
         let mut places = Vec::with_capacity(self.count);
-        for (place, id) in self.ids.iter().enumerate() {
+        for (place, waitable) in self.waitables.iter().enumerate() {
             if places.len() == self.count {
                 break;
             }
-            if state.objects.is_ready(*id) {
-                state.objects.look_at(*id);
+            if state.is_there(*waitable) {
+                state.heard_of(*waitable);
                 places.push(place);
             }
         }
@@ -42,10 +43,10 @@ impl Wait<'_> {
         if self.values_seen.replace(values) == Some(values) {
             return false;
         }
-        let may_miss = self.ids.len() - self.count;
+        let may_miss = self.waitables.len() - self.count;
         let mut at = 0;
         while self.missing.len() > may_miss && at <= may_miss {
-            if state.objects.is_ready(self.ids[self.missing[at]]) {
+            if state.is_there(self.waitables[self.missing[at]]) {
                 self.missing.swap_remove(at);
             } else {
                 at += 1;
@@ -56,16 +57,24 @@ impl Wait<'_> {
 }
 
 impl Runtime {
-    /// Waits until `count` of the objects have their value, or `deadline`; the places of the first `count` that have it.
-    pub fn wait(&self, ids: &[ObjectId], count: usize, deadline: Option<Instant>) -> Result<Vec<usize>, RuntimeError> {
-        let count = count.min(ids.len());
-        let mut wait = Wait { ids, count, missing: Vec::new(), values_seen: None };
+    /// Waits until `count` of these are there, or `deadline`; the places of the first `count` that are.
+    ///
+    /// An item of a call that comes, and a call's end, bring a value each, so values tell of those too.
+    pub fn wait(
+        &self,
+        waitables: &[Waitable],
+        count: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<usize>, RuntimeError> {
+        let count = count.min(waitables.len());
+        let mut wait = Wait { waitables, count, missing: Vec::new(), values_seen: None };
         let ready = self.shared.with(|state| wait.ready(state));
         if ready.len() == count {
             return Ok(ready);
         }
-        wait.missing = (0..ids.len()).collect();
-        let waited = self.waiting(ids, deadline, |state| wait.is_met(state).then_some(()));
+        wait.missing = (0..waitables.len()).collect();
+        let objects: Vec<ObjectId> = waitables.iter().filter_map(Waitable::object).collect();
+        let waited = self.waiting(&objects, deadline, |state| wait.is_met(state).then_some(()));
         match waited {
             Ok(()) | Err(RuntimeError::Unmet(Unmet::TimedOut)) => Ok(self.shared.with(|state| wait.ready(state))),
             Err(error) => Err(error),

@@ -60,6 +60,17 @@ pub struct Work {
     pub retry_exceptions: Bytes,
     /// The task that calls; nil in a driver. It takes what it called with it when it is cancelled.
     pub parent: TaskId,
+    /// Set where its results come one by one; it then has one result besides, which tells how it ended.
+    pub stream: Option<Streaming>,
+}
+
+/// How a call's results come one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Streaming {
+    /// The call pauses while this many are not read; 0 for no limit.
+    pub ahead: u32,
+    /// How many each yield has.
+    pub per_yield: u32,
 }
 
 /// What tasks of one class share.

@@ -109,6 +109,7 @@ fn work(name: &str) -> Work {
         retries: 3,
         retry_exceptions: Bytes::new(),
         parent: TaskId::NIL,
+        stream: None,
     }
 }
 

@@ -20,6 +20,7 @@ mod recovery;
 mod report;
 mod store;
 mod strategy;
+mod stream;
 mod template;
 mod work;
 mod worker;
@@ -34,6 +35,7 @@ pub use recovery::*;
 pub use report::*;
 pub use store::*;
 pub use strategy::*;
+pub use stream::*;
 pub use template::*;
 pub use work::*;
 pub use worker::*;
@@ -135,6 +137,9 @@ messages! {
     71 => Call,
     72 => Reply,
     73 => Returned,
+    74 => StreamItem,
+    75 => StreamRead,
+    76 => StreamStop,
     78 => Cancel,
     80 => TemplateReady,
     81 => Fork,

@@ -1,6 +1,6 @@
 //! The work itself: owner and worker, with no daemon between.
 
-use super::{Reference, Value};
+use super::{Reference, StreamTerms, Value};
 use bytes::Bytes;
 
 /// owner → worker: code that calls on this stream name by its hash. Sent once a stream, before its first use.
@@ -61,6 +61,9 @@ pub struct Call {
     /// Which attempt this is, counted from 0.
     #[prost(uint32, tag = "9")]
     pub attempt: u32,
+    /// Set for a call whose results come one by one.
+    #[prost(message, optional, tag = "14")]
+    pub stream: Option<StreamTerms>,
 }
 
 /// worker → owner: a call is done.
@@ -84,6 +87,12 @@ pub struct Reply {
     /// Whether the call raised something that the owner asked to retry.
     #[prost(bool, tag = "6")]
     pub retry: bool,
+    /// For a stream: how many items it had, those of earlier attempts included.
+    #[prost(uint32, tag = "7")]
+    pub items: u32,
+    /// For a stream: what ended it early, which becomes its last item.
+    #[prost(message, optional, tag = "8")]
+    pub raised: Option<Value>,
 }
 
 /// worker → owner: these were not started and will not be; another worker may take them.

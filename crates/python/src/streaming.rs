@@ -1,0 +1,118 @@
+//! Calls whose results go one by one, as the worker runs them.
+//!
+//! - STREAMING-1: what is yielded is serialized and sent before the generator goes on.
+//! - STREAMING-2: a generator that was not run to its end is closed before the call is replied to.
+
+use crate::blob::Serialized;
+use crate::values::keep;
+use crate::worker::{UnderWay, Worker};
+use crate::{process, python};
+use oxiray_runtime::{INLINE_BYTES, Pace, Runtime, Yielded};
+use oxiray_wire::message::{Content, StreamTerms};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+impl Worker {
+    /// Runs a generator and sends what it yields. Returns `None`, the result that such a call has besides.
+    pub(crate) fn drain<'py>(
+        &self,
+        py: Python<'py>,
+        under_way: &mut UnderWay,
+        returned: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let generator = python::iterate(py)?.call1((returned,))?;
+        let drained = self.send_all(py, under_way, &generator);
+        // One that ended by itself does not mind.
+        close(&generator);
+        drained.map(|()| py.None().into_bound(py))
+    }
+
+    fn send_all(&self, py: Python<'_>, under_way: &mut UnderWay, generator: &Bound<'_, PyAny>) -> PyResult<()> {
+        for item in generator.try_iter()? {
+            let mut pace = self.send_items(py, under_way, &item?)?;
+            if pace == Pace::Wait {
+                let waited = process::patiently(py, || self.runtime.await_reader(under_way.task, under_way.yielded))?;
+                pace = waited.unwrap_or(Pace::Stop);
+            }
+            if pace == Pace::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what one yield brought.
+    pub(crate) fn send_items(
+        &self,
+        py: Python<'_>,
+        under_way: &mut UnderWay,
+        yielded: &Bound<'_, PyAny>,
+    ) -> PyResult<Pace> {
+        let terms = under_way.call.stream.clone().unwrap_or_default();
+        if terms.per_yield <= 1 {
+            return self.send_item(py, under_way, &terms, yielded);
+        }
+        let mut pace = Pace::On;
+        for item in several(yielded, terms.per_yield as usize)? {
+            pace = self.send_item(py, under_way, &terms, &item)?;
+        }
+        Ok(pace)
+    }
+
+    fn send_item(
+        &self,
+        py: Python<'_>,
+        under_way: &mut UnderWay,
+        terms: &StreamTerms,
+        item: &Bound<'_, PyAny>,
+    ) -> PyResult<Pace> {
+        let index = under_way.yielded;
+        if index < terms.arrived {
+            under_way.yielded += 1;
+            return Ok(Pace::On);
+        }
+        let serialized = Serialized::of(item)?;
+        let id = Runtime::item_id(under_way.task, index);
+        let handed = serialized.contained.clone();
+        for inner in &handed {
+            self.runtime.retain(*inner);
+        }
+        let value = match keep(py, &self.runtime, id, serialized, INLINE_BYTES) {
+            Ok(value) => value,
+            Err(error) => {
+                self.runtime.discard(&handed, &[]);
+                return Err(error);
+            }
+        };
+        under_way.yielded += 1;
+        let stored = matches!(value.content, Some(Content::Stored(_))).then_some(id);
+        Ok(self.runtime.yield_item(&under_way.ticket, Yielded { index, value, handed, stored }))
+    }
+}
+
+fn several<'py>(yielded: &Bound<'py, PyAny>, count: usize) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if !yielded.is_instance_of::<PyTuple>() && !yielded.is_instance_of::<PyList>() {
+        return Err(PyValueError::new_err(format!(
+            "_num_objects_per_yield={count} was asked for, so each yield is a tuple or list of that length, and one \
+             was a {}",
+            yielded.get_type().name()?
+        )));
+    }
+    let items: Vec<Bound<'py, PyAny>> = yielded.try_iter()?.collect::<PyResult<_>>()?;
+    if items.len() != count {
+        return Err(PyValueError::new_err(format!(
+            "_num_objects_per_yield={count} was asked for, and one yield had {} objects",
+            items.len()
+        )));
+    }
+    Ok(items)
+}
+
+/// STREAMING-2. What a generator raises while it is closed nobody waits for, so it is only shown.
+fn close(generator: &Bound<'_, PyAny>) {
+    let Ok(close) = generator.getattr("close") else { return };
+    if let Err(error) = close.call0() {
+        error.write_unraisable(generator.py(), Some(generator));
+    }
+}

@@ -1,0 +1,59 @@
+"""One private cluster for a whole file, and how to see what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from oxiray import _core
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Two CPUs, for every test of a file."""
+    ray.shutdown()
+    ray.init(num_cpus=2)
+    yield
+    ray.shutdown()
+
+
+def wait_until(holds: Callable[[], Any], seconds: float = 8) -> None:
+    """Waits until `holds()` is true."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.01)
+
+
+def stored_objects() -> int:
+    """How many objects the machine keeps, in its store and among the published ones."""
+    store = json.loads(_core.cluster()[2])["store"]
+    return int(store["objects"] + store["published"])
+
+
+@pytest.fixture
+def nothing_left(cluster: None) -> Iterator[None]:
+    """Fails where a test leaves objects behind, in this process or in the store."""
+    known, stored = _core.objects_known(), stored_objects()
+    yield
+    # Errors that were caught hold on to frames, and so to what those refer to.
+    gc.collect()
+    wait_until(lambda: _core.objects_known() <= known and stored_objects() <= stored)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Callable[[], list[str]]:
+    """A file that tasks write to, line by line: call it for the lines so far; its `path` is for the tasks."""
+    path = tmp_path / "journal"
+
+    def lines() -> list[str]:
+        return path.read_text().split("\n")[:-1] if path.exists() else []
+
+    lines.path = str(path)  # type: ignore[attr-defined]
+    return lines
