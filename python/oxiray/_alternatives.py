@@ -24,7 +24,6 @@ ALTERNATIVES = {
     "client": _CLIENT,
     "client_builder": _CLIENT,
     "ClientBuilder": _CLIENT,
-    "cluster_utils": "is not in this version: start a second daemon with `oxiray start` to test two machines",
     "cpp_function": "calls C++ functions, which Oxiray does not run: wrap them in a Python function",
     "cross_language": "calls other languages, which Oxiray does not run: wrap them in a Python function",
     "dag": "builds lazy graphs of calls: call .remote() and pass references instead",

@@ -153,7 +153,7 @@ def _node(node: dict[str, Any]) -> dict[str, Any]:
         "RuntimeEnvAgentPort": 0,
         "NodeName": node.get("name") or address,
         "DeathReason": 0,
-        "DeathReasonMessage": "",
+        "DeathReasonMessage": node.get("death", ""),
         "Resources": node.get("resources", {}),
         "Labels": labels,
     }

@@ -181,6 +181,8 @@ def _find_session(options: InitOptions) -> dict[str, Any] | None:
                 found = json.loads(description.read_text())
             except (OSError, ValueError):
                 continue
+            if found.get("member"):
+                continue  # its head is where programs connect
             found["directory"] = str(description.parent)
             current = root / "current"
             found["current"] = current.is_file() and current.read_text().strip() == description.parent.name

@@ -1,6 +1,7 @@
 //! `oxiray start`.
 
 use crate::arguments::StartOptions;
+use crate::visit;
 use crate::{labels, say};
 use anyhow::{Context as _, bail};
 use oxiray_node::{Config, Mode, Ready};
@@ -9,7 +10,10 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 
 pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
-    let config = config(options)?;
+    let mut config = config(options)?;
+    if let Some(address) = config.join.as_deref().filter(|address| *address == "auto") {
+        config.join = Some(visit::find(Some(address))?.description.address);
+    }
     tell_what_has_no_effect(options);
     if options.block {
         oxiray_node::run(&config, Mode::Shared { keeps_output: true }, |ready| {
@@ -23,16 +27,9 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
 }
 
 fn config(options: &StartOptions) -> anyhow::Result<Config> {
-    if let Some(address) = &options.address
-        && !options.head
-    {
-        bail!(
-            "--address={address} asks to join another machine's cluster, which this version cannot do yet: start a \
-             cluster of its own here with --head"
-        );
-    }
-    if !options.head {
-        bail!("say what to start: --head for a cluster on this machine");
+    let join = options.address.clone().filter(|_| !options.head);
+    if !options.head && join.is_none() {
+        bail!("say what to start: --head for a cluster, or --address=ADDRESS for one more node of a running cluster");
     }
     let mut resources: BTreeMap<String, f64> =
         options.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
@@ -46,9 +43,11 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         temp_dir: options.temp_dir.clone(),
         node_name: options.node_name.clone(),
         node_ip_address: options.node_ip_address.clone(),
-        port: Some(options.port),
+        port: options.head.then_some(options.port),
         interpreter: None,
         spare_workers: None,
+        join,
+        starter: None,
     })
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Found>> {
 
 /// The session at `address`, or the current one.
 pub(crate) fn find(address: Option<&str>) -> anyhow::Result<Found> {
-    let all = all()?;
+    let all: Vec<Found> = all()?.into_iter().filter(|found| !found.description.member).collect();
     let Some(address) = address.filter(|address| *address != "auto") else {
         return all.into_iter().next().ok_or_else(|| {
             anyhow!(
@@ -40,17 +40,11 @@ pub(crate) fn find(address: Option<&str>) -> anyhow::Result<Found> {
         });
     };
     let running: Vec<String> = all.iter().map(|found| found.description.address.clone()).collect();
-    let found = all.into_iter().find(|found| matches(&found.description.address, address));
+    let found = all.into_iter().find(|found| found.description.answers_to(address));
     found.with_context(|| match running.len() {
         0 => format!("no cluster answers at {address}: none of this user runs on this machine"),
         _ => format!("no cluster answers at {address}: on this machine run {}", running.join(", ")),
     })
-}
-
-/// `localhost` stands for this machine, whatever its address is.
-fn matches(known: &str, asked: &str) -> bool {
-    let local = asked.rsplit_once(':').filter(|(host, _)| ["localhost", "127.0.0.1", "0.0.0.0"].contains(host));
-    known == asked || local.is_some_and(|(_, port)| known.rsplit_once(':').is_some_and(|(_, known)| known == port))
 }
 
 /// A connection on which the daemon listens to us.
@@ -64,7 +58,7 @@ impl Visit {
         let stream = session::connect(&found.directory)
             .with_context(|| format!("the daemon of {} does not answer", found.description.address))?;
         let mut visit = Self { connection: Connection::new(stream.into())?, inbox: Vec::new() };
-        visit.send(Hello { token: found.description.token.clone(), driver: None })?;
+        visit.send(Hello { token: found.description.token.clone(), ..Hello::default() })?;
         Ok(visit)
     }
 

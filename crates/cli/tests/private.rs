@@ -22,7 +22,7 @@ fn private(place: &Place, config: &str) -> (Peer, Child) {
 fn driver() -> Hello {
     let told =
         Driver { pid: std::process::id(), interpreter: "/bin/false".into(), wants_logs: true, ..Driver::default() };
-    Hello { token: String::new(), driver: Some(told) }
+    Hello { driver: Some(told), ..Hello::default() }
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn an_interpreter_that_does_not_run_is_the_verdict_of_the_lease() {
         let (mut peer, mut child) = private(&place, &config);
         let Hello { driver: Some(told), .. } = driver() else { panic!("a driver") };
         let told = Driver { interpreter: interpreter.into(), ..told };
-        peer.say(Hello { token: String::new(), driver: Some(told) });
+        peer.say(Hello { driver: Some(told), ..Hello::default() });
         for request in 1..3 {
             peer.say(LeaseRequest { request, label: "f".into(), ..LeaseRequest::default() });
             let ended = std::iter::from_fn(|| peer.hear()).find_map(|message| match message {

@@ -103,7 +103,7 @@ fn a_proven_driver_that_breaks_the_format_loses_only_its_job() {
     let mut stream = UnixStream::connect(place.session().join("socket")).expect("connects");
     let mut driver = Peer::new(stream.try_clone().expect("a second handle"));
     let told = Driver { pid: std::process::id(), interpreter: "/bin/false".into(), ..Driver::default() };
-    driver.say(Hello { token: place.token(), driver: Some(told) });
+    driver.say(Hello { token: place.token(), driver: Some(told), ..Hello::default() });
     assert!(
         matches!(driver.hear(), Some(Message::Welcome(welcome)) if welcome.totals.iter().any(|total| total.resource == "CPU"))
     );
@@ -119,7 +119,7 @@ fn a_driver_that_lies_about_its_process_is_refused() {
     let place = Place::new();
     place.start(&[]);
     let mut peer = place.peer();
-    peer.say(Hello { token: place.token(), driver: Some(Driver { pid: 1, ..Driver::default() }) });
+    peer.say(Hello { token: place.token(), driver: Some(Driver { pid: 1, ..Driver::default() }), ..Hello::default() });
     let Some(Message::Refused(refused)) = peer.hear() else { panic!("not refused") };
     assert!(refused.text.contains("says that it is process 1"), "{}", refused.text);
 }

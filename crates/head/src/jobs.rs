@@ -37,6 +37,11 @@ impl Jobs {
         self.by_id.entry(id).or_insert(Job { id, driver, pid, namespace, ended: false })
     }
 
+    /// A job of another node's, which numbers it.
+    pub fn learn(&mut self, id: JobId, driver: WorkerId, pid: u32, namespace: &str) {
+        self.by_id.insert(id, Job { id, driver, pid, namespace: namespace.to_owned(), ended: false });
+    }
+
     /// The job's driver is gone.
     pub fn end(&mut self, id: JobId) {
         if let Some(job) = self.by_id.get_mut(&id) {

@@ -3,7 +3,7 @@
 use crate::machine;
 use oxiray_accelerators::{Host, Offer, detect, offer};
 use oxiray_ids::NodeId;
-use oxiray_resources::{Inventory, ResourceName};
+use oxiray_resources::{DEVICE_RESOURCES, Inventory, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,6 +39,10 @@ pub struct Config {
     pub interpreter: Option<String>,
     /// How many forked workers wait unassigned.
     pub spare_workers: Option<usize>,
+    /// The address of the cluster to join.
+    pub join: Option<String>,
+    /// The process to end with.
+    pub starter: Option<u32>,
 }
 
 /// Why no daemon can be started.
@@ -77,8 +81,10 @@ pub struct Plan {
     pub labels: BTreeMap<String, String>,
     /// Bytes of the object store.
     pub store_bytes: u64,
-    /// Its name in listings.
+    /// The host's name.
     pub hostname: String,
+    /// Its name in listings.
+    pub name: String,
     /// Its address.
     pub ip: String,
     /// The variables that the daemon was started with, which every worker inherits.
@@ -104,7 +110,14 @@ impl Plan {
         requested.entry("memory".into()).or_insert((ram as f64 * MEMORY_SHARE).floor());
         requested.insert("object_store_memory".into(), store_bytes as f64);
         requested.insert(format!("node:{ip}"), 1.0);
-        requested.insert("node:__internal_head__".into(), 1.0);
+        if config.join.is_none() {
+            requested.insert("node:__internal_head__".into(), 1.0);
+        } else {
+            // The head, on the same machine, offers the devices there are: what a member has is said.
+            for resource in &DEVICE_RESOURCES {
+                requested.entry(resource.to_string()).or_insert(0.0);
+            }
+        }
         let offer = offer(&detection, &|name| host.variable(name), &requested)?;
         let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
         let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
@@ -118,7 +131,8 @@ impl Plan {
             inventory,
             labels,
             store_bytes,
-            hostname: config.node_name.clone().unwrap_or_else(machine::hostname),
+            hostname: machine::hostname(),
+            name: config.node_name.clone().unwrap_or_else(|| ip.clone()),
             ip,
             variables: std::env::vars().collect(),
             spare_workers: config.spare_workers.unwrap_or(2),

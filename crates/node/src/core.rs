@@ -19,8 +19,12 @@ mod environments;
 mod holdings;
 mod kept;
 mod leases;
+mod members;
+mod nodes;
 mod objects;
+mod placing;
 mod report;
+mod serving;
 mod strategy;
 mod templates;
 mod waiting;
@@ -167,6 +171,28 @@ pub(crate) struct Worker {
     last_words: Option<Failure>,
 }
 
+impl Worker {
+    /// One whose fork is ordered, and that is nobody's.
+    pub(crate) fn new(id: WorkerId, template: TemplateKey) -> Self {
+        Self {
+            id,
+            template,
+            pid: None,
+            duty: Duty::Spare,
+            job: None,
+            environment: Environment::default(),
+            label: String::new(),
+            grant: None,
+            surplus: None,
+            once: false,
+            depth: 0,
+            outlives_job: false,
+            is_doomed: false,
+            last_words: None,
+        }
+    }
+}
+
 /// A process with a runtime that is connected: a driver, or a worker that was assigned.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -215,6 +241,7 @@ pub(crate) enum Alarm {
     Reclaim,
     Notice,
     Recheck,
+    NoReplacement,
     Overdue(Key),
     Verdict(Key),
     Undying(Key),
@@ -250,6 +277,12 @@ pub struct Core {
     out_of_service: ending::OutOfService,
     device_check: Box<dyn DeviceCheck>,
     alarms: BTreeSet<(Instant, Alarm)>,
+    /// The nodes that joined, where this is the head.
+    members: members::Members,
+    /// Counts placements, so that equal nodes take turns.
+    turn: u64,
+    /// The head that this node serves, where it joined one.
+    head: Option<serving::Head>,
     reclaim: waiting::Reclaim,
     last_number: u64,
     starting: usize,
@@ -285,6 +318,9 @@ impl Core {
             out_of_service: BTreeMap::new(),
             device_check,
             alarms: BTreeSet::new(),
+            members: members::Members::default(),
+            turn: 0,
+            head: None,
             reclaim: waiting::Reclaim::default(),
             last_number: 0,
             starting: 0,
@@ -310,6 +346,7 @@ impl Core {
         self.run_alarms();
         self.refuse_unprepared();
         self.pump();
+        self.tell_state();
         std::mem::take(&mut self.out)
     }
 
@@ -378,6 +415,7 @@ impl Core {
                 Alarm::Reclaim => self.reclaim_again(),
                 Alarm::Notice => self.notice(),
                 Alarm::Recheck => self.recheck(),
+                Alarm::NoReplacement => self.wants_pump = true,
                 Alarm::Overdue(worker) => self.kill_worker(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),
                 Alarm::Templates => self.end_idle_templates(),

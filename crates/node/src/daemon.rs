@@ -8,7 +8,9 @@
 mod admission;
 mod effects;
 mod environments;
+mod join;
 mod journal;
+mod members;
 mod output;
 mod poller;
 mod processes;
@@ -61,6 +63,12 @@ pub(crate) struct Daemon {
     stop_signals: OwnedFd,
     listener: UnixListener,
     token: String,
+    /// Address that `init(address=…)` takes.
+    address: String,
+    /// How many nodes were ever let in.
+    members_admitted: u32,
+    /// Whoever started this daemon, where it is to end with that process.
+    starter: Option<OwnedFd>,
     streams: BTreeMap<Key, Stream>,
     /// Streams with something to send.
     dirty: BTreeSet<Key>,
@@ -118,6 +126,10 @@ impl Daemon {
             Token::Output(key) => self.read_output(key, false),
             Token::Errors(key) => self.read_output(key, true),
             Token::Template(key) => self.serve_template(key),
+            Token::Starter => {
+                self.log.line("the process that started this daemon is gone");
+                self.is_stopping = true;
+            }
         }
     }
 

@@ -30,6 +30,18 @@ pub struct Description {
     /// Whether it ends with its driver.
     #[serde(default)]
     pub private: bool,
+    /// Whether it is a member of the cluster at the address: drivers connect to the head, not here.
+    #[serde(default)]
+    pub member: bool,
+}
+
+impl Description {
+    /// Whether `address` means this session: `localhost` stands for this machine, whatever its address is.
+    pub fn answers_to(&self, address: &str) -> bool {
+        let local = address.rsplit_once(':').filter(|(host, _)| ["localhost", "127.0.0.1", "0.0.0.0"].contains(host));
+        let port = |known: &str| known.rsplit_once(':').map(|(_, port)| port.to_owned());
+        self.address == address || local.is_some_and(|(_, asked)| port(&self.address).is_some_and(|port| port == asked))
+    }
 }
 
 /// The directory of a running session, as its daemon has it.
@@ -168,6 +180,7 @@ mod tests {
             node: "ab".into(),
             version: "0".into(),
             private: false,
+            member: false,
         }
     }
 

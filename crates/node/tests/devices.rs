@@ -41,6 +41,7 @@ impl Node {
             labels: BTreeMap::new(),
             store_bytes: 0,
             hostname: "here".into(),
+            name: "test".into(),
             ip: "127.0.0.1".into(),
             variables: BTreeMap::new(),
             spare_workers: 0,

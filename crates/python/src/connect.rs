@@ -74,7 +74,7 @@ fn connect<'py>(
             HELLO_BYTES_LIMIT - HELLO_BYTES_SPARED
         )));
     }
-    connection.send(&Hello { token, driver: Some(driver) }.into());
+    connection.send(&Hello { token, driver: Some(driver), node: None }.into());
     let _ = connection.flush();
     let greeting = py.detach(|| first_message(&mut connection, Some(Instant::now() + GREETING_LIMIT)));
     let (first, early) = greeting.map_err(PyConnectionError::new_err)?;

@@ -92,7 +92,8 @@ impl State {
                  Look at its output above, at memory use, and at native code it calls",
                 ended.text
             );
-            self.fail_task(task, &Failure { code: "worker_crashed".into(), text, cause: Bytes::new() });
+            let code = if ended.node_died { "node_died" } else { "worker_crashed" };
+            self.fail_task(task, &Failure { code: code.into(), text, cause: Bytes::new() });
         }
         self.pump(lease.queue);
     }

@@ -185,7 +185,11 @@ fn a_task_is_run_again_until_its_retries_are_used_up() {
         let mut worker = daemon.grant(request, u64::from(attempt));
         assert_eq!(worker.call().attempt, attempt);
         drop(worker);
-        daemon.say(LeaseEnded { lease: attempt.into(), text: "killed by signal 9 (SIGKILL)".into() });
+        daemon.say(LeaseEnded {
+            lease: attempt.into(),
+            text: "killed by signal 9 (SIGKILL)".into(),
+            ..LeaseEnded::default()
+        });
     }
     let failure = failure_of(&runtime, id);
     assert_eq!(failure.code, "worker_crashed");
@@ -292,7 +296,7 @@ fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
             other => panic!("the worker's end is to be asked for, not {other:?}"),
         }
     }
-    daemon.say(LeaseEnded { lease: 7, text: "killed by signal 9 (SIGKILL)".into() });
+    daemon.say(LeaseEnded { lease: 7, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
     assert_eq!(failure_of(&runtime, id).code, "worker_crashed");
 }
 
@@ -328,6 +332,6 @@ fn a_cancelled_task_is_not_run_again_when_its_worker_dies() {
     let mut worker = daemon.grant(request, 1);
     worker.call();
     runtime.cancel(id, true, true).expect("a task may be cancelled");
-    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into() });
+    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
     assert_eq!(failure_of(&runtime, id).code, "cancelled");
 }

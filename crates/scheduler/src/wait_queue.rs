@@ -129,7 +129,7 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
     /// Serves all that can be served: `try_grant` is asked for one entry after the other, and what
     /// it gives is returned with the ticket, in the order served. A class for which it gives
     /// nothing is not tried again in this round, since serving others only takes more away.
-    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&W) -> Option<G>) -> Vec<(T, G)> {
+    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&W, &T) -> Option<G>) -> Vec<(T, G)> {
         let mut served = Vec::new();
         let mut passed_over = Vec::new();
         let mut next = 0;
@@ -138,7 +138,7 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
         while let Some((&number, wish)) = self.heads.range(next..).next() {
             next = number + 1;
             let wish = wish.clone();
-            match try_grant(&wish) {
+            match try_grant(&wish, &self.classes[&wish].entries[&number]) {
                 Some(grant) => {
                     let ticket = self.remove(&wish, number);
                     self.places.remove(&ticket);
@@ -161,6 +161,11 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
             let oldest = &class.entries[number];
             Waiting { wish, count: class.entries.len(), oldest, overtaken: class.overtaken }
         })
+    }
+
+    /// Those that wait for `wish`, oldest first.
+    pub fn tickets(&self, wish: &W) -> Vec<T> {
+        self.classes.get(wish).map(|class| class.entries.values().cloned().collect()).unwrap_or_default()
     }
 
     /// What `ticket` waits for; `None` where it does not wait.

@@ -15,6 +15,7 @@ mod cancel;
 mod greeting;
 mod kept;
 mod lease;
+mod node;
 mod object;
 mod recovery;
 mod report;
@@ -30,6 +31,7 @@ pub use cancel::*;
 pub use greeting::*;
 pub use kept::*;
 pub use lease::*;
+pub use node::*;
 pub use object::*;
 pub use recovery::*;
 pub use report::*;
@@ -60,6 +62,13 @@ macro_rules! messages {
 
             pub(crate) fn append_body(&self, buffer: &mut BytesMut) {
                 match self { $(Self::$name(body) => body.encode_raw(buffer),)* }
+            }
+
+            /// What a [`Relay`] carries of it.
+            pub fn relayed(&self, worker: u64) -> Relay {
+                let mut body = BytesMut::with_capacity(self.body_bytes());
+                self.append_body(&mut body);
+                Relay { worker, kind: u32::from(self.kind()), body: body.freeze() }
             }
 
             /// Reads the body of a frame; `None` where the kind is unknown here (WIRE-3).
@@ -149,6 +158,20 @@ messages! {
     111 => Forgotten,
     112 => HoldingsQuery,
     113 => Holdings,
+    130 => Relay,
+    131 => NodeAdmitted,
+    132 => NodeJoin,
+    133 => NodeState,
+    134 => JobTold,
+    135 => JobOver,
+    136 => Place,
+    137 => Placed,
+    138 => PlaceRefused,
+    139 => WorkerReturn,
+    140 => WorkerKill,
+    141 => WorkerForked,
+    142 => WorkerDied,
+    143 => WorkerGone,
 }
 
 /// How much of a resource.

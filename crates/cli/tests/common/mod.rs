@@ -111,7 +111,7 @@ impl Peer {
     }
 
     pub(crate) fn greet(&mut self, token: &str) {
-        self.say(Hello { token: token.to_owned(), driver: None });
+        self.say(Hello { token: token.to_owned(), ..Hello::default() });
     }
 
     /// The next message; nothing where the daemon hangs up.

@@ -36,6 +36,11 @@ impl Making {
     pub(crate) fn environment(&self) -> Option<&Environment> {
         self.spec.as_ref()?.environment.as_ref()
     }
+
+    /// Whether it waits under this ticket.
+    pub(crate) fn waits_as(&self, ticket: u64) -> bool {
+        self.ticket == Some(ticket)
+    }
 }
 
 impl Core {
@@ -110,21 +115,37 @@ impl Core {
 
     /// The actor's resources are granted: it gets a process. What only its constructor needs is split off.
     pub(crate) fn place_actor(&mut self, id: ActorId, label: String, grant: Grant) {
-        let making = self.making.get_mut(&id).expect("a dead actor waits for nothing");
-        making.ticket = None;
-        let (job, running) = (making.job, making.running.clone());
-        let spec = making.spec.clone().unwrap_or_default();
+        let (post, running) = self.actor_post(id, label);
         let (grant, surplus) = self.split(grant, &running);
+        let Some(worker) = self.appoint(post, grant) else { return };
+        self.workers.get_mut(&worker).expect("it was just appointed").surplus = surplus;
+        self.actor_has(id, worker);
+    }
+
+    /// What the actor's process is to be, and what the actor holds while it lives.
+    pub(crate) fn actor_post(&self, id: ActorId, label: String) -> (Post, Demand) {
+        let making = self.making.get(&id).expect("a dead actor waits for nothing");
+        let spec = making.spec.clone().unwrap_or_default();
         let environment = spec.environment.clone().unwrap_or_default();
-        let outlives_job = self.actors.get(id).is_some_and(|actor| {
+        let outlives_job = self.actor_outlives_its_job(id);
+        let post = Post { job: making.job, environment, label, fresh: true, outlives_job, actor: Some(spec) };
+        (post, making.running.clone())
+    }
+
+    pub(crate) fn actor_outlives_its_job(&self, id: ActorId) -> bool {
+        self.actors.get(id).is_some_and(|actor| {
             let creator = self.keys.get(&actor.description.creator).copied();
             actor.description.detached || creator.is_some_and(|creator| self.outlives_its_job(creator))
-        });
-        let post = Post { job, environment, label, fresh: true, outlives_job, actor: Some(spec) };
-        let Some(worker) = self.appoint(post, grant) else { return };
+        })
+    }
+
+    /// The actor has this process: whoever waits for it is connected.
+    pub(crate) fn actor_has(&mut self, id: ActorId, worker: Key) {
+        if let Some(making) = self.making.get_mut(&id) {
+            making.ticket = None;
+        }
         let found = self.workers.get_mut(&worker).expect("it was just appointed");
         found.duty = Duty::Actor(id);
-        found.surplus = surplus;
         let worker_id = found.id;
         for client in self.actors.placed(id, worker_id) {
             if let Some(key) = self.keys.get(&client).copied() {
@@ -133,7 +154,7 @@ impl Core {
         }
     }
 
-    fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {
+    pub(crate) fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {
         if grant.demand() == running {
             return (grant, None);
         }

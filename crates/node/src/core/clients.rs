@@ -142,6 +142,7 @@ impl Core {
         if !is_used && self.details.get(&job).is_some_and(|detail| detail.is_over) {
             self.details.remove(&job);
             self.release_environments(job);
+            self.tell_job_over(job);
         }
     }
 }

@@ -85,6 +85,7 @@ impl Core {
         self.idle.retain(|idle| *idle != key);
         self.client_gone(key);
         let Some(worker) = self.workers.remove(&key) else { return };
+        self.tell_gone(key, text);
         if worker.pid.is_none() {
             self.starting -= 1;
         }
@@ -103,7 +104,9 @@ impl Core {
         let Some(worker) = self.workers.get_mut(&key) else { return };
         let pid = worker.pid.unwrap_or(0);
         let last_words = worker.last_words.take();
-        match worker.duty {
+        let duty = worker.duty;
+        self.tell_died(key, text);
+        match duty {
             Duty::Leased(lease) => self.lease_ended(lease, text),
             Duty::Actor(id) => {
                 let text = format!("its process (pid {pid}) died unexpectedly: {text}");

@@ -64,6 +64,13 @@ impl Environments {
         }
     }
 
+    /// Takes over what the head has made.
+    pub(crate) fn learn(&mut self, job: JobId, interpreter: &str, specification: &str, command: Vec<String>) {
+        let specification = (interpreter.to_owned(), specification.to_owned());
+        let progress = Progress::Ready { command };
+        self.by_specification.insert(specification, Preparation { number: 0, progress, jobs: [job].into() });
+    }
+
     fn numbered(&mut self, number: u64) -> Option<&mut Preparation> {
         self.by_specification.values_mut().find(|preparation| preparation.number == number)
     }

@@ -4,7 +4,7 @@ use super::strategy::wish;
 use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_scheduler::{NodeView, Placement, PushError, Wish, place};
+use oxiray_scheduler::{NodeView, PushError, Wish};
 use oxiray_wire::message::{
     Amount, CancelObject, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy,
 };
@@ -39,7 +39,7 @@ impl Core {
         self.details.get(&job).is_none_or(|detail| detail.said_goodbye || detail.is_over)
     }
 
-    fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
+    pub(crate) fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
         let failure = Failure { code: "task_unschedulable".into(), text, cause: bytes::Bytes::new() };
         self.send(to, LeaseRefused { request, failure: Some(failure) });
     }
@@ -53,8 +53,7 @@ impl Core {
         let demand =
             Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))?;
         let wish = wish(demand, strategy);
-        let is_plain = wish.place.is_none() && self.ledger.could_ever(&wish.demand).is_ok();
-        if !is_plain && let Placement::Never(reason) = place(&[self.view()], &wish, 0) {
+        if let Some(reason) = self.never(&wish) {
             return Err(reason.message(label));
         }
         Ok(wish)
@@ -123,6 +122,15 @@ impl Core {
         if found.once || retiring {
             return self.dismiss_worker(worker);
         }
+        if self.route(worker).is_some() {
+            return self.return_to_member(worker);
+        }
+        self.idle_worker(worker);
+    }
+
+    /// The worker keeps nothing, and is free for another of its job and environment.
+    pub(crate) fn idle_worker(&mut self, worker: Key) {
+        let Some(found) = self.workers.get_mut(&worker) else { return };
         found.duty = Duty::Idle;
         if let Some(grant) = found.grant.take() {
             self.ledger.release(grant);
@@ -189,7 +197,7 @@ impl Core {
         let Some(lease) = self.leases.remove(&number) else { return };
         if let Some(owner) = self.clients.get_mut(&lease.owner) {
             owner.leases.remove(&number);
-            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned() });
+            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: false });
         }
     }
 }

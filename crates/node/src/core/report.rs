@@ -30,10 +30,9 @@ pub struct StoreFigures {
 impl Core {
     /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
     pub fn report(&self, request: u64, store: StoreFigures, resident_bytes: u64) -> ClusterReport {
-        let totals = self.ledger.totals();
-        let available = self.ledger.available();
+        let (totals, available) = self.cluster_amounts();
         let detail = json!({
-            "nodes": [self.node()],
+            "nodes": self.all_nodes(),
             "devices": self.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot)).collect::<Vec<_>>(),
             "waiting": self.waiting(),
             "actors": self.actor_list(),
@@ -54,18 +53,6 @@ impl Core {
             available: amounts(available.iter().map(|(name, amount)| (name, *amount))),
             detail: detail.to_string(),
         }
-    }
-
-    fn node(&self) -> Json {
-        json!({
-            "node_id": self.plan.node.hex(),
-            "address": self.plan.ip,
-            "hostname": self.plan.hostname,
-            "alive": true,
-            "labels": self.plan.labels,
-            "resources": by_name(self.ledger.totals().iter().map(|(name, amount)| (name, *amount))),
-            "available": by_name(self.ledger.available().iter().map(|(name, amount)| (name, *amount))),
-        })
     }
 
     fn device(&self, name: &str, slot: u32) -> Json {
@@ -103,7 +90,7 @@ impl Core {
                 "count": waiting.count,
                 "overtaken": waiting.overtaken,
                 "seconds": self.now.saturating_duration_since(wanted.since).as_secs_f64(),
-                "why": self.why_it_waits(wanted, &waiting.wish.demand, waiting.count),
+                "why": self.why_it_waits(wanted, waiting.wish, waiting.count),
             }))
         });
         classes.collect()
@@ -154,6 +141,6 @@ impl Core {
     }
 }
 
-fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> Json {
+pub(crate) fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> Json {
     amounts.map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect::<serde_json::Map<_, _>>().into()
 }

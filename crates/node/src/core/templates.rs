@@ -162,22 +162,7 @@ impl Core {
 
     fn fork(&mut self, template: TemplateKey) -> Key {
         let key = self.new_key();
-        let worker = Worker {
-            id: WorkerId::generate(),
-            template,
-            pid: None,
-            duty: Duty::Spare,
-            job: None,
-            environment: Environment::default(),
-            label: String::new(),
-            grant: None,
-            surplus: None,
-            once: false,
-            depth: 0,
-            outlives_job: false,
-            is_doomed: false,
-            last_words: None,
-        };
+        let worker = Worker::new(WorkerId::generate(), template);
         self.workers.insert(key, worker);
         self.starting += 1;
         self.out.push(Effect::Fork { worker: key, template });
@@ -191,6 +176,7 @@ impl Core {
         if let Some(worker) = self.workers.get_mut(&key) {
             worker.pid = Some(pid);
         }
+        self.tell_forked(key, pid);
     }
 
     pub(crate) fn take_spare(&mut self, origin: &Origin, job: JobId) -> Key {

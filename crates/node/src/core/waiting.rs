@@ -1,8 +1,9 @@
 //! Who waits for resources: served when there are some, told what is in the way when there are none.
 
+use super::placing::Share;
 use super::{Alarm, Core, Key, STARTING_MAX, Want};
 use crate::core::assign::Post;
-use oxiray_resources::{Demand, Shortage};
+use oxiray_scheduler::{Obstacle, Reason, Wish};
 use oxiray_wire::message::{LeaseReclaim, Notice};
 use std::time::{Duration, Instant};
 
@@ -27,18 +28,22 @@ impl Core {
     /// Serves whoever can be served.
     pub(crate) fn pump(&mut self) {
         while std::mem::take(&mut self.wants_pump) && !self.queue.is_empty() {
-            let mut budget = STARTING_MAX.saturating_sub(self.starting);
-            let ledger = &mut self.ledger;
-            let served = self.queue.serve(|wish| {
-                budget = budget.checked_sub(1)?;
-                ledger.grant(&wish.demand).ok()
-            });
-            for (ticket, grant) in served {
+            for (ticket, share) in self.serve_queue(STARTING_MAX.saturating_sub(self.starting)) {
                 let wanted = self.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
-                if !self.details.contains_key(&wanted.job) {
-                    self.ledger.release(grant);
-                    continue;
-                }
+                let is_over = !self.details.contains_key(&wanted.job);
+                let grant = match share {
+                    Share::Here(grant) if is_over => {
+                        self.ledger.release(grant);
+                        continue;
+                    }
+                    Share::Here(grant) => grant,
+                    Share::There(member, wish) => {
+                        if !is_over {
+                            self.order(member, ticket, wanted, wish);
+                        }
+                        continue;
+                    }
+                };
                 match wanted.want {
                     Want::Actor(id) => self.place_actor(id, wanted.label, grant),
                     Want::Lease { client, request, environment, fresh } => {
@@ -102,12 +107,12 @@ impl Core {
             let Some(wanted) = self.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else {
                 continue;
             };
-            due.push((wanted.clone(), waiting.wish.demand.clone(), waiting.count));
+            due.push((wanted.clone(), waiting.wish.clone(), waiting.count));
         }
-        for (wanted, demand, count) in due {
-            let text = self.why_it_waits(&wanted, &demand, count);
+        for (wanted, wish, count) in due {
+            let text = self.why_it_waits(&wanted, &wish, count);
             let Some(detail) = self.details.get_mut(&wanted.job) else { continue };
-            if !detail.is_over && detail.noticed.insert(demand) {
+            if !detail.is_over && detail.noticed.insert(wish.demand) {
                 let driver = detail.driver;
                 self.send(driver, Notice { text });
             }
@@ -118,24 +123,26 @@ impl Core {
         }
     }
 
-    pub(crate) fn why_it_waits(&self, wanted: &super::Wanted, demand: &Demand, count: usize) -> String {
+    pub(crate) fn why_it_waits(&self, wanted: &super::Wanted, wish: &Wish, count: usize) -> String {
         let what = match wanted.want {
             Want::Actor(_) => format!("actor `{}`", wanted.label),
             Want::Lease { .. } => format!("task `{}`", wanted.label),
         };
+        let demand = &wish.demand;
         let waited = self.now.saturating_duration_since(wanted.since).as_secs();
         let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
-        let Some(Shortage::Busy(busy)) = self.shortage(demand) else {
-            return format!("{what} has waited {waited} s for {demand}{others}");
+        let (among, busy) = match self.obstacle(wish) {
+            Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
+            Some(never) => {
+                let reason = never.message(&what);
+                return format!("{reason}. It has waited {waited} s, since a machine that could meet it died lately");
+            }
+            None => return format!("{what} has waited {waited} s for {demand}{others}"),
         };
         let resource = busy.resource.as_str();
         let holders = self.named_holders(resource);
         let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
-        format!("{what} has waited {waited} s for {demand}{others}: {busy}{held}")
-    }
-
-    fn shortage(&self, demand: &Demand) -> Option<Shortage> {
-        self.view().fits(demand).err().map(Shortage::Busy)
+        format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
     }
 
     fn named_holders(&self, resource: &str) -> Vec<String> {

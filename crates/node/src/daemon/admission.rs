@@ -54,16 +54,24 @@ impl Daemon {
     pub(super) fn greeted(&mut self, key: Key, message: Message) {
         let Some(stream) = self.streams.get(&key) else { return };
         let (is_expected, peer_pid) = (matches!(stream.role, Role::Expected), stream.peer_pid);
-        let Message::Hello(Hello { token, driver }) = message else {
+        let Message::Hello(Hello { token, driver, node }) = message else {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
         if !is_expected && !same(token.as_bytes(), self.token.as_bytes()) {
             return self
                 .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
         }
-        match driver {
-            Some(driver) => self.admit_driver(key, driver, peer_pid, is_expected),
-            None => {
+        if self.core.head_key().is_some() && (driver.is_some() || node.is_some()) {
+            let text = format!(
+                "this is a member of the cluster at {} and not a cluster of its own: connect there",
+                self.address
+            );
+            return self.refuse(key, &text);
+        }
+        match (driver, node) {
+            (Some(driver), _) => self.admit_driver(key, driver, peer_pid, is_expected),
+            (None, Some(node)) => self.admit_member(key, &node, peer_pid),
+            (None, None) => {
                 if let Some(stream) = self.streams.get_mut(&key) {
                     stream.connection.prove();
                     stream.role = Role::Visitor;
@@ -85,7 +93,7 @@ impl Daemon {
         self.become_driver(key, driver, pidfd);
     }
 
-    fn refuse(&mut self, key: Key, text: &str) {
+    pub(super) fn refuse(&mut self, key: Key, text: &str) {
         self.log.line(&format!("client {key} was refused: {text}"));
         self.queue(key, &Refused { text: text.to_owned() }.into(), Vec::new());
         if let Some(stream) = self.streams.get_mut(&key) {

@@ -7,7 +7,7 @@ use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
 use oxiray_wire::connection::socket_pair;
-use oxiray_wire::message::{Holdings, Peer, StoreRefused};
+use oxiray_wire::message::{Holdings, Peer, StoreRefused, WorkerKill};
 
 impl Daemon {
     /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
@@ -36,7 +36,10 @@ impl Daemon {
             }
             Effect::EndPreparation { number } => self.end_preparation(number),
             Effect::Fork { worker, template } => self.fork_worker(worker, template),
-            Effect::Kill { worker } => self.kill_worker(worker),
+            Effect::Kill { worker } => match self.core.route(worker) {
+                None => self.kill_worker(worker),
+                Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
+            },
             Effect::Close { client } => {
                 if let Some(stream) = self.streams.get_mut(&client) {
                     stream.is_closing = true;
@@ -57,7 +60,7 @@ impl Daemon {
             }
             Err(error) => {
                 self.log.line(&format!("client {client} and worker {worker} cannot be connected: {error}"));
-                self.kill_worker(worker);
+                self.carry_out_one(Effect::Kill { worker });
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::{Daemon, Token};
 use crate::core::Key;
 use crate::logs::{Printed, Splitter};
+use oxiray_wire::Message;
 use oxiray_wire::message::LogLines;
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -111,7 +112,10 @@ impl Daemon {
 
     fn show(&mut self, worker: Key, target: Option<Key>, pid: u32, error: bool, printed: Vec<Printed>) {
         for Printed { name, lines } in printed {
-            if let Some(driver) = target {
+            if target.is_some() && target == self.core.head_key() {
+                let relayed = Message::from(LogLines { pid, name, error, lines }).relayed(worker);
+                self.queue(target.expect("it was just found"), &relayed.into(), Vec::new());
+            } else if let Some(driver) = target {
                 self.queue(driver, &LogLines { pid, name, error, lines }.into(), Vec::new());
             } else {
                 self.worker_log.line(&format!("worker {worker}, pid {pid}, {name}:"));

@@ -31,6 +31,8 @@ pub(crate) enum Token {
     Output(Key),
     /// A worker printed an error.
     Errors(Key),
+    /// The process that the daemon is to end with died.
+    Starter,
     /// A template's stream.
     Template(TemplateKey),
 }
@@ -48,6 +50,7 @@ impl Token {
             Self::Output(key) => (7, key),
             Self::Errors(key) => (8, key),
             Self::Template(key) => (9, u64::from(key)),
+            Self::Starter => (10, 0),
         };
         kind | key << 4
     }
@@ -64,6 +67,7 @@ impl Token {
             6 => Self::Driver(key),
             7 => Self::Output(key),
             8 => Self::Errors(key),
+            10 => Self::Starter,
             _ => Self::Template(key as TemplateKey),
         }
     }
@@ -126,6 +130,7 @@ mod tests {
             Token::Output(1),
             Token::Errors(0),
             Token::Template(3),
+            Token::Starter,
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

@@ -1,5 +1,6 @@
 //! How a daemon comes to life.
 
+use super::join::{self, JoinError, Joined};
 use super::journal::Journal;
 use super::poller::{Poller, Token};
 use super::store_desk::StoreDesk;
@@ -56,6 +57,9 @@ pub enum StartError {
     /// Child processes cannot be watched.
     #[error(transparent)]
     Brood(#[from] BroodError),
+    /// The cluster to join does not let this node in.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// Another session has the port.
     #[error("a session of this user has port {port} already ({}): stop it with `oxiray stop`, or choose another --port", directory.display())]
     PortTaken {
@@ -172,7 +176,7 @@ impl Foundation {
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
         let Self { root, session, mut log, mut brood, stop_signals, template } = self;
         let prepared = prepare(config, &root, &session, driver.is_some());
-        let Prepared { plan, device_check, address, store, description, listener } = match prepared {
+        let Prepared { plan, device_check, address, store, description, listener, joined } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 drop(template);
@@ -193,12 +197,15 @@ impl Foundation {
         let told = Ready { address: address.clone(), session: text.clone(), warnings: plan.warnings.clone() };
         let now = Instant::now();
         let mut daemon = Daemon {
-            core: Core::new(plan, text, address, device_check, now),
+            core: Core::new(plan, text, address.clone(), device_check, now),
             poller: Poller::new().step("make an epoll")?,
             brood,
             stop_signals,
             listener,
             token: description.token,
+            address,
+            members_admitted: 0,
+            starter: config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok()),
             streams: BTreeMap::new(),
             dirty: BTreeSet::new(),
             templates: BTreeMap::new(),
@@ -219,6 +226,11 @@ impl Foundation {
         if let Some(interpreter) = &config.interpreter {
             daemon.core.prepare(interpreter);
         }
+        if let Some(Joined { connection, .. }) = joined {
+            let key = daemon.core.new_key();
+            daemon.add_stream(key, Stream::new(connection, Role::Head, 0));
+            daemon.core.serve_head(key);
+        }
         if let Some(driver) = driver {
             let key = daemon.core.new_key();
             let connection = Connection::new(driver).step("use its driver's stream")?;
@@ -237,26 +249,36 @@ struct Prepared {
     store: StoreDesk,
     description: Description,
     listener: std::os::unix::net::UnixListener,
+    joined: Option<Joined>,
 }
 
 fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Result<Prepared, StartError> {
     session::sweep(root);
     let host = Host::from_environment().map_err(PlanError::from)?;
+    let joined = config.join.as_deref().map(|address| join::join(root, address)).transpose()?;
+    let mut config = config.clone();
+    if let Some(joined) = &joined {
+        config.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
+    }
+    let config = &config;
     let plan = Plan::make(config, &host)?;
     let device_check = device_check::of(&host, &plan.offer);
     let port = match (config.port, private) {
-        (Some(port), _) => port,
+        (Some(port), _) if port != 0 => port,
         (None, false) => DEFAULT_PORT,
-        // Nothing listens on it; it only tells private sessions apart.
-        (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
+        // Nothing listens on it; it only tells sessions apart.
+        (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
     };
-    if !private {
-        let taken = session::living(root).into_iter().find(|(_, other)| port_of(&other.address) == Some(port));
+    if !private && joined.is_none() {
+        let taken = session::living(root)
+            .into_iter()
+            .filter(|(_, other)| !other.member)
+            .find(|(_, other)| port_of(&other.address) == Some(port));
         if let Some((directory, _)) = taken {
             return Err(StartError::PortTaken { port, directory });
         }
     }
-    let address = format!("{}:{port}", plan.ip);
+    let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
     let store = StoreDesk::open(plan.store_bytes, spill).step("open the object store")?;
     let description = Description {
@@ -266,14 +288,15 @@ fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Re
         node: plan.node.hex(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         private,
+        member: joined.is_some(),
     };
     let listener = session.listen().step("listen in its session's directory")?;
     listener.set_nonblocking(true).step("listen in its session's directory")?;
     session.describe(&description).step("describe its session")?;
-    if !private {
+    if !private && joined.is_none() {
         session.make_current().step("make its session the current one")?;
     }
-    Ok(Prepared { plan, device_check, address, store, description, listener })
+    Ok(Prepared { plan, device_check, address, store, description, listener, joined })
 }
 
 impl Daemon {
@@ -281,6 +304,9 @@ impl Daemon {
         self.poller.watch(&self.listener, Token::Listener)?;
         self.poller.watch(&self.stop_signals, Token::Stop)?;
         self.poller.watch(self.brood.watch_fd(), Token::Children)?;
+        if let Some(starter) = &self.starter {
+            self.poller.watch(starter, Token::Starter)?;
+        }
         if let Some(wake) = self.store.wake_fd() {
             self.poller.watch(wake, Token::Store)?;
         }

@@ -25,6 +25,10 @@ pub(super) enum Role {
     Driver(Option<OwnedFd>),
     /// A worker's control stream.
     Worker,
+    /// A node that joined this one, with a descriptor of its process.
+    Member(Option<OwnedFd>),
+    /// The node that this one joined.
+    Head,
 }
 
 #[derive(Debug)]
@@ -59,9 +63,18 @@ impl Daemon {
     }
 
     pub(super) fn queue(&mut self, to: Key, message: &Message, descriptors: Vec<OwnedFd>) {
-        let Some(stream) = self.streams.get_mut(&to).filter(|stream| !stream.is_over) else { return };
+        let Some(stream) = self.streams.get_mut(&to).filter(|stream| !stream.is_over) else {
+            return self.queue_elsewhere(to, message, descriptors);
+        };
         stream.connection.send_with(message, descriptors);
         self.dirty.insert(to);
+    }
+
+    /// A worker of another node is told through that.
+    fn queue_elsewhere(&mut self, to: Key, message: &Message, descriptors: Vec<OwnedFd>) {
+        if let Some((member, worker)) = self.core.route(to) {
+            self.queue(member, &message.relayed(worker).into(), descriptors);
+        }
     }
 
     pub(super) fn flush_all(&mut self) {
@@ -117,12 +130,18 @@ impl Daemon {
         }
     }
 
-    fn received(&mut self, key: Key, Received { message, .. }: Received) {
+    fn received(&mut self, key: Key, Received { message, descriptors }: Received) {
         let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_over) else { return };
         match &stream.role {
             Role::Newcomer(_) | Role::Expected => self.greeted(key, message),
             Role::Visitor => self.visited(key, &message),
-            Role::Driver(_) | Role::Worker => self.dispatch(key, message),
+            Role::Driver(_) => self.dispatch(key, message),
+            Role::Worker => match self.core.head_key() {
+                None => self.dispatch(key, message),
+                Some(head) => self.worker_of_member_said(head, key, message),
+            },
+            Role::Member(_) => self.member_said(key, message),
+            Role::Head => self.head_said(message, descriptors),
         }
     }
 
@@ -153,7 +172,16 @@ impl Daemon {
     /// The process is gone, even where a child that it forked keeps its end of the stream open.
     pub(super) fn driver_process_died(&mut self, key: Key) {
         self.serve_stream(key);
-        self.stream_over(key);
+        let member = self.streams.get_mut(&key).and_then(|stream| match &mut stream.role {
+            Role::Member(pidfd) => pidfd.take(),
+            _ => None,
+        });
+        let Some(pidfd) = member else { return self.stream_over(key) };
+        self.poller.forget(&pidfd);
+        if let Some(stream) = self.streams.remove(&key) {
+            self.poller.forget(&stream.connection);
+        }
+        self.core.member_gone(key);
     }
 
     /// The stream is at its end. A worker's stays until its process is gone.
@@ -163,6 +191,16 @@ impl Daemon {
         self.poller.forget(&stream.connection);
         if matches!(stream.role, Role::Worker) {
             return self.core.worker_left(key);
+        }
+        match stream.role {
+            // It ends by itself now; its workers may live until its process is gone.
+            Role::Member(Some(_)) => return self.core.member_silent(key),
+            Role::Member(None) => self.core.member_gone(key),
+            Role::Head => {
+                self.log.line("the head is gone, and this node ends with it");
+                self.is_stopping = true;
+            }
+            _ => {}
         }
         let stream = self.streams.remove(&key).expect("it was just found");
         if let Role::Driver(pidfd) = &stream.role {

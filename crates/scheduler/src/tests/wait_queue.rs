@@ -30,13 +30,13 @@ fn what_fits_is_served_in_the_order_of_arrival_and_the_rest_stays() {
     let mut machine = ledger("CPU 4, GPU 1");
     let mut queue = queue(&[(1, "GPU 1"), (2, "CPU 3"), (3, "GPU 1"), (4, "CPU 3"), (5, "CPU 1"), (6, "CPU 1")]);
     assert_eq!(shown(&queue), ["{GPU: 1} ×2 from 1", "{CPU: 3} ×2 from 2", "{CPU: 1} ×2 from 5"]);
-    let served = queue.serve(|asked| machine.grant(asked).ok());
+    let served = queue.serve(|asked, _| machine.grant(asked).ok());
     assert_eq!(served.iter().map(|(ticket, _)| *ticket).collect::<Vec<_>>(), [1, 2, 5]);
     assert_eq!(shown(&queue), ["{GPU: 1} ×1 from 3", "{CPU: 3} ×1 from 4", "{CPU: 1} ×1 from 6"]);
     for (_, grant) in served {
         machine.release(grant);
     }
-    assert_eq!(tickets(queue.serve(|asked| machine.grant(asked).ok())), [3, 4, 6]);
+    assert_eq!(tickets(queue.serve(|asked, _| machine.grant(asked).ok())), [3, 4, 6]);
     assert!(queue.is_empty() && queue.waiting().next().is_none());
 }
 
@@ -45,24 +45,24 @@ fn a_class_that_cannot_be_served_holds_up_no_other_and_is_tried_once() {
     let mut machine = ledger("CPU 8");
     let mut queue = queue(&[(1, "GPU 1"), (2, "GPU 1"), (3, "CPU 1"), (4, "CPU 1"), (5, "CPU 1")]);
     let mut attempts: Vec<String> = Vec::new();
-    let served = queue.serve(|asked| {
+    let served = queue.serve(|asked, _| {
         attempts.push(asked.to_string());
         machine.grant(asked).ok()
     });
     assert_eq!((tickets(served), attempts.iter().filter(|asked| *asked == "{GPU: 1}").count()), (vec![3, 4, 5], 1));
     let stuck = queue.waiting().next().unwrap();
     assert_eq!((stuck.oldest, stuck.count, stuck.overtaken), (&1, 2, 3));
-    assert_eq!(tickets(queue.serve(|_| Some(()))), [1, 2]);
+    assert_eq!(tickets(queue.serve(|_, _| Some(()))), [1, 2]);
 }
 
 #[test]
 fn overtaking_is_counted_for_the_oldest_only() {
     let mut queue = queue(&[(1, "GPU 1"), (2, "GPU 1"), (3, "CPU 1")]);
     let cpu = demand("CPU 1");
-    queue.serve(|asked| (*asked == cpu).then_some(()));
+    queue.serve(|asked, _| (*asked == cpu).then_some(()));
     assert_eq!(queue.waiting().next().unwrap().overtaken, 1);
     let mut once = Some(());
-    assert_eq!(tickets(queue.serve(|_| once.take())), [1]);
+    assert_eq!(tickets(queue.serve(|_, _| once.take())), [1]);
     assert_eq!(queue.waiting().next().unwrap().overtaken, 0);
 }
 
@@ -74,7 +74,7 @@ fn a_cancelled_entry_is_not_served() {
     assert_eq!((queue.len(), queue.wish_of(&3)), (1, None));
     assert_eq!(shown(&queue), ["{CPU: 1} ×1 from 2"]);
     queue.push(1, demand("CPU 1")).unwrap();
-    assert_eq!(tickets(queue.serve(|_| Some(()))), [2, 1], "who comes back stands at the end");
+    assert_eq!(tickets(queue.serve(|_, _| Some(()))), [2, 1], "who comes back stands at the end");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn the_queue_is_bounded_and_a_ticket_waits_once() {
     assert_eq!(queue.push(1, demand("GPU 1")), Err(PushError::AlreadyWaiting));
     queue.push(2, demand("CPU 1")).unwrap();
     assert_eq!(queue.push(3, demand("CPU 1")), Err(PushError::Full { limit: 2 }));
-    assert_eq!(tickets(queue.serve(|_| Some(()))), [1, 2]);
+    assert_eq!(tickets(queue.serve(|_, _| Some(()))), [1, 2]);
     assert_eq!(queue.push(3, demand("CPU 1")), Ok(()));
 }
 
@@ -97,14 +97,14 @@ fn a_hundred_thousand_waiting_cost_a_round_one_attempt_per_class() {
     }
     for _ in 0..1_000 {
         let mut attempts = 0;
-        let served: Vec<(u32, ())> = queue.serve(|_| {
+        let served: Vec<(u32, ())> = queue.serve(|_, _| {
             attempts += 1;
             None
         });
         assert_eq!((served.len(), attempts), (0, classes.len()));
     }
     (0..50_000).for_each(|ticket| assert!(queue.cancel(&ticket)));
-    let served = tickets(queue.serve(|_| Some(())));
+    let served = tickets(queue.serve(|_, _| Some(())));
     assert!(served.iter().copied().eq(50_000..100_000), "all are served in the order of arrival");
 }
 
@@ -149,7 +149,7 @@ proptest! {
                 }
                 Event::Release(_) => {}
             }
-            let served = queue.serve(|asked| real.grant(asked).ok());
+            let served = queue.serve(|asked, _| real.grant(asked).ok());
             let mut expected = Vec::new();
             while let Some((ticket, grant)) =
                 list.iter().find_map(|(ticket, asked)| Some((*ticket, model.grant(&demand(asked)).ok()?)))
@@ -173,6 +173,6 @@ fn what_comes_from_deeper_goes_first_and_among_equals_the_older() {
     queue.push_from(1, 8, "another").unwrap();
     assert_eq!(queue.waiting().map(|class| (*class.oldest, class.count)).collect::<Vec<_>>(), [(6, 7), (8, 1)]);
     assert!(queue.cancel(&4));
-    assert_eq!(tickets(queue.serve(|_| Some(()))), [6, 7, 2, 5, 8, 1, 3]);
+    assert_eq!(tickets(queue.serve(|_, _| Some(()))), [6, 7, 2, 5, 8, 1, 3]);
     assert!(queue.is_empty() && queue.waiting().next().is_none());
 }

@@ -1,6 +1,6 @@
 //! Coming and going: clients, the command line, and the daemon.
 
-use super::{Amount, Environment};
+use super::{Amount, Environment, Newcomer};
 use bytes::Bytes;
 
 /// client → daemon, the first message on a connection.
@@ -12,6 +12,9 @@ pub struct Hello {
     /// What the client is; absent on connections that only query or stop (the command line).
     #[prost(message, optional, tag = "2")]
     pub driver: Option<Driver>,
+    /// The node that wants to be part of the cluster.
+    #[prost(message, optional, tag = "3")]
+    pub node: Option<Newcomer>,
 }
 
 /// What a driver tells of itself.

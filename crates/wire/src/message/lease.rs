@@ -84,4 +84,7 @@ pub struct LeaseEnded {
     /// How the process ended, in words: "killed by signal 9 (SIGKILL)", "exited with status 3".
     #[prost(string, tag = "2")]
     pub text: String,
+    /// Whether it died with its node.
+    #[prost(bool, tag = "16")]
+    pub node_died: bool,
 }

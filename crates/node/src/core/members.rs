@@ -1,0 +1,388 @@
+//! The nodes that joined this one, the head: what they have, what they were ordered to do, and their workers.
+//!
+//! - MEMBER-1: a member's ledger decides. The head orders by a view that may be old; an order that is refused stands in
+//!   the queue again.
+//! - MEMBER-2: a worker on a member is a worker here without a grant, and a client like all others: what is said to it
+//!   and by it is passed on ([`Core::route`]).
+//! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
+
+use super::assign::merged;
+use super::clients::amounts;
+use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
+use oxiray_ids::{JobId, NodeId, WorkerId};
+use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
+use oxiray_scheduler::{NodeView, Wish};
+use oxiray_wire::Message;
+use oxiray_wire::message::{
+    Amount, Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How many dead members are remembered for listings.
+const LOST_KEPT: usize = 100;
+/// How long a demand that only a dead member could meet waits for another such machine before it is refused.
+pub(crate) const REPLACEMENT_LIMIT: Duration = Duration::from_secs(30);
+/// Stands for the template of a worker that another node forks.
+const ELSEWHERE: TemplateKey = TemplateKey::MAX;
+
+/// A node that joined.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) told: NodeJoin,
+    /// As its ledger stood when it last told.
+    reported: NodeView,
+    /// The same, less what it was ordered since.
+    pub(crate) view: NodeView,
+    under_way: BTreeMap<u64, Demand>,
+    pub(crate) workers: BTreeMap<u64, Key>,
+    jobs: BTreeSet<JobId>,
+    /// Its stream is over, and its process is waited for: nothing more is ordered.
+    is_silent: bool,
+    pub(crate) store_used: u64,
+}
+
+/// A node that is dead.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) told: NodeJoin,
+    pub(crate) view: NodeView,
+    at: Instant,
+}
+
+#[derive(Debug)]
+struct Order {
+    member: Key,
+    ticket: u64,
+    wanted: Wanted,
+    wish: Wish,
+}
+
+/// All members.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    pub(crate) by_key: BTreeMap<Key, Member>,
+    /// Where each of their workers is: the member, and what it calls the worker.
+    routes: BTreeMap<Key, (Key, u64)>,
+    orders: BTreeMap<u64, Order>,
+    pub(crate) lost: Vec<Lost>,
+    last_order: u64,
+}
+
+impl Members {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    /// Those that can be ordered to do something.
+    pub(crate) fn views(&self) -> impl Iterator<Item = (Key, &NodeView)> {
+        self.by_key.iter().filter(|(_, member)| !member.is_silent).map(|(key, member)| (*key, &member.view))
+    }
+
+    /// Machines that died a moment ago: another one like them may come.
+    pub(crate) fn lately_lost(&self, now: Instant) -> impl Iterator<Item = &NodeView> {
+        self.lost.iter().filter(move |lost| now < lost.at + REPLACEMENT_LIMIT).map(|lost| &lost.view)
+    }
+}
+
+impl Core {
+    /// The member that has the worker, and what it calls it; nothing for a worker or client of this node.
+    pub fn route(&self, worker: Key) -> Option<(Key, u64)> {
+        self.members.routes.get(&worker).copied()
+    }
+
+    /// The node that a client's process runs on.
+    pub(crate) fn node_of(&self, client: Key) -> NodeId {
+        let member = self.route(client).and_then(|(member, _)| self.members.by_key.get(&member));
+        member.map_or(self.plan.node, |member| member.view.node)
+    }
+
+    /// What a member says; what one of its workers says is returned, with the worker.
+    pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
+        if let Message::NodeJoin(told) = message {
+            self.member_joined(from, told);
+            return None;
+        }
+        let worker = |number: u64| self.members.by_key.get(&from)?.workers.get(&number).copied();
+        match message {
+            Message::Relay(relayed) => {
+                let key = worker(relayed.worker)?;
+                let message = Message::decode(u16::try_from(relayed.kind).ok()?, relayed.body).ok()??;
+                return Some((key, message));
+            }
+            Message::NodeState(state) => self.member_changed(from, state),
+            Message::Placed(said) => self.placed(from, &said),
+            Message::PlaceRefused(said) => self.place_refused(from, said),
+            Message::WorkerForked(said) => {
+                if let Some(key) = worker(said.worker).filter(|key| self.workers[key].pid.is_none()) {
+                    self.forked(key, said.pid);
+                }
+            }
+            Message::WorkerDied(said) => {
+                if let Some(key) = worker(said.worker) {
+                    self.verdict(key, &said.text);
+                }
+            }
+            Message::WorkerGone(said) => {
+                if let Some(key) = worker(said.worker) {
+                    self.members.by_key.get_mut(&from).expect("it was just found").workers.remove(&said.worker);
+                    self.members.routes.remove(&key);
+                    self.worker_gone(key, &said.text);
+                }
+            }
+            Message::Notice(said) => self.log(format!("member {from}: {}", said.text)),
+            other => self.log(format!("member {from} sent a message of kind {} that is not for a head", other.kind())),
+        }
+        None
+    }
+
+    fn member_joined(&mut self, key: Key, told: NodeJoin) {
+        let Some(reported) = view_of(&told) else {
+            return self.log(format!("member {key} describes itself in a way that cannot be read"));
+        };
+        self.log(format!("node {} joins from {}", reported.node, told.session));
+        let member = Member {
+            store_used: told.state.as_ref().map_or(0, |state| state.store_used),
+            told,
+            view: reported.clone(),
+            reported,
+            under_way: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            is_silent: false,
+        };
+        self.members.by_key.insert(key, member);
+        self.wants_pump = true;
+    }
+
+    fn member_changed(&mut self, key: Key, state: NodeState) {
+        let Some(member) = self.members.by_key.get_mut(&key) else { return };
+        apply(&mut member.reported, &state);
+        member.store_used = state.store_used;
+        member.under_way = member.under_way.split_off(&(state.order + 1));
+        member.view = member.reported.clone();
+        for demand in member.under_way.values() {
+            member.view.take(demand);
+        }
+        self.wants_pump = true;
+    }
+
+    /// Has a member place someone who waited (MEMBER-1).
+    pub(crate) fn order(&mut self, member: Key, ticket: u64, wanted: Wanted, wish: Wish) {
+        self.tell_job(member, wanted.job);
+        self.members.last_order += 1;
+        let number = self.members.last_order;
+        let mut place = Place {
+            order: number,
+            job: bytes_of(wanted.job.as_bytes()),
+            demand: amounts(wish.demand.iter()),
+            label: wanted.label.clone(),
+            ..Place::default()
+        };
+        match &wanted.want {
+            Want::Lease { client, environment, fresh, .. } => {
+                place.environment = Some(environment.clone());
+                place.fresh = *fresh;
+                place.outlives_job = self.outlives_its_job(*client);
+            }
+            Want::Actor(id) => {
+                let (post, running) = self.actor_post(*id, wanted.label.clone());
+                place.environment = Some(post.environment);
+                place.fresh = true;
+                place.outlives_job = post.outlives_job;
+                place.running = amounts(running.iter());
+                place.actor = post.actor;
+            }
+        }
+        place.command = self.command_of(wanted.job, place.environment.as_ref());
+        if let Some(member) = self.members.by_key.get_mut(&member) {
+            member.view.take(&wish.demand);
+            member.under_way.insert(number, wish.demand.clone());
+        }
+        self.members.orders.insert(number, Order { member, ticket, wanted, wish });
+        self.send(member, place);
+    }
+
+    /// What starts interpreters in an environment that was made here, which members on this machine use too.
+    fn command_of(&self, job: JobId, own: Option<&Environment>) -> Vec<String> {
+        let Some(detail) = self.details.get(&job) else { return Vec::new() };
+        let environment = merged(detail.told.environment.as_ref(), own.unwrap_or(&Environment::default()));
+        let interpreter = &detail.told.interpreter;
+        self.environments.command(interpreter, &environment.preparation).unwrap_or_default()
+    }
+
+    fn tell_job(&mut self, member: Key, job: JobId) {
+        let Some(detail) = self.details.get(&job) else { return };
+        let Some(found) = self.members.by_key.get_mut(&member) else { return };
+        if !found.jobs.insert(job) {
+            return;
+        }
+        let mut driver = detail.told.clone();
+        driver.namespace = self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
+        let driver_id = bytes_of(detail.driver_id.as_bytes());
+        self.send(member, JobTold { job: bytes_of(job.as_bytes()), driver_id, driver: Some(driver) });
+    }
+
+    /// The job is forgotten here, and so it is there.
+    pub(crate) fn tell_job_over(&mut self, job: JobId) {
+        let told = self.members.by_key.iter_mut().filter(|(_, member)| member.jobs.contains(&job));
+        let told: Vec<Key> = told.map(|(key, member)| (member.jobs.remove(&job), *key).1).collect();
+        for key in told {
+            self.send(key, JobOver { job: bytes_of(job.as_bytes()) });
+        }
+    }
+
+    fn placed(&mut self, member: Key, said: &Placed) {
+        let Some(Order { ticket, wanted, .. }) = self.members.orders.remove(&said.order) else { return };
+        let worker = self.worker_on(member, said, &wanted);
+        match wanted.want {
+            Want::Lease { client, request, .. } if self.still_waits(&wanted, ticket) => {
+                self.grant_lease(client, request, worker);
+            }
+            Want::Actor(id) if self.still_waits(&wanted, ticket) => self.actor_has(id, worker),
+            // It was cancelled, or is gone, while the order was under way.
+            Want::Lease { .. } => self.return_to_member(worker),
+            Want::Actor(_) => self.kill_worker(worker),
+        }
+    }
+
+    /// Whether nobody took back meanwhile what was ordered.
+    fn still_waits(&self, wanted: &Wanted, ticket: u64) -> bool {
+        match wanted.want {
+            Want::Lease { client, request, .. } => {
+                self.clients.get(&client).is_some_and(|client| client.waiting.get(&request) == Some(&ticket))
+            }
+            Want::Actor(id) => self.making.get(&id).is_some_and(|making| making.waits_as(ticket)),
+        }
+    }
+
+    /// MEMBER-2.
+    fn worker_on(&mut self, member: Key, said: &Placed, wanted: &Wanted) -> Key {
+        let known = self.members.by_key.get(&member).and_then(|member| member.workers.get(&said.worker)).copied();
+        let key = known.unwrap_or_else(|| {
+            let key = self.new_key();
+            let id = identifier!(WorkerId, &said.id);
+            let mut worker = Worker::new(id, ELSEWHERE);
+            worker.pid = (said.pid != 0).then_some(said.pid);
+            self.starting += usize::from(said.pid == 0);
+            self.workers.insert(key, worker);
+            self.members.routes.insert(key, (member, said.worker));
+            if let Some(member) = self.members.by_key.get_mut(&member) {
+                member.workers.insert(said.worker, key);
+            }
+            self.join(key, id, wanted.job);
+            key
+        });
+        let outlives_job = match wanted.want {
+            Want::Lease { client, .. } => self.outlives_its_job(client),
+            Want::Actor(id) => self.actor_outlives_its_job(id),
+        };
+        let worker = self.workers.get_mut(&key).expect("it was just found or made");
+        worker.duty = Duty::Ending;
+        worker.job = Some(wanted.job);
+        worker.once = said.once;
+        worker.outlives_job = outlives_job;
+        worker.label.clone_from(&wanted.label);
+        key
+    }
+
+    fn place_refused(&mut self, member: Key, said: PlaceRefused) {
+        if let Some(state) = said.state {
+            self.member_changed(member, state);
+        }
+        if let Some(found) = self.members.by_key.get_mut(&member) {
+            found.under_way.remove(&said.order);
+        }
+        if let Some(order) = self.members.orders.remove(&said.order) {
+            self.queue_again(order);
+        }
+    }
+
+    fn queue_again(&mut self, order: Order) {
+        let Order { ticket, wanted, wish, .. } = order;
+        if self.still_waits(&wanted, ticket) && self.push(ticket, &wanted.want, wish).is_ok() {
+            self.wanted.insert(ticket, wanted);
+            self.wants_pump = true;
+        }
+    }
+
+    /// The lease of a worker on a member is over.
+    pub(crate) fn return_to_member(&mut self, worker: Key) {
+        let Some((member, number)) = self.route(worker) else { return };
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if found.once {
+            return self.dismiss_worker(worker);
+        }
+        found.duty = Duty::Idle;
+        self.send(member, WorkerReturn { worker: number });
+    }
+
+    /// The member's stream is over: it is dead or about to be.
+    pub fn member_silent(&mut self, key: Key) {
+        if let Some(member) = self.members.by_key.get_mut(&key) {
+            member.is_silent = true;
+        }
+    }
+
+    /// The member's process is gone, and its workers with it.
+    pub fn member_gone(&mut self, key: Key) {
+        let Some(member) = self.members.by_key.remove(&key) else { return };
+        let node = member.view.node;
+        self.log(format!("node {node} at {} is gone", member.told.ip));
+        for worker in member.workers.values() {
+            self.members.routes.remove(worker);
+        }
+        let text = format!("the node {node} ({}) that it ran on died", member.told.ip);
+        for worker in member.workers.values() {
+            if let Some(Duty::Leased(lease)) = self.workers.get(worker).map(|worker| worker.duty) {
+                self.lease_lost(lease, &text);
+            }
+            self.worker_gone(*worker, &text);
+        }
+        let orders = self.members.orders.iter().filter(|(_, order)| order.member == key).map(|(number, _)| *number);
+        for number in orders.collect::<Vec<_>>() {
+            let order = self.members.orders.remove(&number).expect("MEMBER-3: an order ends once");
+            self.queue_again(order);
+        }
+        self.members.lost.push(Lost { told: member.told, view: member.reported, at: self.now });
+        if self.members.lost.len() > LOST_KEPT {
+            self.members.lost.remove(0);
+        }
+        self.alarm_at(self.now + REPLACEMENT_LIMIT, super::Alarm::NoReplacement);
+        self.wants_pump = true;
+    }
+
+    /// The lease's worker died with its node.
+    fn lease_lost(&mut self, number: u64, text: &str) {
+        let Some(lease) = self.leases.remove(&number) else { return };
+        if let Some(owner) = self.clients.get_mut(&lease.owner) {
+            owner.leases.remove(&number);
+            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: true });
+        }
+    }
+}
+
+/// What is free on a node, read from what it told.
+fn view_of(told: &NodeJoin) -> Option<NodeView> {
+    let node = NodeId::from_slice(&told.node)?;
+    let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
+    let inventory = Inventory::new(totals).ok()?;
+    let mut view =
+        NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };
+    apply(&mut view, told.state.as_ref()?);
+    Some(view)
+}
+
+fn apply(view: &mut NodeView, state: &NodeState) {
+    view.free = named(&state.free).collect();
+    let devices = state.devices.iter().filter_map(|of| {
+        let free = of.free.iter().map(|free| free.checked_sub(1).map(Quantity::from_units));
+        Some((ResourceName::new(&of.resource).ok()?, free.collect()))
+    });
+    view.free_devices = devices.collect();
+}
+
+fn named(amounts: &[Amount]) -> impl Iterator<Item = (ResourceName, Quantity)> + '_ {
+    let one = |amount: &Amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units)));
+    amounts.iter().filter_map(one)
+}

@@ -1,0 +1,82 @@
+//! What the nodes of the cluster have, for people and programs.
+
+use super::Core;
+use super::report::by_name;
+use oxiray_resources::{Quantity, ResourceName};
+use oxiray_scheduler::NodeView;
+use oxiray_wire::message::NodeJoin;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+type Amounts = BTreeMap<ResourceName, Quantity>;
+
+impl Core {
+    /// This node, the members, and the dead ones that are remembered.
+    pub(crate) fn all_nodes(&self) -> Vec<Json> {
+        let own = json!({
+            "node_id": self.plan.node.hex(),
+            "address": self.plan.ip,
+            "hostname": self.plan.hostname,
+            "name": self.plan.name,
+            "socket": format!("{}/socket", self.session),
+            "alive": true,
+            "head": true,
+            "labels": self.plan.labels,
+            "resources": by_name(self.ledger.totals().iter().map(|(name, amount)| (name, *amount))),
+            "available": by_name(self.ledger.available().iter().map(|(name, amount)| (name, *amount))),
+        });
+        let members = self.members.by_key.values().map(|member| described(&member.told, &member.view, true));
+        let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, false));
+        std::iter::once(own).chain(members).chain(lost).collect()
+    }
+
+    /// What the cluster has, and what of it is free: devices out of service excepted, none at zero.
+    pub(crate) fn cluster_amounts(&self) -> (Amounts, Amounts) {
+        let (mut totals, mut available) = (self.ledger.totals(), self.ledger.available());
+        for (_, view) in self.members.views() {
+            add(&mut totals, total_of(view));
+            add(&mut available, available_of(view));
+        }
+        (totals, available)
+    }
+}
+
+fn described(told: &NodeJoin, view: &NodeView, is_alive: bool) -> Json {
+    let (total, available) = if is_alive { (total_of(view), available_of(view)) } else { Default::default() };
+    json!({
+        "node_id": view.node.hex(),
+        "address": told.ip,
+        "hostname": told.hostname,
+        "name": told.name,
+        "socket": format!("{}/socket", told.session),
+        "alive": is_alive,
+        "head": false,
+        "labels": told.labels,
+        "resources": by_name(total.iter().map(|(name, amount)| (name, *amount))),
+        "available": by_name(available.iter().map(|(name, amount)| (name, *amount))),
+        "death": if is_alive { "" } else { "its daemon ended or was killed" },
+    })
+}
+
+fn total_of(view: &NodeView) -> Amounts {
+    let in_service = |name: &ResourceName, total| match view.free_devices.get(name) {
+        Some(devices) => Quantity::whole(devices.iter().flatten().count() as u32),
+        None => total,
+    };
+    let totals = view.inventory.totals().map(|(name, total)| (name.clone(), in_service(name, total)));
+    totals.filter(|(_, amount)| !amount.is_zero()).collect()
+}
+
+fn available_of(view: &NodeView) -> Amounts {
+    let sum = |devices: &[Option<Quantity>]| devices.iter().flatten().map(|free| free.units()).sum();
+    let devices = view.free_devices.iter().map(|(name, free)| (name.clone(), Quantity::from_units(sum(free))));
+    let scalars = view.free.iter().map(|(name, amount)| (name.clone(), *amount));
+    scalars.chain(devices).filter(|(_, amount)| !amount.is_zero()).collect()
+}
+
+fn add(sums: &mut Amounts, amounts: Amounts) {
+    for (name, amount) in amounts {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.checked_add(amount).unwrap_or(Quantity::MAX);
+    }
+}

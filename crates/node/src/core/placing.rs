@@ -1,0 +1,165 @@
+//! Who is served, and on which node.
+
+use super::members::REPLACEMENT_LIMIT;
+use super::{Core, Key, Want};
+use bytes::Bytes;
+use oxiray_ids::NodeId;
+use oxiray_resources::Grant;
+use oxiray_scheduler::{NodeView, Placement, Reason, Wish, place};
+use oxiray_wire::message::Failure;
+use std::collections::BTreeMap;
+
+/// What someone who waited is given.
+#[derive(Debug)]
+pub(crate) enum Share {
+    /// A grant of this node's ledger.
+    Here(Grant),
+    /// An order to a member.
+    There(Key, Wish),
+}
+
+/// The nodes as they stand, this one first, and which of them are members.
+struct Nodes {
+    views: Vec<NodeView>,
+    members: BTreeMap<NodeId, Key>,
+}
+
+impl Core {
+    /// Serves whoever can be served, at most `budget` of them.
+    pub(crate) fn serve_queue(&mut self, mut budget: usize) -> Vec<(u64, Share)> {
+        let homes = (!self.members.is_empty()).then(|| self.homes()).unwrap_or_default();
+        let mut nodes: Option<Nodes> = None;
+        let mut refused: Vec<(Wish, Reason)> = Vec::new();
+        let is_alone = self.members.is_empty() && self.members.lost.is_empty();
+        let mut queue = std::mem::take(&mut self.queue);
+        let served = queue.serve(|wish, ticket| {
+            budget = budget.checked_sub(1)?;
+            if is_alone && wish.place.is_none() {
+                return self.ledger.grant(&wish.demand).ok().map(Share::Here);
+            }
+            let nodes = nodes.get_or_insert_with(|| self.nodes());
+            let home = homes.get(ticket).copied().unwrap_or(self.plan.node);
+            match nodes.place(home, wish, &mut self.turn) {
+                Placement::On(node) => {
+                    nodes.book(node, wish);
+                    match nodes.members.get(&node) {
+                        Some(member) => Some(Share::There(*member, wish.clone())),
+                        None => self.ledger.grant(&wish.demand).ok().map(Share::Here),
+                    }
+                }
+                Placement::Wait(_) => None,
+                Placement::Never(reason) => {
+                    refused.push((wish.clone(), reason));
+                    None
+                }
+            }
+        });
+        self.queue = queue;
+        for (wish, reason) in refused {
+            if !self.may_be_replaced(&wish) {
+                self.refuse_class(&wish, &reason);
+            }
+        }
+        served
+    }
+
+    /// Where each one that waits asks from, of those that ask from another node.
+    fn homes(&self) -> BTreeMap<u64, NodeId> {
+        let of = |(ticket, wanted): (&u64, &super::Wanted)| match wanted.want {
+            Want::Lease { client, .. } => self.route(client).map(|_| (*ticket, self.node_of(client))),
+            Want::Actor(id) => {
+                let creator = self.actors.get(id).and_then(|actor| self.keys.get(&actor.description.creator));
+                creator.and_then(|key| self.route(*key).map(|_| (*ticket, self.node_of(*key))))
+            }
+        };
+        self.wanted.iter().filter_map(of).collect()
+    }
+
+    fn nodes(&self) -> Nodes {
+        let mut nodes = Nodes { views: vec![self.view()], members: BTreeMap::new() };
+        for (key, view) in self.members.views() {
+            nodes.views.push(view.clone());
+            nodes.members.insert(view.node, key);
+        }
+        nodes
+    }
+
+    /// Why nothing could ever meet the wish; nothing where something could, or may soon.
+    pub(crate) fn never(&self, wish: &Wish) -> Option<Reason> {
+        let is_plain = self.members.is_empty() && wish.place.is_none();
+        if is_plain && self.ledger.could_ever(&wish.demand).is_ok() {
+            return None;
+        }
+        match place(&self.nodes().views, wish, 0) {
+            Placement::Never(reason) => (!self.may_be_replaced(wish)).then_some(reason),
+            Placement::On(_) | Placement::Wait(_) => None,
+        }
+    }
+
+    /// What keeps the wish from being met now.
+    pub(crate) fn obstacle(&self, wish: &Wish) -> Option<Reason> {
+        match place(&self.nodes().views, wish, 0) {
+            Placement::Never(reason) | Placement::Wait(reason) => Some(reason),
+            Placement::On(_) => None,
+        }
+    }
+
+    /// Whether a machine that could meet it died less than [`REPLACEMENT_LIMIT`] ago. One that is named is gone for good.
+    fn may_be_replaced(&self, wish: &Wish) -> bool {
+        let by_name = wish
+            .place
+            .as_deref()
+            .is_some_and(|place| matches!(place.strategy, oxiray_scheduler::Strategy::Node { .. }));
+        let lost: Vec<NodeView> = self.members.lately_lost(self.now).cloned().collect();
+        !by_name && !matches!(place(&lost, wish, 0), Placement::Never(_))
+    }
+
+    fn refuse_class(&mut self, wish: &Wish, reason: &Reason) {
+        let seconds = REPLACEMENT_LIMIT.as_secs();
+        let lost: Vec<NodeView> = self.members.lost.iter().map(|lost| lost.view.clone()).collect();
+        let was_possible = !matches!(place(&lost, wish, 0), Placement::Never(_));
+        for ticket in self.queue.tickets(wish) {
+            self.queue.cancel(&ticket);
+            let Some(wanted) = self.wanted.remove(&ticket) else { continue };
+            let died = if !was_possible {
+                String::new()
+            } else {
+                format!(". A machine that could died, and no other has come for {seconds} s")
+            };
+            match wanted.want {
+                Want::Lease { client, request, .. } => {
+                    if let Some(client) = self.clients.get_mut(&client) {
+                        client.waiting.remove(&request);
+                    }
+                    let text = format!("{}{died}", reason.message(&format!("task `{}`", wanted.label)));
+                    self.refuse_lease(client, request, text);
+                }
+                Want::Actor(id) => {
+                    let text = format!("{}{died}", reason.message(&format!("actor `{}`", wanted.label)));
+                    let failure = Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() };
+                    self.actor_died(id, &failure);
+                }
+            }
+        }
+    }
+}
+
+impl Nodes {
+    /// The place of a wish that comes from `home`, which stands first from here on.
+    fn place(&mut self, home: NodeId, wish: &Wish, turn: &mut u64) -> Placement {
+        if let Some(position) = self.views.iter().position(|view| view.node == home) {
+            self.views[..=position].rotate_right(1);
+        }
+        let placement = place(&self.views, wish, *turn);
+        if matches!(placement, Placement::On(_)) {
+            *turn += 1;
+        }
+        placement
+    }
+
+    fn book(&mut self, node: NodeId, wish: &Wish) {
+        if let Some(view) = self.views.iter_mut().find(|view| view.node == node) {
+            view.take(&wish.demand);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A node that serves a head: it carries out orders within its own ledger, and tells what becomes of its workers.
+
+use super::clients::amounts;
+use super::{Core, Duty, JobDetail, Key, Origin, bytes_of, identifier};
+use crate::core::assign::{Post, merged};
+use oxiray_ids::{ActorId, JobId, WorkerId};
+use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_wire::Message;
+use oxiray_wire::message::{
+    Amount, DevicesFree, JobTold, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerDied, WorkerForked,
+    WorkerGone,
+};
+use std::collections::BTreeSet;
+
+/// The head that this node serves.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// Its control stream.
+    pub(crate) key: Key,
+    /// The last order taken.
+    order: u64,
+    told: NodeState,
+}
+
+impl Core {
+    /// From here on this node serves the head at the other end of a stream.
+    pub fn serve_head(&mut self, key: Key) {
+        let told = self.node_state(0);
+        let join = NodeJoin {
+            node: bytes_of(self.plan.node.as_bytes()),
+            ip: self.plan.ip.clone(),
+            hostname: self.plan.hostname.clone(),
+            labels: self.plan.labels.clone(),
+            totals: amounts(self.ledger.inventory().totals()),
+            state: Some(told.clone()),
+            session: self.session.clone(),
+            name: self.plan.name.clone(),
+        };
+        self.head = Some(Head { key, order: 0, told });
+        self.send(key, join);
+    }
+
+    /// The head's stream, where this node serves one.
+    pub fn head_key(&self) -> Option<Key> {
+        self.head.as_ref().map(|head| head.key)
+    }
+
+    /// What the head orders.
+    pub fn head_said(&mut self, message: Message) {
+        match message {
+            Message::JobTold(told) => self.job_told(told),
+            Message::JobOver(said) => {
+                let job = identifier!(JobId, &said.job);
+                if let Some(detail) = self.details.get_mut(&job) {
+                    detail.is_over = true;
+                }
+                self.forget_job_when_over(job);
+            }
+            Message::Place(order) => self.place_for_head(order),
+            Message::WorkerReturn(said) => self.make_idle(said.worker),
+            Message::WorkerKill(said) => self.kill_worker(said.worker),
+            other => self.log(format!("the head sent a message of kind {} that is not for a member", other.kind())),
+        }
+    }
+
+    fn job_told(&mut self, told: JobTold) {
+        let (job, Some(driver)) = (identifier!(JobId, &told.job), told.driver) else { return };
+        let Some(head) = self.head_key() else { return };
+        let driver_id = identifier!(WorkerId, &told.driver_id);
+        self.jobs.learn(job, driver_id, driver.pid, &driver.namespace);
+        let detail = JobDetail {
+            // What is for the driver goes to the head, which passes it on.
+            driver: head,
+            driver_id,
+            told: driver,
+            said_goodbye: false,
+            is_over: false,
+            noticed: BTreeSet::new(),
+        };
+        let origin = Origin::plain(&detail.told.interpreter);
+        self.details.insert(job, detail);
+        self.ensure_template(&origin, Some(job));
+    }
+
+    fn place_for_head(&mut self, order: Place) {
+        let Some(head) = &mut self.head else { return };
+        head.order = order.order;
+        let (to, number, job) = (head.key, order.order, identifier!(JobId, &order.job));
+        let is_known = self.details.get(&job).is_some_and(|detail| !detail.is_over);
+        let granted = demand(&order.demand).filter(|_| is_known).and_then(|demand| self.ledger.grant(&demand).ok());
+        let Some(grant) = granted else {
+            let state = Some(self.node_state(number));
+            return self.send(to, PlaceRefused { order: number, state });
+        };
+        let actor = order.actor.as_ref().map(|actor| identifier!(ActorId, &actor.actor));
+        let (grant, surplus) = match actor {
+            Some(_) => self.split(grant, &demand(&order.running).unwrap_or_default()),
+            None => (grant, None),
+        };
+        let environment = order.environment.unwrap_or_default();
+        if let Some(detail) = self.details.get(&job).filter(|_| !order.command.is_empty()) {
+            let merged = merged(detail.told.environment.as_ref(), &environment);
+            let interpreter = detail.told.interpreter.clone();
+            self.environments.learn(job, &interpreter, &merged.preparation, order.command);
+        }
+        let post = Post {
+            job,
+            environment,
+            label: order.label,
+            fresh: order.fresh,
+            outlives_job: order.outlives_job,
+            actor: order.actor,
+        };
+        let key = self.appoint(post, grant).expect("the job was just found");
+        let worker = self.workers.get_mut(&key).expect("it was just appointed");
+        worker.duty = actor.map_or(Duty::Leased(number), Duty::Actor);
+        worker.surplus = surplus;
+        let (id, pid, once) = (bytes_of(worker.id.as_bytes()), worker.pid.unwrap_or(0), worker.once);
+        self.send(to, Placed { order: number, worker: key, id, pid, once });
+    }
+
+    /// The worker of an order that is over serves the next one.
+    fn make_idle(&mut self, worker: Key) {
+        let serves = |duty| matches!(duty, Duty::Leased(_));
+        if self.workers.get(&worker).is_some_and(|worker| serves(worker.duty) && !worker.is_doomed) {
+            self.idle_worker(worker);
+        }
+    }
+
+    /// The worker has its process: the head is told, where it knows of the worker.
+    pub(crate) fn tell_forked(&mut self, worker: Key, pid: u32) {
+        let is_known = self.workers.get(&worker).is_some_and(|worker| worker.job.is_some());
+        if let Some(to) = self.head_key().filter(|_| is_known) {
+            self.send(to, WorkerForked { worker, pid });
+        }
+    }
+
+    pub(crate) fn tell_died(&mut self, worker: Key, text: &str) {
+        if let Some(to) = self.head_key() {
+            self.send(to, WorkerDied { worker, text: text.to_owned() });
+        }
+    }
+
+    pub(crate) fn tell_gone(&mut self, worker: Key, text: &str) {
+        if let Some(to) = self.head_key() {
+            self.send(to, WorkerGone { worker, text: text.to_owned() });
+        }
+    }
+
+    /// Tells the head what the ledger has, where that changed.
+    pub(crate) fn tell_state(&mut self) {
+        let Some(order) = self.head.as_ref().map(|head| head.order) else { return };
+        let state = self.node_state(order);
+        let head = self.head.as_mut().expect("it was just found");
+        if head.told != state {
+            head.told = state.clone();
+            let to = head.key;
+            self.send(to, state);
+        }
+    }
+
+    fn node_state(&self, order: u64) -> NodeState {
+        let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
+        let devices = names.map(|name| {
+            let free = self.ledger.free_per_device(name.as_str()).into_iter();
+            DevicesFree {
+                resource: name.to_string(),
+                free: free.map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+            }
+        });
+        let devices = devices.collect();
+        let available = self.ledger.available();
+        let free =
+            amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
+        NodeState { order, free, devices, store_used: 0 }
+    }
+}
+
+fn demand(amounts: &[Amount]) -> Option<Demand> {
+    let named = amounts
+        .iter()
+        .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units))));
+    Demand::new(named.collect::<Option<Vec<_>>>()?).ok()
+}

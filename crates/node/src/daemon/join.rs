@@ -1,0 +1,94 @@
+//! How a node comes to a cluster that runs already.
+
+use crate::session::{self, Description};
+use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
+use oxiray_wire::{Connection, Message};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a head may take to let a node in.
+const ADMISSION_LIMIT: Duration = Duration::from_secs(30);
+
+/// A node that was let in.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) connection: Connection,
+    pub(super) admitted: NodeAdmitted,
+}
+
+/// Why a node was not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// Nobody has the address.
+    #[error("no cluster answers at {address}: {}", running(.there))]
+    Nobody {
+        /// The address.
+        address: String,
+        /// The addresses that clusters of this user have on this machine.
+        there: Vec<String>,
+    },
+    /// The head said no.
+    #[error("the cluster at {address} refuses this node: {text}")]
+    Refused {
+        /// The address.
+        address: String,
+        /// What it said.
+        text: String,
+    },
+    /// The head is gone, or does not answer.
+    #[error("the cluster at {address} does not answer: {source}")]
+    Silent {
+        /// The address.
+        address: String,
+        /// What happened.
+        source: io::Error,
+    },
+}
+
+fn running(there: &[String]) -> String {
+    if there.is_empty() {
+        return "none of this user runs on this machine; start one with `oxiray start --head`".to_owned();
+    }
+    format!("on this machine run {}", there.join(", "))
+}
+
+/// Greets the head at `address`, which is found by its session under `root`.
+pub(super) fn join(root: &Path, address: &str) -> Result<Joined, JoinError> {
+    let living: Vec<_> = session::living(root).into_iter().filter(|(_, found)| !found.member).collect();
+    let Some((directory, description)) = living.iter().find(|(_, found)| found.answers_to(address)) else {
+        let there = living.into_iter().map(|(_, found)| found.address).collect();
+        return Err(JoinError::Nobody { address: address.to_owned(), there });
+    };
+    greet(directory, description)
+        .map_err(|source| JoinError::Silent { address: address.to_owned(), source })?
+        .map_err(|text| JoinError::Refused { address: address.to_owned(), text })
+}
+
+fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joined, String>> {
+    let mut connection = Connection::new(session::connect(directory)?.into())?;
+    let node = Some(Newcomer { pid: std::process::id() });
+    connection.send(&Hello { token: description.token.clone(), node, ..Hello::default() }.into());
+    connection.flush().map_err(io::Error::other)?;
+    let until = Instant::now() + ADMISSION_LIMIT;
+    let mut inbox = Vec::new();
+    while inbox.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        poll(&mut [PollFd::new(&connection, PollFlags::IN)], Some(&limit))?;
+        let result = connection.receive(&mut inbox);
+        if inbox.is_empty() {
+            result.map_err(io::Error::other)?;
+        }
+    }
+    // Nothing else is said to a node before it has described itself.
+    match inbox.remove(0).message {
+        Message::NodeAdmitted(admitted) => Ok(Ok(Joined { connection, admitted })),
+        Message::Refused(refused) => Ok(Err(refused.text)),
+        _ => Ok(Err("it is of another build".to_owned())),
+    }
+}

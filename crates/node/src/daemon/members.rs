@@ -1,0 +1,90 @@
+//! Nodes among each other: members let in by a head, and a member's messages to and from its head.
+
+use super::Daemon;
+use super::streams::Role;
+use crate::core::Key;
+use oxiray_ids::ObjectId;
+use oxiray_wire::Message;
+use oxiray_wire::message::{Newcomer, NodeAdmitted};
+use std::os::fd::OwnedFd;
+
+/// Members are told apart by addresses of the loopback network, the head's own excepted.
+const FIRST_MEMBER: u32 = 2;
+
+impl Daemon {
+    /// A node wants to be part of the cluster.
+    pub(super) fn admit_member(&mut self, key: Key, node: &Newcomer, peer_pid: u32) {
+        if node.pid != peer_pid {
+            let text = format!("the node says that it is process {}, and the socket that it is {peer_pid}", node.pid);
+            return self.refuse(key, &text);
+        }
+        let pidfd = oxiray_processes::pidfd_of(node.pid).ok();
+        if let Some(pidfd) = &pidfd
+            && let Err(error) = self.poller.watch(pidfd, super::Token::Driver(key))
+        {
+            self.log.line(&format!("the process of member {key} cannot be watched: {error}"));
+        }
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        stream.connection.prove();
+        stream.role = Role::Member(pidfd);
+        let number = FIRST_MEMBER + self.members_admitted;
+        self.members_admitted += 1;
+        let [_, high, middle, low] = number.to_be_bytes();
+        let admitted = NodeAdmitted { ip: format!("127.{high}.{middle}.{low}"), address: self.address.clone() };
+        self.queue(key, &admitted.into(), Vec::new());
+    }
+
+    /// What a member says, or one of its workers through it.
+    pub(super) fn member_said(&mut self, from: Key, message: Message) {
+        let Some((worker, message)) = self.core.member_said(from, message) else { return };
+        match message {
+            Message::LogLines(lines) => match self.core.log_target(worker) {
+                Some(driver) => self.queue(driver, &Message::LogLines(lines), Vec::new()),
+                None => {
+                    self.worker_log.line(&format!("worker {worker}, pid {}, {}:", lines.pid, lines.name));
+                    self.worker_log.append(&lines.lines);
+                }
+            },
+            message => self.dispatch(worker, message),
+        }
+    }
+
+    /// What the head says, to this node or to one of its workers.
+    pub(super) fn head_said(&mut self, message: Message, descriptors: Vec<OwnedFd>) {
+        match message {
+            Message::Relay(relayed) => {
+                let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
+                match Message::decode(kind, relayed.body) {
+                    Ok(Some(message)) => self.queue(relayed.worker, &message, descriptors),
+                    Ok(None) | Err(_) => {
+                        self.log.line(&format!("the head passes on a message of kind {kind}, which cannot be read"))
+                    }
+                }
+            }
+            message => self.core.head_said(message),
+        }
+    }
+
+    /// What a worker of a member says: what is about this node's ledger and store stays here, the rest is the head's.
+    pub(super) fn worker_of_member_said(&mut self, head: Key, from: Key, message: Message) {
+        match &message {
+            Message::Allocate(_)
+            | Message::Pin(_)
+            | Message::Seal(_)
+            | Message::Unpin(_)
+            | Message::SegmentsUnmapped(_) => {
+                return self.dispatch(from, message);
+            }
+            Message::Abort(said) => {
+                let object = ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL);
+                if let Err(error) = self.store.abort(from, object) {
+                    self.log.line(&format!("client {from}: {error}"));
+                }
+            }
+            Message::Blocked(_) | Message::Unblocked(_) => return self.core.message(from, message),
+            Message::ActorReady(_) => self.core.message(from, message.clone()),
+            _ => {}
+        }
+        self.queue(head, &message.relayed(from).into(), Vec::new());
+    }
+}

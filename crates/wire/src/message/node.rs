@@ -1,0 +1,234 @@
+//! Several nodes: the head and its members, and nodes among each other.
+//!
+//! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
+//! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
+
+use super::{ActorCreate, Amount, Driver, Environment};
+use bytes::Bytes;
+
+/// What a node says in its [`Hello`](super::Hello).
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Newcomer {
+    /// Its process id; checked against the socket's.
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+}
+
+/// head → member: let in. It describes itself with [`NodeJoin`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NodeAdmitted {
+    /// An address on this machine that no other node of the cluster has.
+    #[prost(string, tag = "1")]
+    pub ip: String,
+    /// The cluster's address.
+    #[prost(string, tag = "2")]
+    pub address: String,
+}
+
+/// member → head: what it is. From here on it is given orders.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NodeJoin {
+    /// `NodeId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub node: Bytes,
+    /// Its address.
+    #[prost(string, tag = "2")]
+    pub ip: String,
+    /// The host's name.
+    #[prost(string, tag = "3")]
+    pub hostname: String,
+    /// Its labels.
+    #[prost(btree_map = "string, string", tag = "4")]
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// What it offers when nothing runs on it.
+    #[prost(message, repeated, tag = "5")]
+    pub totals: Vec<Amount>,
+    /// What it has now.
+    #[prost(message, optional, tag = "6")]
+    pub state: Option<NodeState>,
+    /// Its session's directory.
+    #[prost(string, tag = "7")]
+    pub session: String,
+    /// Its name in listings.
+    #[prost(string, tag = "8")]
+    pub name: String,
+}
+
+/// member → head: its ledger changed.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NodeState {
+    /// The last order that is part of this.
+    #[prost(uint64, tag = "1")]
+    pub order: u64,
+    /// What is free of resources that are no devices; nothing at zero.
+    #[prost(message, repeated, tag = "2")]
+    pub free: Vec<Amount>,
+    /// What is free of devices.
+    #[prost(message, repeated, tag = "3")]
+    pub devices: Vec<DevicesFree>,
+    /// Bytes of its object store that objects take.
+    #[prost(uint64, tag = "4")]
+    pub store_used: u64,
+}
+
+/// The devices of one resource.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DevicesFree {
+    /// The resource.
+    #[prost(string, tag = "1")]
+    pub resource: String,
+    /// What each device has free, in 1/10,000, plus one; 0 where it is out of service.
+    #[prost(uint64, repeated, tag = "2")]
+    pub free: Vec<u64>,
+}
+
+/// Both ways between head and member: what a worker of the member said, or is told. Its descriptors come along.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Relay {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    /// The message's kind.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    /// The message's body.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub body: Bytes,
+}
+
+/// head → member: a job that orders will name.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct JobTold {
+    /// `JobId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub job: Bytes,
+    /// `WorkerId` of its driver.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub driver_id: Bytes,
+    /// What its driver told of itself, the namespace made definite.
+    #[prost(message, optional, tag = "3")]
+    pub driver: Option<Driver>,
+}
+
+/// head → member: the job is over; nothing more is placed for it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct JobOver {
+    /// `JobId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub job: Bytes,
+}
+
+/// head → member: have a worker for this. Answered by [`Placed`] or [`PlaceRefused`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Place {
+    /// Names the order; later ones are larger.
+    #[prost(uint64, tag = "1")]
+    pub order: u64,
+    /// `JobId`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub job: Bytes,
+    /// What is to be granted.
+    #[prost(message, repeated, tag = "3")]
+    pub demand: Vec<Amount>,
+    /// What an actor keeps of it once its constructor returned.
+    #[prost(message, repeated, tag = "4")]
+    pub running: Vec<Amount>,
+    /// The runtime environment on top of the job's.
+    #[prost(message, optional, tag = "5")]
+    pub environment: Option<Environment>,
+    /// The task's or class's name.
+    #[prost(string, tag = "6")]
+    pub label: String,
+    /// Whether the worker must not have run anything before.
+    #[prost(bool, tag = "7")]
+    pub fresh: bool,
+    /// Whether it works for a detached actor.
+    #[prost(bool, tag = "8")]
+    pub outlives_job: bool,
+    /// The actor to become.
+    #[prost(message, optional, tag = "9")]
+    pub actor: Option<ActorCreate>,
+    /// The command that starts interpreters in the environment, where one was made for it.
+    #[prost(string, repeated, tag = "10")]
+    pub command: Vec<String>,
+}
+
+/// member → head: the order is granted.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Placed {
+    /// The order.
+    #[prost(uint64, tag = "1")]
+    pub order: u64,
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "2")]
+    pub worker: u64,
+    /// `WorkerId`.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub id: Bytes,
+    /// Its process id; 0 until [`WorkerForked`].
+    #[prost(uint32, tag = "4")]
+    pub pid: u32,
+    /// Whether it must end with what it was placed for.
+    #[prost(bool, tag = "5")]
+    pub once: bool,
+}
+
+/// member → head: there is no room after all, or the job is unknown.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PlaceRefused {
+    /// The order.
+    #[prost(uint64, tag = "1")]
+    pub order: u64,
+    /// What the ledger has instead.
+    #[prost(message, optional, tag = "2")]
+    pub state: Option<NodeState>,
+}
+
+/// head → member: the worker's lease is over; it is idle.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WorkerReturn {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+}
+
+/// head → member: end the worker.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WorkerKill {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+}
+
+/// member → head: the worker has its process.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WorkerForked {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    /// Its process id.
+    #[prost(uint32, tag = "2")]
+    pub pid: u32,
+}
+
+/// member → head: the worker is dead; what it held is not free yet.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WorkerDied {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    /// How, in words.
+    #[prost(string, tag = "2")]
+    pub text: String,
+}
+
+/// member → head: the worker and everything that descends from it are dead and reaped.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WorkerGone {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+    /// How, in words.
+    #[prost(string, tag = "2")]
+    pub text: String,
+}

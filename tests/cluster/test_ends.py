@@ -1,0 +1,151 @@
+"""Nodes that come and go while a program runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Affinity
+
+
+def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
+    """Returns once `holds()`; fails after `limit` seconds."""
+    end = time.monotonic() + limit
+    while not holds():
+        assert time.monotonic() < end, "it did not come to be in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A head that a driver is connected to."""
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2}, connect=True)
+    yield cluster
+    cluster.shutdown()
+
+
+@ray.remote
+def where() -> str:
+    return ray.get_runtime_context().get_node_id()
+
+
+@ray.remote
+class Somewhere:
+    def pid(self) -> int:
+        return os.getpid()
+
+    def where(self) -> str:
+        return ray.get_runtime_context().get_node_id()
+
+    def stay(self, marker: str) -> None:
+        Path(marker).touch()
+        until(lambda: False, limit=600)
+
+
+@ray.remote
+def stay_once(marker: str) -> str:
+    """Stays for good the first time."""
+    if not os.path.exists(marker):
+        Path(marker).touch()
+        until(lambda: False, limit=600)
+    return ray.get_runtime_context().get_node_id()
+
+
+def test_a_killed_node_takes_its_work_along(cluster: Cluster, tmp_path: Path) -> None:
+    node = cluster.add_node(num_cpus=4, resources={"special": 1})
+    there = Affinity(node.node_id, soft=True)
+    actor = Somewhere.options(scheduling_strategy=there).remote()
+    pid = ray.get(actor.pid.remote())
+    call = actor.stay.remote(str(tmp_path / "call"))
+    retried = stay_once.options(scheduling_strategy=there).remote(str(tmp_path / "retried"))
+    lost = stay_once.options(scheduling_strategy=there, max_retries=0).remote(str(tmp_path / "lost"))
+    for marker in ("call", "retried", "lost"):
+        until((tmp_path / marker).exists)
+    node.kill_raylet()
+    assert ray.get(retried) != node.node_id
+    with pytest.raises(ray.exceptions.ActorDiedError, match="that it ran on died"):
+        ray.get(call)
+    with pytest.raises(ray.exceptions.NodeDiedError, match="that it ran on died"):
+        ray.get(lost)
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
+    dead = [listed for listed in ray.nodes() if not listed["Alive"]]
+    assert [listed["NodeID"] for listed in dead] == [node.node_id]
+    assert "special" not in ray.cluster_resources()
+    hard = Affinity(node.node_id, soft=False)
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="is dead or never was"):
+        ray.get(where.options(scheduling_strategy=hard).remote())
+
+
+def test_a_resource_that_went_is_waited_for(cluster: Cluster) -> None:
+    node = cluster.add_node(resources={"special": 1})
+    task = where.options(resources={"special": 0.1})
+    assert ray.get(task.remote()) == node.node_id
+    cluster.remove_node(node)
+    waiting = task.remote()
+    assert ray.wait([waiting], timeout=0.1) == ([], [waiting])
+    again = cluster.add_node(resources={"special": 1})
+    assert ray.get(waiting) == again.node_id
+    assert cluster.list_all_nodes() == [again, cluster.head_node]
+
+
+def test_a_node_that_comes_serves_who_waits(cluster: Cluster, tmp_path: Path) -> None:
+    held = [Somewhere.options(num_cpus=1).remote() for _ in range(2)]
+    ray.get([actor.pid.remote() for actor in held])
+    waiting = where.remote()
+    assert ray.wait([waiting], timeout=0.1) == ([], [waiting])
+    node = cluster.add_node(num_cpus=1)
+    assert ray.get(waiting) == node.node_id
+
+
+def test_a_node_ends_with_the_head(cluster: Cluster) -> None:
+    node = cluster.add_node(num_cpus=1, resources={"special": 1})
+    actor = Somewhere.options(resources={"special": 1}).remote()
+    pid = ray.get(actor.pid.remote())
+    assert cluster.head_node is not None
+    cluster.head_node.kill_raylet()
+    until(lambda: not node.is_alive() and not os.path.exists(f"/proc/{pid}"))
+    with pytest.raises(ray.exceptions.RayError):
+        ray.get(actor.where.remote())
+
+
+def test_shutdown_leaves_nothing_behind(cluster: Cluster) -> None:
+    node = cluster.add_node(num_cpus=2, resources={"special": 1})
+    actors = [Somewhere.options(resources={"special": 0.5}).remote() for _ in range(2)]
+    pids = [*ray.get([actor.pid.remote() for actor in actors]), *(one.pid for one in cluster.list_all_nodes())]
+    sessions = [Path(one.session_dir) for one in (node, cluster.head_node) if one is not None]
+    cluster.shutdown()
+    assert not ray.is_initialized()
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    assert not [session for session in sessions if session.exists()]
+
+
+def test_a_cluster_dies_with_the_program_that_made_it() -> None:
+    program = (
+        "import os, ray\n"
+        "from ray.cluster_utils import Cluster\n"
+        "cluster = Cluster(initialize_head=True)\n"
+        "cluster.add_node()\n"
+        "print(*(node.pid for node in cluster.list_all_nodes()), flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    pids = told.stdout.split()
+    assert len(pids) == 2, told.stderr
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+
+
+def test_what_a_node_cannot_be_is_said(cluster: Cluster) -> None:
+    with pytest.raises(ValueError, match="add_node\\(\\) got num_cpu, which it does not know"):
+        cluster.add_node(num_cpu=1)
+    with pytest.raises(RuntimeError, match="object_store_memory is 5 bytes"):
+        cluster.add_node(object_store_memory=5)
+    with pytest.raises(ValueError, match="use num_cpus"):
+        cluster.add_node(resources={"CPU": 1})
