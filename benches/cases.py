@@ -206,6 +206,25 @@ def task_with_1mib(ray: Any) -> dict[str, Any]:
     return rate(lambda: ray.get(size.remote(array)), 2, warm_calls=50)
 
 
+def generator_items(ray: Any) -> dict[str, Any]:
+    """Small items of one task, each fetched as it comes."""
+    ray.init()
+
+    @ray.remote
+    def count(number: int) -> Any:
+        for item in range(number):
+            yield item
+
+    def read(number: int) -> None:
+        for expected, reference in enumerate(count.remote(number)):
+            assert ray.get(reference) == expected
+
+    read(1000)
+    number, began = 10_000, time.perf_counter()
+    read(number)
+    return {"value": number / (time.perf_counter() - began)}
+
+
 def put_get_small(ray: Any) -> dict[str, Any]:
     ray.init()
     return rate(lambda: ray.get(ray.put(0)), 2)
@@ -323,6 +342,7 @@ CASES = {
     "wait-1000": Case("1,000 tasks, awaited one by one with `wait`", "/s", 10, True, wait_one_by_one),
     "get-10000-refs": Case("`get` of an object that holds 10,000 references", "/s", 10, True, get_10000_references),
     "task-1mib-argument": Case("task with an argument of 1 MiB, one after the other", "/s", 10, True, task_with_1mib),
+    "generator-items": Case("items of a generator, each fetched as it comes", "/s", 10, True, generator_items),
     "put-get-small": Case("`put` + `get` of a small object", "/s", 40, True, put_get_small),
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),

@@ -19,6 +19,7 @@ fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId
         retries,
         retry_exceptions: Bytes::new(),
         parent: TaskId::NIL,
+        stream: None,
     };
     Recipe { work, queue: 0, attempt: 0, held, sources, held_bytes: 0 }
 }
