@@ -28,7 +28,8 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     A call that has not begun never does. A task that runs meets a `KeyboardInterrupt` in its code; with `force` its
     process is killed. A method of an actor that runs sees `get_runtime_context().is_canceled()`, an async one meets
     `asyncio.CancelledError`. With `recursive`, what it has called goes with it. The value is `TaskCancelledError`
-    then; that of a generator's call is its last item, and those before stay. What is over already is left alone. Cancelled calls are not retried.
+    then; that of a generator's call is its last item, and those before stay. What is over already is left alone.
+    Cancelled calls are not retried.
 
     Raises `TypeError` for anything but a reference, `ValueError` for `force` on an actor's method.
     """

@@ -76,6 +76,14 @@ pub(crate) struct Caller {
     _hold: Option<Hold>,
 }
 
+impl Drop for Caller {
+    fn drop(&mut self) {
+        if let (Callee::Class(class), false) = (self.callee, self.runtime.is_abandoned()) {
+            self.runtime.release_class(class);
+        }
+    }
+}
+
 #[pymethods]
 impl Caller {
     /// A function: its code is exported under its hash.
@@ -102,12 +110,12 @@ impl Caller {
     ) -> PyResult<Self> {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
-        runtime.export(hash.clone(), Bytes::copy_from_slice(body));
         let (demand, environment) = (units(resources)?, environment.into());
         let strategy = strategy.map(strategy::from_told);
         let class = runtime.class(Class { demand, environment, fresh, strategy });
         let work = Work {
             function: hash,
+            code: Bytes::copy_from_slice(body),
             name,
             arguments: Arguments::default(),
             results,
@@ -137,6 +145,7 @@ impl Caller {
     ) -> PyResult<Self> {
         let work = Work {
             function: Bytes::new(),
+            code: Bytes::new(),
             name,
             arguments: Arguments::default(),
             results,

@@ -20,6 +20,9 @@ use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+/// The most functions that a worker keeps; with one more, it begins anew, and counts their calls anew.
+const FUNCTIONS_LIMIT: usize = 1_000;
+
 /// Functions by content hash, and how often each has run here.
 type Functions = HashMap<Bytes, (Py<PyAny>, u32)>;
 
@@ -175,7 +178,7 @@ impl Worker {
         self.label(&call.name);
         context::enter(Running { task, name: name.clone(), function: call.name.clone() });
         begin_borrowing();
-        let prepared = self.prepare(py, &mut call);
+        let prepared = self.prepare(py, &mut call, &ticket.code());
         let mut under_way = UnderWay { ticket, call, task, name, yielded: 0 };
         let loop_ =
             self.event_loop.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|own| own.clone_ref(py));
@@ -282,7 +285,7 @@ impl Worker {
     }
 
     /// What is to be called, and with what.
-    fn prepare<'py>(&self, py: Python<'py>, call: &mut Call) -> PyResult<Prepared<'py>> {
+    fn prepare<'py>(&self, py: Python<'py>, call: &mut Call, code: &Bytes) -> PyResult<Prepared<'py>> {
         let (args, kwargs) = self.arguments(py, &call.arguments, &call.references)?;
         let target = if call.function.is_empty() {
             let actor =
@@ -291,22 +294,27 @@ impl Worker {
                 actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
             python::method(py)?.call1((actor, &call.name))?
         } else {
-            self.function(py, &call.function)?
+            self.function(py, call, code)?
         };
         // Some code looks at reference counts: arguments belong to the call alone from here on.
         call.arguments.clear();
         Ok((target, args, kwargs))
     }
 
-    fn function<'py>(&self, py: Python<'py>, hash: &Bytes) -> PyResult<Bound<'py, PyAny>> {
+    fn function<'py>(&self, py: Python<'py>, call: &Call, code: &Bytes) -> PyResult<Bound<'py, PyAny>> {
+        let hash = &call.function;
         if let Some((function, calls)) = self.functions.lock().unwrap_or_else(PoisonError::into_inner).get_mut(hash) {
             *calls += 1;
             return Ok(function.bind(py).clone());
         }
-        let body = self.runtime.function(hash).unwrap_or_default();
-        let function = python::load_function(py)?.call1((PyBytes::new(py, &body),))?;
+        let function = python::load_function(py)?.call1((PyBytes::new(py, code),))?;
         let known = (function.clone().unbind(), 1);
-        self.functions.lock().unwrap_or_else(PoisonError::into_inner).insert(hash.clone(), known);
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = (functions.len() >= FUNCTIONS_LIMIT).then(|| std::mem::take(&mut *functions));
+        functions.insert(hash.clone(), known);
+        drop(functions);
+        // Only now: what functions refer to may run the user's code when it goes.
+        drop(forgotten);
         Ok(function)
     }
 

@@ -37,10 +37,16 @@ pub struct Ticket {
     from: Token,
     owner: WorkerId,
     task: Bytes,
+    code: Bytes,
     started: Instant,
 }
 
 impl Ticket {
+    /// The code that the call names by its hash.
+    pub fn code(&self) -> Bytes {
+        self.code.clone()
+    }
+
     /// The task that it is the ticket of.
     pub fn task(&self) -> TaskId {
         TaskId::from_slice(&self.task).unwrap_or(TaskId::NIL)
@@ -62,7 +68,8 @@ impl Ticket {
 #[derive(Debug)]
 enum Item {
     Assign(Box<Assign>),
-    Call(Token, WorkerId, Box<Call>),
+    /// Whose call it is, and the code that it names.
+    Call(Token, WorkerId, Box<Call>, Bytes),
 }
 
 #[derive(Debug, Default)]
@@ -103,10 +110,10 @@ impl Inbox {
 
     /// Takes a call out that has not begun; the number of its results.
     pub(crate) fn withdraw(&mut self, from: Token, task: &Bytes) -> Option<u32> {
-        let is_it = |item: &Item| matches!(item, Item::Call(token, _, call) if *token == from && call.task == *task);
+        let is_it = |item: &Item| matches!(item, Item::Call(token, _, call, _) if *token == from && call.task == *task);
         let at = self.items.iter().position(is_it)?;
         match self.items.remove(at) {
-            Some(Item::Call(_, _, call)) => Some(call.results),
+            Some(Item::Call(_, _, call, _)) => Some(call.results),
             _ => None,
         }
     }
@@ -140,12 +147,12 @@ impl Inbox {
         }
         match self.items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
-            Some(Item::Call(from, owner, call)) => {
+            Some(Item::Call(from, owner, call, code)) => {
                 let started = Instant::now();
                 self.running += 1;
                 self.running_since = Some(started);
                 self.interrupts.begin(TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL), !self.is_actor);
-                Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), started }, call))
+                Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), code, started }, call))
             }
             None if self.closing && self.running == 0 => Some(Duty::Leave),
             None => None,
@@ -157,11 +164,13 @@ impl State {
     pub(crate) fn client_said(&mut self, token: Token, owner: WorkerId, message: Message) {
         match message {
             Message::Function(function) => {
-                self.functions.insert(function.hash, function.body);
+                let codes = self.codes.entry(token).or_default();
+                codes.note(function.hash, function.body.len(), function.body);
             }
             Message::Call(call) => {
                 self.yieldings.open(token, &call);
-                self.inbox.items.push_back(Item::Call(token, owner, Box::new(call)));
+                let code = self.codes.get(&token).map(|codes| codes.get(&call.function)).unwrap_or_default();
+                self.inbox.items.push_back(Item::Call(token, owner, Box::new(call), code));
                 self.news = true;
             }
             Message::Cancel(cancel) => self.cancel_call(token, &cancel),
@@ -190,7 +199,7 @@ impl State {
         }
         let mut queued: Vec<(Token, Vec<Bytes>)> = Vec::new();
         self.inbox.items.retain(|item| {
-            let Item::Call(from, _, call) = item else { return true };
+            let Item::Call(from, _, call, _) = item else { return true };
             match queued.iter_mut().find(|(token, _)| token == from) {
                 Some((_, tasks)) => tasks.push(call.task.clone()),
                 None => queued.push((*from, vec![call.task.clone()])),

@@ -1,12 +1,12 @@
 //! Workers that were leased: granted, idle, returned, lost.
 
+use crate::code::Codes;
 use crate::links::{DAEMON, Role};
 use crate::state::State;
 use crate::submit::{IDLE_LIMIT, Lease};
 use bytes::Bytes;
 use oxiray_ids::WorkerId;
 use oxiray_wire::message::{Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseReturn};
-use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl State {
             token,
             worker,
             under_way: VecDeque::new(),
-            functions: FxHashSet::default(),
+            codes: Codes::default(),
             idle_since: None,
             closing: false,
         };
@@ -51,6 +51,7 @@ impl State {
         for task in std::mem::take(&mut queue.pending) {
             self.fail_task(task, &failure);
         }
+        self.tasks.forget_if_unused(index);
     }
 
     /// The stream to a worker ended; what became of it the daemon says. A worker that lives although its stream is

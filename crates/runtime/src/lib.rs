@@ -18,6 +18,8 @@
 
 mod actors;
 mod cancel;
+mod classes;
+mod code;
 mod creation;
 mod execute;
 mod interrupt;

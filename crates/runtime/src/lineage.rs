@@ -11,10 +11,11 @@
 //!
 //! Pure: what it lets go of is returned, and the caller gives it back.
 
-use crate::work::Work;
+use crate::work::{Class, Work};
 use oxiray_ids::{ObjectId, TaskId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Bytes that recipes may take together, unless configured otherwise.
 pub(crate) const BYTES_LIMIT: usize = 1 << 30;
@@ -85,8 +86,8 @@ impl Reason {
 pub(crate) struct Recipe {
     /// The call; its retries are those left.
     pub(crate) work: Work,
-    /// The queue of its class.
-    pub(crate) queue: usize,
+    /// What it needs.
+    pub(crate) class: Arc<Class>,
     /// How often it was begun.
     pub(crate) attempt: u32,
     /// Objects with a small value, each with one use that belongs to the recipe.

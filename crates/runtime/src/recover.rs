@@ -12,6 +12,7 @@ use crate::submit::Target;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Content, Failure, Free, Publish, Recover, Reference, Value};
+use std::sync::Arc;
 
 impl State {
     /// A reader here found the stored bytes of an object lost, when it had lost its value `seen` times.
@@ -116,7 +117,9 @@ impl State {
             }
         }
         missing.extend(&expected);
-        self.begin(task, Target::Class(recipe.queue), recipe.work, recipe.attempt);
+        let queue = self.tasks.class(recipe.class).0;
+        self.begin(task, Target::Class(queue), recipe.work, recipe.attempt);
+        self.tasks.release_class(queue);
         for id in expected {
             self.release(id);
         }
@@ -145,7 +148,8 @@ impl State {
             return self.keep_no_recipe(id);
         }
         let (work, attempt) = (task.work.clone(), task.attempt);
-        let mut recipe = Recipe { work, queue, attempt, held: Vec::new(), sources: Vec::new(), held_bytes: 0 };
+        let class = Arc::clone(&self.tasks.queues[queue].class);
+        let mut recipe = Recipe { work, class, attempt, held: Vec::new(), sources: Vec::new(), held_bytes: 0 };
         let references = recipe.work.arguments.references.iter().map(|(_, id)| *id);
         let given: Vec<ObjectId> = references.chain(recipe.work.arguments.contained.iter().copied()).collect();
         for object in given {

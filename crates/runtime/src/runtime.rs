@@ -275,19 +275,14 @@ impl Runtime {
 
     // --- tasks ---
 
-    /// Tells of code that tasks name by its hash.
-    pub fn export(&self, hash: Bytes, body: Bytes) {
-        self.shared.with(|state| state.functions.insert(hash, body));
-    }
-
-    /// Code that arrived with this hash.
-    pub fn function(&self, hash: &Bytes) -> Option<Bytes> {
-        self.shared.with(|state| state.functions.get(hash).cloned())
-    }
-
-    /// The class of tasks with these needs.
+    /// The class of tasks with these needs; it has one use, for the caller, until [`Runtime::release_class`].
     pub fn class(&self, class: Class) -> ClassIndex {
-        self.shared.with(|state| state.tasks.class(class))
+        self.shared.with(|state| state.tasks.class(Arc::new(class)))
+    }
+
+    /// Gives one use of a class up.
+    pub fn release_class(&self, class: ClassIndex) {
+        self.shared.with(|state| state.tasks.release_class(class.0));
     }
 
     /// Runs a task on some worker. Its results have one reference each.

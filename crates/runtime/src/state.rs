@@ -1,6 +1,7 @@
 //! Everything a process's runtime knows, changed only under its one lock.
 
 use crate::actors::Actors;
+use crate::code::Codes;
 use crate::creation::Creation;
 use crate::execute::Inbox;
 use crate::lead::Lead;
@@ -72,7 +73,8 @@ pub(crate) struct State {
     pub(crate) inbox: Inbox,
     pub(crate) yieldings: Yieldings,
     pub(crate) questions: Questions,
-    pub(crate) functions: FxHashMap<Bytes, Bytes>,
+    /// What each client's calls name by its hash.
+    pub(crate) codes: FxHashMap<Token, Codes>,
     pub(crate) unique: Unique,
     pub(crate) headlines: VecDeque<News>,
     pub(crate) lines_dropped: u64,
@@ -111,7 +113,7 @@ impl State {
             inbox: Inbox::default(),
             yieldings: Yieldings::default(),
             questions: Questions::default(),
-            functions: FxHashMap::default(),
+            codes: FxHashMap::default(),
             unique: Unique::new(),
             headlines: VecDeque::new(),
             lines_dropped: 0,
@@ -174,6 +176,7 @@ impl State {
             Role::Lease(lease) => self.lease_silent(lease),
             Role::Actor(actor) => self.actor_silent(actor),
             Role::Client(_) => {
+                self.codes.remove(&token);
                 self.inbox.client_gone(token);
                 self.yieldings.client_gone(token);
                 self.news = true;

@@ -8,19 +8,21 @@
 //! - SUBMIT-2: every task ends with all its results resolved, once.
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
+use crate::code::Codes;
 use crate::links::{DAEMON, Token};
 use crate::objects::{copy, failed, is_error};
 use crate::slack::{shed_map, shed_queue};
 use crate::state::State;
-use crate::work::{Class, ClassIndex, Place, Work};
+use crate::work::{Class, Place, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Amount, ArgumentReference, Call, Content, Failure, Function, LeaseCancel, LeaseRequest, LeaseReturn, Reply, Value,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Requests for workers that one class has open at most.
@@ -56,7 +58,9 @@ pub(crate) struct Task {
 
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) class: Class,
+    pub(crate) class: Arc<Class>,
+    /// Callers and tasks that name it (CLASSES-1).
+    pub(crate) uses: usize,
     pub(crate) pending: VecDeque<TaskId>,
     pub(crate) leases: Vec<u64>,
     pub(crate) requests: Vec<u64>,
@@ -69,7 +73,7 @@ pub(crate) struct Lease {
     pub(crate) token: Token,
     pub(crate) worker: WorkerId,
     pub(crate) under_way: VecDeque<TaskId>,
-    pub(crate) functions: FxHashSet<Bytes>,
+    pub(crate) codes: Codes,
     pub(crate) idle_since: Option<Instant>,
     /// No task is to be added: the worker exits, or its stream is over and the verdict is awaited.
     pub(crate) closing: bool,
@@ -79,8 +83,10 @@ pub(crate) struct Lease {
 #[derive(Debug, Default)]
 pub(crate) struct Submission {
     pub(crate) tasks: FxHashMap<TaskId, Task>,
-    pub(crate) classes: FxHashMap<Class, usize>,
+    pub(crate) classes: FxHashMap<Arc<Class>, usize>,
     pub(crate) queues: Vec<Queue>,
+    /// Places in `queues` that no class has.
+    pub(crate) free_queues: Vec<usize>,
     pub(crate) leases: FxHashMap<u64, Lease>,
     pub(crate) requests: FxHashMap<u64, usize>,
     pub(crate) next_request: u64,
@@ -90,20 +96,6 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    pub(crate) fn class(&mut self, class: Class) -> ClassIndex {
-        let queues = &mut self.queues;
-        ClassIndex(*self.classes.entry(class.clone()).or_insert_with(|| {
-            queues.push(Queue {
-                class,
-                pending: VecDeque::new(),
-                leases: Vec::new(),
-                requests: Vec::new(),
-                average_us: None,
-            });
-            queues.len() - 1
-        }))
-    }
-
     pub(crate) fn forget_all(&mut self) {
         self.tasks.clear();
         self.leases.clear();
@@ -163,6 +155,7 @@ impl Submission {
         self.set_idle(id, false);
         let lease = self.leases.remove(&id)?;
         self.queues[lease.queue].leases.retain(|other| *other != id);
+        self.forget_if_unused(lease.queue);
         Some(lease)
     }
 }
@@ -206,6 +199,9 @@ impl State {
             }
         }
         let ready = waiting_for == 0;
+        if let Target::Class(queue) = target {
+            self.tasks.queues[queue].uses += 1;
+        }
         self.tasks.tasks.insert(task, Task { work, target, waiting_for, attempt, suspect: false, cancelled: false });
         if let Some(failure) = self.lost.clone() {
             return self.fail_task(task, &failure);
@@ -266,6 +262,7 @@ impl State {
                 self.tasks.requests.remove(&request);
                 self.links.post(DAEMON, &LeaseCancel { request }.into());
             }
+            self.tasks.forget_if_unused(index);
             return;
         }
         let wanted = queue.pending.len().min(REQUESTS_LIMIT);
@@ -300,8 +297,9 @@ impl State {
         let lone = held.under_way.is_empty();
         held.under_way.push_back(task);
         let token = held.token;
-        if held.functions.insert(call.function.clone()) {
-            let body = self.functions.get(&call.function).cloned().unwrap_or_default();
+        if !held.codes.knows(&call.function) {
+            let body = self.tasks.tasks.get(&task).map(|task| task.work.code.clone()).unwrap_or_default();
+            held.codes.note(call.function.clone(), body.len(), Bytes::new());
             self.links.post(token, &Function { hash: call.function.clone(), body }.into());
         }
         let message = Message::from(call);
@@ -472,6 +470,9 @@ impl State {
     fn drop_task(&mut self, id: TaskId) {
         let Some(task) = self.tasks.tasks.remove(&id) else { return };
         shed_map(&mut self.tasks.tasks);
+        if let Target::Class(queue) = task.target {
+            self.tasks.release_class(queue);
+        }
         let arguments = task.work.arguments;
         for object in arguments.contained.into_iter().chain(arguments.references.into_iter().map(|(_, id)| id)) {
             self.release(object);

@@ -44,8 +44,10 @@ pub struct Arguments {
 /// A call to be made.
 #[derive(Debug, Clone)]
 pub struct Work {
-    /// Hash of the function, exported before; empty for an actor's method.
+    /// Hash of the function; empty for an actor's method.
     pub function: Bytes,
+    /// The function itself, serialized; empty for an actor's method.
+    pub code: Bytes,
     /// The function's or method's name.
     pub name: String,
     /// Its arguments.

@@ -102,6 +102,7 @@ fn started() -> (Runtime, Peer) {
 fn work(name: &str) -> Work {
     Work {
         function: Bytes::from_static(b"hash"),
+        code: Bytes::from_static(b"code"),
         name: name.into(),
         arguments: Arguments::default(),
         results: 1,

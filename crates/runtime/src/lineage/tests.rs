@@ -2,6 +2,7 @@ use super::*;
 use crate::work::Arguments;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, Unique};
+use oxiray_wire::message::Environment;
 
 fn tasks(count: usize) -> Vec<TaskId> {
     let mut unique = Unique::new();
@@ -12,6 +13,7 @@ fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId
     let arguments = Arguments { payload: Bytes::from(vec![0; payload]), ..Arguments::default() };
     let work = Work {
         function: Bytes::new(),
+        code: Bytes::new(),
         name: String::new(),
         arguments,
         results: 1,
@@ -21,7 +23,9 @@ fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId
         parent: TaskId::NIL,
         stream: None,
     };
-    Recipe { work, queue: 0, attempt: 0, held, sources, held_bytes: 0 }
+    let class =
+        Arc::new(Class { demand: Vec::new(), environment: Environment::default(), fresh: false, strategy: None });
+    Recipe { work, class, attempt: 0, held, sources, held_bytes: 0 }
 }
 
 #[test]
