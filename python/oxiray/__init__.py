@@ -20,7 +20,7 @@ from oxiray._api import (
     remote,
     wait,
 )
-from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, TaskID, WorkerID
+from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, PlacementGroupID, TaskID, WorkerID
 from oxiray._cancellation import cancel
 from oxiray._logging import LoggingConfig
 from oxiray._session import RayContext, init, is_initialized, shutdown
@@ -45,6 +45,7 @@ __all__ = [
     "LoggingConfig",
     "NodeID",
     "ObjectID",
+    "PlacementGroupID",
     "ObjectRef",
     "ObjectRefGenerator",
     "RayContext",

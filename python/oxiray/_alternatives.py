@@ -58,7 +58,6 @@ ALTERNATIVES = {
     "util.iter_metrics": "is deprecated in Ray: use ray.util.metrics",
     "util.lightgbm": "was removed from Ray too: use the package lightgbm_ray, or lightgbm inside actors",
     "util.pdb": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
-    "util.placement_group": "is not in this version: placement groups come later",
     "util.ray_debugpy": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
     "util.rpdb": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
     "util.sgd": "was removed from Ray too: use torch.distributed inside the actors",

@@ -178,6 +178,21 @@ def _actor_died(message: str, payload: object, details: dict[str, Any]) -> RayEr
     return error
 
 
+class ActorDiedWithPlacementGroup(errors.ActorPlacementGroupRemoved, errors.ActorDiedError):
+    """The actor's placement group was removed: in Ray the one or the other is raised, by what the actor did then."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+        errors.ActorDiedError.__init__(self, errors.ActorDiedErrorContext(error_message=message))
+
+    def __reduce__(self) -> Any:
+        return ActorDiedWithPlacementGroup, (self._message,)
+
+
+def _actor_group_removed(message: str, payload: object, details: dict[str, Any]) -> RayError:
+    return ActorDiedWithPlacementGroup(message)
+
+
 def _actor_unavailable(message: str, payload: object, details: dict[str, Any]) -> RayError:
     return errors.ActorUnavailableError(message, details.get("actor_id"))
 
@@ -192,6 +207,8 @@ _BY_CODE: dict[str, _Maker] = {
     "worker_crashed": _plain(errors.WorkerCrashedError),
     "actor_died": _actor_died,
     "actor_unavailable": _actor_unavailable,
+    "task_placement_group_removed": _plain(errors.TaskPlacementGroupRemoved),
+    "actor_placement_group_removed": _actor_group_removed,
     "owner_died": _lost(errors.OwnerDiedError),
     "object_lost": _lost(errors.ObjectLostError),
     "object_freed": _lost(errors.ObjectFreedError),

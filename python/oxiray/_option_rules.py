@@ -12,6 +12,7 @@ from typing import Any
 
 from oxiray import _labels
 from oxiray.runtime_env import checked as checked_runtime_env
+from oxiray.util.placement_group import PlacementGroup
 from oxiray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     NodeLabelSchedulingStrategy,
@@ -174,7 +175,7 @@ _SHARED: dict[str, Rule] = {
     "name": Rule((str, NONE)),
     "num_cpus": Rule((float, int, NONE), check_share),
     "num_gpus": Rule((float, int, NONE), check_share),
-    "placement_group": Rule((NONE, str)),
+    "placement_group": Rule((NONE, str, PlacementGroup)),
     "placement_group_bundle_index": Rule((int,)),
     "placement_group_capture_child_tasks": Rule((bool, NONE)),
     "resources": Rule((dict, NONE), _check_resources),
@@ -307,18 +308,19 @@ def check_strategy(strategy: Any) -> None:
             "of oxiray.util.scheduling_strategies."
         )
     if isinstance(strategy, PlacementGroupSchedulingStrategy):
-        check_no_placement_group(strategy.placement_group, strategy.placement_group_bundle_index)
+        check_named_group(strategy.placement_group, strategy.placement_group_bundle_index)
 
 
-def check_no_placement_group(group: Any, bundle_index: int) -> None:
-    """Refuse a placement group (at `.remote()`), which this version cannot make."""
+def check_named_group(group: Any, bundle_index: int) -> None:
+    """Check what is said of a placement group (at `.remote()`), as far as that shows without asking for it."""
     if group in (None, "default") and bundle_index != -1:
         raise ValueError(
             f"placement_group_bundle_index is {bundle_index}, but no placement group is given: leave it out"
         )
-    if group not in (None, "default"):
+    if group not in (None, "default") and not isinstance(group, PlacementGroup):
         raise ValueError(
-            f"placement_group is {group!r}, but this version of Oxiray has no placement groups: leave it out"
+            f"placement_group is {group!r}, which is no placement group: pass what placement_group(...) returned, or "
+            "leave it out"
         )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from oxiray import _options
+from oxiray import _core, _options
+from oxiray.util.placement_group import PlacementGroup, check_placement_group_index
 from oxiray.util.scheduling_strategies import (
     Exists,
     In,
@@ -16,30 +17,89 @@ from oxiray.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     NodeLabelSchedulingStrategy,
     NotIn,
+    PlacementGroupSchedulingStrategy,
 )
 
 Condition = tuple[str, int, list[str]]
-#: Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors: the fields of the wire's `Strategy`.
-Told = tuple[int, bytes, bool, bool, bool, list[Condition], list[Condition], list[list[Condition]]]
+#: Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors, placement group, bundle, captures: the fields of the wire's `Strategy`.
+Told = tuple[int, bytes, bool, bool, bool, list[Condition], list[Condition], list[list[Condition]], bytes, int, bool]
 
-_DEFAULT, _SPREAD, _NODE, _LABELS = range(4)
+_DEFAULT, _SPREAD, _NODE, _LABELS, _WITHIN = range(5)
+_NO_GROUP = (b"", 0, False)
 _IN, _NOT_IN, _EXISTS, _MISSING = range(1, 5)
 _SELECTOR = re.compile(r"(!?)(?:in\((.*)\)|(.*))", re.DOTALL)
 
 
-def told(options: _options.TaskOptions | _options.ActorOptions) -> Told | None:
-    """What the runtime is told; None for any machine, chosen the default way."""
+def told(options: _options.TaskOptions | _options.ActorOptions, label: str) -> Told | None:
+    """What the runtime is told; None for any machine, chosen the default way.
+
+    Raises `ValueError` where a placement group cannot take what `label` asks for.
+    """
+    home = _within(options, label)
+    if home is not None:
+        return home
     strategy = options.scheduling_strategy
     selectors = _selectors(options)
     if isinstance(strategy, NodeAffinitySchedulingStrategy):
         node = bytes.fromhex(strategy.node_id)
         spill, fail = strategy._spill_on_unavailable, strategy._fail_on_unavailable
-        return _NODE, node, strategy.soft, spill, fail, [], [], selectors
+        return _NODE, node, strategy.soft, spill, fail, [], [], selectors, *_NO_GROUP
     if isinstance(strategy, NodeLabelSchedulingStrategy):
         hard, preferred = _conditions(strategy.hard), _conditions(strategy.soft)
-        return _LABELS, b"", False, False, False, hard, preferred, selectors
+        return _LABELS, b"", False, False, False, hard, preferred, selectors, *_NO_GROUP
     kind = _SPREAD if strategy == "SPREAD" else _DEFAULT
-    return (kind, b"", False, False, False, [], [], selectors) if kind or selectors else None
+    return (kind, b"", False, False, False, [], [], selectors, *_NO_GROUP) if kind or selectors else None
+
+
+def _within(options: _options.TaskOptions | _options.ActorOptions, label: str) -> Told | None:
+    """Where a placement group is named, or captures what this process makes."""
+    strategy = options.scheduling_strategy
+    if isinstance(strategy, PlacementGroupSchedulingStrategy):
+        group, index = strategy.placement_group, strategy.placement_group_bundle_index
+        captures = strategy.placement_group_capture_child_tasks
+    elif strategy is None:
+        group, index = options.placement_group, options.placement_group_bundle_index
+        captures = options.placement_group_capture_child_tasks
+    else:
+        return None
+    if captures is None or group == "default":
+        context = _core.context()
+        captures = context["captures"] if captures is None else captures
+        if group == "default":
+            here = context["placement_group"] if captures else None
+            group = None if here is None else PlacementGroup(_core.PlacementGroupID.from_hex(here))
+    if not isinstance(group, PlacementGroup):
+        group = PlacementGroup.empty()
+    check_placement_group_index(group, index)
+    if group.is_empty:
+        return None
+    _check_room(group, index, options, label)
+    return _WITHIN, b"", False, False, False, [], [], [], group.id.binary(), index + 1, captures
+
+
+def _check_room(
+    group: PlacementGroup, index: int, options: _options.TaskOptions | _options.ActorOptions, label: str
+) -> None:
+    specs = group.bundle_specs
+    bundles = specs if index == -1 else [specs[index]]
+    is_actor = isinstance(options, _options.ActorOptions)
+    held = options.running if isinstance(options, _options.ActorOptions) else options.resources
+    if not any(_fits(held, bundle) for bundle in bundles):
+        which = "any of its bundles" if index == -1 else f"bundle {index}"
+        raise ValueError(
+            f"Cannot schedule {label} with the placement group: it asks for {held}, which does not fit into {which}, "
+            f"{bundles}. Ask for less, or make the group with larger bundles"
+        )
+    if is_actor and not any(_fits(options.placement, bundle) for bundle in bundles):
+        raise ValueError(
+            f"Cannot schedule {label} with the placement group: an actor needs {options.placement.get('CPU', 0)} CPU while "
+            f"it is made unless num_cpus says otherwise, which does not fit into its bundles, {bundles}. Add CPU to a "
+            "bundle, or pass num_cpus=0"
+        )
+
+
+def _fits(demand: dict[str, float], bundle: dict[str, float]) -> bool:
+    return all(bundle.get(name, 0) >= amount for name, amount in demand.items())
 
 
 def _conditions(operators: dict[str, LabelOperator]) -> list[Condition]:
@@ -59,11 +119,12 @@ def _selectors(options: _options.TaskOptions | _options.ActorOptions) -> list[li
     if not options.label_selector:
         return []
     fallbacks = [strategy["label_selector"] for strategy in options.fallback_strategy or []]
-    return [_selector(selector) for selector in [options.label_selector, *fallbacks]]
+    return [selector(one) for one in [options.label_selector, *fallbacks]]
 
 
-def _selector(selector: dict[str, str]) -> list[Condition]:
-    return [_condition(key, text) for key, text in sorted(selector.items())]
+def selector(given: dict[str, str]) -> list[Condition]:
+    """The conditions of a label selector that was checked."""
+    return [_condition(key, text) for key, text in sorted(given.items())]
 
 
 def _condition(key: str, text: str) -> Condition:

@@ -66,6 +66,7 @@ def flush() -> None:
 
 
 _prepared_setup: bytes | None = None
+_home: tuple[bytes, bool] = (b"", False)
 
 
 def become(
@@ -74,13 +75,19 @@ def become(
     inherited: list[tuple[str, str | None]],
     fields: str,
     session: str,
+    home: tuple[bytes, bool],
 ) -> str | None:
     """Sets and removes environment variables, then takes over the driver's import path and directory.
 
-    `inherited` and `fields` are the runtime environment, which tasks made here start from. Returns what is
+    `inherited` and `fields` are the runtime environment, which tasks made here start from; `home` is the
+    placement group that this process is in, and whether what is made here runs there too. Returns what is
     wrong with it, or None.
     """
-    global _prepared_setup
+    global _prepared_setup, _home
+    if home != _home:
+        # Where calls run may depend on it: what was prepared in the other group is prepared anew.
+        _home = home
+        _session.generation += 1
     for name, value in variables:
         if value is None:
             os.environ.pop(name, None)

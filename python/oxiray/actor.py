@@ -243,7 +243,7 @@ class ActorClass:
             get_if_exists=options.get_if_exists,
             max_concurrency=options.concurrency(is_async=self._code["is_async"]),
             handle=cloudpickle.dumps((self.__name__, methods)),
-            strategy=_strategies.told(options),
+            strategy=_strategies.told(options, self.__name__),
         )
         if existing is not None:
             return from_bytes(actor_id, existing, hold)

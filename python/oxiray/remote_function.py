@@ -141,7 +141,7 @@ class RemoteFunction:
             least_arguments=self._positions.least,
             most_arguments=self._positions.most,
             bind=self._positions.bind,
-            strategy=_strategies.told(options),
+            strategy=_strategies.told(options, self._function.__name__),
         )
         self._generation = _session.generation
 

@@ -134,9 +134,13 @@ class RuntimeContext:
         return facts["resources"]
 
     def get_placement_group_id(self) -> str | None:
-        """The placement group of this task or actor; always None, as this version has none."""
-        _facts("Placement group")
-        return None
+        """The placement group of this task or actor, as 36 hexadecimal digits; None outside of any."""
+        return _facts("Placement group")["placement_group"]
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether what this task or actor makes runs in its placement group too, unless it says otherwise."""
+        return _facts("Placement group")["captures"]
 
     def get_session_name(self) -> str:
         """The session's name."""

@@ -107,7 +107,7 @@ REFUSED_AT_SUBMISSION = [
     ({"resources": {"bundle": 1}}, "reserved"),
     ({"scheduling_strategy": "FOO"}, "Invalid scheduling_strategy value FOO"),
     ({"placement_group_bundle_index": 0}, "placement_group_bundle_index is 0"),
-    ({"scheduling_strategy": PlacementGroupSchedulingStrategy("x")}, "no placement groups"),
+    ({"scheduling_strategy": PlacementGroupSchedulingStrategy("x")}, "no placement group"),
 ]
 
 
@@ -248,7 +248,7 @@ def test_wrong_default_retries_in_the_environment(monkeypatch: pytest.MonkeyPatc
 def test_the_old_way_to_name_a_placement_group_warns() -> None:
     with pytest.warns(DeprecationWarning, match="PlacementGroupSchedulingStrategy"):
         options = task_options({"placement_group": "x"})
-    with pytest.raises(ValueError, match="no placement groups"):
+    with pytest.raises(ValueError, match="no placement group"):
         check_submittable(options)
 
 

@@ -16,6 +16,8 @@ mod assign;
 mod clients;
 mod ending;
 mod environments;
+mod group_report;
+mod groups;
 mod holdings;
 mod kept;
 mod leases;
@@ -30,14 +32,15 @@ mod templates;
 mod waiting;
 
 use crate::config::Plan;
+use crate::core::groups::{Home, Need};
 use crate::device_check::DeviceCheck;
-use oxiray_head::{Actors, Jobs, Kept, Objects};
-use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
-use oxiray_resources::{Demand, Grant, Ledger};
-use oxiray_scheduler::{WaitQueue, Wish};
+use oxiray_head::{Actors, Jobs, Kept, Objects, PlacementGroups};
+use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_resources::{Grant, Ledger};
+use oxiray_scheduler::WaitQueue;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
 pub use report::StoreFigures;
@@ -51,6 +54,14 @@ pub type TemplateKey = u32;
 
 /// How many forks may be under way at once.
 pub(crate) const STARTING_MAX: usize = 64;
+
+/// An identifier from bytes that came over the wire; malformed ones name nothing.
+macro_rules! identifier {
+    ($kind:ty, $bytes:expr) => {
+        <$kind>::from_slice($bytes).unwrap_or(<$kind>::NIL)
+    };
+}
+pub(crate) use identifier;
 
 /// What the shell is to do.
 #[derive(Debug)]
@@ -160,6 +171,7 @@ pub(crate) struct Worker {
     grant: Option<Grant>,
     /// What an actor needs beyond `grant` until its constructor returned.
     surplus: Option<Grant>,
+    home: Option<Home>,
     /// CORE-3.
     once: bool,
     /// How many leases lie between it and a driver or an actor.
@@ -184,6 +196,7 @@ impl Worker {
             label: String::new(),
             grant: None,
             surplus: None,
+            home: None,
             once: false,
             depth: 0,
             outlives_job: false,
@@ -217,15 +230,27 @@ pub(crate) struct JobDetail {
     told: Driver,
     said_goodbye: bool,
     is_over: bool,
-    /// Demands that its driver was told about ([`Core::notice`]).
-    noticed: BTreeSet<Demand>,
+    /// What its driver was told of that others wait for it ([`Core::notice`]).
+    noticed: HashSet<Need>,
 }
 
 /// Who waits in the queue.
 #[derive(Debug, Clone)]
 pub(crate) enum Want {
-    Lease { client: Key, request: u64, environment: Environment, fresh: bool },
+    Lease { client: Key, request: u64, environment: Environment, fresh: bool, home: Option<Home> },
     Actor(ActorId),
+    Group { id: PlacementGroupId, maker: Key },
+}
+
+impl Want {
+    /// In a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Lease { .. } => "task",
+            Self::Actor(_) => "actor",
+            Self::Group { .. } => "placement group",
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -257,7 +282,7 @@ pub struct Core {
     session: String,
     address: String,
     ledger: Ledger,
-    queue: WaitQueue<u64, Wish>,
+    queue: WaitQueue<u64, Need>,
     wanted: BTreeMap<u64, Wanted>,
     clients: BTreeMap<Key, Client>,
     keys: BTreeMap<WorkerId, Key>,
@@ -273,6 +298,8 @@ pub struct Core {
     kept: Kept,
     templates: templates::Templates,
     environments: environments::Environments,
+    groups: PlacementGroups,
+    reservations: BTreeMap<PlacementGroupId, groups::Reservation>,
     rechecks: Vec<ending::Recheck>,
     out_of_service: ending::OutOfService,
     device_check: Box<dyn DeviceCheck>,
@@ -314,6 +341,8 @@ impl Core {
             kept: Kept::default(),
             templates: templates::Templates::default(),
             environments: environments::Environments::default(),
+            groups: PlacementGroups::default(),
+            reservations: BTreeMap::new(),
             rechecks: Vec::new(),
             out_of_service: BTreeMap::new(),
             device_check,
@@ -387,6 +416,12 @@ impl Core {
             Message::KeptRequest(asked) => self.keep(from, asked),
             Message::Recover(said) => self.recover(from, said.reference),
             Message::Free(said) => self.free(from, &said.references),
+            Message::GroupCreate(asked) => self.group_create(from, asked),
+            Message::GroupAwait(asked) => self.group_await(from, &asked),
+            Message::GroupRemove(asked) => {
+                self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
+            }
+            Message::GroupQuery(asked) => self.group_query(from, &asked),
             Message::Goodbye(_) => self.goodbye(from),
             other => {
                 self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));
@@ -426,14 +461,6 @@ impl Core {
         }
     }
 }
-
-/// An identifier from bytes that came over the wire; malformed ones name nothing.
-macro_rules! identifier {
-    ($kind:ty, $bytes:expr) => {
-        <$kind>::from_slice($bytes).unwrap_or(<$kind>::NIL)
-    };
-}
-pub(crate) use identifier;
 
 pub(crate) fn bytes_of(id: &[u8]) -> bytes::Bytes {
     bytes::Bytes::copy_from_slice(id)

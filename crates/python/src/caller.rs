@@ -292,7 +292,7 @@ fn without<'py>(
 }
 
 /// Quantities as the ledger counts them.
-fn units(resources: BTreeMap<String, f64>) -> PyResult<Vec<(String, u64)>> {
+pub(crate) fn units(resources: BTreeMap<String, f64>) -> PyResult<Vec<(String, u64)>> {
     let counted = |(name, quantity): (String, f64)| match Quantity::from_f64(quantity) {
         Ok(counted) => Ok((name, counted.units())),
         Err(error) => Err(PyValueError::new_err(format!("{quantity} of resource `{name}` was asked for: {error}"))),

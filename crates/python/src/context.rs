@@ -1,7 +1,7 @@
 //! What this process, and the task it runs, may know of itself.
 
 use crate::python;
-use oxiray_ids::{ActorId, TaskId};
+use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
 use oxiray_wire::message::{Amount, Devices};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,6 +25,8 @@ pub(crate) struct Assigned {
     pub(crate) actor: Option<ActorId>,
     pub(crate) actor_name: String,
     pub(crate) is_worker: bool,
+    pub(crate) group: Option<PlacementGroupId>,
+    pub(crate) captures: bool,
 }
 
 thread_local! {
@@ -99,6 +101,8 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     answer.set_item("address", &identity.address)?;
     answer.set_item("is_worker", assigned.is_worker)?;
     answer.set_item("actor_id", assigned.actor.map(|actor| actor.hex()))?;
+    answer.set_item("placement_group", assigned.group.map(|group| group.hex()))?;
+    answer.set_item("captures", assigned.captures)?;
     answer.set_item("actor_name", assigned.actor_name)?;
     answer.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
     answer.set_item("task_name", running.as_ref().map(|running| running.name.clone()))?;

@@ -78,6 +78,7 @@ macro_rules! id_class {
 id_class!(JobID, oxiray_ids::JobId, "A driver's connection to a cluster.");
 id_class!(ActorID, oxiray_ids::ActorId, "An actor.");
 id_class!(TaskID, oxiray_ids::TaskId, "One call of a function or method.");
+id_class!(PlacementGroupID, oxiray_ids::PlacementGroupId, "Resources that were reserved together.");
 id_class!(NodeID, oxiray_ids::NodeId, "A machine.");
 id_class!(WorkerID, oxiray_ids::WorkerId, "A driver or worker process.");
 
@@ -86,5 +87,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ActorID>()?;
     module.add_class::<TaskID>()?;
     module.add_class::<NodeID>()?;
+    module.add_class::<PlacementGroupID>()?;
     module.add_class::<WorkerID>()
 }

@@ -6,6 +6,7 @@
 //! caller.rs     what `.remote(...)` calls: arguments in, references out
 //! reference.rs  ObjectRef, and what happens when one is pickled
 //! generator.rs  ObjectRefGenerator; streaming.rs: what feeds it, in the worker
+//! groups.rs     placement groups
 //! ids.rs        JobID, ActorID, ...
 //! blob.rs       values as bytes, and back
 //! buffer.rs     memory of Python objects and Python views of our memory
@@ -28,6 +29,7 @@ mod connect;
 mod context;
 mod environment;
 mod generator;
+mod groups;
 mod ids;
 mod looking;
 mod memory;
@@ -55,6 +57,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<template::Template>()?;
     module.add_class::<completion::Completion>()?;
     connect::register(module)?;
+    groups::register(module)?;
     values::register(module)?;
     memory::register(module)?;
     caller::register(module)?;

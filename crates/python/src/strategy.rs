@@ -3,13 +3,16 @@
 use bytes::Bytes;
 use oxiray_wire::message::{LabelCondition, LabelSelector, Strategy};
 
-type Condition = (String, u32, Vec<String>);
+pub(crate) type Condition = (String, u32, Vec<String>);
 
-/// Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors.
-pub(crate) type Told = (u32, Vec<u8>, bool, bool, bool, Vec<Condition>, Vec<Condition>, Vec<Vec<Condition>>);
+/// Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors; placement group, bundle, captures.
+pub(crate) type Told =
+    (u32, Vec<u8>, bool, bool, bool, Vec<Condition>, Vec<Condition>, Vec<Vec<Condition>>, Vec<u8>, u32, bool);
 
 /// The strategy as it travels.
-pub(crate) fn from_told((kind, node, soft, spill, fail, hard, preferred, selectors): Told) -> Strategy {
+pub(crate) fn from_told(
+    (kind, node, soft, spill, fail, hard, preferred, selectors, group, bundle, captures): Told,
+) -> Strategy {
     Strategy {
         kind,
         node: Bytes::from(node),
@@ -19,9 +22,12 @@ pub(crate) fn from_told((kind, node, soft, spill, fail, hard, preferred, selecto
         hard: conditions(hard),
         preferred: conditions(preferred),
         selectors: selectors.into_iter().map(|one| LabelSelector { conditions: conditions(one) }).collect(),
+        group: Bytes::from(group),
+        bundle,
+        captures,
     }
 }
 
-fn conditions(given: Vec<Condition>) -> Vec<LabelCondition> {
+pub(crate) fn conditions(given: Vec<Condition>) -> Vec<LabelCondition> {
     given.into_iter().map(|(key, operator, values)| LabelCondition { key, operator, values }).collect()
 }

@@ -8,7 +8,7 @@ use crate::context::{self, Assigned, Running};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::{caller, cancel, connect, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, TaskId};
+use oxiray_ids::{ActorId, ObjectId, PlacementGroupId, TaskId};
 use oxiray_runtime::{Duty, INLINE_TOTAL_BYTES, Identity, Outcome, Runtime, Ticket};
 use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Failure, Value, Variable};
 use oxiray_wire::{Connection, Message};
@@ -121,6 +121,8 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> 
         actor: assign.actor.as_ref().and_then(|actor| ActorId::from_slice(&actor.actor)),
         actor_name: assign.actor.as_ref().map(|actor| actor.name.clone()).unwrap_or_default(),
         is_worker: true,
+        group: PlacementGroupId::from_slice(&assign.group),
+        captures: assign.captures,
     });
     let variables: Vec<(String, Option<String>)> =
         assign.variables.iter().map(|Variable { name, value }| (name.clone(), value.clone())).collect();
@@ -133,7 +135,8 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> 
     let fields = assign.environment.as_ref().map_or("", |own| &own.fields);
     let session = assign.welcome.as_ref().map_or("", |welcome| &welcome.session);
     let setup = PyBytes::new(py, &assign.setup);
-    python::become_worker(py)?.call1((variables, setup, inherited, fields, session))?.extract()
+    let home = (PyBytes::new(py, &assign.group), assign.captures);
+    python::become_worker(py)?.call1((variables, setup, inherited, fields, session, home))?.extract()
 }
 
 impl Worker {

@@ -79,7 +79,9 @@ impl State {
             }
             self.requeue(lease.queue, task);
         }
-        if let Some(task) = running
+        if let (Some(task), Some(failure)) = (running, &ended.failure) {
+            self.fail_task(task, failure);
+        } else if let Some(task) = running
             && !self.end_if_cancelled(task)
             && !self.try_again(task, true)
         {

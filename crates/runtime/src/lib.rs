@@ -11,6 +11,7 @@
 //!                        ├── execute.rs    calls to be run here, interrupted in interrupt.rs; yielding.rs: those whose
 //!                        │                 results go one by one
 //!                        ├── cancel.rs     calls that are not wanted any more
+//!                        ├── groups.rs     placement groups that are awaited
 //!                        └── questions.rs  answers of the daemon, segments of the store
 //! ```
 //!
@@ -22,6 +23,7 @@ mod classes;
 mod code;
 mod creation;
 mod execute;
+mod groups;
 mod interrupt;
 mod lead;
 mod leases;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oxiray_store::{Access, SegmentCache, SegmentId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, KeptAnswer};
+use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer};
 use rustc_hash::FxHashMap;
 use std::os::fd::OwnedFd;
 
@@ -21,6 +21,8 @@ pub(crate) enum Answer {
     Actor(Box<ActorAnswer>),
     Kept(Box<KeptAnswer>),
     Holdings(String),
+    Group(Box<GroupAnswer>),
+    Groups(Box<GroupReport>),
     Refused(Failure),
 }
 
@@ -93,6 +95,8 @@ impl Questions {
             Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
             Message::KeptAnswer(said) => (said.request, Answer::Kept(Box::new(said))),
             Message::Holdings(said) => (said.request, Answer::Holdings(said.detail)),
+            Message::GroupAnswer(said) => (said.request, Answer::Group(Box::new(said))),
+            Message::GroupReport(said) => (said.request, Answer::Groups(Box::new(said))),
             Message::ActorAnswer(said) => (said.request, Answer::Actor(Box::new(said))),
             Message::SegmentRetired(said) => {
                 self.segments.retire(SegmentId(said.segment));

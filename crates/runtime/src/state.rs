@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(crate) actors: Actors,
     pub(crate) creations: FxHashMap<TaskId, Creation>,
     pub(crate) streams: Streams,
+    /// Objects that stand for placement groups, by the question that their value answers.
+    pub(crate) awaited_groups: FxHashMap<u64, (ObjectId, Value)>,
     pub(crate) inbox: Inbox,
     pub(crate) yieldings: Yieldings,
     pub(crate) questions: Questions,
@@ -110,6 +112,7 @@ impl State {
             actors: Actors::default(),
             creations: FxHashMap::default(),
             streams: Streams::default(),
+            awaited_groups: FxHashMap::default(),
             inbox: Inbox::default(),
             yieldings: Yieldings::default(),
             questions: Questions::default(),
@@ -201,6 +204,7 @@ impl State {
         self.lineage.clear();
         self.fail_streams(&failure);
         self.creations.clear();
+        self.awaited_groups.clear();
         self.actors.fail_all(&failure);
         let mut effects = Effects::default();
         self.objects.fail_all(&failure, &mut effects);
@@ -319,6 +323,7 @@ impl State {
             Message::LeaseEnded(ended) => self.lease_ended(&ended),
             Message::CancelObject(asked) => self.cancel_asked(&asked),
             Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
+            Message::GroupAnswer(answer) => self.group_answered(answer),
             Message::ActorDied(died) => self.actor_died(died),
             Message::Published(published) => {
                 if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
@@ -334,6 +339,7 @@ impl State {
             | Message::Pinned(_)
             | Message::ClusterReport(_)
             | Message::ActorAnswer(_)
+            | Message::GroupReport(_)
             | Message::KeptAnswer(_)
             | Message::SegmentRetired(_) => {
                 if let Some(object) = self.questions.answer(message, descriptors.next()) {

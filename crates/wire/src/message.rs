@@ -13,6 +13,7 @@ use prost::{Message as _, Oneof};
 mod actor;
 mod cancel;
 mod greeting;
+mod group;
 mod kept;
 mod lease;
 mod node;
@@ -29,6 +30,7 @@ mod worker;
 pub use actor::*;
 pub use cancel::*;
 pub use greeting::*;
+pub use group::*;
 pub use kept::*;
 pub use lease::*;
 pub use node::*;
@@ -154,6 +156,12 @@ messages! {
     81 => Fork,
     82 => Forked,
     83 => Gone,
+    100 => GroupCreate,
+    101 => GroupAnswer,
+    102 => GroupAwait,
+    103 => GroupRemove,
+    104 => GroupQuery,
+    105 => GroupReport,
     110 => SegmentsUnmapped,
     111 => Forgotten,
     112 => HoldingsQuery,

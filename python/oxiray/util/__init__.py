@@ -7,6 +7,13 @@ from oxiray.util.actor_pool import ActorPool
 from oxiray.util.check_serialize import inspect_serializability
 from oxiray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
 from oxiray.util.helpers import as_completed, map_unordered
+from oxiray.util.placement_group import (
+    get_current_placement_group,
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 from oxiray.util.serialization import deregister_serializer, register_serializer
 
 __all__ = [
@@ -18,12 +25,17 @@ __all__ = [
     "deregister_serializer",
     "disable_log_once_globally",
     "enable_periodic_logging",
+    "get_current_placement_group",
     "get_node_instance_id",
     "get_node_ip_address",
+    "get_placement_group",
     "inspect_serializability",
     "list_named_actors",
     "log_once",
     "map_unordered",
+    "placement_group",
+    "placement_group_table",
     "register_serializer",
+    "remove_placement_group",
     "scheduling_strategies",
 ]

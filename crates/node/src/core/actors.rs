@@ -4,6 +4,7 @@ use super::ending::LEAVING_LIMIT;
 use super::objects::contained_in;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
+use crate::core::groups::{Home, Need, home};
 use bytes::Bytes;
 use oxiray_head::{ActorState, Connect, Created, Description};
 use oxiray_ids::{ActorId, JobId, ObjectId};
@@ -27,6 +28,11 @@ pub(crate) struct Making {
 }
 
 impl Making {
+    /// The placement group that it is to live in, until its constructor returned.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.spec.as_ref().and_then(|spec| home(spec.strategy.as_ref()))
+    }
+
     /// Whether it waits for its resources.
     pub(crate) fn is_waiting(&self) -> bool {
         self.ticket.is_some()
@@ -95,22 +101,30 @@ impl Core {
         self.objects.contain(&contained);
         let label = asked.class_name.clone();
         let named = format!("actor `{label}`");
-        let strategy = asked.strategy.as_ref();
-        let demands = self.check(&asked.running, strategy, &named).and_then(|running| {
-            let placement = self.check(&asked.placement, strategy, &named)?;
-            let demand = at_least(&placement.demand, &running.demand);
-            Ok((Wish { demand, ..placement }, running.demand))
-        });
+        let demands = self.actor_needs(&asked, &named);
         let running = demands.as_ref().map(|(_, running)| running.clone()).unwrap_or_default();
         let handle = asked.handle.clone();
         self.making.insert(id, Making { job, handle, running, ticket: None, spec: Some(asked), contained });
-        let queued = demands.and_then(|(placement, _)| self.enqueue(Want::Actor(id), job, label, placement));
+        let queued =
+            demands.and_then(|(need, _)| self.enqueue(Want::Actor(id), job, label, need).map_err(unschedulable));
         match queued {
             Ok(ticket) => self.making.get_mut(&id).expect("it was just inserted").ticket = Some(ticket),
-            Err(text) => {
-                self.actor_died(id, &Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() });
-            }
+            Err(failure) => self.actor_died(id, &failure),
         }
+    }
+
+    /// What an actor waits for, and what it holds once it runs.
+    fn actor_needs(&self, asked: &ActorCreate, named: &str) -> Result<(Need, Demand), Failure> {
+        let strategy = asked.strategy.as_ref();
+        if let (Some(_), Some(told)) = (home(strategy), strategy) {
+            return self.actor_within(asked, told, named);
+        }
+        let demands = self.check(&asked.running, strategy, named).and_then(|running| {
+            let placement = self.check(&asked.placement, strategy, named)?;
+            let demand = at_least(&placement.demand, &running.demand);
+            Ok((Need::Wish(Wish { demand, ..placement }), running.demand))
+        });
+        demands.map_err(unschedulable)
     }
 
     /// The actor's resources are granted: it gets a process. What only its constructor needs is split off.
@@ -128,7 +142,8 @@ impl Core {
         let spec = making.spec.clone().unwrap_or_default();
         let environment = spec.environment.clone().unwrap_or_default();
         let outlives_job = self.actor_outlives_its_job(id);
-        let post = Post { job: making.job, environment, label, fresh: true, outlives_job, actor: Some(spec) };
+        let home = home(spec.strategy.as_ref());
+        let post = Post { job: making.job, environment, label, fresh: true, outlives_job, actor: Some(spec), home };
         (post, making.running.clone())
     }
 
@@ -295,6 +310,7 @@ impl Core {
                 self.send(key, ActorDied { actor: bytes_of(id.as_bytes()), failure: Some(failure.clone()) });
             }
         }
+        self.end_groups_of_actor(id);
     }
 }
 
@@ -306,4 +322,8 @@ fn at_least(placement: &Demand, running: &Demand) -> Demand {
         *entry = amount.max(*entry);
     }
     Demand::new(most).unwrap_or_else(|_| running.clone())
+}
+
+fn unschedulable(text: String) -> Failure {
+    Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() }
 }

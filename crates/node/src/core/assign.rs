@@ -2,9 +2,10 @@
 
 use super::{Core, Effect, Key, bytes_of};
 use crate::core::clients::amounts;
+use crate::core::groups::{Home, home_bytes};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_ids::JobId;
-use oxiray_resources::{DEVICE_RESOURCES, Grant, Quantity};
+use oxiray_resources::{DEVICE_RESOURCES, Grant, GrantId, Quantity};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Peer, Variable};
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub(crate) struct Post {
     pub(crate) fresh: bool,
     pub(crate) outlives_job: bool,
     pub(crate) actor: Option<ActorCreate>,
+    pub(crate) home: Option<Home>,
 }
 
 impl Core {
@@ -42,6 +44,7 @@ impl Core {
         worker.once = once;
         worker.outlives_job = post.outlives_job;
         worker.label = post.label;
+        worker.home = post.home;
         worker.environment = environment;
         let id = worker.id;
         let mut assign = self.assignment(&self.workers[&key].environment, &grant);
@@ -50,6 +53,8 @@ impl Core {
         assign.setup = setup;
         assign.driver = bytes_of(driver.as_bytes());
         assign.actor = post.actor;
+        assign.group = home_bytes(post.home);
+        assign.captures = post.home.is_some_and(|home| home.captures);
         assign.environment = Some(self.workers[&key].environment.clone());
         self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
         if reused.is_none() {
@@ -105,9 +110,16 @@ impl Core {
     pub(crate) fn holders_of(&self, resource: &str, slot: u32) -> Vec<(u32, String, Quantity)> {
         let by_grant: BTreeMap<_, _> =
             self.workers.values().filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker))).collect();
+        let of_group = |id: GrantId| {
+            let (group, index) = self.reservations.iter().find_map(|(group, reservation)| {
+                Some((group, reservation.bundles.iter().position(|bundle| bundle.grant() == id)?))
+            })?;
+            Some(format!("placement group {}, bundle {index}, unused", self.group_name(*group)))
+        };
         let holders = self.ledger.holders(resource, slot).into_iter().map(|(grant, share)| {
             let found = by_grant.get(&grant);
-            let label = found.map_or_else(|| "a process that is ending".to_owned(), |worker| worker.label.clone());
+            let ending = || "a process that is ending".to_owned();
+            let label = found.map_or_else(|| of_group(grant).unwrap_or_else(ending), |worker| worker.label.clone());
             (found.and_then(|worker| worker.pid).unwrap_or(0), label, share)
         });
         holders.collect()

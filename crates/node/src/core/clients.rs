@@ -4,7 +4,7 @@ use super::{Client, Core, Duty, Effect, JobDetail, Key, Origin, bytes_of};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{Amount, Driver, Welcome};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl Core {
     /// A driver was let in.
@@ -20,7 +20,7 @@ impl Core {
             told,
             said_goodbye: false,
             is_over: false,
-            noticed: BTreeSet::new(),
+            noticed: HashSet::new(),
         };
         self.details.insert(job, detail);
         let welcome = self.welcome(id, job);
@@ -91,6 +91,7 @@ impl Core {
         for actor in orphans {
             self.end_actor(actor, "the process that made it is gone, and it was not detached");
         }
+        self.groups.client_died(client.id);
         let mut out = Vec::new();
         self.objects.client_died(client.id, &mut out);
         self.carry_out(out);
@@ -113,6 +114,7 @@ impl Core {
         for id in unplaced.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.end_actor(id, "its job is over, and it was not detached");
         }
+        self.end_groups_of_job(job);
         let Some(detail) = self.details.get(&job) else { return };
         let waiting = self.clients.get_mut(&detail.driver).map(|client| std::mem::take(&mut client.waiting));
         for ticket in waiting.unwrap_or_default().into_values() {

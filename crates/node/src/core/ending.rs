@@ -107,7 +107,7 @@ impl Core {
         let duty = worker.duty;
         self.tell_died(key, text);
         match duty {
-            Duty::Leased(lease) => self.lease_ended(lease, text),
+            Duty::Leased(lease) => self.lease_ended(lease, text, None),
             Duty::Actor(id) => {
                 let text = format!("its process (pid {pid}) died unexpectedly: {text}");
                 let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };

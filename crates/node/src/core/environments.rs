@@ -7,9 +7,9 @@
 
 use super::{Alarm, Core, Effect, Want, Wanted};
 use crate::core::assign::merged;
+use crate::core::groups::Need;
 use bytes::Bytes;
 use oxiray_ids::JobId;
-use oxiray_scheduler::Wish;
 use oxiray_wire::message::{Environment, Failure, LeaseRefused};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ enum Progress {
     UnderWay {
         since: Instant,
         limit_s: u32,
-        waiting: Vec<(u64, Wish)>,
+        waiting: Vec<(u64, Need)>,
     },
     /// Workers are started with this command; with the driver's interpreter where it is empty.
     Ready {
@@ -77,28 +77,29 @@ impl Environments {
 }
 
 impl Core {
-    /// Gives the wish back where nothing has to be made for it first; otherwise the ticket waits, and is
+    /// Gives the need back where nothing has to be made for it first; otherwise the ticket waits, and is
     /// put into the queue when all is made.
-    pub(crate) fn await_environment(&mut self, ticket: u64, wanted: &Wanted, wish: Wish) -> Option<Wish> {
+    pub(crate) fn await_environment(&mut self, ticket: u64, wanted: &Wanted, need: Need) -> Option<Need> {
         let own = match &wanted.want {
             Want::Lease { environment, .. } => environment,
+            Want::Group { .. } => return Some(need),
             Want::Actor(id) => match self.making.get(id).and_then(super::actors::Making::environment) {
                 Some(environment) => environment,
-                None => return Some(wish),
+                None => return Some(need),
             },
         };
         let of_job = self.details.get(&wanted.job).and_then(|detail| detail.told.environment.as_ref());
         if own.preparation.is_empty() && of_job.is_none_or(|of_job| of_job.preparation.is_empty()) {
-            return Some(wish);
+            return Some(need);
         }
         let environment = merged(of_job, own);
         if environment.preparation.is_empty() {
-            return Some(wish);
+            return Some(need);
         }
         let progress = self.preparation(wanted.job, &environment)?;
         match progress {
-            Progress::Ready { .. } => return Some(wish),
-            Progress::UnderWay { waiting, .. } => waiting.push((ticket, wish)),
+            Progress::Ready { .. } => return Some(need),
+            Progress::UnderWay { waiting, .. } => waiting.push((ticket, need)),
             Progress::Failed { text, .. } => {
                 let text = text.clone();
                 self.environments.refused.push((ticket, text));
@@ -156,10 +157,10 @@ impl Core {
         match result {
             Ok(command) => {
                 found.progress = Progress::Ready { command };
-                for (ticket, wish) in waiting {
+                for (ticket, need) in waiting {
                     // Whoever no longer wants it was forgotten meanwhile.
                     if let Some(wanted) = self.wanted.get(&ticket).cloned()
-                        && let Err(error) = self.push(ticket, &wanted.want, wish)
+                        && let Err(error) = self.push(ticket, &wanted.want, need)
                     {
                         self.environments.refused.push((ticket, error.to_string()));
                     }
@@ -208,6 +209,8 @@ impl Core {
             let failure = Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
             match wanted.want {
                 Want::Actor(id) => self.actor_died(id, &failure),
+                // Room needs no environment.
+                Want::Group { .. } => {}
                 Want::Lease { client, request, .. } => {
                     if let Some(client) = self.clients.get_mut(&client) {
                         client.waiting.remove(&request);

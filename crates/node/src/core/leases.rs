@@ -1,5 +1,6 @@
 //! Leases: asked for, granted, returned.
 
+use super::groups::{Need, home};
 use super::strategy::wish;
 use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
 use oxiray_ids::{JobId, WorkerId};
@@ -19,13 +20,20 @@ impl Core {
             return self.refuse_lease(from, asked.request, "its job is ending".to_owned());
         }
         let label = if asked.label.is_empty() { "a task".to_owned() } else { format!("task `{}`", asked.label) };
-        let wish = match self.check(&asked.demand, asked.strategy.as_ref(), &label) {
-            Ok(wish) => wish,
-            Err(text) => return self.refuse_lease(from, asked.request, text),
+        let home = home(asked.strategy.as_ref());
+        let need = match (home, &asked.strategy) {
+            (Some(_), Some(told)) => self.need_within(&asked.demand, told, &label),
+            _ => self.check(&asked.demand, asked.strategy.as_ref(), &label).map(Need::Wish).map_err(unschedulable),
+        };
+        let need = match need {
+            Ok(need) => need,
+            Err(failure) => {
+                return self.send(from, LeaseRefused { request: asked.request, failure: Some(failure) });
+            }
         };
         let environment = asked.environment.unwrap_or_default();
-        let want = Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh };
-        match self.enqueue(want, job, asked.label, wish) {
+        let want = Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh, home };
+        match self.enqueue(want, job, asked.label, need) {
             Ok(ticket) => {
                 let client = self.clients.get_mut(&from).expect("it was just looked up");
                 client.waiting.insert(asked.request, ticket);
@@ -40,19 +48,12 @@ impl Core {
     }
 
     pub(crate) fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
-        let failure = Failure { code: "task_unschedulable".into(), text, cause: bytes::Bytes::new() };
-        self.send(to, LeaseRefused { request, failure: Some(failure) });
+        self.send(to, LeaseRefused { request, failure: Some(unschedulable(text)) });
     }
 
     /// What is wished for, where it could ever be met.
     pub(crate) fn check(&self, amounts: &[Amount], strategy: Option<&Strategy>, label: &str) -> Result<Wish, Refusal> {
-        let named = amounts.iter().map(|amount| {
-            let name = ResourceName::new(&amount.resource).map_err(|error| format!("{label}: {error}"))?;
-            Ok((name, Quantity::from_units(amount.units)))
-        });
-        let demand =
-            Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))?;
-        let wish = wish(demand, strategy);
+        let wish = wish(demand_of(amounts, label)?, strategy);
         if let Some(reason) = self.never(&wish) {
             return Err(reason.message(label));
         }
@@ -68,25 +69,26 @@ impl Core {
         self.workers.get(&client).map_or(0, |worker| worker.depth)
     }
 
-    /// Has a wish wait for resources.
-    pub(crate) fn push(&mut self, ticket: u64, want: &Want, wish: Wish) -> Result<(), PushError> {
+    /// Has somebody wait for what they need.
+    pub(crate) fn push(&mut self, ticket: u64, want: &Want, need: Need) -> Result<(), PushError> {
         let from = match want {
             Want::Lease { client, .. } => Some(*client),
+            Want::Group { maker, .. } => Some(*maker),
             Want::Actor(id) => {
                 let spec = self.making.get(id).and_then(|making| making.spec.as_ref());
                 spec.and_then(|spec| self.keys.get(&identifier!(WorkerId, &spec.owner)).copied())
             }
         };
         let depth = from.map_or(0, |client| self.depth_of(client));
-        self.queue.push_from(depth, ticket, wish)
+        self.queue.push_from(depth, ticket, need)
     }
 
-    pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, wish: Wish) -> Result<u64, Refusal> {
+    pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
         let ticket = self.new_key();
         let wanted = Wanted { want, job, label, since: self.now };
         // It waits for its environment first, and only then for resources.
-        if let Some(wish) = self.await_environment(ticket, &wanted, wish) {
-            self.push(ticket, &wanted.want, wish).map_err(|error| error.to_string())?;
+        if let Some(need) = self.await_environment(ticket, &wanted, need) {
+            self.push(ticket, &wanted.want, need).map_err(|error| error.to_string())?;
         }
         self.wanted.insert(ticket, wanted);
         self.wants_pump = true;
@@ -193,11 +195,25 @@ impl Core {
     }
 
     /// The lease's worker died before it was returned (CORE-2).
-    pub(crate) fn lease_ended(&mut self, number: u64, text: &str) {
+    pub(crate) fn lease_ended(&mut self, number: u64, text: &str, failure: Option<&Failure>) {
         let Some(lease) = self.leases.remove(&number) else { return };
         if let Some(owner) = self.clients.get_mut(&lease.owner) {
             owner.leases.remove(&number);
-            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: false });
+            let failure = failure.cloned();
+            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: false, failure });
         }
     }
+}
+
+/// The demand that the amounts make.
+pub(crate) fn demand_of(amounts: &[Amount], label: &str) -> Result<Demand, Refusal> {
+    let named = amounts.iter().map(|amount| {
+        let name = ResourceName::new(&amount.resource).map_err(|error| format!("{label}: {error}"))?;
+        Ok((name, Quantity::from_units(amount.units)))
+    });
+    Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))
+}
+
+fn unschedulable(text: String) -> Failure {
+    Failure { code: "task_unschedulable".into(), text, cause: bytes::Bytes::new() }
 }

@@ -8,6 +8,7 @@
 
 use super::assign::merged;
 use super::clients::amounts;
+use super::groups::Need;
 use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
@@ -193,6 +194,8 @@ impl Core {
                 place.running = amounts(running.iter());
                 place.actor = post.actor;
             }
+            // A group waits for room, which is not ordered.
+            Want::Group { .. } => return,
         }
         place.command = self.command_of(wanted.job, place.environment.as_ref());
         if let Some(member) = self.members.by_key.get_mut(&member) {
@@ -242,7 +245,7 @@ impl Core {
             Want::Actor(id) if self.still_waits(&wanted, ticket) => self.actor_has(id, worker),
             // It was cancelled, or is gone, while the order was under way.
             Want::Lease { .. } => self.return_to_member(worker),
-            Want::Actor(_) => self.kill_worker(worker),
+            Want::Actor(_) | Want::Group { .. } => self.kill_worker(worker),
         }
     }
 
@@ -253,6 +256,7 @@ impl Core {
                 self.clients.get(&client).is_some_and(|client| client.waiting.get(&request) == Some(&ticket))
             }
             Want::Actor(id) => self.making.get(&id).is_some_and(|making| making.waits_as(ticket)),
+            Want::Group { .. } => false,
         }
     }
 
@@ -276,6 +280,7 @@ impl Core {
         let outlives_job = match wanted.want {
             Want::Lease { client, .. } => self.outlives_its_job(client),
             Want::Actor(id) => self.actor_outlives_its_job(id),
+            Want::Group { .. } => false,
         };
         let worker = self.workers.get_mut(&key).expect("it was just found or made");
         worker.duty = Duty::Ending;
@@ -300,7 +305,7 @@ impl Core {
 
     fn queue_again(&mut self, order: Order) {
         let Order { ticket, wanted, wish, .. } = order;
-        if self.still_waits(&wanted, ticket) && self.push(ticket, &wanted.want, wish).is_ok() {
+        if self.still_waits(&wanted, ticket) && self.push(ticket, &wanted.want, Need::Wish(wish)).is_ok() {
             self.wanted.insert(ticket, wanted);
             self.wants_pump = true;
         }
@@ -357,7 +362,7 @@ impl Core {
         let Some(lease) = self.leases.remove(&number) else { return };
         if let Some(owner) = self.clients.get_mut(&lease.owner) {
             owner.leases.remove(&number);
-            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: true });
+            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: true, failure: None });
         }
     }
 }

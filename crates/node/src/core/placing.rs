@@ -2,9 +2,10 @@
 
 use super::members::REPLACEMENT_LIMIT;
 use super::{Core, Key, Want};
+use crate::core::groups::{Need, reserve};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
-use oxiray_resources::Grant;
+use oxiray_resources::{BundleId, Grant};
 use oxiray_scheduler::{NodeView, Placement, Reason, Wish, place};
 use oxiray_wire::message::Failure;
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Share {
     /// A grant of this node's ledger.
     Here(Grant),
+    /// A whole group's bundles of this node's ledger.
+    Room(Vec<BundleId>),
     /// An order to a member.
     There(Key, Wish),
 }
@@ -32,8 +35,15 @@ impl Core {
         let mut refused: Vec<(Wish, Reason)> = Vec::new();
         let is_alone = self.members.is_empty() && self.members.lost.is_empty();
         let mut queue = std::mem::take(&mut self.queue);
-        let served = queue.serve(|wish, ticket| {
+        let served = queue.serve(|need, ticket| {
+            if let Need::Group(group) = need {
+                return reserve(&self.view(), &mut self.ledger, group).map(Share::Room);
+            }
             budget = budget.checked_sub(1)?;
+            let wish = match need {
+                Need::Wish(wish) => wish,
+                Need::Within { .. } | Need::Group(_) => return self.grant_within(need).map(Share::Here),
+            };
             if is_alone && wish.place.is_none() {
                 return self.ledger.grant(&wish.demand).ok().map(Share::Here);
             }
@@ -71,6 +81,7 @@ impl Core {
                 let creator = self.actors.get(id).and_then(|actor| self.keys.get(&actor.description.creator));
                 creator.and_then(|key| self.route(*key).map(|_| (*ticket, self.node_of(*key))))
             }
+            Want::Group { .. } => None,
         };
         self.wanted.iter().filter_map(of).collect()
     }
@@ -118,7 +129,7 @@ impl Core {
         let seconds = REPLACEMENT_LIMIT.as_secs();
         let lost: Vec<NodeView> = self.members.lost.iter().map(|lost| lost.view.clone()).collect();
         let was_possible = !matches!(place(&lost, wish, 0), Placement::Never(_));
-        for ticket in self.queue.tickets(wish) {
+        for ticket in self.queue.tickets(&Need::Wish(wish.clone())) {
             self.queue.cancel(&ticket);
             let Some(wanted) = self.wanted.remove(&ticket) else { continue };
             let died = if !was_possible {
@@ -139,6 +150,8 @@ impl Core {
                     let failure = Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() };
                     self.actor_died(id, &failure);
                 }
+                // It waits for room and not for a wish.
+                Want::Group { .. } => {}
             }
         }
     }

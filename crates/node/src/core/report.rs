@@ -1,8 +1,8 @@
 //! How things are, for people and for `nodes()`.
 //!
-//! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `workers`, `jobs`, `store`, `daemon`.
+//! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`, `store`, `daemon`.
 
-use super::{Core, Duty, Want, clients::amounts};
+use super::{Core, Duty, clients::amounts};
 use oxiray_accelerators::families_of;
 use oxiray_head::ActorState;
 use oxiray_resources::{Quantity, ResourceName};
@@ -36,6 +36,7 @@ impl Core {
             "devices": self.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot)).collect::<Vec<_>>(),
             "waiting": self.waiting(),
             "actors": self.actor_list(),
+            "placement_groups": self.group_list(LISTED_MAX),
             "workers": self.worker_list(),
             "jobs": self.job_list(),
             "store": {
@@ -85,8 +86,8 @@ impl Core {
             let wanted = self.wanted.get(waiting.oldest)?;
             Some(json!({
                 "name": wanted.label,
-                "kind": if matches!(wanted.want, Want::Actor(_)) { "actor" } else { "task" },
-                "demand": by_name(waiting.wish.demand.iter()),
+                "kind": wanted.want.kind(),
+                "demand": waiting.wish.demand().map_or(Json::Null, |demand| by_name(demand.iter())),
                 "count": waiting.count,
                 "overtaken": waiting.overtaken,
                 "seconds": self.now.saturating_duration_since(wanted.since).as_secs_f64(),

@@ -10,7 +10,7 @@ use oxiray_wire::message::{
     Amount, DevicesFree, JobTold, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerDied, WorkerForked,
     WorkerGone,
 };
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 /// The head that this node serves.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Core {
             told: driver,
             said_goodbye: false,
             is_over: false,
-            noticed: BTreeSet::new(),
+            noticed: HashSet::new(),
         };
         let origin = Origin::plain(&detail.told.interpreter);
         self.details.insert(job, detail);
@@ -110,6 +110,7 @@ impl Core {
             fresh: order.fresh,
             outlives_job: order.outlives_job,
             actor: order.actor,
+            home: None,
         };
         let key = self.appoint(post, grant).expect("the job was just found");
         let worker = self.workers.get_mut(&key).expect("it was just appointed");

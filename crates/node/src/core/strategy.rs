@@ -28,7 +28,7 @@ fn otherwise(told: &Told) -> Otherwise {
     }
 }
 
-fn selector(conditions: &[LabelCondition]) -> Selector {
+pub(crate) fn selector(conditions: &[LabelCondition]) -> Selector {
     let condition = |one: &LabelCondition| {
         let operator = match one.operator {
             1 => Operator::In(one.values.clone()),

@@ -2,6 +2,7 @@
 
 mod any_order;
 mod environments;
+mod groups;
 mod world;
 
 use super::*;

@@ -3,7 +3,8 @@
 use super::placing::Share;
 use super::{Alarm, Core, Key, STARTING_MAX, Want};
 use crate::core::assign::Post;
-use oxiray_scheduler::{Obstacle, Reason, Wish};
+use crate::core::groups::Need;
+use oxiray_scheduler::{Obstacle, Reason};
 use oxiray_wire::message::{LeaseReclaim, Notice};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ const RECLAIM_PERIODS: (Duration, Duration) = (Duration::from_millis(5), Duratio
 /// How long someone waits before their driver is told why.
 const NOTICE_AFTER: Duration = Duration::from_secs(10);
 /// The most holders that one message names.
-const HOLDERS_NAMED_MAX: usize = 16;
+pub(crate) const HOLDERS_NAMED_MAX: usize = 16;
 
 /// When owners are asked to return idle leases: at once when someone new waits, then ever more seldom.
 #[derive(Debug, Default)]
@@ -32,6 +33,10 @@ impl Core {
                 let wanted = self.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
                 let is_over = !self.details.contains_key(&wanted.job);
                 let grant = match share {
+                    Share::Room(bundles) => {
+                        self.group_placed(&wanted.want, bundles);
+                        continue;
+                    }
                     Share::Here(grant) if is_over => {
                         self.ledger.release(grant);
                         continue;
@@ -46,10 +51,12 @@ impl Core {
                 };
                 match wanted.want {
                     Want::Actor(id) => self.place_actor(id, wanted.label, grant),
-                    Want::Lease { client, request, environment, fresh } => {
+                    // A group is given room, never a grant.
+                    Want::Group { .. } => self.ledger.release(grant),
+                    Want::Lease { client, request, environment, fresh, home } => {
                         let outlives_job = self.outlives_its_job(client);
                         let (job, label) = (wanted.job, wanted.label);
-                        let post = Post { job, environment, label, fresh, outlives_job, actor: None };
+                        let post = Post { job, environment, label, fresh, outlives_job, actor: None, home };
                         if let Some(worker) = self.appoint(post, grant) {
                             self.grant_lease(client, request, worker);
                         }
@@ -109,10 +116,10 @@ impl Core {
             };
             due.push((wanted.clone(), waiting.wish.clone(), waiting.count));
         }
-        for (wanted, wish, count) in due {
-            let text = self.why_it_waits(&wanted, &wish, count);
+        for (wanted, need, count) in due {
+            let text = self.why_it_waits(&wanted, &need, count);
             let Some(detail) = self.details.get_mut(&wanted.job) else { continue };
-            if !detail.is_over && detail.noticed.insert(wish.demand) {
+            if !detail.is_over && detail.noticed.insert(need) {
                 let driver = detail.driver;
                 self.send(driver, Notice { text });
             }
@@ -123,14 +130,25 @@ impl Core {
         }
     }
 
-    pub(crate) fn why_it_waits(&self, wanted: &super::Wanted, wish: &Wish, count: usize) -> String {
-        let what = match wanted.want {
-            Want::Actor(_) => format!("actor `{}`", wanted.label),
-            Want::Lease { .. } => format!("task `{}`", wanted.label),
-        };
-        let demand = &wish.demand;
+    pub(crate) fn why_it_waits(&self, wanted: &super::Wanted, need: &Need, count: usize) -> String {
+        let what = format!("{} `{}`", wanted.want.kind(), wanted.label);
         let waited = self.now.saturating_duration_since(wanted.since).as_secs();
         let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
+        let wish = match need {
+            Need::Wish(wish) => wish,
+            Need::Within { group, bundle, demand } => {
+                let (name, why) = (self.group_name(*group), self.why_within(*group, *bundle));
+                return format!(
+                    "{what} has waited {waited} s for {demand} within placement group {name}{others}: {why}"
+                );
+            }
+            Need::Group(group) => {
+                let (strategy, count) = (group.strategy.name(), group.bundles.len());
+                let why = self.why_not_placed(group);
+                return format!("{what} ({strategy}, {count} bundles) has waited {waited} s{others}: {why}");
+            }
+        };
+        let demand = &wish.demand;
         let (among, busy) = match self.obstacle(wish) {
             Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
             Some(never) => {

@@ -87,4 +87,8 @@ pub struct LeaseEnded {
     /// Whether it died with its node.
     #[prost(bool, tag = "16")]
     pub node_died: bool,
+    /// What the call that ran ends with whatever retries it has left, where that is decided: code
+    /// `task_placement_group_removed`.
+    #[prost(message, optional, tag = "10")]
+    pub failure: Option<Failure>,
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// The machines allowed, and how to choose among them. Missing: any machine, the default way.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Strategy {
-    /// 0: the default; 1: spread; 2: one machine; 3: by labels.
+    /// 0: the default; 1: spread; 2: one machine; 3: by labels; 4: within a placement group.
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     /// `NodeId` of the one machine.
@@ -29,6 +29,15 @@ pub struct Strategy {
     /// Under any strategy: the machines allowed, tried in order.
     #[prost(message, repeated, tag = "8")]
     pub selectors: Vec<LabelSelector>,
+    /// Within a placement group: its `PlacementGroupId`.
+    #[prost(bytes = "bytes", tag = "9")]
+    pub group: Bytes,
+    /// Which of its bundles, counted from 1; 0 for any.
+    #[prost(uint32, tag = "10")]
+    pub bundle: u32,
+    /// Whether what is made by whoever runs there runs in the group too.
+    #[prost(bool, tag = "11")]
+    pub captures: bool,
 }
 
 /// Conditions that must hold together.

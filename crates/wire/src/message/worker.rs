@@ -35,6 +35,12 @@ pub struct Assign {
     /// The runtime environment alone: what tasks made by this one start from.
     #[prost(message, optional, tag = "9")]
     pub environment: Option<Environment>,
+    /// `PlacementGroupId` of the group that it runs in; empty for none.
+    #[prost(bytes = "bytes", tag = "10")]
+    pub group: Bytes,
+    /// Whether what it makes runs in that group too.
+    #[prost(bool, tag = "11")]
+    pub captures: bool,
 }
 
 /// daemon → worker, with a stream: a client that may call this worker.

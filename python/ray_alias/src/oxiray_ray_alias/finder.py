@@ -71,6 +71,11 @@ class _AliasLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just marked the module as ours; it keeps its own name and origin.
         module.__spec__ = self._own_spec
+        # Its submodules that are there already must not be imported anew under this name: that would put the submodule
+        # in the place of a function of the same name, as `util.placement_group` has one.
+        for name, submodule in list(sys.modules.items()):
+            if name.startswith(f"{self._real}."):
+                sys.modules.setdefault(f"ray{name.removeprefix('oxiray')}", submodule)
 
 
 def install() -> None:

@@ -1,7 +1,10 @@
 //! Whatever happens and in whatever order: nothing is granted twice, and everything comes back.
 
+use super::groups::{group, group_id, within};
 use super::world::World;
 use super::*;
+use oxiray_head::GroupPhase;
+use oxiray_wire::message::{GroupAwait, GroupCreate, GroupRemove};
 use proptest::prelude::*;
 
 const DEMANDS: [&[(&str, u64)]; 5] =
@@ -25,7 +28,19 @@ enum Happening {
     Release(u8),
     TimePasses(u64),
     DevicesSay(Residue),
+    Group { who: usize, number: u8, bundles: usize, detached: bool },
+    Await { who: usize, number: u8 },
+    Remove(u8),
+    RequestWithin { who: usize, number: u8, bundle: u32, demand: usize },
+    ActorWithin { who: usize, number: u8, group: u8, demand: usize, detached: bool },
 }
+
+const BUNDLES: [&[&[(&str, u64)]]; 4] = [
+    &[&[CPU], &[CPU, GPU]],
+    &[&[("GPU", 20_000), ("CPU", 20_000)]],
+    &[&[CPU, ("GPU", 5_000)], &[CPU, ("GPU", 5_000)], &[CPU]],
+    &[&[("CPU", 90_000)]],
+];
 
 fn happening() -> impl Strategy<Value = Happening> {
     let who = 0..8_usize;
@@ -49,6 +64,15 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (1..8_000_u64).prop_map(Happening::TimePasses),
         1 => prop_oneof![Just(Residue::Gone), Just(Residue::Held), Just(Residue::Pending), Just(Residue::Unknown)]
             .prop_map(Happening::DevicesSay),
+        2 => (0..8_usize, 0..6_u8, 0..BUNDLES.len(), any::<bool>())
+            .prop_map(|(who, number, bundles, detached)| Happening::Group { who, number, bundles, detached }),
+        1 => (0..8_usize, 0..6_u8).prop_map(|(who, number)| Happening::Await { who, number }),
+        1 => (0..6_u8).prop_map(Happening::Remove),
+        4 => (0..8_usize, 0..6_u8, 0..3_u32, 0..DEMANDS.len())
+            .prop_map(|(who, number, bundle, demand)| Happening::RequestWithin { who, number, bundle, demand }),
+        2 => (0..8_usize, 0..30_u8, 0..6_u8, 0..DEMANDS.len(), any::<bool>()).prop_map(
+            |(who, number, group, demand, detached)| Happening::ActorWithin { who, number, group, demand, detached }
+        ),
     ]
 }
 
@@ -139,6 +163,26 @@ impl Story {
                 let release = ActorRelease { actor: id(number) };
                 self.say(&clients, 0, release);
             }
+            Happening::Group { who, number, bundles, detached } => {
+                self.requests += 1;
+                let asked = GroupCreate { detached, request: self.requests, ..group(number, BUNDLES[bundles]) };
+                self.say(&clients, who, asked);
+            }
+            Happening::Await { who, number } => {
+                self.requests += 1;
+                self.say(&clients, who, GroupAwait { request: self.requests, group: group_id(number) });
+            }
+            Happening::Remove(number) => self.say(&clients, 0, GroupRemove { group: group_id(number) }),
+            Happening::RequestWithin { who, number, bundle, demand } => {
+                self.requests += 1;
+                let strategy = Some(within(number, bundle));
+                self.say(&clients, who, LeaseRequest { strategy, ..request(self.requests, DEMANDS[demand]) });
+            }
+            Happening::ActorWithin { who, number, group, demand, detached } => {
+                let strategy = Some(within(group, 0));
+                let asked = actor(number, DEMANDS[demand], &DEMANDS[demand][..1]);
+                self.say(&clients, who, ActorCreate { detached, strategy, ..asked });
+            }
             Happening::DevicesSay(residue) => self.world.residue.set(residue),
             Happening::TimePasses(milliseconds) => self.world.pass(Duration::from_millis(milliseconds)),
         }
@@ -166,7 +210,30 @@ impl Story {
         assert_eq!(core.starting, starting);
         let waiting: usize = core.clients.values().map(|client| client.waiting.len()).sum();
         let actors = core.making.values().filter(|making| making.is_waiting()).count();
-        assert_eq!((core.queue.len(), core.wanted.len()), (waiting + actors, waiting + actors), "nobody is forgotten");
+        let groups = core.groups.iter().filter(|group| group.phase == GroupPhase::Pending).count();
+        let everyone = waiting + actors + groups;
+        assert_eq!((core.queue.len(), core.wanted.len()), (everyone, everyone), "nobody is forgotten");
+        self.check_groups();
+    }
+
+    /// CORE-5, and that a group is whole or not at all.
+    fn check_groups(&self) {
+        let core = &self.world.core;
+        for group in core.groups.iter() {
+            let reservation = core.reservations.get(&group.description.id);
+            let reserved = reservation.map_or(0, |reservation| reservation.bundles.len());
+            match group.phase {
+                GroupPhase::Pending => assert_eq!(reserved, 0, "it holds nothing while it waits"),
+                GroupPhase::Created => assert_eq!(reserved, group.description.group.bundles.len(), "it is whole"),
+                GroupPhase::Removed(_) => assert!(reservation.is_none(), "CORE-5"),
+                GroupPhase::Prepared { .. } | GroupPhase::Rescheduling => panic!("there is one machine"),
+            }
+        }
+        for worker in core.workers.values().filter(|worker| !worker.is_doomed && !worker.once) {
+            let is_busy = matches!(worker.duty, Duty::Leased(_) | Duty::Actor(_));
+            let is_there = |home: Home| core.reservations.contains_key(&home.group);
+            assert!(!is_busy || worker.home.is_none_or(is_there), "nothing runs on within a group that is removed");
+        }
     }
 
     fn end(mut self) {
@@ -174,6 +241,11 @@ impl Story {
             let killer = self.world.driver();
             self.world.say(killer, ActorKill { actor: id(number) });
             self.drivers.push(killer);
+        }
+        for number in 0..6 {
+            let remover = self.world.driver();
+            self.world.say(remover, GroupRemove { group: group_id(number) });
+            self.drivers.push(remover);
         }
         for driver in std::mem::take(&mut self.drivers) {
             self.world.core.driver_left(driver);
@@ -191,6 +263,7 @@ impl Story {
         assert!(core.workers.values().all(|worker| worker.duty == Duty::Spare), "no process outlives its purpose");
         assert!(core.clients.is_empty() && core.leases.is_empty() && core.queue.is_empty());
         assert!(core.details.is_empty() && core.making.is_empty() && core.objects.is_empty() && core.keys.is_empty());
+        assert!(core.reservations.is_empty() && core.groups.waiting() == 0);
     }
 }
 

@@ -1,0 +1,73 @@
+//! How placement groups are: for `placement_group_table()` and for people.
+
+use super::{Core, Key, identifier};
+use crate::core::report::by_name;
+use oxiray_head::{GroupOwner, GroupPhase, PlacementGroup};
+use oxiray_ids::PlacementGroupId;
+use oxiray_scheduler::{GroupPlacement, place_group};
+use oxiray_wire::message::{GroupQuery, GroupReport};
+use serde_json::{Value as Json, json};
+
+/// The most groups of one answer.
+const LISTED_MAX: usize = 10_000;
+
+impl Core {
+    pub(crate) fn group_query(&mut self, from: Key, asked: &GroupQuery) {
+        let found: Vec<&PlacementGroup> = if !asked.group.is_empty() {
+            self.groups.get(identifier!(PlacementGroupId, &asked.group)).into_iter().collect()
+        } else if !asked.name.is_empty() {
+            let job = self.clients.get(&from).and_then(|client| self.jobs.get(client.job));
+            job.and_then(|job| self.groups.lookup(&job.namespace, &asked.name)).into_iter().collect()
+        } else {
+            self.groups.iter().take(LISTED_MAX).collect()
+        };
+        let groups: Vec<Json> = found.into_iter().map(|group| self.group(group)).collect();
+        self.send(from, GroupReport { request: asked.request, groups: Json::from(groups).to_string() });
+    }
+
+    /// The groups that are not removed first.
+    pub(crate) fn group_list(&self, limit: usize) -> Vec<Json> {
+        let is_removed = |group: &&PlacementGroup| matches!(group.phase, GroupPhase::Removed(_));
+        let (removed, there): (Vec<_>, Vec<_>) = self.groups.iter().partition(is_removed);
+        there.into_iter().chain(removed).take(limit).map(|group| self.group(group)).collect()
+    }
+
+    fn group(&self, group: &PlacementGroup) -> Json {
+        let description = &group.description;
+        let reservation = self.reservations.get(&description.id);
+        let (state, scheduling, reason) = match &group.phase {
+            GroupPhase::Pending | GroupPhase::Rescheduling => {
+                let state = if group.phase == GroupPhase::Pending { "PENDING" } else { "RESCHEDULING" };
+                match place_group(&[self.view()], &description.group) {
+                    GroupPlacement::On(_) => (state, "QUEUED", None),
+                    GroupPlacement::Wait(reason) => (state, "NO_RESOURCES", Some(reason.message(false))),
+                    GroupPlacement::Never(reason) => (state, "INFEASIBLE", Some(reason.message(true))),
+                }
+            }
+            GroupPhase::Prepared { .. } => ("PREPARED", "SCHEDULING_STARTED", None),
+            GroupPhase::Created => ("CREATED", "FINISHED", None),
+            GroupPhase::Removed(why) => ("REMOVED", "REMOVED", Some(why.clone())),
+        };
+        let milliseconds =
+            reservation.and_then(|reservation| reservation.took).map_or(0.0, |took| took.as_secs_f64() * 1e3);
+        let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| {
+            let reserved =
+                reservation.and_then(|reservation| reservation.bundles.get(index)).map(|id| self.ledger.reserved(*id));
+            let devices = reserved.into_iter().flat_map(|grant| grant.devices()).map(|of| {
+                let slots: Vec<u32> = of.shares.iter().map(|share| share.device).collect();
+                (of.resource.to_string(), json!(slots))
+            });
+            json!({
+                "resources": by_name(bundle.demand.iter()),
+                "node_id": group.nodes[index].map(|node| node.hex()).unwrap_or_default(),
+                "devices": devices.collect::<serde_json::Map<String, Json>>(),
+            })
+        });
+        json!({
+            "placement_group_id": description.id.hex(), "name": description.name, "namespace": description.namespace,
+            "strategy": description.group.strategy.name(), "state": state, "job_id": description.job.hex(),
+            "detached": description.owner == GroupOwner::Nobody, "bundles": bundles.collect::<Vec<_>>(),
+            "reason": reason, "scheduling_state": scheduling, "creation_ms": milliseconds,
+        })
+    }
+}

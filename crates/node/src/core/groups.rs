@@ -1,0 +1,391 @@
+//! Placement groups: reserved whole, run in, given up.
+//!
+//! - CORE-5: a group's bundles are in the ledger from the moment that all of it is reserved until it is removed, and
+//!   nothing is granted within one that is removed.
+
+use super::leases::demand_of;
+use super::strategy::selector;
+use super::{Core, Duty, Key, Want, bytes_of, identifier};
+use oxiray_head::{Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase};
+use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId};
+use oxiray_resources::{BundleId, Demand, Grant, Ledger};
+use oxiray_scheduler::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, NodeView, Wish, place_group};
+use oxiray_wire::message::{
+    ActorCreate, Amount, Failure, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, LeaseRefused, Notice, Strategy,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The kind of [`Strategy`] that names a placement group.
+const WITHIN: u32 = 4;
+
+/// What an entry of the queue waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Need {
+    /// Resources of a machine.
+    Wish(Wish),
+    /// Resources of a bundle, or of any bundle of the group.
+    Within { group: PlacementGroupId, bundle: Option<usize>, demand: Demand },
+    /// Room for a whole group.
+    Group(Arc<Group>),
+}
+
+/// The group that somebody runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) group: PlacementGroupId,
+    /// Whether what it makes runs there too.
+    pub(crate) captures: bool,
+}
+
+/// What is kept of a group that is not removed.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    ticket: Option<u64>,
+    since: Instant,
+    pub(crate) took: Option<Duration>,
+    /// Its accounts, in the order of the bundles; empty until it is created (CORE-5).
+    pub(crate) bundles: Vec<BundleId>,
+}
+
+/// The group that a strategy names.
+pub(crate) fn home(strategy: Option<&Strategy>) -> Option<Home> {
+    let told = strategy.filter(|told| told.kind == WITHIN)?;
+    Some(Home { group: identifier!(PlacementGroupId, &told.group), captures: told.captures })
+}
+
+/// Reserves a whole group here.
+pub(crate) fn reserve(view: &NodeView, ledger: &mut Ledger, group: &Group) -> Option<Vec<BundleId>> {
+    match place_group(std::slice::from_ref(view), group) {
+        GroupPlacement::On(_) => {
+            let demands: Vec<Demand> = group.bundles.iter().map(|bundle| bundle.demand.clone()).collect();
+            ledger.reserve(&demands)
+        }
+        GroupPlacement::Wait(_) | GroupPlacement::Never(_) => None,
+    }
+}
+
+impl Need {
+    /// What it asks for, where that is one demand.
+    pub(crate) fn demand(&self) -> Option<&Demand> {
+        match self {
+            Self::Wish(wish) => Some(&wish.demand),
+            Self::Within { demand, .. } => Some(demand),
+            Self::Group(_) => None,
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn group_create(&mut self, from: Key, asked: GroupCreate) {
+        let failure = self.take_group_on(from, &asked).err();
+        self.send(from, GroupAnswer { request: asked.request, failure });
+    }
+
+    fn take_group_on(&mut self, from: Key, asked: &GroupCreate) -> Result<(), Failure> {
+        let invalid = |text: String| failure("invalid", text);
+        let job =
+            self.clients.get(&from).map(|client| client.job).ok_or_else(|| invalid("its maker is gone".into()))?;
+        if self.is_ending(job) && !self.outlives_its_job(from) {
+            return Err(invalid("its job is ending".into()));
+        }
+        let id = PlacementGroupId::from_slice(&asked.group).ok_or_else(|| invalid("it has no identifier".into()))?;
+        let group = group_of(asked).map_err(invalid)?;
+        let owner = if asked.detached { GroupOwner::Nobody } else { self.owner_of_what(from, job) };
+        let namespace = self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
+        let description =
+            GroupDescription { id, job, owner, name: asked.name.clone(), namespace, group: group.clone() };
+        match self.groups.create(description) {
+            GroupCreated::New => {}
+            GroupCreated::NameTaken(holder) => {
+                let text = format!(
+                    "the name `{}` is taken by placement group {}; choose another, or get that one with \
+                     get_placement_group()",
+                    asked.name,
+                    holder.hex()
+                );
+                return Err(failure("system", text));
+            }
+            GroupCreated::Duplicate => return Err(invalid("a placement group has that identifier already".into())),
+        }
+        let label = if asked.name.is_empty() { id.hex() } else { asked.name.clone() };
+        let queued =
+            self.enqueue(Want::Group { id, maker: from }, job, label.clone(), Need::Group(Arc::new(group.clone())));
+        let ticket = queued.map_err(|text| {
+            self.groups.remove(id, &text);
+            failure("system", text)
+        })?;
+        self.reservations
+            .insert(id, Reservation { ticket: Some(ticket), since: self.now, took: None, bundles: Vec::new() });
+        if let GroupPlacement::Never(reason) = place_group(&[self.view()], &group)
+            && let Some(detail) = self.details.get_mut(&job)
+            && !detail.is_over
+            && detail.noticed.insert(Need::Group(Arc::new(group)))
+        {
+            let driver = detail.driver;
+            let text = format!(
+                "placement group `{label}` can never be placed on this cluster, and waits in case it grows: {}",
+                reason.message(true)
+            );
+            self.send(driver, Notice { text });
+        }
+        Ok(())
+    }
+
+    /// With whom a group ends that `client` makes: with its job, or with the detached actor that it works for.
+    fn owner_of_what(&self, client: Key, job: JobId) -> GroupOwner {
+        let mut client = client;
+        while let Some(worker) = self.workers.get(&client).filter(|worker| worker.outlives_job) {
+            match worker.duty {
+                Duty::Actor(actor) => return GroupOwner::Actor(actor),
+                Duty::Leased(lease) => match self.leases.get(&lease) {
+                    Some(lease) => client = lease.owner,
+                    None => break,
+                },
+                Duty::Spare | Duty::Idle | Duty::Ending => break,
+            }
+        }
+        GroupOwner::Job(job)
+    }
+
+    /// Out of the bundle that is named, or out of the first that has room.
+    pub(crate) fn grant_within(&mut self, need: &Need) -> Option<Grant> {
+        let Need::Within { group, bundle, demand } = need else { return None };
+        let reservation = self.reservations.get(group)?;
+        let among = match bundle {
+            Some(index) => reservation.bundles.get(*index..=*index)?,
+            None => &reservation.bundles,
+        };
+        among.iter().find_map(|bundle| self.ledger.grant_within(*bundle, demand))
+    }
+
+    /// All of the group is reserved.
+    pub(crate) fn group_placed(&mut self, want: &Want, bundles: Vec<BundleId>) {
+        let Want::Group { id, .. } = *want else { return };
+        let nodes = vec![self.plan.node; bundles.len()];
+        let reservation = self.reservations.get_mut(&id).expect("a removed group waits for nothing");
+        reservation.ticket = None;
+        reservation.took = Some(self.now.saturating_duration_since(reservation.since));
+        reservation.bundles = bundles;
+        for machine in self.groups.placed(id, &nodes) {
+            for (client, request) in self.groups.prepared(id, machine).unwrap_or_default() {
+                if let Some(key) = self.keys.get(&client).copied() {
+                    self.send(key, GroupAnswer { request, failure: None });
+                }
+            }
+        }
+        // Those that wait within it may have been tried already in this round.
+        self.wants_pump = true;
+    }
+
+    pub(crate) fn group_await(&mut self, from: Key, asked: &GroupAwait) {
+        let Some(client) = self.clients.get(&from).map(|client| client.id) else { return };
+        let id = identifier!(PlacementGroupId, &asked.group);
+        let failure = match self.groups.await_created(id, client, asked.request) {
+            Awaited::Later => return,
+            Awaited::Now => None,
+            Awaited::Removed(_) | Awaited::Unknown => Some(self.gone(id, "task_placement_group_removed")),
+        };
+        self.send(from, GroupAnswer { request: asked.request, failure });
+    }
+
+    /// That a group is no more, and why.
+    fn gone(&self, id: PlacementGroupId, code: &str) -> Failure {
+        let why = match self.groups.get(id).map(|group| &group.phase) {
+            Some(GroupPhase::Removed(why)) => why.as_str(),
+            _ => "it was removed long ago, or another cluster made it",
+        };
+        let name = self.groups.get(id).map(|group| group.description.name.as_str()).filter(|name| !name.is_empty());
+        let named = name.map(|name| format!(" `{name}`")).unwrap_or_default();
+        let text = format!("placement group{named} {} is no more: {why}. Make a new one to run within", id.hex());
+        failure(code, text)
+    }
+
+    /// The group is given up: what waits or runs within it ends, and what it reserved is free as soon as that is gone.
+    pub(crate) fn group_remove(&mut self, id: PlacementGroupId, why: &str) {
+        let Some(waiters) = self.groups.remove(id, why) else { return };
+        let failure = self.gone(id, "task_placement_group_removed");
+        for (client, request) in waiters {
+            if let Some(key) = self.keys.get(&client).copied() {
+                self.send(key, GroupAnswer { request, failure: Some(failure.clone()) });
+            }
+        }
+        let reservation = self.reservations.remove(&id).expect("a group that is not removed is held");
+        if let Some(ticket) = reservation.ticket {
+            self.queue.cancel(&ticket);
+            self.wanted.remove(&ticket);
+        }
+        self.refuse_within(id, &failure);
+        self.kill_within(id, &failure);
+        reservation.bundles.into_iter().for_each(|bundle| self.ledger.dissolve(bundle));
+        self.wants_pump = true;
+    }
+
+    /// Nobody waits any more for what a removed group had.
+    fn refuse_within(&mut self, id: PlacementGroupId, failure: &Failure) {
+        let home_of = |want: &Want| match want {
+            Want::Lease { home, .. } => *home,
+            Want::Actor(actor) => self.making.get(actor).and_then(super::actors::Making::home),
+            Want::Group { .. } => None,
+        };
+        let within =
+            self.wanted.iter().filter(|(_, wanted)| home_of(&wanted.want).is_some_and(|home| home.group == id));
+        for ticket in within.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            self.queue.cancel(&ticket);
+            let wanted = self.wanted.remove(&ticket).expect("it was just looked at");
+            match wanted.want {
+                Want::Lease { client, request, .. } => {
+                    if let Some(client) = self.clients.get_mut(&client) {
+                        client.waiting.remove(&request);
+                    }
+                    self.send(client, LeaseRefused { request, failure: Some(failure.clone()) });
+                }
+                Want::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
+                Want::Group { .. } => {}
+            }
+        }
+    }
+
+    fn kill_within(&mut self, id: PlacementGroupId, failure: &Failure) {
+        let within = |worker: &super::Worker| worker.home.is_some_and(|home| home.group == id);
+        let keys: Vec<Key> = self.workers.iter().filter(|(_, worker)| within(worker)).map(|(key, _)| *key).collect();
+        for key in keys {
+            match self.workers[&key].duty {
+                Duty::Leased(lease) => self.lease_ended(lease, "its placement group was removed", Some(failure)),
+                Duty::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
+                Duty::Spare | Duty::Idle | Duty::Ending => continue,
+            }
+            self.kill_worker(key);
+        }
+    }
+
+    /// What somebody waits for who wants to run in a group; otherwise why they never can.
+    pub(crate) fn need_within(&self, amounts: &[Amount], told: &Strategy, label: &str) -> Result<Need, Failure> {
+        let unschedulable = |text: String| failure("task_unschedulable", text);
+        let demand = demand_of(amounts, label).map_err(unschedulable)?;
+        let id = identifier!(PlacementGroupId, &told.group);
+        let found = self.groups.get(id).filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
+        let Some(found) = found else { return Err(self.gone(id, "task_placement_group_removed")) };
+        let bundles = &found.description.group.bundles;
+        let bundle = (told.bundle as usize).checked_sub(1);
+        let asked: Vec<&Bundle> = match bundle {
+            Some(index) => bundles.get(index).into_iter().collect(),
+            None => bundles.iter().collect(),
+        };
+        if !asked.iter().any(|bundle| holds(&bundle.demand, &demand)) {
+            let there: Vec<String> = asked.iter().map(|bundle| bundle.demand.to_string()).collect();
+            let there = if there.is_empty() { "there is no such bundle".to_owned() } else { there.join(", ") };
+            let text = format!(
+                "{label} asks for {demand} within placement group {}, and no bundle it may use has that: {there}; ask for \
+                 less, or make the group with larger bundles",
+                id.hex()
+            );
+            return Err(unschedulable(text));
+        }
+        Ok(Need::Within { group: id, bundle, demand })
+    }
+
+    /// The same for an actor, with what it holds once it runs.
+    pub(crate) fn actor_within(
+        &self,
+        asked: &ActorCreate,
+        told: &Strategy,
+        label: &str,
+    ) -> Result<(Need, Demand), Failure> {
+        let need = self.need_within(&asked.placement, told, label).map_err(|failure| of_actor(&failure))?;
+        let unschedulable = |text: String| failure("actor_unschedulable", text);
+        let running = demand_of(&asked.running, label).map_err(unschedulable)?;
+        if !need.demand().is_some_and(|placement| holds(placement, &running)) {
+            return Err(unschedulable(format!("{label} holds more than it asks for when it is placed")));
+        }
+        Ok((need, running))
+    }
+
+    /// Why somebody in the queue waits, where it has to do with a group.
+    pub(crate) fn why_within(&self, group: PlacementGroupId, bundle: Option<usize>) -> String {
+        let Some(reservation) = self.reservations.get(&group) else { return "its placement group is gone".to_owned() };
+        if reservation.bundles.is_empty() {
+            let found = self.groups.get(group).map(|found| self.why_not_placed(&found.description.group));
+            return format!("the placement group is not created yet: {}", found.unwrap_or_default());
+        }
+        let free = reservation.bundles.iter().enumerate().filter(|(index, _)| bundle.is_none_or(|only| only == *index));
+        let free = free.map(|(index, id)| {
+            let amounts = self.ledger.available_within(*id);
+            let free: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name}: {amount}")).collect();
+            format!("bundle {index} has {{{}}} free", free.join(", "))
+        });
+        free.take(super::waiting::HOLDERS_NAMED_MAX).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The group's name, or its identifier where it has none, as it stands in a sentence.
+    pub(crate) fn group_name(&self, id: PlacementGroupId) -> String {
+        let name = self.groups.get(id).map(|group| group.description.name.as_str()).filter(|name| !name.is_empty());
+        name.map_or_else(|| id.hex(), |name| format!("`{name}`"))
+    }
+
+    /// What stands in a group's way now.
+    pub(crate) fn why_not_placed(&self, group: &Group) -> String {
+        match place_group(&[self.view()], group) {
+            GroupPlacement::On(_) => "it is about to be placed".to_owned(),
+            GroupPlacement::Wait(reason) => reason.message(false),
+            GroupPlacement::Never(reason) => reason.message(true),
+        }
+    }
+
+    /// The groups of a job end with it.
+    pub(crate) fn end_groups_of_job(&mut self, job: JobId) {
+        for id in self.groups.of_job(job) {
+            self.group_remove(id, "the job that made it is over, and it was not detached");
+        }
+    }
+
+    /// The groups of a detached actor end with it.
+    pub(crate) fn end_groups_of_actor(&mut self, actor: ActorId) {
+        for id in self.groups.of_actor(actor) {
+            self.group_remove(id, "the detached actor that made it is dead, and it was not detached itself");
+        }
+    }
+}
+
+/// What a group asks for, checked.
+fn group_of(asked: &GroupCreate) -> Result<Group, String> {
+    let strategy = GroupStrategy::from_name(&asked.strategy).ok_or_else(|| {
+        format!("{:?} is no strategy: it is PACK, SPREAD, STRICT_PACK or STRICT_SPREAD", asked.strategy)
+    })?;
+    if asked.bundles.is_empty() || asked.bundles.len() > BUNDLES_MAX {
+        let count = asked.bundles.len();
+        return Err(format!("a placement group has from 1 to {BUNDLES_MAX} bundles, and {count} were given"));
+    }
+    let bundles = asked.bundles.iter().enumerate().map(|(index, GroupBundle { demand, conditions })| {
+        let demand = demand_of(demand, &format!("bundle {index}"))?;
+        if demand.is_nothing() {
+            return Err(format!("bundle {index} asks for nothing; give it a resource, as in {{\"CPU\": 1}}"));
+        }
+        Ok(Bundle { demand, selector: selector(conditions) })
+    });
+    let preferred = NodeId::from_slice(&asked.preferred);
+    Ok(Group { strategy, bundles: bundles.collect::<Result<_, String>>()?, preferred })
+}
+
+/// Whether a bundle of this size could grant the demand with nothing running in it.
+fn holds(bundle: &Demand, demand: &Demand) -> bool {
+    demand.iter().all(|(name, amount)| amount <= bundle.get(name.as_str()))
+}
+
+fn failure(code: &str, text: String) -> Failure {
+    Failure { code: code.to_owned(), text, cause: bytes::Bytes::new() }
+}
+
+/// What a task is told, for an actor.
+fn of_actor(told: &Failure) -> Failure {
+    let code = match told.code.as_str() {
+        "task_placement_group_removed" => "actor_placement_group_removed",
+        _ => "actor_unschedulable",
+    };
+    failure(code, told.text.clone())
+}
+
+/// The home as a worker is told of it.
+pub(crate) fn home_bytes(home: Option<Home>) -> bytes::Bytes {
+    home.map(|home| bytes_of(home.group.as_bytes())).unwrap_or_default()
+}

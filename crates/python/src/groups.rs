@@ -1,0 +1,76 @@
+//! Placement groups, as `oxiray.util.placement_group` asks for them.
+
+use crate::blob::Serialized;
+use crate::caller::units;
+use crate::ids::{NodeID, PlacementGroupID};
+use crate::process;
+use crate::reference::ObjectRef;
+use crate::strategy::{Condition, conditions};
+use bytes::Bytes;
+use oxiray_runtime::wire_amounts;
+use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Value};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+
+/// Makes a placement group, which waits for room. Raises `ValueError` for what no group may ask for.
+#[pyfunction]
+#[pyo3(signature = (*, name, strategy, bundles, selectors, detached, preferred))]
+fn create_placement_group(
+    py: Python<'_>,
+    name: String,
+    strategy: String,
+    bundles: Vec<BTreeMap<String, f64>>,
+    selectors: Vec<Vec<Condition>>,
+    detached: bool,
+    preferred: Option<Bound<'_, NodeID>>,
+) -> PyResult<PlacementGroupID> {
+    let runtime = process::required()?;
+    let mut selectors = selectors.into_iter();
+    let bundles = bundles.into_iter().map(|bundle| {
+        let conditions = conditions(selectors.next().unwrap_or_default());
+        Ok(GroupBundle { demand: wire_amounts(&units(bundle)?), conditions })
+    });
+    let create = GroupCreate {
+        name,
+        strategy,
+        bundles: bundles.collect::<PyResult<_>>()?,
+        detached,
+        preferred: preferred.map(|node| Bytes::copy_from_slice(node.get().0.as_bytes())).unwrap_or_default(),
+        ..GroupCreate::default()
+    };
+    let made = py.detach(|| runtime.create_group(create));
+    made.map(PlacementGroupID).map_err(|error| process::error(py, &error))
+}
+
+/// A reference that gets `value` when the group is created.
+#[pyfunction]
+fn placement_group_ready(group: &Bound<'_, PlacementGroupID>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
+    let runtime = process::required()?;
+    let inline = Content::Inline(Serialized::of(value)?.into_bytes());
+    let id = runtime.group_ready(group.get().0, Value { content: Some(inline), contained: Vec::new() });
+    Ok(ObjectRef::adopt(runtime, id))
+}
+
+/// Gives a group up; what runs within it is killed.
+#[pyfunction]
+fn remove_placement_group(group: &Bound<'_, PlacementGroupID>) -> PyResult<()> {
+    process::required()?.remove_group(group.get().0);
+    Ok(())
+}
+
+/// What there is to know of one group, of the one of this name, or of all: JSON.
+#[pyfunction]
+#[pyo3(signature = (group=None, name=""))]
+fn placement_groups(py: Python<'_>, group: Option<Bound<'_, PlacementGroupID>>, name: &str) -> PyResult<String> {
+    let runtime = process::required()?;
+    let group = group.map(|group| group.get().0);
+    let groups = py.detach(|| runtime.groups(group, name));
+    groups.map_err(|error| process::error(py, &error))
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(create_placement_group, module)?)?;
+    module.add_function(wrap_pyfunction!(placement_group_ready, module)?)?;
+    module.add_function(wrap_pyfunction!(remove_placement_group, module)?)?;
+    module.add_function(wrap_pyfunction!(placement_groups, module)?)
+}

@@ -1,0 +1,291 @@
+"""Resources that are reserved together: placement groups.
+
+Purpose: make, await, list and remove groups, and check what they ask for.
+
+Invariant: whatever is refused names the bundle and the rule.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from typing import Any
+
+from oxiray import _core, _labels, _session
+from oxiray._core import NodeID, ObjectRef, PlacementGroupID
+
+VALID_PLACEMENT_GROUP_STRATEGIES = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
+NODE_ID_LABEL_KEY = "ray.io/node-id"
+#: The finest share the ledger keeps.
+_FINEST = 0.0001
+
+
+class PlacementGroup:
+    """A group, as everybody who runs in it, awaits it or removes it sees it."""
+
+    @staticmethod
+    def empty() -> PlacementGroup:
+        """The group that stands for none."""
+        return PlacementGroup(PlacementGroupID.nil())
+
+    def __init__(self, id: PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None) -> None:
+        self.id = id
+        self.bundle_cache = bundle_cache
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it stands for no group."""
+        return self.id.is_nil()
+
+    def ready(self) -> ObjectRef[PlacementGroup]:
+        """A reference that gets this group as its value once all bundles are reserved.
+
+        Where the group is removed before, `get` raises `TaskPlacementGroupRemoved`.
+        """
+        _session.ensure()
+        return _core.put(self) if self.is_empty else _core.placement_group_ready(self.id, self)
+
+    def wait(self, timeout_seconds: float = 30) -> bool:
+        """Waits until all bundles are reserved; False where that does not happen in time.
+
+        Raises `TaskPlacementGroupRemoved` where the group is removed.
+        """
+        reference = self.ready()
+        if not _core.wait_some([reference], 1, timeout_seconds)[0]:
+            return False
+        _core.get_one(reference)
+        return True
+
+    @property
+    def bundle_specs(self) -> list[dict[str, float]]:
+        """The resources of each bundle."""
+        if self.bundle_cache is None:
+            found = [] if self.is_empty else json.loads(_core.placement_groups(self.id))
+            if not found:
+                return []
+            self.bundle_cache = [bundle["resources"] for bundle in found[0]["bundles"]]
+        return self.bundle_cache
+
+    @property
+    def bundle_count(self) -> int:
+        """How many bundles it has."""
+        return len(self.bundle_specs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroup) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"PlacementGroup({self.id.hex()})"
+
+
+def placement_group(
+    bundles: list[dict[str, float]],
+    strategy: str | None = None,
+    name: str = "",
+    lifetime: str | None = None,
+    _soft_target_node_id: str | None = None,
+    bundle_label_selector: list[dict[str, str]] | None = None,
+) -> PlacementGroup:
+    """Asks for bundles of resources, all or none. Returns at once; `ready()` and `wait()` tell when they are reserved.
+
+    `strategy` is PACK (few machines), SPREAD (many), STRICT_PACK (one) or STRICT_SPREAD (each its own). The group ends
+    with its job unless `lifetime` is "detached". Raises `ValueError` for what no group may ask for.
+    """
+    from oxiray import _strategies
+
+    validate_placement_group(bundles, strategy, lifetime, _soft_target_node_id, bundle_label_selector)
+    if not isinstance(name, str):
+        raise TypeError(f"a placement group's name is a string, but {name!r} was given")
+    _session.ensure()
+    amounts = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
+    group_id = _core.create_placement_group(
+        name=name,
+        strategy=strategy or "PACK",
+        bundles=amounts,
+        selectors=[_strategies.selector(selector) for selector in bundle_label_selector or []],
+        detached=lifetime == "detached",
+        preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
+    )
+    return PlacementGroup(group_id, amounts)
+
+
+def remove_placement_group(placement_group: PlacementGroup) -> None:
+    """Gives a group up. Tasks and actors within it are killed; nothing happens where it is gone already."""
+    if not isinstance(placement_group, PlacementGroup):
+        raise TypeError(f"remove_placement_group() takes a PlacementGroup, and was given {placement_group!r}")
+    _session.ensure()
+    _core.remove_placement_group(placement_group.id)
+
+
+def get_placement_group(placement_group_name: str) -> PlacementGroup:
+    """The group of this name in this program's namespace. Raises `ValueError` where there is none."""
+    if not placement_group_name:
+        raise ValueError("get_placement_group() takes the name that a placement group was made with, which is not empty")
+    _session.ensure()
+    found = json.loads(_core.placement_groups(name=placement_group_name))
+    if not found:
+        raise ValueError(
+            f"no placement group is named {placement_group_name!r} in this namespace: check the name, and that the group "
+            "was not removed and its job is still there"
+        )
+    return PlacementGroup(PlacementGroupID.from_hex(found[0]["placement_group_id"]))
+
+
+def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
+    """What there is to know of one group, or of all by their id; `{}` for one that is forgotten or never was."""
+    _session.ensure()
+    found = json.loads(_core.placement_groups(placement_group.id if placement_group is not None else None))
+    rows = {group["placement_group_id"]: _row(group) for group in found}
+    if placement_group is None:
+        return rows
+    return rows.get(placement_group.id.hex(), {})
+
+
+def _row(group: dict[str, Any]) -> dict[str, Any]:
+    latency = group["creation_ms"]
+    return {
+        "placement_group_id": group["placement_group_id"],
+        "name": group["name"],
+        "bundles": {index: bundle["resources"] for index, bundle in enumerate(group["bundles"])},
+        "bundles_to_node_id": {index: bundle["node_id"] for index, bundle in enumerate(group["bundles"])},
+        "strategy": group["strategy"],
+        "state": group["state"],
+        "stats": {
+            "end_to_end_creation_latency_ms": latency,
+            "scheduling_latency_ms": latency,
+            "scheduling_attempt": 1,
+            "highest_retry_delay_ms": 0.0,
+            "scheduling_state": group["scheduling_state"],
+            "reason": group["reason"],
+        },
+    }
+
+
+def get_current_placement_group() -> PlacementGroup | None:
+    """The group that this task or actor runs in; None outside of any."""
+    _session.ensure()
+    group = _core.context()["placement_group"]
+    return PlacementGroup(PlacementGroupID.from_hex(group)) if group is not None else None
+
+
+def check_placement_group_index(placement_group: PlacementGroup, bundle_index: int) -> None:
+    """Raises `ValueError` where the group has no such bundle; -1 stands for any."""
+    if placement_group.is_empty:
+        if bundle_index != -1:
+            raise ValueError(
+                f"placement_group_bundle_index is {bundle_index}, but no placement group is given: leave it out"
+            )
+    elif not -1 <= bundle_index < placement_group.bundle_count:
+        raise ValueError(
+            f"placement group bundle index {bundle_index} is invalid: {placement_group!r} has "
+            f"{placement_group.bundle_count} bundles, numbered from 0, and -1 stands for any of them"
+        )
+
+
+def validate_placement_group(
+    bundles: Any,
+    strategy: str | None = None,
+    lifetime: str | None = None,
+    _soft_target_node_id: str | None = None,
+    bundle_label_selector: Any = None,
+) -> bool:
+    """Raises `ValueError` for what no group may ask for."""
+    if strategy is not None and strategy not in VALID_PLACEMENT_GROUP_STRATEGIES:
+        raise ValueError(
+            f"Invalid placement group strategy {strategy!r}: it is one of {sorted(VALID_PLACEMENT_GROUP_STRATEGIES)}"
+        )
+    if lifetime not in (None, "detached"):
+        raise ValueError(f"a placement group's lifetime is None (it ends with its job) or 'detached', not {lifetime!r}")
+    _check_target(_soft_target_node_id, strategy)
+    if not isinstance(bundles, list):
+        raise ValueError(f'bundles must be a list, as in [{{"CPU": 1}}, {{"GPU": 1}}], but is a {type(bundles)}')
+    if not bundles:
+        raise ValueError('a placement group needs at least one bundle, as in [{"CPU": 1}], and was given an empty list')
+    for index, bundle in enumerate(bundles):
+        _check_bundle(index, bundle)
+    if bundle_label_selector is not None:
+        _check_selectors(bundle_label_selector, len(bundles))
+    return True
+
+
+def _check_target(node_id: str | None, strategy: str | None) -> None:
+    if not node_id:
+        return
+    if strategy != "STRICT_PACK":
+        raise ValueError(
+            f"_soft_target_node_id prefers one machine for all bundles, so it needs strategy='STRICT_PACK', not {strategy!r}"
+        )
+    try:
+        is_nil = NodeID.from_hex(node_id).is_nil()
+    except ValueError as error:
+        raise ValueError(f"Invalid _soft_target_node_id: {error}") from error
+    if is_nil:
+        raise ValueError(f"Invalid _soft_target_node_id {node_id!r}: this is the id of no machine")
+
+
+def _check_bundle(index: int, bundle: Any) -> None:
+    where = f"bundle {index} of the placement group"
+    if not isinstance(bundle, dict):
+        raise ValueError(f'{where} must be a dictionary, as in {{"CPU": 1}}, but is a {type(bundle)}')
+    for resource, amount in bundle.items():
+        if not isinstance(resource, str) or not isinstance(amount, (int, float)):
+            raise ValueError(f"{where} must map names of resources to numbers, but has {resource!r}: {amount!r}")
+        _check_amount(where, resource, amount)
+    if not any(bundle.values()):
+        raise ValueError(f"{where} asks for nothing: {bundle!r}; give it a resource above zero, or leave it out")
+    if "object_store_memory" in bundle:
+        warnings.warn(
+            "'object_store_memory' in a bundle is deprecated, as it reserves nothing of the store: leave it out",
+            DeprecationWarning,
+            stacklevel=5,
+        )
+
+
+def _check_amount(where: str, resource: str, amount: float) -> None:
+    from oxiray import _option_rules
+
+    if resource == "bundle" or "_group_" in resource:
+        raise ValueError(f"{where} asks for {resource!r}, a name that is reserved for placement groups: use another name")
+    if not math.isfinite(amount):
+        raise ValueError(f"{where} asks for {amount} {resource}: an amount is a finite number")
+    if amount < 0:
+        raise ValueError(f"{where} asks for {amount} {resource}: an amount cannot be negative")
+    if 0 < amount < _FINEST:
+        raise ValueError(f"{where} asks for {amount} {resource}, finer than {_FINEST}, the smallest amount there is")
+    try:
+        _option_rules.check_device_quantity(resource, amount)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _check_selectors(selectors: Any, count: int) -> None:
+    if not isinstance(selectors, list) or len(selectors) != count:
+        raise ValueError(
+            f"bundle_label_selector must be a list with one dictionary for each of the {count} bundles, but is "
+            f"{selectors!r}"
+        )
+    for index, selector in enumerate(selectors):
+        if not isinstance(selector, dict):
+            raise ValueError(f"the label selector of bundle {index} must be a dictionary, but is {selector!r}")
+        try:
+            _labels.check_selector(f"bundle_label_selector[{index}]", selector)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+__all__ = [
+    "NODE_ID_LABEL_KEY",
+    "VALID_PLACEMENT_GROUP_STRATEGIES",
+    "PlacementGroup",
+    "check_placement_group_index",
+    "get_current_placement_group",
+    "get_placement_group",
+    "placement_group",
+    "placement_group_table",
+    "remove_placement_group",
+    "validate_placement_group",
+]
