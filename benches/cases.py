@@ -289,6 +289,24 @@ def gpu_actor(ray: Any) -> dict[str, Any]:
     return {"value": elapsed / len(pids) * 1e3, "cycles": len(pids)}
 
 
+def placement_groups(ray: Any) -> dict[str, Any]:
+    ray.init(resources={"custom": 100})
+    from ray.util import placement_group, remove_placement_group
+
+    def cycle() -> None:
+        groups = [placement_group([{"custom": 0.001}]) for _ in range(100)]
+        assert all([group.wait(timeout_seconds=30) for group in groups])
+        for group in groups:
+            remove_placement_group(group)
+
+    cycle()
+    cycles, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < 3:
+        cycle()
+        cycles += 1
+    return {"value": cycles * 100 / elapsed, "cycles": cycles}
+
+
 def idle_memory(ray: Any) -> dict[str, Any]:
     """Resident memory of every process of the session but this driver, and but Ray's idle workers.
 
@@ -347,6 +365,9 @@ CASES = {
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),
     "gpu-actor": Case("actor with `num_gpus=1`: create, call, kill", "ms", 60, False, gpu_actor),
+    "placement-group": Case(
+        "placement groups of one bundle: create, wait, remove, 100 at a time", "/s", 10, True, placement_groups
+    ),
     "idle-memory": Case("resident memory of the idle runtime, no workers", "MB", 12, False, idle_memory),
 }
 

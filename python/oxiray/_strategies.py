@@ -92,7 +92,7 @@ def _check_room(
         )
     if is_actor and not any(_fits(options.placement, bundle) for bundle in bundles):
         raise ValueError(
-            f"Cannot schedule {label} with the placement group: an actor needs {options.placement.get('CPU', 0)} CPU while "
+            f"Cannot schedule {label} with the placement group: an actor needs {options.placement.get('CPU', 0):g} CPU while "
             f"it is made unless num_cpus says otherwise, which does not fit into its bundles, {bundles}. Add CPU to a "
             "bundle, or pass num_cpus=0"
         )

@@ -38,6 +38,8 @@ struct Detail {
     devices: Vec<Device>,
     waiting: Vec<Waiting>,
     actors: Vec<Actor>,
+    #[serde(default)]
+    placement_groups: Vec<Group>,
     workers: Vec<Worker>,
     daemon: Daemon,
 }
@@ -70,6 +72,22 @@ struct Actor {
 }
 
 #[derive(Deserialize)]
+struct Group {
+    placement_group_id: String,
+    name: String,
+    strategy: String,
+    state: String,
+    reason: Option<String>,
+    bundles: Vec<Bundle>,
+}
+
+#[derive(Deserialize)]
+struct Bundle {
+    resources: BTreeMap<String, f64>,
+    devices: BTreeMap<String, Vec<u32>>,
+}
+
+#[derive(Deserialize)]
 struct Worker {
     duty: String,
 }
@@ -95,6 +113,7 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
         writeln!(text, "  {:<24} {line}", total.resource).expect(EXPECT);
     }
     draw_devices(&mut text, &detail.devices);
+    draw_groups(&mut text, &detail.placement_groups);
     let count = |duty: &str| detail.workers.iter().filter(|worker| worker.duty == duty).count();
     let living = detail.actors.iter().filter(|actor| actor.state != "dead").count();
     writeln!(
@@ -137,6 +156,29 @@ fn draw_devices(text: &mut String, devices: &[Device]) {
     }
 }
 
+fn draw_groups(text: &mut String, groups: &[Group]) {
+    let there: Vec<&Group> = groups.iter().filter(|group| group.state != "REMOVED").collect();
+    if there.is_empty() {
+        return;
+    }
+    text.push_str("\nPlacement groups\n");
+    for group in there {
+        let name = if group.name.is_empty() { &group.placement_group_id } else { &group.name };
+        let state = group.state.to_lowercase();
+        let reason = group.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+        writeln!(text, "  {name} ({}) {state}{reason}", group.strategy).expect(EXPECT);
+        for (index, bundle) in group.bundles.iter().enumerate() {
+            let amounts: Vec<String> =
+                bundle.resources.iter().map(|(resource, amount)| format!("{resource}: {amount}")).collect();
+            let slots = |slots: &[u32]| slots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let held: Vec<String> =
+                bundle.devices.iter().map(|(resource, devices)| format!("{resource} {}", slots(devices))).collect();
+            let on = if held.is_empty() { String::new() } else { format!(" on {}", held.join("; ")) };
+            writeln!(text, "      bundle {index}: {{{}}}{on}", amounts.join(", ")).expect(EXPECT);
+        }
+    }
+}
+
 fn bytes(count: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = if count < 1024.0 { 0 } else { (count.log2() / 10.0).floor().min(4.0) as i32 };
@@ -155,6 +197,13 @@ mod tests {
             {"resource": "GPU", "slot": 0, "id": "1", "logical": false, "reason": null,
              "holders": [{"pid": 7, "name": "train", "share": 0.5}]},
             {"resource": "GPU", "slot": 1, "id": "3", "logical": true, "reason": "stuck", "holders": []}],
+            "placement_groups": [
+            {"placement_group_id": "ab", "name": "train", "strategy": "PACK", "state": "CREATED", "reason": null,
+             "bundles": [{"resources": {"CPU": 1.0, "GPU": 2.0}, "devices": {"GPU": [0, 3]}}]},
+            {"placement_group_id": "cd", "name": "", "strategy": "SPREAD", "state": "PENDING", "reason": "no room",
+             "bundles": [{"resources": {"CPU": 9.5}, "devices": {}}]},
+            {"placement_group_id": "ef", "name": "gone", "strategy": "PACK", "state": "REMOVED", "reason": "x",
+             "bundles": []}],
             "waiting": [{"why": "task `f` waits"}], "actors": [{"state": "alive"}, {"state": "dead"}],
             "workers": [{"duty": "task"}], "daemon": {"pid": 3, "resident_bytes": 1048576}}"#;
         let report = ClusterReport {
@@ -174,6 +223,12 @@ Devices
   GPU 0 (1) [##########..........]
       0.5 of it: train (pid 7)
   GPU 1 (3) [....................]  logical: this machine has no such device  out of service: stuck
+
+Placement groups
+  train (PACK) created
+      bundle 0: {CPU: 1, GPU: 2} on GPU 0, 3
+  cd (SPREAD) pending: no room
+      bundle 0: {CPU: 9.5}
 
 Processes
   daemon pid 3, 1.0 MiB; 1 on tasks, 1 actors, 0 idle, 0 spare
