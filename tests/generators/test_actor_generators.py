@@ -217,3 +217,19 @@ def test_cancel_stops_the_methods_of_every_kind_of_actor(journal: Any) -> None:
             ray.get(last)
         assert ray.get(first) is not None
         wait_until(lambda path=path: Path(path).read_text().endswith("closed\n"))
+
+
+def test_a_method_that_ends_its_actor_ends_its_items() -> None:
+    @ray.remote
+    class Leaver:
+        def count(self) -> Iterator[int]:
+            yield 1
+            yield 2
+            ray.actor.exit_actor()
+
+    actor = Leaver.remote()
+    generator = actor.count.remote()
+    assert [ray.get(reference) for reference in generator] == [1, 2]
+    assert ray.get(generator.completed()) is None
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(next(actor.count.remote()))

@@ -39,6 +39,14 @@ impl ObjectRefGenerator {
         self.task_on(&process::required()?).map(|_| ())
     }
 
+    fn unsupported(&self, what: &str) -> PyErr {
+        PyNotImplementedError::new_err(format!(
+            "{what}() does not reach the generator of task {}, which runs in another process: its items are only read. \
+             Drop the ObjectRefGenerator to stop it, or cancel() it",
+            self.task
+        ))
+    }
+
     fn reference(&self, next: Next) -> Option<ObjectRef> {
         match next {
             Next::Item(id) => Some(ObjectRef::adopt(self.runtime.clone(), id)),
@@ -53,12 +61,6 @@ impl Drop for ObjectRefGenerator {
             self.runtime.leave_stream(self.task);
         }
     }
-}
-
-fn unsupported(what: &str) -> PyErr {
-    PyNotImplementedError::new_err(format!(
-        "{what}() reaches no generator in another process: a stream is only read. Drop the ObjectRefGenerator to stop it"
-    ))
 }
 
 #[pymethods]
@@ -151,27 +153,27 @@ impl ObjectRefGenerator {
     }
 
     fn send(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(unsupported("send"))
+        Err(self.unsupported("send"))
     }
 
     fn throw(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(unsupported("throw"))
+        Err(self.unsupported("throw"))
     }
 
     fn close(&self) -> PyResult<()> {
-        Err(unsupported("close"))
+        Err(self.unsupported("close"))
     }
 
     fn asend(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(unsupported("asend"))
+        Err(self.unsupported("asend"))
     }
 
     fn athrow(&self, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(unsupported("athrow"))
+        Err(self.unsupported("athrow"))
     }
 
     fn aclose(&self) -> PyResult<()> {
-        Err(unsupported("aclose"))
+        Err(self.unsupported("aclose"))
     }
 
     fn __repr__(&self) -> String {
@@ -179,10 +181,11 @@ impl ObjectRefGenerator {
     }
 
     fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err(
-            "an ObjectRefGenerator is read by the process that made the call and cannot be passed on or returned: pass \
+        Err(PyTypeError::new_err(format!(
+            "ObjectRefGenerator({}) is read by the process that made the call and cannot be passed on or returned: pass \
              the references that it yields, or a list of them",
-        ))
+            self.task
+        )))
     }
 
     #[classmethod]

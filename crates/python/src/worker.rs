@@ -241,7 +241,9 @@ impl Worker {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
                 self.runtime.discard(&outcome.handed, &outcome.stored);
-                return self.leave_at_exit(py, ticket, &call, &error);
+                let empty =
+                    Outcome { items: yielded, results: vec![none(); call.results as usize], ..Outcome::default() };
+                return self.leave_at_exit(py, ticket, empty, &error);
             }
             Err(error) => {
                 // Results that were made before one failed are nobody's.
@@ -270,15 +272,14 @@ impl Worker {
     }
 
     /// `sys.exit` in a task ends its worker without an answer: the owner hears of the exit, and may retry.
-    /// In an actor it ends the actor.
-    fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, call: &Call, error: &PyErr) -> Ended {
+    /// In an actor it ends the actor; a call that asked for that is answered with the `empty` outcome.
+    fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, empty: Outcome, error: &PyErr) -> Ended {
         let is_actor = context::assigned().actor.is_some();
         if is_actor {
             self.runtime.begin_no_more();
             let intended = error.value(py).getattr("oxiray_exit_actor").is_ok();
             if intended {
-                let outcome = Outcome { results: vec![none(); call.results as usize], ..Outcome::default() };
-                self.runtime.reply(ticket, outcome);
+                self.runtime.reply(ticket, empty);
             }
             let text = if intended { "it called exit_actor()" } else { "its code called sys.exit()" };
             self.runtime.actor_leaving(text.into());
