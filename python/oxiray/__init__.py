@@ -18,6 +18,7 @@ from oxiray._api import (
     nodes,
     put,
     remote,
+    timeline,
     wait,
 )
 from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, PlacementGroupID, TaskID, WorkerID
@@ -70,6 +71,7 @@ __all__ = [
     "put",
     "remote",
     "shutdown",
+    "timeline",
     "wait",
 ]
 

@@ -159,6 +159,21 @@ def _node(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
+    """What ran when, as events of Chrome's trace format; with `filename`, written there as JSON.
+
+    Of each process the last thousand calls that ended; a worker that was killed takes its own along.
+    """
+    from oxiray.util.state.api import timeline as events
+
+    found = events()
+    if filename is None:
+        return found
+    with open(filename, "w") as file:
+        json.dump(found, file)
+    return None
+
+
 def cluster_resources() -> dict[str, float]:
     """What the cluster offers in whole, by resource."""
     _session.ensure()

@@ -70,6 +70,7 @@ class InitOptions:
     log_to_driver: bool = True
     namespace: str | None = None
     default_lifetime: str = "non_detached"
+    job_metadata: dict[str, str] = field(default_factory=dict)
     runtime_env: dict[str, Any] | None = None
     node_name: str | None = None
     node_ip_address: str | None = None
@@ -142,6 +143,7 @@ def init_options(
         log_to_driver=_flag("RAY_LOG_TO_DRIVER", default=True) if log_to_driver is None else bool(log_to_driver),
         namespace=_namespace(namespace, job_config),
         default_lifetime=getattr(job_config, "_default_actor_lifetime", "non_detached"),
+        job_metadata=dict(getattr(job_config, "metadata", None) or {}),
         runtime_env=_runtime_env(runtime_env, job_config),
         node_name=hidden.get("_node_name"),
         node_ip_address=hidden.get("_node_ip_address"),

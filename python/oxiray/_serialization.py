@@ -133,6 +133,10 @@ def failure(code: str, text: str, cause: Any, object_id: str | None = None) -> B
     """The exception for what the runtime could not do; `object_id` is the object that cannot be had for it."""
     if code == "actor_name_taken":
         return exceptions.ActorAlreadyExistsError(text)
+    if code == "state":
+        from oxiray.util.state.exception import RayStateApiException
+
+        return RayStateApiException(text)
     if code in ("actor_not_found", "invalid"):
         return ValueError(text)
     return _failures.error_from_runtime(code, text, cause, object_id=object_id)

@@ -15,6 +15,7 @@ import os
 import pickle
 import platform
 import select
+import shlex
 import signal
 import sys
 import threading
@@ -268,6 +269,8 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
         namespace=options.namespace or "",
         wants_logs=options.log_to_driver,
         environment=described_environment(None),
+        entrypoint=shlex.join(sys.orig_argv),
+        metadata=json.dumps(options.job_metadata),
     )
 
 

@@ -21,7 +21,7 @@ _private _private.services _private.state _private.utils _private.worker _raylet
 experimental experimental.internal_kv job_config remote_function runtime_context runtime_env types util util.accelerators
 util.accelerators.accelerators util.actor_pool util.annotations util.check_serialize util.client util.client.common
 util.debug util.helpers util.joblib util.multiprocessing util.multiprocessing.pool util.queue
-util.scheduling_strategies util.serialization
+util.scheduling_strategies util.serialization util.state util.state.api util.state.common util.state.exception
 """.split()
 
 

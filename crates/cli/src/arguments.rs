@@ -1,6 +1,6 @@
 //! What the command line understands.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Runs functions and actors across processes, and hands each the accelerators it asked for.
@@ -22,6 +22,12 @@ pub(crate) enum Order {
     Stop(StopOptions),
     /// Shows what is used, by whom, and what waits.
     Status(StatusOptions),
+    /// Lists actors, jobs, nodes, placement-groups, runtime-envs, tasks or workers.
+    List(ListOptions),
+    /// Shows one of them by its identifier, in detail.
+    Get(GetOptions),
+    /// Counts actors or tasks by name and state.
+    Summary(SummaryOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
 }
@@ -124,6 +130,63 @@ pub(crate) struct StatusOptions {
     /// Prints all that is known as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListOptions {
+    /// What is listed: actors, jobs, nodes, placement-groups, runtime-envs, tasks or workers.
+    pub(crate) kind: String,
+    /// How the rows are printed.
+    #[arg(long, default_value = "default")]
+    pub(crate) format: Format,
+    /// Only rows whose column has this value, as key=value, or another, as key!=value. May be given several times.
+    #[arg(short, long = "filter", value_name = "KEY=VALUE")]
+    pub(crate) filters: Vec<String>,
+    /// The most rows.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) limit: u32,
+    /// Shows every column.
+    #[arg(long)]
+    pub(crate) detail: bool,
+    /// How many seconds the daemon may take to answer.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) timeout: u64,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetOptions {
+    /// What it is: actors, jobs, nodes, placement-groups, tasks or workers.
+    pub(crate) kind: String,
+    /// Its identifier.
+    pub(crate) id: String,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SummaryOptions {
+    /// What is counted: actors or tasks.
+    pub(crate) kind: String,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+}
+
+/// How rows are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table, or YAML where every column is wanted.
+    Default,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// A table.
+    Table,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,8 @@ mod arguments;
 mod daemon;
 mod hardware;
 mod labels;
+mod list;
+mod show;
 mod start;
 mod status;
 mod stop;
@@ -21,6 +23,9 @@ fn main() -> ExitCode {
         Order::Start(options) => start::run(&options),
         Order::Stop(options) => stop::run(&options),
         Order::Status(options) => status::run(&options),
+        Order::List(options) => list::run(&options),
+        Order::Get(options) => list::get(&options),
+        Order::Summary(options) => list::summary(&options),
         Order::Hardware(options) => hardware::run(&options),
     };
     match result {

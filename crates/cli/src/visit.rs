@@ -3,7 +3,7 @@
 use anyhow::{Context as _, anyhow, bail};
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
-use oxiray_wire::message::{ClusterQuery, ClusterReport, Hello, Stop};
+use oxiray_wire::message::{ClusterQuery, ClusterReport, Hello, StateQuery, StateReport, Stop};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
@@ -68,6 +68,17 @@ impl Visit {
             Some(Message::ClusterReport(report)) => Ok(report),
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
+        }
+    }
+
+    /// Lists or counts things of one kind.
+    pub(crate) fn state(&mut self, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
+        self.send(asked)?;
+        match self.next(Instant::now() + limit)? {
+            Some(Message::StateReport(StateReport { failure: Some(failure), .. })) => bail!(failure.text),
+            Some(Message::StateReport(report)) => Ok(report),
+            Some(Message::Refused(refused)) => bail!(refused.text),
+            _ => bail!("the daemon did not answer within {} s", limit.as_secs()),
         }
     }
 

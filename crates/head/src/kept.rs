@@ -43,7 +43,7 @@ pub struct Kept {
 
 impl Kept {
     /// Keeps a value; one that is there stays unless `overwrite`. Says whether one was there.
-    pub fn put(&mut self, namespace: Bytes, key: Bytes, value: Bytes, overwrite: bool) -> Result<bool, NotKept> {
+    pub fn put(&mut self, namespace: Bytes, key: Bytes, value: &Bytes, overwrite: bool) -> Result<bool, NotKept> {
         let longest = namespace.len().max(key.len());
         if longest > KEPT_KEY_BYTES_MAX {
             return Err(NotKept::LongKey(longest));
@@ -64,7 +64,7 @@ impl Kept {
         self.bytes = after;
         // A copy, as what came with a message would keep all of the message.
         let own = (Bytes::copy_from_slice(&name.0), Bytes::copy_from_slice(&name.1));
-        self.values.insert(own, Bytes::copy_from_slice(&value));
+        self.values.insert(own, Bytes::copy_from_slice(value));
         Ok(before.is_some())
     }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn put(kept: &mut Kept, key: &'static str, value: &'static str, overwrite: bool) -> bool {
-        kept.put(Bytes::from_static(b"n"), Bytes::from_static(key.as_bytes()), value.into(), overwrite)
+        kept.put(Bytes::from_static(b"n"), Bytes::from_static(key.as_bytes()), &value.into(), overwrite)
             .expect("it fits")
     }
 
@@ -130,13 +130,13 @@ mod tests {
     fn what_is_kept_has_bounds() {
         let mut kept = Kept::default();
         let long = Bytes::from(vec![0; KEPT_KEY_BYTES_MAX + 1]);
-        assert_eq!(kept.put(Bytes::new(), long.clone(), Bytes::new(), true), Err(NotKept::LongKey(long.len())));
-        assert_eq!(kept.put(long.clone(), Bytes::new(), Bytes::new(), true), Err(NotKept::LongKey(long.len())));
+        assert_eq!(kept.put(Bytes::new(), long.clone(), &Bytes::new(), true), Err(NotKept::LongKey(long.len())));
+        assert_eq!(kept.put(long.clone(), Bytes::new(), &Bytes::new(), true), Err(NotKept::LongKey(long.len())));
         let large = Bytes::from(vec![0; KEPT_VALUE_BYTES_MAX + 1]);
-        assert_eq!(kept.put(Bytes::new(), "k".into(), large.clone(), true), Err(NotKept::LargeValue(large.len())));
+        assert_eq!(kept.put(Bytes::new(), "k".into(), &large, true), Err(NotKept::LargeValue(large.len())));
         kept.bytes = KEPT_BYTES_MAX - 2;
-        assert_eq!(kept.put(Bytes::new(), "k".into(), "xx".into(), true), Err(NotKept::Full(KEPT_BYTES_MAX - 2)));
-        assert_eq!(kept.put(Bytes::new(), "k".into(), "x".into(), true), Ok(false));
-        assert_eq!(kept.put(Bytes::new(), "k".into(), "y".into(), true), Ok(true));
+        assert_eq!(kept.put(Bytes::new(), "k".into(), &"xx".into(), true), Err(NotKept::Full(KEPT_BYTES_MAX - 2)));
+        assert_eq!(kept.put(Bytes::new(), "k".into(), &"x".into(), true), Ok(false));
+        assert_eq!(kept.put(Bytes::new(), "k".into(), &"y".into(), true), Ok(true));
     }
 }

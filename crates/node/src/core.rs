@@ -13,6 +13,7 @@
 
 mod actors;
 mod assign;
+mod census;
 mod clients;
 mod ending;
 mod environments;
@@ -26,6 +27,7 @@ mod nodes;
 mod objects;
 mod placing;
 mod report;
+mod rows;
 mod serving;
 mod strategy;
 mod templates;
@@ -267,6 +269,7 @@ pub(crate) enum Alarm {
     Notice,
     Recheck,
     NoReplacement,
+    Census(u64),
     Overdue(Key),
     Verdict(Key),
     Undying(Key),
@@ -300,6 +303,7 @@ pub struct Core {
     environments: environments::Environments,
     groups: PlacementGroups,
     reservations: BTreeMap<PlacementGroupId, groups::Reservation>,
+    census: census::Census,
     rechecks: Vec<ending::Recheck>,
     out_of_service: ending::OutOfService,
     device_check: Box<dyn DeviceCheck>,
@@ -343,6 +347,7 @@ impl Core {
             environments: environments::Environments::default(),
             groups: PlacementGroups::default(),
             reservations: BTreeMap::new(),
+            census: census::Census::default(),
             rechecks: Vec::new(),
             out_of_service: BTreeMap::new(),
             device_check,
@@ -413,6 +418,8 @@ impl Core {
             Message::Subscribe(asked) => self.subscribe(from, asked.reference),
             Message::Hold(said) => self.hold(&said.objects, &said.holder),
             Message::Unhold(said) => self.unhold(from, &said.objects),
+            Message::StateQuery(asked) => self.state_query(from, asked),
+            Message::TaskLog(told) => self.task_log(from, told),
             Message::KeptRequest(asked) => self.keep(from, asked),
             Message::Recover(said) => self.recover(from, said.reference),
             Message::Free(said) => self.free(from, &said.references),
@@ -451,6 +458,7 @@ impl Core {
                 Alarm::Notice => self.notice(),
                 Alarm::Recheck => self.recheck(),
                 Alarm::NoReplacement => self.wants_pump = true,
+                Alarm::Census(number) => self.close_census(number, true),
                 Alarm::Overdue(worker) => self.kill_worker(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),
                 Alarm::Templates => self.end_idle_templates(),

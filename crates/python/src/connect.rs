@@ -12,10 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What of a greeting is not told here: names, token, framing.
 const HELLO_BYTES_SPARED: usize = 8 << 10;
+/// Characters of the command that started a program which its daemon is told.
+const ENTRYPOINT_MAX: usize = 1000;
 
 /// How long a daemon may take to answer a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(60);
@@ -43,7 +45,7 @@ fn connect_socket(path: std::path::PathBuf) -> PyResult<i32> {
 /// Raises `ConnectionError` with the daemon's reason where it refuses.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-#[pyo3(signature = (*, descriptor, token, interpreter, setup, namespace, wants_logs, environment))]
+#[pyo3(signature = (*, descriptor, token, interpreter, setup, namespace, wants_logs, environment, entrypoint, metadata))]
 fn connect<'py>(
     py: Python<'py>,
     descriptor: i32,
@@ -53,11 +55,14 @@ fn connect<'py>(
     namespace: String,
     wants_logs: bool,
     environment: AskedEnvironment,
+    entrypoint: &str,
+    metadata: String,
 ) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: the caller passes a descriptor of its own that nothing else uses.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let mut connection = Connection::new(socket).map_err(std::io::Error::from)?;
     let environment_bytes = environment.bytes();
+    let started_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let driver = Driver {
         pid: std::process::id(),
         interpreter,
@@ -65,8 +70,11 @@ fn connect<'py>(
         namespace,
         wants_logs,
         environment: Some(environment.into()),
+        entrypoint: entrypoint.chars().take(ENTRYPOINT_MAX).collect(),
+        started_ms,
+        metadata,
     };
-    let told = driver.setup.len() + environment_bytes;
+    let told = driver.metadata.len() + driver.setup.len() + environment_bytes;
     if told > HELLO_BYTES_LIMIT - HELLO_BYTES_SPARED {
         return Err(PyValueError::new_err(format!(
             "this program's import path and runtime_env take {told} bytes together, and a daemon reads at most {} from a \

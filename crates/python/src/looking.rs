@@ -2,20 +2,20 @@
 
 use crate::process;
 use bytes::Bytes;
-use oxiray_wire::message::KeptRequest;
+use oxiray_wire::message::{KeptRequest, StateFilter, StateQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// Puts (1), gets (2), deletes (3) or lists (4) kept values: how many, the value, the keys.
 #[pyfunction]
-fn kept<'py>(
-    py: Python<'py>,
+fn kept(
+    py: Python<'_>,
     action: i32,
     namespace: Vec<u8>,
     key: Vec<u8>,
     value: Vec<u8>,
     widely: bool,
-) -> PyResult<(u64, Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>)> {
+) -> PyResult<(u64, Bound<'_, PyBytes>, Vec<Bound<'_, PyBytes>>)> {
     let runtime = process::required()?;
     let (namespace, key, value) = (Bytes::from(namespace), Bytes::from(key), Bytes::from(value));
     let asked = KeptRequest { request: 0, action, namespace, key, value, widely };
@@ -24,6 +24,26 @@ fn kept<'py>(
     Ok((answer.count, PyBytes::new(py, &answer.value), keys))
 }
 
+/// Lists or counts things of one kind: the rows or counts as JSON, and how many rows there are before the limit.
+///
+/// A filter is a column, whether the value must differ, and what it is compared with.
+#[pyfunction]
+fn look(
+    py: Python<'_>,
+    kind: String,
+    filters: Vec<(String, bool, String)>,
+    limit: u32,
+    detail: bool,
+    summary: bool,
+) -> PyResult<(String, u64)> {
+    let runtime = process::required()?;
+    let filters = filters.into_iter().map(|(key, differs, value)| StateFilter { key, differs, value }).collect();
+    let asked = StateQuery { request: 0, kind, filters, limit, detail, summary };
+    let report = process::patiently(py, || runtime.look(&asked))?.map_err(|error| process::error(py, &error))?;
+    Ok((report.rows, report.total))
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(look, module)?)?;
     module.add_function(wrap_pyfunction!(kept, module)?)
 }

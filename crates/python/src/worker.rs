@@ -100,6 +100,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         }
     }
     worker.attend(py)?;
+    worker.runtime.leave_task_log();
     worker.runtime.stop_serving();
     Ok(true)
 }

@@ -84,6 +84,11 @@ impl Actors {
         self.get(id).handles += 1;
     }
 
+    /// Whether the call was sent, and is not answered yet.
+    pub(crate) fn is_under_way(&self, id: ActorId, task: TaskId) -> bool {
+        self.known.get(&id).is_some_and(|actor| actor.under_way.contains(&task))
+    }
+
     pub(crate) fn share(&mut self, id: ActorId) {
         self.get(id).shared = true;
     }

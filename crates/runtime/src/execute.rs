@@ -8,6 +8,7 @@ use crate::interrupt::Interrupts;
 use crate::links::{DAEMON, Token};
 use crate::objects::copy;
 use crate::state::State;
+use crate::task_log::TaskLog;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
@@ -39,6 +40,8 @@ pub struct Ticket {
     task: Bytes,
     code: Bytes,
     started: Instant,
+    /// Where it stands in the task log.
+    place: usize,
 }
 
 impl Ticket {
@@ -135,7 +138,7 @@ impl Inbox {
         self.running_since.map(|since| since + PATIENCE)
     }
 
-    pub(crate) fn take(&mut self) -> Option<Duty> {
+    pub(crate) fn take(&mut self, log: &mut TaskLog) -> Option<Duty> {
         if self.closed {
             return Some(Duty::Leave);
         }
@@ -152,7 +155,8 @@ impl Inbox {
                 self.running += 1;
                 self.running_since = Some(started);
                 self.interrupts.begin(TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL), !self.is_actor);
-                Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), code, started }, call))
+                let place = log.begin(&call, started);
+                Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), code, started, place }, call))
             }
             None if self.closing && self.running == 0 => Some(Duty::Leave),
             None => None,
@@ -225,12 +229,15 @@ impl State {
         self.hold_for(&outcome.handed, owner);
         self.hold_for(&outcome.stored, owner);
         self.unhold(&outcome.stored);
+        let ended = Instant::now();
+        self.timer_moved |= self.log.end(ticket.place, ended, &outcome.results);
+        let run_us = u32::try_from((ended - ticket.started).as_micros()).unwrap_or(u32::MAX);
         let reply = Reply {
             task: ticket.task,
             results: outcome.results,
             kept: kept.iter().map(|id| copy(id.as_bytes())).collect(),
             retiring: outcome.retiring,
-            run_us: u32::try_from(ticket.started.elapsed().as_micros()).unwrap_or(u32::MAX),
+            run_us,
             retry: outcome.retry,
             items: outcome.items,
             raised: outcome.raised,

@@ -42,6 +42,7 @@ mod state;
 mod stored;
 mod streams;
 mod submit;
+mod task_log;
 mod waits;
 mod work;
 mod yielding;

@@ -2,7 +2,7 @@
 
 use crate::questions::Answer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
-use oxiray_wire::message::{KeptAnswer, KeptRequest};
+use oxiray_wire::message::{KeptAnswer, KeptRequest, StateQuery, StateReport};
 
 impl Runtime {
     /// Puts, gets, deletes or lists kept values; the number of the request is filled in here.
@@ -14,5 +14,21 @@ impl Runtime {
             },
             _ => Err(unexpected()),
         }
+    }
+
+    /// Lists or counts things of one kind; the number of the request is filled in here.
+    pub fn look(&self, asked: &StateQuery) -> Result<StateReport, RuntimeError> {
+        match self.ask(|request| StateQuery { request, ..asked.clone() }.into())? {
+            Answer::State(mut report) => match report.failure.take() {
+                Some(failure) => Err(RuntimeError::Failed(failure)),
+                None => Ok(*report),
+            },
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// A worker leaves: what it ran is told, so that it is not forgotten with it.
+    pub fn leave_task_log(&self) {
+        self.shared.with(crate::state::State::tell_of_ended);
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oxiray_store::{Access, SegmentCache, SegmentId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer};
+use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer, StateReport};
 use rustc_hash::FxHashMap;
 use std::os::fd::OwnedFd;
 
@@ -23,6 +23,7 @@ pub(crate) enum Answer {
     Holdings(String),
     Group(Box<GroupAnswer>),
     Groups(Box<GroupReport>),
+    State(Box<StateReport>),
     Refused(Failure),
 }
 
@@ -93,6 +94,7 @@ impl Questions {
             }
             Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
             Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
+            Message::StateReport(said) => (said.request, Answer::State(Box::new(said))),
             Message::KeptAnswer(said) => (said.request, Answer::Kept(Box::new(said))),
             Message::Holdings(said) => (said.request, Answer::Holdings(said.detail)),
             Message::GroupAnswer(said) => (said.request, Answer::Group(Box::new(said))),

@@ -8,7 +8,7 @@ use oxiray_wire::message::Value;
 impl Runtime {
     /// The next thing to do; waits for it.
     pub fn next_duty(&self) -> Result<Duty, RuntimeError> {
-        Ok(self.shared.wait(None, |state| state.inbox.take())?)
+        Ok(self.shared.wait(None, |state| state.inbox.take(&mut state.log))?)
     }
 
     /// No further call is begun, in any thread; the one that says so still replies before it stops all.

@@ -11,6 +11,7 @@ use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
 use crate::streams::Streams;
 use crate::submit::Submission;
+use crate::task_log::TaskLog;
 use crate::yielding::Yieldings;
 use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
@@ -74,6 +75,7 @@ pub(crate) struct State {
     pub(crate) awaited_groups: FxHashMap<u64, (ObjectId, Value)>,
     pub(crate) inbox: Inbox,
     pub(crate) yieldings: Yieldings,
+    pub(crate) log: TaskLog,
     pub(crate) questions: Questions,
     /// What each client's calls name by its hash.
     pub(crate) codes: FxHashMap<Token, Codes>,
@@ -115,6 +117,7 @@ impl State {
             awaited_groups: FxHashMap::default(),
             inbox: Inbox::default(),
             yieldings: Yieldings::default(),
+            log: TaskLog::default(),
             questions: Questions::default(),
             codes: FxHashMap::default(),
             unique: Unique::new(),
@@ -341,6 +344,7 @@ impl State {
             | Message::ActorAnswer(_)
             | Message::GroupReport(_)
             | Message::KeptAnswer(_)
+            | Message::StateReport(_)
             | Message::SegmentRetired(_) => {
                 if let Some(object) = self.questions.answer(message, descriptors.next()) {
                     self.links.post(DAEMON, &Unpin { object }.into());
@@ -352,6 +356,7 @@ impl State {
                 }
                 self.news = true;
             }
+            Message::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
             Message::LogLines(lines) => self.tell(News::Lines(lines)),
             Message::Notice(Notice { text }) => self.tell(News::Notice(text)),
             Message::Assign(assign) => {
@@ -410,7 +415,7 @@ impl State {
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
         let again = self.inbox.interrupts.again_at();
-        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again]
+        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again, self.log.tell_at]
             .into_iter()
             .flatten()
             .min()
@@ -419,6 +424,9 @@ impl State {
     pub(crate) fn run_timers(&mut self, now: Instant) {
         if self.links.flush_at.is_some_and(|at| at <= now) {
             self.links.flush_all();
+        }
+        if self.log.tell_at.is_some_and(|at| at <= now) {
+            self.tell_of_ended();
         }
         if self.tasks.next_idle_end().is_some_and(|at| at <= now) {
             self.end_idle_leases(now);

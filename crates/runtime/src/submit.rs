@@ -457,7 +457,10 @@ impl State {
 
     pub(crate) fn finish_with(&mut self, id: TaskId, value: &Value) {
         self.stream_failed(id, value);
-        let results = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
+        let results = self.tasks.tasks.get(&id).map_or(0, |task| {
+            self.timer_moved |= self.log.failed(id, &task.work.name, task.attempt, value);
+            task.work.results
+        });
         for index in 1..=results {
             self.notice_unseen(id.object(index), value);
             self.resolve(id.object(index), value.clone(), 0, 0);

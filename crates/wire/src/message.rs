@@ -20,6 +20,7 @@ mod node;
 mod object;
 mod recovery;
 mod report;
+mod state;
 mod store;
 mod strategy;
 mod stream;
@@ -37,6 +38,7 @@ pub use node::*;
 pub use object::*;
 pub use recovery::*;
 pub use report::*;
+pub use state::*;
 pub use store::*;
 pub use strategy::*;
 pub use stream::*;
@@ -144,6 +146,10 @@ messages! {
     63 => Notice,
     64 => KeptRequest,
     65 => KeptAnswer,
+    66 => StateQuery,
+    67 => StateReport,
+    68 => TaskLogQuery,
+    69 => TaskLog,
     70 => Function,
     71 => Call,
     72 => Reply,

@@ -78,6 +78,7 @@ impl Core {
     pub(crate) fn client_gone(&mut self, key: Key) {
         let Some(client) = self.clients.remove(&key) else { return };
         self.keys.remove(&client.id);
+        self.census_without(key);
         for ticket in client.waiting.into_values() {
             self.queue.cancel(&ticket);
             self.wanted.remove(&ticket);

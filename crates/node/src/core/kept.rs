@@ -7,7 +7,7 @@ impl Core {
     pub(crate) fn keep(&mut self, from: Key, asked: KeptRequest) {
         let mut answer = KeptAnswer { request: asked.request, ..KeptAnswer::default() };
         match asked.action() {
-            KeptAction::Put => match self.kept.put(asked.namespace, asked.key, asked.value, asked.widely) {
+            KeptAction::Put => match self.kept.put(asked.namespace, asked.key, &asked.value, asked.widely) {
                 Ok(was_there) => answer.count = u64::from(was_there),
                 Err(error) => {
                     let text = error.to_string();

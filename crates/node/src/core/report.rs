@@ -35,7 +35,7 @@ impl Core {
             "nodes": self.all_nodes(),
             "devices": self.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot)).collect::<Vec<_>>(),
             "waiting": self.waiting(),
-            "actors": self.actor_list(),
+            "actors": self.actor_list(LISTED_MAX),
             "placement_groups": self.group_list(LISTED_MAX),
             "workers": self.worker_list(),
             "jobs": self.job_list(),
@@ -97,7 +97,7 @@ impl Core {
         classes.collect()
     }
 
-    fn actor_list(&self) -> Vec<Json> {
+    pub(crate) fn actor_list(&self, most: usize) -> Vec<Json> {
         let one = |actor: &oxiray_head::Actor<oxiray_wire::message::Failure>| {
             let pid = actor.worker().and_then(|worker| self.keys.get(&worker)).and_then(|key| self.workers[key].pid);
             let (state, cause) = match &actor.state {
@@ -115,7 +115,7 @@ impl Core {
         };
         let (living, dead): (Vec<_>, Vec<_>) =
             self.actors.iter().partition(|actor| !matches!(actor.state, ActorState::Dead(_)));
-        living.into_iter().chain(dead).take(LISTED_MAX).map(one).collect()
+        living.into_iter().chain(dead).take(most).map(one).collect()
     }
 
     fn worker_list(&self) -> Vec<Json> {

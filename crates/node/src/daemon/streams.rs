@@ -148,6 +148,7 @@ impl Daemon {
     fn visited(&mut self, key: Key, message: &Message) {
         match message {
             Message::ClusterQuery(asked) => self.report(key, asked.request),
+            Message::StateQuery(asked) => self.core.state_query(key, asked.clone()),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");
                 self.is_stopping = true;

@@ -38,6 +38,15 @@ pub struct Driver {
     /// The job's runtime environment.
     #[prost(message, optional, tag = "6")]
     pub environment: Option<Environment>,
+    /// The command that started it.
+    #[prost(string, tag = "9")]
+    pub entrypoint: String,
+    /// When it joined, in milliseconds since 1970, by its own clock.
+    #[prost(uint64, tag = "10")]
+    pub started_ms: u64,
+    /// What it says of its job, as JSON; for listings.
+    #[prost(string, tag = "11")]
+    pub metadata: String,
 }
 
 /// daemon → client: let in.

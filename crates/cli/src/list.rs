@@ -1,0 +1,108 @@
+//! `oxiray list`, `oxiray get` and `oxiray summary`.
+
+use crate::arguments::{Format, GetOptions, ListOptions, SummaryOptions};
+use crate::visit::{self, Visit};
+use crate::{say, show};
+use anyhow::bail;
+use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
+use serde_json::Value as Json;
+use std::time::Duration;
+
+/// How long the daemon may take to answer where nothing is said.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
+    let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
+    let asked = StateQuery {
+        request: 1,
+        kind: kind(&options.kind),
+        filters,
+        limit: options.limit,
+        detail: options.detail,
+        summary: false,
+    };
+    let report = ask(options.address.as_deref(), asked, Duration::from_secs(options.timeout))?;
+    let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
+    let text = match options.format {
+        Format::Json => serde_json::to_string_pretty(&rows)?,
+        Format::Yaml => show::yaml(&report.columns, &rows),
+        Format::Default if options.detail => show::yaml(&report.columns, &rows),
+        Format::Default | Format::Table => format!(
+            "{}\n{}",
+            show::table(&report.columns, &rows),
+            counted(&options.kind, rows.len() as u64, report.total)
+        ),
+    };
+    say(text.trim_end());
+    Ok(())
+}
+
+pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
+    let kind = kind(&options.kind);
+    let key = match kind.as_str() {
+        "actors" => "actor_id",
+        "jobs" => "job_id",
+        "nodes" => "node_id",
+        "placement_groups" => "placement_group_id",
+        "tasks" => "task_id",
+        "workers" => "worker_id",
+        other => bail!("a single one of `{other}` cannot be shown: use `oxiray list`"),
+    };
+    let filters = vec![StateFilter { key: key.into(), differs: false, value: options.id.clone() }];
+    let asked = StateQuery { request: 1, kind, filters, limit: 100, detail: true, summary: false };
+    let report = ask(options.address.as_deref(), asked, ANSWER_LIMIT)?;
+    let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
+    if rows.is_empty() {
+        bail!("there is none with {key} {}", options.id);
+    }
+    say(show::yaml(&report.columns, &rows).trim_end());
+    Ok(())
+}
+
+pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
+    let asked = StateQuery { request: 1, kind: kind(&options.kind), summary: true, ..StateQuery::default() };
+    let report = ask(options.address.as_deref(), asked, ANSWER_LIMIT)?;
+    say(show::summary(&serde_json::from_str(&report.rows)?).trim_end());
+    Ok(())
+}
+
+fn ask(address: Option<&str>, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
+    Visit::begin(&visit::find(address)?)?.state(asked, limit)
+}
+
+/// `placement-groups` and `actor` are as good as `placement_groups` and `actors`.
+fn kind(given: &str) -> String {
+    let name = given.replace('-', "_");
+    if name.ends_with('s') { name } else { format!("{name}s") }
+}
+
+fn filter(text: &str) -> anyhow::Result<StateFilter> {
+    let Some((key, value)) = text.split_once('=') else {
+        bail!("`--filter {text}`: a filter is key=value or key!=value");
+    };
+    let (key, differs) = key.strip_suffix('!').map_or((key, false), |key| (key, true));
+    Ok(StateFilter { key: key.trim().into(), differs, value: value.trim().into() })
+}
+
+fn counted(kind: &str, shown: u64, total: u64) -> String {
+    match total {
+        0 => format!("no {kind}"),
+        _ if shown < total => format!("{shown} of {total} {kind}: add --filter, or raise --limit, to see the others"),
+        _ => format!("{total} {kind}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_and_kinds_are_read() {
+        let read = |text| filter(text).map(|filter| (filter.key, filter.differs, filter.value)).ok();
+        assert_eq!(read("state=RUNNING"), Some(("state".into(), false, "RUNNING".into())));
+        assert_eq!(read("name!=a=b"), Some(("name".into(), true, "a=b".into())));
+        assert_eq!(read("state"), None);
+        assert_eq!((kind("placement-groups"), kind("actor")), ("placement_groups".into(), "actors".into()));
+        assert_eq!(counted("tasks", 2, 5), "2 of 5 tasks: add --filter, or raise --limit, to see the others");
+    }
+}

@@ -1,0 +1,203 @@
+//! What runs and what ran: collected from every process when somebody asks.
+//!
+//! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or
+//!   [`PATIENCE`] is over.
+//! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
+
+use super::{Alarm, Core, Key, bytes_of, identifier};
+use crate::listing;
+use oxiray_ids::{TaskId, WorkerId};
+use oxiray_wire::message::{Failure, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// How long processes have to tell of their calls.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Calls of workers that left which are remembered.
+const REMEMBERED_MAX: usize = 10_000;
+/// Questions that may be open at once.
+const OPEN_MAX: usize = 64;
+
+/// A call, and who told of it.
+#[derive(Debug, Clone)]
+struct Told {
+    record: TaskRecord,
+    by: WorkerId,
+    pid: u32,
+}
+
+#[derive(Debug)]
+struct Question {
+    asker: Key,
+    asked: StateQuery,
+    awaited: BTreeSet<Key>,
+    told: Vec<Told>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    open: BTreeMap<u64, Question>,
+    remembered: VecDeque<Told>,
+}
+
+impl Core {
+    /// Somebody asks for a list or a summary.
+    pub fn state_query(&mut self, asker: Key, asked: StateQuery) {
+        if !matches!(asked.kind.as_str(), "tasks" | "timeline") {
+            let rows = self.rows_of(&asked.kind);
+            return self.report_state(asker, &asked, rows);
+        }
+        if self.census.open.len() >= OPEN_MAX {
+            let text = format!("{OPEN_MAX} such questions are open already: ask again in a moment");
+            return self.refuse_state(asker, asked.request, text);
+        }
+        let number = self.new_key();
+        let awaited: BTreeSet<Key> = self.clients.keys().copied().collect();
+        for client in &awaited {
+            self.send(*client, TaskLogQuery { number });
+        }
+        self.alarm_at(self.now + PATIENCE, Alarm::Census(number));
+        self.census.open.insert(number, Question { asker, asked, awaited, told: Vec::new() });
+        self.close_census(number, false);
+    }
+
+    /// A process tells of its calls.
+    pub(crate) fn task_log(&mut self, from: Key, log: TaskLog) {
+        let Some(by) = self.clients.get(&from).map(|client| client.id) else { return };
+        let pid = self.workers.get(&from).and_then(|worker| worker.pid).unwrap_or(0);
+        let told = log.records.into_iter().map(|record| Told { record, by, pid });
+        if log.number == 0 {
+            self.census.remembered.extend(told);
+            let surplus = self.census.remembered.len().saturating_sub(REMEMBERED_MAX);
+            self.census.remembered.drain(..surplus);
+            return;
+        }
+        if let Some(question) = self.census.open.get_mut(&log.number)
+            && question.awaited.remove(&from)
+        {
+            question.told.extend(told);
+            self.close_census(log.number, false);
+        }
+    }
+
+    /// Nothing more is to be expected of a process.
+    pub(crate) fn census_without(&mut self, gone: Key) {
+        self.census.open.retain(|_, question| question.asker != gone);
+        let waiting: Vec<u64> = self.census.open.keys().copied().collect();
+        for number in waiting {
+            if self.census.open.get_mut(&number).is_some_and(|question| question.awaited.remove(&gone)) {
+                self.close_census(number, false);
+            }
+        }
+    }
+
+    /// CENSUS-1.
+    pub(crate) fn close_census(&mut self, number: u64, is_late: bool) {
+        let is_due = |question: &Question| is_late || question.awaited.is_empty();
+        if !self.census.open.get(&number).is_some_and(is_due) {
+            return;
+        }
+        let Some(question) = self.census.open.remove(&number) else { return };
+        let told = self.census.remembered.iter().cloned().chain(question.told).collect();
+        let rows = self.task_rows(told);
+        self.report_state(question.asker, &question.asked, Ok(rows));
+    }
+
+    fn task_rows(&self, told: Vec<Told>) -> Vec<Json> {
+        let mut by_attempt: BTreeMap<(bytes::Bytes, u32), Told> = BTreeMap::new();
+        for one in told {
+            let name = (one.record.task.clone(), one.record.attempt);
+            // CENSUS-2.
+            let is_older = by_attempt.get(&name).is_some_and(|known| known.record.stage >= one.record.stage);
+            if !is_older {
+                by_attempt.insert(name, one);
+            }
+        }
+        let calls = by_attempt.values().map(|told| self.task_row(told));
+        let constructors = self.actors.iter().map(|actor| self.constructor_row(actor));
+        constructors.chain(calls).collect()
+    }
+
+    fn task_row(&self, Told { record, by, pid }: &Told) -> Json {
+        let task = identifier!(TaskId, &record.task);
+        let actor = task.actor();
+        let class = self.actors.get(actor).map(|actor| actor.description.class_name.clone());
+        let name = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
+        let is_call_of_actor = !actor.is_nil_of_job();
+        let ran_here = record.started_us > 0;
+        let milliseconds = |us: u64| (us > 0).then_some(us / 1000);
+        json!({
+            "task_id": task.hex(), "attempt_number": record.attempt, "name": name, "state": stage_name(record.stage()),
+            "job_id": actor.job().hex(), "actor_id": is_call_of_actor.then(|| actor.hex()),
+            "type": if is_call_of_actor { "ACTOR_TASK" } else { "NORMAL_TASK" },
+            "func_or_class_name": name, "parent_task_id": null,
+            "node_id": ran_here.then(|| self.plan.node.hex()), "worker_id": ran_here.then(|| by.hex()),
+            "worker_pid": ran_here.then_some(pid),
+            "error_type": (record.stage() == TaskStage::Failed).then(|| error_name(&record.error)),
+            "error_message": (!record.text.is_empty()).then_some(&record.text),
+            "start_time_ms": milliseconds(record.started_us), "end_time_ms": milliseconds(record.ended_us),
+            "start_us": record.started_us, "end_us": record.ended_us, "language": "PYTHON",
+        })
+    }
+
+    /// The making of an actor, which Ray lists as a task.
+    fn constructor_row(&self, actor: &oxiray_head::Actor<Failure>) -> Json {
+        use oxiray_head::ActorState;
+        let description = &actor.description;
+        let (state, error) = match &actor.state {
+            ActorState::Starting(_) => ("RUNNING", None),
+            // Only a constructor leaves an exception behind.
+            ActorState::Dead(failure) if !failure.cause.is_empty() => ("FAILED", Some(failure)),
+            ActorState::Alive(_) | ActorState::Dead(_) => ("FINISHED", None),
+            ActorState::Waiting => ("PENDING_NODE_ASSIGNMENT", None),
+        };
+        let mut task = [0xff; 24];
+        task[8..].copy_from_slice(description.id.as_bytes());
+        let name = format!("{}.__init__", description.class_name);
+        let worker = actor.worker();
+        let pid = worker.and_then(|id| self.keys.get(&id)).and_then(|key| self.workers.get(key)?.pid);
+        json!({
+            "task_id": TaskId::new(task).hex(), "attempt_number": 0, "name": name, "state": state,
+            "job_id": description.job.hex(), "actor_id": description.id.hex(), "type": "ACTOR_CREATION_TASK",
+            "func_or_class_name": name, "parent_task_id": null,
+            "node_id": worker.map(|_| self.plan.node.hex()), "worker_id": worker.map(|id| id.hex()), "worker_pid": pid,
+            "error_type": error.map(|_| "TASK_EXECUTION_EXCEPTION"), "language": "PYTHON",
+        })
+    }
+
+    fn report_state(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>) {
+        match rows.and_then(|rows| listing::answer(asked, rows)) {
+            Ok(report) => self.send(asker, report),
+            Err(text) => self.refuse_state(asker, asked.request, text),
+        }
+    }
+
+    fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
+        let failure = Failure { code: "state".into(), text, cause: bytes_of(&[]) };
+        self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
+    }
+}
+
+fn stage_name(stage: TaskStage) -> &'static str {
+    match stage {
+        TaskStage::Unknown => "NIL",
+        TaskStage::WaitsForArguments => "PENDING_ARGS_AVAIL",
+        TaskStage::WaitsForWorker => "PENDING_NODE_ASSIGNMENT",
+        TaskStage::Sent => "SUBMITTED_TO_WORKER",
+        TaskStage::Runs => "RUNNING",
+        TaskStage::Finished => "FINISHED",
+        TaskStage::Failed => "FAILED",
+    }
+}
+
+/// Ray's name for the code of a failure.
+fn error_name(code: &str) -> String {
+    match code {
+        "raised" => "TASK_EXECUTION_EXCEPTION".into(),
+        "worker_crashed" => "WORKER_DIED".into(),
+        "task_unschedulable" => "TASK_UNSCHEDULABLE_ERROR".into(),
+        "actor_unschedulable" => "ACTOR_UNSCHEDULABLE_ERROR".into(),
+        other => other.to_uppercase(),
+    }
+}

@@ -1,0 +1,251 @@
+"""Questions about what the cluster runs and ran. The daemon answers them; rows of tasks come from their processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from oxiray import _core, _missing, _session
+from oxiray.util.state.common import (
+    DEFAULT_LIMIT,
+    DEFAULT_RPC_TIMEOUT,
+    SCHEMAS,
+    ActorState,
+    DriverInfo,
+    JobState,
+    NodeState,
+    ObjectState,
+    PlacementGroupState,
+    RuntimeEnvState,
+    TaskState,
+    WorkerState,
+)
+from oxiray.util.state.exception import RayStateApiException, ServerUnavailable
+
+Filter = tuple[str, str, Any]
+
+#: The column that names a row of its kind.
+_IDENTIFIERS = {
+    "actors": "actor_id",
+    "jobs": "job_id",
+    "nodes": "node_id",
+    "objects": "object_id",
+    "placement_groups": "placement_group_id",
+    "tasks": "task_id",
+    "workers": "worker_id",
+}
+
+
+def _connect(address: str | None) -> None:
+    if _core.is_connected():
+        here = _core.context()["address"]
+        if address not in (None, "auto", here):
+            raise ServerUnavailable(
+                f"address={address!r} was asked about, and this process is connected to {here}: leave the address out, or "
+                "ask with `oxiray list --address`"
+            )
+        return
+    if address is None:
+        return _session.ensure()
+    try:
+        _session.init(address=address)
+    except ConnectionError as error:
+        raise ServerUnavailable(str(error)) from error
+
+
+def _checked(filters: Sequence[Filter] | None) -> list[tuple[str, bool, str]]:
+    if filters is not None and not isinstance(filters, (list, tuple)):
+        raise ValueError(f"filters are a list of (key, '=' or '!=', value), and {filters!r} was given")
+    checked = []
+    for one in filters or ():
+        if not isinstance(one, (list, tuple)) or len(one) != 3:
+            raise ValueError(f"a filter is (key, '=' or '!=', value), and {one!r} was given")
+        key, predicate, value = one
+        if predicate not in ("=", "!="):
+            raise ValueError(f"the filter {one!r} compares with {predicate!r}: the predicates there are '=' and '!='")
+        checked.append((str(key), predicate == "!=", str(value)))
+    return checked
+
+
+def _rows(kind: str, address: str | None, filters: Sequence[Filter] | None, limit: int, detail: bool) -> list[Any]:
+    if not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"limit={limit!r}: a limit is a whole number of rows from 1 on")
+    wanted = _checked(filters)
+    _connect(address)
+    rows: list[dict[str, Any]] = json.loads(_core.look(kind, wanted, min(limit, 2**32 - 1), detail, False)[0])
+    schema = SCHEMAS[kind]
+    if kind == "jobs":
+        for row in rows:
+            row["driver_info"] = DriverInfo(**row["driver_info"])
+    return [schema(**row) for row in rows]
+
+
+def _one(kind: str, identifier: Any, address: str | None) -> Any:
+    if not isinstance(identifier, str):
+        raise TypeError(f"{_IDENTIFIERS[kind]} is text of hexadecimal digits, and {identifier!r} was given")
+    try:
+        bytes.fromhex(identifier)
+    except ValueError:
+        raise RayStateApiException(f"{identifier!r} is no {_IDENTIFIERS[kind]}: it has to be hexadecimal digits") from None
+    return _rows(kind, address, [(_IDENTIFIERS[kind], "=", identifier)], DEFAULT_LIMIT, True)
+
+
+def _first(rows: list[Any]) -> Any:
+    return rows[0] if rows else None
+
+
+def _lister(kind: str, words: str) -> Any:
+    def list_rows(
+        address: str | None = None,
+        filters: list[Filter] | None = None,
+        limit: int = DEFAULT_LIMIT,
+        timeout: int = DEFAULT_RPC_TIMEOUT,
+        detail: bool = False,
+        raise_on_missing_output: bool = True,
+        _explain: bool = False,
+    ) -> list[Any]:
+        return _rows(kind, address, filters, limit, detail)
+
+    list_rows.__name__ = list_rows.__qualname__ = f"list_{kind}"
+    list_rows.__doc__ = f"{words}: those that fit all `filters`, at most `limit`; with `detail`, every field."
+    return list_rows
+
+
+list_actors = _lister("actors", "Actors, living and lately dead")
+list_jobs = _lister("jobs", "Jobs: programs that are or were connected")
+list_nodes = _lister("nodes", "Machines")
+list_objects = _lister("objects", "References to objects")
+list_placement_groups = _lister("placement_groups", "Placement groups")
+list_runtime_envs = _lister("runtime_envs", "Runtime environments in use")
+list_tasks = _lister("tasks", "Tasks and actors' calls under way, and the last thousand of each process that ended")
+list_workers = _lister("workers", "Workers and drivers")
+
+
+def get_actor(
+    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> ActorState | None:
+    """The actor of this identifier; None where there is none."""
+    return _first(_one("actors", id, address))
+
+
+def get_job(
+    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> JobState | None:
+    """The job of this identifier; None where there is none."""
+    return _first(_one("jobs", id, address))
+
+
+def get_node(
+    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> NodeState | None:
+    """The machine of this identifier; None where there is none."""
+    return _first(_one("nodes", id, address))
+
+
+def get_objects(
+    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> list[ObjectState]:
+    """Every reference to the object of this identifier."""
+    return list(_one("objects", id, address))
+
+
+def get_placement_group(
+    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> PlacementGroupState | None:
+    """The placement group of this identifier; None where there is none."""
+    return _first(_one("placement_groups", id, address))
+
+
+def get_task(
+    id: Any, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> TaskState | list[TaskState] | None:
+    """The task of this identifier, or that makes this object; each of its attempts where it has several."""
+    if isinstance(id, _core.ObjectRef):
+        id = id.task_id().hex()
+    attempts = _one("tasks", id, address)
+    return attempts if len(attempts) > 1 else _first(attempts)
+
+
+def get_worker(
+    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+) -> WorkerState | None:
+    """The process of this identifier; None where there is none."""
+    return _first(_one("workers", id, address))
+
+
+def _summary(kind: str, address: str | None) -> dict[str, Any]:
+    _connect(address)
+    return dict(json.loads(_core.look(kind, [], DEFAULT_LIMIT, False, True)[0]))
+
+
+def summarize_actors(
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
+    """How many actors there are of each class, by state."""
+    return _summary("actors", address)
+
+
+def summarize_tasks(
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
+    """How many tasks there are of each name, by state."""
+    return _summary("tasks", address)
+
+
+def timeline() -> list[dict[str, Any]]:
+    """What ran when: events of Chrome's trace format, for chrome://tracing or ui.perfetto.dev."""
+    _session.ensure()
+    rows = json.loads(_core.look("timeline", [], 10_000, False, False)[0])
+    host = _core.context()["address"].rpartition(":")[0]
+    return [
+        {
+            "cat": f"task::{row['name']}",
+            "name": row["name"],
+            "ph": "X",
+            "pid": host,
+            "tid": f"worker:{row['worker_id']}",
+            "ts": row["start_us"],
+            "dur": row["end_us"] - row["start_us"],
+            "args": {"task_id": row["task_id"], "state": row["state"], "pid": row["worker_pid"]},
+        }
+        for row in rows
+        if row["start_us"] and row["end_us"]
+    ]
+
+
+__all__ = [
+    "ActorState",
+    "JobState",
+    "NodeState",
+    "ObjectState",
+    "PlacementGroupState",
+    "RuntimeEnvState",
+    "TaskState",
+    "WorkerState",
+    "get_actor",
+    "get_job",
+    "get_node",
+    "get_objects",
+    "get_placement_group",
+    "get_task",
+    "get_worker",
+    "list_actors",
+    "list_jobs",
+    "list_nodes",
+    "list_objects",
+    "list_placement_groups",
+    "list_runtime_envs",
+    "list_tasks",
+    "list_workers",
+    "summarize_actors",
+    "summarize_tasks",
+]
+
+__getattr__ = _missing.attributes(__name__)

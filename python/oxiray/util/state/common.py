@@ -1,0 +1,219 @@
+"""The rows that questions about the cluster's state are answered with, with Ray's field names.
+
+A field that only the detailed answer has is None in the others; so is what Oxiray does not record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+#: How many rows are returned where nothing is said.
+DEFAULT_LIMIT = 100
+#: How long an answer is waited for, in seconds.
+DEFAULT_RPC_TIMEOUT = 30
+#: The most rows that one answer holds.
+RAY_MAX_LIMIT_FROM_API_SERVER = 10_000
+
+
+class StateSchema:
+    """A row; its fields may be asked for by name, as those of a dictionary."""
+
+    @classmethod
+    def columns(cls) -> set[str]:
+        """The names of the fields."""
+        return {field.name for field in fields(cls)}  # type: ignore[arg-type]
+
+    def asdict(self) -> dict[str, Any]:
+        """The row as a dictionary."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The field `key`."""
+        return getattr(self, key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.columns():
+            raise KeyError(key)
+        return getattr(self, key)
+
+
+@dataclass
+class DriverInfo:
+    """The process that a job belongs to."""
+
+    id: str
+    node_ip_address: str
+    pid: str
+
+
+@dataclass
+class ActorState(StateSchema):
+    """An actor."""
+
+    actor_id: str
+    class_name: str
+    state: str
+    job_id: str
+    name: str | None
+    node_id: str | None
+    pid: int | None
+    ray_namespace: str | None
+    serialized_runtime_env: str | None = None
+    required_resources: dict[str, Any] | None = None
+    death_cause: dict[str, Any] | None = None
+    is_detached: bool | None = None
+    placement_group_id: str | None = None
+    repr_name: str | None = None
+    num_restarts: int | None = None
+    num_restarts_due_to_lineage_reconstruction: int | None = None
+    num_restarts_due_to_node_preemption: int | None = None
+    call_site: str | None = None
+    label_selector: dict[str, Any] | None = None
+    fallback_strategy: list[Any] | None = None
+
+
+@dataclass
+class PlacementGroupState(StateSchema):
+    """A placement group."""
+
+    placement_group_id: str
+    name: str
+    creator_job_id: str
+    state: str
+    bundles: list[Any] | None = None
+    is_detached: bool | None = None
+    stats: dict[str, Any] | None = None
+    topology_strategy: dict[str, Any] | None = None
+    topology_assignments: dict[str, Any] | None = None
+
+
+@dataclass
+class NodeState(StateSchema):
+    """A machine."""
+
+    node_id: str
+    node_ip: str
+    is_head_node: bool
+    state: str
+    state_message: str | None
+    node_name: str
+    resources_total: dict[str, Any]
+    labels: dict[str, Any]
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+
+
+@dataclass
+class JobState(StateSchema):
+    """A job: one program's stay."""
+
+    type: str
+    job_id: str | None
+    submission_id: str | None
+    driver_info: DriverInfo | None
+    status: str
+    entrypoint: str | None
+    message: str | None
+    error_type: str | None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, Any] | None = None
+    runtime_env: dict[str, Any] | None = None
+    driver_agent_http_address: str | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+
+
+@dataclass
+class WorkerState(StateSchema):
+    """A process that runs tasks or an actor, or a driver."""
+
+    worker_id: str
+    is_alive: bool
+    worker_type: str
+    exit_type: str | None
+    node_id: str
+    ip: str
+    pid: int
+    exit_detail: str | None = None
+    worker_launch_time_ms: int | None = None
+    worker_launched_time_ms: int | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    debugger_port: int | None = None
+    num_paused_threads: int | None = None
+
+
+@dataclass
+class TaskState(StateSchema):
+    """One attempt of a task, of an actor's call, or of the making of an actor."""
+
+    task_id: str
+    attempt_number: int
+    name: str
+    state: str
+    job_id: str
+    actor_id: str | None
+    type: str
+    func_or_class_name: str
+    parent_task_id: str | None
+    node_id: str | None
+    worker_id: str | None
+    worker_pid: int | None
+    error_type: str | None
+    language: str | None = None
+    required_resources: dict[str, Any] | None = None
+    runtime_env_info: dict[str, Any] | None = None
+    placement_group_id: str | None = None
+    events: list[Any] | None = None
+    profiling_data: dict[str, Any] | None = None
+    creation_time_ms: int | None = None
+    start_time_ms: int | None = None
+    end_time_ms: int | None = None
+    task_log_info: dict[str, Any] | None = None
+    error_message: str | None = None
+    is_debugger_paused: bool | None = None
+    call_site: str | None = None
+    label_selector: dict[str, Any] | None = None
+    fallback_strategy: dict[str, Any] | None = None
+
+
+@dataclass
+class ObjectState(StateSchema):
+    """A reference to an object."""
+
+    object_id: str
+    object_size: int
+    task_status: str
+    attempt_number: int
+    reference_type: str
+    call_site: str
+    type: str
+    pid: int
+    ip: str
+
+
+@dataclass
+class RuntimeEnvState(StateSchema):
+    """A runtime environment in use."""
+
+    runtime_env: dict[str, Any]
+    success: bool
+    creation_time_ms: float | None
+    node_id: str
+    ref_cnt: int | None = None
+    error: str | None = None
+
+
+#: The class of each kind of rows.
+SCHEMAS: dict[str, type[StateSchema]] = {
+    "actors": ActorState,
+    "placement_groups": PlacementGroupState,
+    "nodes": NodeState,
+    "jobs": JobState,
+    "workers": WorkerState,
+    "tasks": TaskState,
+    "objects": ObjectState,
+    "runtime_envs": RuntimeEnvState,
+}

@@ -1,0 +1,3 @@
+"""Types of `ray.experimental`: those of `oxiray.experimental`."""
+
+from oxiray.experimental import *

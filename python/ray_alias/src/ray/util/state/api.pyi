@@ -1,0 +1,3 @@
+"""Types of `ray.util.state.api`: those of `oxiray.util.state.api`."""
+
+from oxiray.util.state.api import *

@@ -1,0 +1,254 @@
+"""`ray.util.state`, `ray.timeline`, and the commands that show the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.util import state
+from ray.util.state.common import ActorState, TaskState
+from ray.util.state.exception import RayStateApiException, ServerUnavailable
+
+Until = Callable[[Callable[[], object]], None]
+
+
+@ray.remote
+def quick(number: int) -> int:
+    return number
+
+
+@ray.remote(max_calls=1)
+def once() -> int:
+    return os.getpid()
+
+
+@ray.remote(max_retries=0)
+def raises() -> None:
+    raise ValueError("boom")
+
+
+@ray.remote(max_retries=0)
+def dies() -> None:
+    os._exit(3)
+
+
+@ray.remote(max_retries=1, retry_exceptions=True)
+def raises_once(marker: str) -> str:
+    if not Path(marker).exists():
+        Path(marker).touch()
+        raise ValueError("the first time")
+    return "done"
+
+
+@ray.remote
+def waits_for(marker: str) -> None:
+    while not Path(marker).exists():
+        time.sleep(0.01)
+
+
+@ray.remote
+class Counter:
+    def count(self) -> int:
+        return 1
+
+    def fail(self) -> None:
+        raise KeyError("x")
+
+
+@ray.remote
+class Broken:
+    def __init__(self) -> None:
+        raise RuntimeError("cannot be made")
+
+
+def tasks(name: str, **more: Any) -> list[TaskState]:
+    return state.list_tasks(filters=[("name", "=", name)], limit=1000, **more)
+
+
+def ended(reference: Any) -> None:
+    ray.wait([reference], timeout=20)
+
+
+def test_tasks_that_ended(cluster: ray.RayContext, until: Until) -> None:
+    ended(quick.remote(1))
+    ended(raises.remote())
+    done = tasks("quick", detail=True)[0]
+    assert isinstance(done, TaskState)
+    assert (done.state, done.type, done.attempt_number, done.error_type) == ("FINISHED", "NORMAL_TASK", 0, None)
+    assert done.start_time_ms is not None and done.end_time_ms is not None
+    assert abs(done.start_time_ms / 1000 - time.time()) < 600
+    assert done.start_time_ms <= done.end_time_ms
+    assert done.job_id == ray.get_runtime_context().get_job_id()
+    assert done.node_id == ray.nodes()[0]["NodeID"]
+    assert done["state"] == done.get("state") == done.asdict()["state"]
+    assert tasks("quick")[0].start_time_ms is None, "it is a field of the detailed list"
+    failed = tasks("raises")[0]
+    assert (failed.state, failed.error_type) == ("FAILED", "TASK_EXECUTION_EXCEPTION")
+    ended(dies.remote())
+    until(lambda: tasks("dies"))
+    crashed = tasks("dies", detail=True)[0]
+    assert (crashed.state, crashed.error_type) == ("FAILED", "WORKER_DIED")
+    assert "status 3" in str(crashed.error_message)
+
+
+def test_what_ended_outlives_the_process_that_ran_it(cluster: ray.RayContext, until: Until) -> None:
+    pid = ray.get(once.remote())
+    until(lambda: pid not in [worker.pid for worker in state.list_workers()])
+    assert [(row.state, row.worker_pid) for row in tasks("once")] == [("FINISHED", pid)]
+
+
+def test_every_attempt_has_its_row(cluster: ray.RayContext, tmp_path: Path) -> None:
+    reference = raises_once.remote(str(tmp_path / "marker"))
+    assert ray.get(reference) == "done"
+    attempts = sorted(tasks("raises_once"), key=lambda row: row.attempt_number)
+    assert [(row.attempt_number, row.state) for row in attempts] == [(0, "FAILED"), (1, "FINISHED")]
+    found = state.get_task(reference)
+    assert isinstance(found, list)
+    assert {row.task_id for row in found} == {reference.task_id().hex()}
+
+
+def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path, until: Until) -> None:
+    marker = tmp_path / "go"
+    references = [waits_for.remote(str(marker)) for _ in range(4)]
+    behind = quick.remote(references[0])
+
+    def states() -> list[str]:
+        return sorted(row.state for row in tasks("waits_for"))
+
+    until(lambda: states() == ["PENDING_NODE_ASSIGNMENT"] * 2 + ["RUNNING"] * 2)
+    running = state.list_tasks(filters=[("name", "=", "waits_for"), ("state", "=", "running")])
+    assert all(row.worker_pid != os.getpid() for row in running)
+    assert [row.state for row in tasks("quick") if row.task_id == behind.task_id().hex()] == ["PENDING_ARGS_AVAIL"]
+    assert state.list_tasks(filters=[("name", "=", "waits_for"), ("state", "!=", "RUNNING")], limit=1)[0].worker_pid is None
+    marker.touch()
+    ray.get([*references, behind])
+    assert states() == ["FINISHED"] * 4
+
+
+def test_actors_and_their_calls(cluster: ray.RayContext, until: Until) -> None:
+    counter = Counter.options(name="shown").remote()
+    assert ray.get(counter.count.remote()) == 1
+    ended(counter.fail.remote())
+    broken = Broken.remote()
+    ended(broken.__ray_ready__.remote())
+    row = state.list_actors(filters=[("name", "=", "shown")], detail=True)[0]
+    assert isinstance(row, ActorState)
+    assert (row.class_name, row.state, row.ray_namespace, row.is_detached) == ("Counter", "ALIVE", "here", False)
+    assert state.get_actor(row.actor_id) == row
+    assert state.get_actor("00" * 16) is None
+    calls = {call.name: call for call in state.list_tasks(filters=[("actor_id", "=", row.actor_id)])}
+    assert {name: (call.type, call.state) for name, call in calls.items()} == {
+        "Counter.__init__": ("ACTOR_CREATION_TASK", "FINISHED"),
+        "Counter.count": ("ACTOR_TASK", "FINISHED"),
+        "Counter.fail": ("ACTOR_TASK", "FAILED"),
+    }
+    assert calls["Counter.count"].worker_pid == row.pid
+    dead = state.list_actors(filters=[("class_name", "=", "Broken")], detail=True)[0]
+    assert dead.state == "DEAD"
+    assert "constructor" in str(dead.death_cause)
+    assert tasks("Broken.__init__")[0].state == "FAILED"
+    counts = state.summarize_actors()["cluster"]
+    assert counts["summary"]["Counter"] == {"class_name": "Counter", "state_counts": {"ALIVE": 1}}
+    assert state.summarize_tasks()["cluster"]["summary"]["Counter.fail"]["state_counts"] == {"FAILED": 1}
+    ray.kill(counter)
+    until(lambda: state.list_actors(filters=[("name", "=", "shown")])[0].state == "DEAD")
+
+
+def test_nodes_workers_and_jobs(cluster: ray.RayContext) -> None:
+    ended(quick.remote(1))
+    node = state.list_nodes()[0]
+    assert (node.node_id, node.state, node.resources_total["CPU"]) == (ray.nodes()[0]["NodeID"], "ALIVE", 2.0)
+    assert state.get_node(node.node_id).node_ip == node.node_ip
+    workers = state.list_workers()
+    driver = next(worker for worker in workers if worker.worker_type == "DRIVER")
+    assert (driver.pid, driver.is_alive) == (os.getpid(), True)
+    assert state.get_worker(driver.worker_id).pid == os.getpid()
+    assert any(worker.worker_type == "WORKER" for worker in workers)
+    job = state.list_jobs(detail=True)[0]
+    assert (job.job_id, job.status, job.driver_info.pid) == (ray.get_runtime_context().get_job_id(), "RUNNING", str(os.getpid()))
+    assert "pytest" in str(job.entrypoint)
+    assert state.get_job(job.job_id).start_time is not None
+    group = ray.util.placement_group([{"CPU": 1}], name="listed")
+    ray.get(group.ready())
+    row = next(row for row in state.list_placement_groups(detail=True) if row.name == "listed")
+    assert (row.placement_group_id, row.state, len(row.bundles)) == (group.id.hex(), "CREATED", 1)
+    assert state.get_placement_group(group.id.hex()).state == "CREATED"
+    ray.util.remove_placement_group(group)
+
+
+def test_environments_in_use(cluster: ray.RayContext) -> None:
+    ray.get(quick.options(runtime_env={"env_vars": {"SHOWN": "yes"}}).remote(1))
+    rows = state.list_runtime_envs(detail=True)
+    assert any(row.runtime_env == {"env_vars": {"SHOWN": "yes"}} and row.ref_cnt >= 1 for row in rows)
+
+
+def test_what_is_remembered_is_bounded(cluster: ray.RayContext) -> None:
+    ray.get([quick.remote(number) for number in range(3000)])
+    rows = state.list_tasks(limit=10_000, filters=[("name", "=", "quick")])
+    assert 1000 <= len(rows) < 3000 + 100
+
+
+def test_wrong_questions(cluster: ray.RayContext) -> None:
+    with pytest.raises(RayStateApiException, match="`colour`: their keys are task_id"):
+        state.list_tasks(filters=[("colour", "=", "red")])
+    with pytest.raises(RayStateApiException, match="ask for detail"):
+        state.list_tasks(filters=[("language", "=", "PYTHON")])
+    with pytest.raises(RayStateApiException, match="at most 10000"):
+        state.list_tasks(limit=10_001)
+    with pytest.raises(RayStateApiException, match="hexadecimal"):
+        state.get_actor("zz")
+    with pytest.raises(ValueError, match="'=' and '!='"):
+        state.list_tasks(filters=[("state", ">", "RUNNING")])
+    with pytest.raises(ValueError, match="a filter is"):
+        state.list_tasks(filters=[("state", "=")])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="limit=0"):
+        state.list_tasks(limit=0)
+    with pytest.raises(ServerUnavailable, match="connected to"):
+        state.list_tasks(address="10.0.0.1:6379")
+
+
+def test_the_timeline(cluster: ray.RayContext, tmp_path: Path) -> None:
+    reference = quick.remote(5)
+    ray.get(reference)
+    events = ray.timeline()
+    event = next(event for event in events if event["args"]["task_id"] == reference.task_id().hex())
+    assert (event["name"], event["ph"], event["cat"]) == ("quick", "X", "task::quick")
+    assert event["dur"] >= 0
+    assert abs(event["ts"] / 1e6 - time.time()) < 600
+    assert ray.timeline(str(tmp_path / "trace.json")) is None
+    assert event in json.loads((tmp_path / "trace.json").read_text())
+
+
+def run(*arguments: str, check: bool = True) -> str:
+    code = "import sys; sys.argv[0] = 'oxiray'; from oxiray._cli import main; main()"
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode == 0) == check, done.stderr
+    return done.stdout if check else done.stderr
+
+
+def test_the_command_line_shows_the_same(cluster: ray.RayContext) -> None:
+    address = cluster.address_info["address"]
+    counter = Counter.options(name="of the command line").remote()
+    ray.get(counter.count.remote())
+    table = run("list", "actors", f"--address={address}", "--filter", "state=ALIVE")
+    assert table.startswith("ACTOR_ID")
+    assert "of the command line" in table
+    rows = json.loads(run("list", "tasks", f"--address={address}", "--format=json", "--detail", "--limit=2"))
+    assert len(rows) == 2
+    assert "start_time_ms" in rows[0]
+    assert "- node_id: " in run("list", "nodes", f"--address={address}", "--format=yaml")
+    assert "Counter.count" in run("summary", "tasks", f"--address={address}")
+    identifier = counter._actor_id.hex()
+    assert "class_name: Counter" in run("get", "actors", identifier, f"--address={address}")
+    assert "their keys are" in run("list", "tasks", f"--address={address}", "--filter", "colour=red", check=False)
+    assert "there is no list of `dreams`" in run("list", "dreams", f"--address={address}", check=False)
+    assert "key=value" in run("list", "tasks", f"--address={address}", "--filter", "colour", check=False)
