@@ -216,17 +216,6 @@ def test_references_and_handles_of_an_ended_connection_say_so(cluster) -> None:
         ray.kill(handle)
 
 
-def test_a_deadline_holds_while_room_is_waited_for(cluster) -> None:
-    cluster(object_store_memory=100 * MIB)
-    references = [ray.put(numpy.full(15 * MIB, i, dtype=numpy.uint8)) for i in range(10)]
-    began = time.monotonic()
-    with pytest.raises(ray.exceptions.GetTimeoutError):
-        ray.get(references, timeout=0.5)
-    assert time.monotonic() - began < 4
-    gc.collect()
-    assert (ray.get(references[0], timeout=20) == 0).all()
-
-
 def test_a_put_value_with_references_inside_is_an_argument(cluster) -> None:
     cluster()
 

@@ -8,6 +8,7 @@
 //! younger, smaller requests pass it and none waits for a pin that waits for it.
 
 mod jobs;
+mod place;
 mod queue;
 mod segments;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::terms::{Access, ClientId, Event, ObjectState, SegmentId, Stats, Ticke
 use jobs::{Disk, Job};
 pub(crate) use jobs::{JobId, JobResult};
 use oxiray_ids::ObjectId;
+use place::{Object, Place};
 use queue::{Request, Wish};
 use segments::Segments;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -33,6 +35,10 @@ pub(crate) enum Effect {
     Discard { segment: SegmentId },
     /// Copy `size` bytes of the segment into a new file named by the job.
     Spill { job: JobId, segment: SegmentId, size: u64 },
+    /// Compare the file with what was written to it.
+    Check { job: JobId, file: JobId },
+    /// The segment is the file, for reading.
+    Map { segment: SegmentId, file: JobId },
     /// Copy the file back into the segment.
     Restore { job: JobId, segment: SegmentId, file: JobId },
     /// Drop a file.
@@ -53,70 +59,6 @@ pub(crate) struct Limits {
     pub(crate) jobs: usize,
     /// Unanswered requests.
     pub(crate) waiting: usize,
-}
-
-#[derive(Debug)]
-struct Object {
-    size: u64,
-    /// The bytes of its segment, wherever it is now.
-    capacity: u64,
-    place: Place,
-    /// Pins to be granted as soon as the bytes are there.
-    waiters: Vec<Ticket>,
-}
-
-impl Object {
-    /// Why it cannot be created once more, where it cannot. One that was deleted and is still read is kept after all.
-    fn refuse_another(&mut self, object: ObjectId) -> Option<StoreError> {
-        match &mut self.place {
-            Place::Lost { .. } => None,
-            Place::Queued(_) | Place::Writing { .. } => Some(StoreError::Exists { object }),
-            Place::Pinned { deleted, .. } => {
-                *deleted = false;
-                Some(StoreError::Sealed { object })
-            }
-            Place::Idle { .. } | Place::Spilling { .. } | Place::Spilled { .. } | Place::Restoring { .. } => {
-                Some(StoreError::Sealed { object })
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Place {
-    /// Its create waits for room.
-    Queued(Ticket),
-    Writing {
-        segment: SegmentId,
-        writer: ClientId,
-        deleted: bool,
-    },
-    /// Sealed and not pinned since `since`: may be spilled.
-    Idle {
-        segment: SegmentId,
-        since: u64,
-    },
-    Pinned {
-        segment: SegmentId,
-        pins: u32,
-        deleted: bool,
-    },
-    Spilling {
-        segment: SegmentId,
-        job: JobId,
-    },
-    /// On disk; waits for room where it has waiters.
-    Spilled {
-        file: JobId,
-    },
-    Restoring {
-        segment: SegmentId,
-        job: JobId,
-        file: JobId,
-    },
-    Lost {
-        reason: String,
-    },
 }
 
 #[derive(Debug, Default)]
@@ -263,7 +205,9 @@ impl Book {
                 let error = StoreError::Lost { object, reason: reason.clone() };
                 self.refuse(ticket, client, error);
             }
-            Place::Writing { deleted: true, .. } | Place::Pinned { deleted: true, .. } => {
+            Place::Writing { deleted: true, .. }
+            | Place::Pinned { deleted: true, .. }
+            | Place::OnDisk { deleted: true, .. } => {
                 self.refuse(ticket, client, StoreError::Unknown { object });
             }
             Place::Idle { segment, since } => {
@@ -279,10 +223,12 @@ impl Book {
                 // What waited for this memory may have to wait for other memory now.
                 self.pump();
             }
-            Place::Pinned { .. } => self.grant_pin(ticket, client, object),
-            Place::Queued(_) | Place::Writing { .. } | Place::Spilled { .. } | Place::Restoring { .. } => {
-                self.wait_for_bytes(ticket, client, object);
-            }
+            Place::Pinned { .. } | Place::OnDisk { .. } => self.grant_pin(ticket, client, object),
+            Place::Queued(_)
+            | Place::Writing { .. }
+            | Place::Spilled { .. }
+            | Place::Restoring { .. }
+            | Place::Checking { .. } => self.wait_for_bytes(ticket, client, object),
         }
     }
 
@@ -303,12 +249,14 @@ impl Book {
 
     fn grant_pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
         let known = self.objects.get_mut(&object).expect("a pinned object is known");
-        let Place::Pinned { segment, ref mut pins, .. } = known.place else {
-            unreachable!("the caller made the object pinned");
+        let (segment, pins, capacity) = match &mut known.place {
+            Place::Pinned { segment, pins, .. } => (*segment, pins, known.capacity),
+            Place::OnDisk { segment, pins, .. } => (*segment, pins, known.size),
+            _ => unreachable!("the caller made the object pinned"),
         };
         *pins += 1;
         *self.clients.entry(client).or_default().pins.entry(object).or_default() += 1;
-        let (capacity, size) = (known.capacity, known.size);
+        let size = known.size;
         self.tell(Event::Pinned { ticket, client, object, segment, capacity, size });
     }
 
@@ -327,17 +275,22 @@ impl Book {
 
     fn drop_pins(&mut self, object: ObjectId, count: u32) {
         let known = self.objects.get_mut(&object).expect("STORE-3: a pinned object stays");
-        let Place::Pinned { segment, ref mut pins, deleted } = known.place else {
-            unreachable!("STORE-3: pins are held on pinned objects only");
+        let (segment, pins, deleted, file) = match &mut known.place {
+            Place::Pinned { segment, pins, deleted } => (*segment, pins, *deleted, None),
+            Place::OnDisk { segment, pins, deleted, file } => (*segment, pins, *deleted, Some(*file)),
+            _ => unreachable!("STORE-3: pins are held on pinned objects only"),
         };
         *pins -= count;
-        match (*pins, deleted) {
-            (0, true) => {
+        if *pins > 0 {
+            return;
+        }
+        match (deleted, file) {
+            (true, None) => {
                 self.segments.release(segment, &mut self.out);
                 self.objects.remove(&object);
             }
-            (0, false) => self.lie_idle(object, segment),
-            _ => {}
+            (false, None) => self.lie_idle(object, segment),
+            (_, Some(file)) => self.no_longer_on_disk(object, segment, file, deleted),
         }
     }
 
@@ -349,7 +302,7 @@ impl Book {
                 self.refuse_waiters(object, &StoreError::Unknown { object });
                 return;
             }
-            Place::Pinned { ref mut deleted, .. } => {
+            Place::Pinned { ref mut deleted, .. } | Place::OnDisk { ref mut deleted, .. } => {
                 *deleted = true;
                 return;
             }
@@ -365,6 +318,11 @@ impl Book {
             }
             Place::Spilled { file } => {
                 let size = known.size;
+                self.forget(file, size);
+            }
+            Place::Checking { job, file } => {
+                let size = known.size;
+                self.jobs.get_mut(&job).expect("an object being checked has a job").cancel();
                 self.forget(file, size);
             }
             Place::Restoring { job, file, .. } => {
@@ -448,36 +406,6 @@ impl Book {
 
     pub(crate) fn trim(&mut self, keep: u64) {
         self.segments.trim(keep, &mut self.out);
-    }
-
-    pub(crate) fn size_of(&self, object: ObjectId) -> Option<u64> {
-        self.objects.get(&object).map(|known| known.size)
-    }
-
-    pub(crate) fn state_of(&self, object: ObjectId) -> Option<ObjectState> {
-        self.objects.get(&object).map(|known| match known.place {
-            Place::Queued(_) | Place::Writing { .. } => ObjectState::Unsealed,
-            Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
-            Place::Spilled { .. } | Place::Restoring { .. } => ObjectState::Spilled,
-            Place::Lost { .. } => ObjectState::Lost,
-        })
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        let count = |wanted: fn(&Place) -> bool| self.objects.values().filter(|object| wanted(&object.place)).count();
-        Stats {
-            capacity: self.limits.capacity,
-            used: self.segments.used(),
-            pooled: self.segments.pooled(),
-            spilled_bytes: self.disk.used(),
-            spill_limit: self.limits.disk,
-            objects: self.objects.len(),
-            pinned: count(|place| matches!(place, Place::Pinned { .. })),
-            unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Writing { .. })),
-            spilled: count(|place| matches!(place, Place::Spilled { .. } | Place::Restoring { .. })),
-            waiting: self.waiting.len(),
-            segments: self.segments.len(),
-        }
     }
 
     fn answered(&mut self, ticket: Ticket) -> Waiting {

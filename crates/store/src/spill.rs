@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, unlinkat};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,8 +31,26 @@ pub(crate) struct SpilledFile {
 /// A copy to be made.
 #[derive(Debug)]
 pub(crate) enum Copy {
-    ToDisk { memory: Arc<File>, size: u64 },
-    FromDisk { memory: Arc<File>, spilled: SpilledFile },
+    ToDisk {
+        memory: Arc<File>,
+        size: u64,
+    },
+    FromDisk {
+        memory: Arc<File>,
+        spilled: SpilledFile,
+    },
+    /// No copy: reads the file and compares its checksum.
+    Check {
+        spilled: SpilledFile,
+    },
+}
+
+impl SpilledFile {
+    /// A descriptor for a client to read the file by.
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
 }
 
 /// What came of a copy; the file where it went to disk.
@@ -155,7 +173,8 @@ impl Copier {
                     .save(job, &memory, size, &mut buffer)
                     .map(Some)
                     .map_err(|error| format!("writing a spilled object: {error}")),
-                Copy::FromDisk { memory, spilled } => self.load(&memory, &spilled, &mut buffer).map(|()| None),
+                Copy::FromDisk { memory, spilled } => self.load(Some(&memory), &spilled, &mut buffer).map(|()| None),
+                Copy::Check { spilled } => self.load(None, &spilled, &mut buffer).map(|()| None),
             };
             if self.outgoing.send((job, result)).is_err() {
                 return;
@@ -174,11 +193,11 @@ impl Copier {
                 Err(error) => return Err(error.into()),
             }
         }
-        let checksum = self.copy(memory, &file, size, buffer)?;
+        let checksum = self.copy(memory, Some(&file), size, buffer)?;
         Ok(SpilledFile { file: Arc::new(file), size, checksum })
     }
 
-    fn load(&self, memory: &File, spilled: &SpilledFile, buffer: &mut [u8]) -> JobResult {
+    fn load(&self, memory: Option<&File>, spilled: &SpilledFile, buffer: &mut [u8]) -> JobResult {
         let SpilledFile { file, size, checksum } = spilled;
         let found = self
             .copy(file, memory, *size, buffer)
@@ -190,7 +209,7 @@ impl Copier {
         }
     }
 
-    fn copy(&self, from: &File, to: &File, size: u64, buffer: &mut [u8]) -> io::Result<u32> {
+    fn copy(&self, from: &File, to: Option<&File>, size: u64, buffer: &mut [u8]) -> io::Result<u32> {
         let mut checksum = Checksum::new();
         let mut offset = 0;
         while offset < size {
@@ -201,7 +220,9 @@ impl Copier {
             let bytes = &mut buffer[..step];
             from.read_exact_at(bytes, offset)?;
             checksum.update(bytes);
-            to.write_all_at(bytes, offset)?;
+            if let Some(to) = to {
+                to.write_all_at(bytes, offset)?;
+            }
             offset += step as u64;
         }
         Ok(checksum.value())

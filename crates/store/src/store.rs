@@ -53,6 +53,8 @@ pub struct Store {
     book: Book,
     memory: HashMap<SegmentId, Memory>,
     spilled: HashMap<JobId, SpilledFile>,
+    /// Files that are read where they are.
+    mapped: HashMap<SegmentId, SpilledFile>,
     spiller: Option<Spiller>,
     events: Vec<Event>,
 }
@@ -83,7 +85,14 @@ impl Store {
             jobs: COPIES_LIMIT,
             waiting: options.waiting_limit,
         });
-        Ok(Self { book, memory: HashMap::new(), spilled: HashMap::new(), spiller, events: Vec::new() })
+        Ok(Self {
+            book,
+            memory: HashMap::new(),
+            spilled: HashMap::new(),
+            mapped: HashMap::new(),
+            spiller,
+            events: Vec::new(),
+        })
     }
 
     /// Asks for room for a new object: [`Event::Created`], at once or when there is room, or [`Event::Refused`]: with
@@ -112,7 +121,8 @@ impl Store {
     }
 
     /// Asks for an object's bytes to stay in memory: [`Event::Pinned`], or [`Event::Refused`]. Waits for the seal of an
-    /// unsealed object and for the disk of a spilled one. Pins count: each is given back by one [`Store::unpin`].
+    /// unsealed object and for the disk of a spilled one, which is read where it is while memory has no room for it. Pins
+    /// count: each is given back by one [`Store::unpin`].
     pub fn pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
         self.book.pin(ticket, client, object);
         self.apply();
@@ -150,11 +160,16 @@ impl Store {
     /// [`Event::Pinned`] (read only), and send what it gives along; where it fails, abort or unpin and refuse the client.
     pub fn descriptor(&mut self, segment: SegmentId, client: ClientId, access: Access) -> io::Result<Option<OwnedFd>> {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("segment {} is gone", segment.0));
-        let memory = self.memory.get(&segment).ok_or_else(unknown)?;
+        if !self.memory.contains_key(&segment) && !self.mapped.contains_key(&segment) {
+            return Err(unknown());
+        }
         if !self.book.give(segment, client, access).ok_or_else(unknown)? {
             return Ok(None);
         }
-        let descriptor = memory.open(access);
+        let descriptor = match self.memory.get(&segment) {
+            Some(memory) => memory.open(access),
+            None => self.mapped[&segment].open(),
+        };
         if descriptor.is_err() {
             self.book.take_back(segment, client);
         }
@@ -220,8 +235,14 @@ impl Store {
                     Ok(memory) => drop(self.memory.insert(segment, memory)),
                     Err(error) => self.book.make_failed(segment, error.to_string()),
                 },
-                Effect::Discard { segment } => {
-                    self.memory.remove(&segment).expect("segments are discarded once").discard();
+                Effect::Discard { segment } => match self.memory.remove(&segment) {
+                    Some(memory) => memory.discard(),
+                    None => drop(self.mapped.remove(&segment).expect("segments are discarded once")),
+                },
+                Effect::Map { segment, file } => drop(self.mapped.insert(segment, self.spilled[&file].clone())),
+                Effect::Check { job, file } => {
+                    let spilled = self.spilled[&file].clone();
+                    self.submit(job, Copy::Check { spilled });
                 }
                 Effect::Spill { job, segment, size } => {
                     let memory = self.memory[&segment].file();

@@ -22,6 +22,10 @@ const READ_BYTES: usize = 64 << 10;
 /// starve the others of an event loop.
 const READS_LIMIT: usize = 16;
 
+/// Descriptors that may have arrived ahead of the frames that announce them. A peer that sends its frames whole never
+/// has more under way than one for each byte of a read; one that sends descriptors and no frames would take ours.
+const ARRIVED_LIMIT: usize = 1024;
+
 thread_local! {
     /// Where the kernel writes before the bytes that came are appended: shared, so that an idle
     /// connection holds no buffer and no read clears one.
@@ -191,6 +195,9 @@ impl Connection {
                 self.arrived.extend(descriptors);
             }
         }
+        if self.arrived.len() > ARRIVED_LIMIT {
+            return Err(Errno::TOOMANYREFS);
+        }
         Ok(read)
     }
 
@@ -282,6 +289,29 @@ mod tests {
         assert!(matches!(far.receive(&mut inbox), Ok(()) | Err(ConnectionError::Closed)));
         assert_eq!(inbox.len(), 1);
         assert!(matches!(far.receive(&mut inbox), Err(ConnectionError::Closed)));
+    }
+
+    #[test]
+    fn a_peer_that_sends_descriptors_and_no_frames_is_let_go_of() {
+        let (near, far) = socket_pair().expect("a pair");
+        let mut far = Connection::new(far).expect("non-blocking");
+        let mut inbox = Vec::new();
+        let mut ended = None;
+        for _ in 0..ARRIVED_LIMIT {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let borrowed = [near.as_fd(); FRAME_DESCRIPTORS_LIMIT];
+            assert!(control.push(SendAncillaryMessage::ScmRights(&borrowed)));
+            // The first four bytes of a frame that never comes to its end, and then its body.
+            rustix::net::sendmsg(&near, &[IoSlice::new(&[1, 0, 1, 0])], &mut control, SendFlags::empty())
+                .expect("open");
+            if let Err(error) = far.receive(&mut inbox) {
+                ended = Some(error);
+                break;
+            }
+        }
+        assert!(matches!(ended, Some(ConnectionError::Socket(Errno::TOOMANYREFS) | ConnectionError::Frame(_))));
+        assert!(inbox.is_empty());
     }
 
     #[test]

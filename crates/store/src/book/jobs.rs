@@ -15,12 +15,14 @@ pub(super) enum Job {
     Spill { object: Option<ObjectId>, size: u64, capacity: u64 },
     /// The object is struck out where it was deleted meanwhile: the segment is released when it is done.
     Restore { object: Option<ObjectId>, segment: SegmentId },
+    /// The object is struck out where it was deleted meanwhile.
+    Check { object: Option<ObjectId> },
 }
 
 impl Job {
     pub(super) fn cancel(&mut self) {
         match self {
-            Self::Spill { object, .. } | Self::Restore { object, .. } => *object = None,
+            Self::Spill { object, .. } | Self::Restore { object, .. } | Self::Check { object } => *object = None,
         }
     }
 
@@ -103,6 +105,8 @@ impl Book {
             Job::Spill { object, size, .. } => self.spill_done(job, object, size, result),
             Job::Restore { object: Some(object), .. } => self.restore_done(object, result),
             Job::Restore { object: None, segment } => self.segments.release(segment, &mut self.out),
+            Job::Check { object: Some(object) } => self.check_done(object, result),
+            Job::Check { object: None } => {}
         }
         self.pump();
     }
@@ -142,6 +146,60 @@ impl Book {
             }
         }
         self.forget(file, size);
+    }
+
+    /// Starts to make a spilled object readable where it is; `false` where too much is under way.
+    pub(super) fn start_check(&mut self, object: ObjectId) -> bool {
+        if self.jobs.len() >= self.limits.jobs {
+            return false;
+        }
+        let job = JobId(self.tick());
+        let known = self.objects.get_mut(&object).expect("objects to be read are known");
+        let Place::Spilled { file } = known.place else {
+            unreachable!("only spilled objects are read from disk");
+        };
+        known.place = Place::Checking { file, job };
+        self.jobs.insert(job, Job::Check { object: Some(object) });
+        self.out.push_back(Effect::Check { job, file });
+        true
+    }
+
+    fn check_done(&mut self, object: ObjectId, result: JobResult) {
+        let known = self.objects.get_mut(&object).expect("a job that is not struck out has an object");
+        let Place::Checking { file, .. } = known.place else {
+            unreachable!("a job that is not struck out is its object's");
+        };
+        if let Err(reason) = result {
+            let size = known.size;
+            known.place = Place::Lost { reason: reason.clone() };
+            self.refuse_waiters(object, &StoreError::Lost { object, reason });
+            return self.forget(file, size);
+        }
+        let waiters = std::mem::take(&mut known.waiters);
+        if waiters.is_empty() {
+            known.place = Place::Spilled { file };
+            return;
+        }
+        let segment = self.segments.name();
+        self.out.push_back(Effect::Map { segment, file });
+        known.place = Place::OnDisk { segment, file, pins: 0, deleted: false };
+        for ticket in waiters {
+            let client = self.answered(ticket).client;
+            self.grant_pin(ticket, client, object);
+        }
+    }
+
+    /// The last reader of an object on disk is gone.
+    pub(super) fn no_longer_on_disk(&mut self, object: ObjectId, segment: SegmentId, file: JobId, deleted: bool) {
+        self.segments.unname(segment, &mut self.out);
+        let known = self.objects.get_mut(&object).expect("the caller found the object");
+        if deleted {
+            let size = known.size;
+            self.forget(file, size);
+            self.objects.remove(&object);
+        } else {
+            known.place = Place::Spilled { file };
+        }
     }
 
     pub(super) fn forget(&mut self, file: JobId, size: u64) {

@@ -84,7 +84,12 @@ impl Book {
             };
         }
         if need > unclaimed.total() {
-            match self.remedy(need - unclaimed.total()) {
+            let remedy = self.remedy(need - unclaimed.total());
+            if let (Wish::Restore(object), Remedy::Held | Remedy::DiskFull) = (request.wish, &remedy) {
+                // Memory is to be had only when somebody lets go: it is read from disk meanwhile.
+                return self.start_check(object);
+            }
+            match remedy {
                 Remedy::Held => return false,
                 Remedy::DiskFull if !self.jobs.is_empty() => return false,
                 Remedy::DiskFull => {
@@ -193,7 +198,9 @@ impl Book {
                 return true;
             }
             Place::Spilled { .. } => self.no_room(known.size, known.capacity),
-            Place::Restoring { .. } => StoreError::NotReady { object, reason: "it is being read back from disk" },
+            Place::Restoring { .. } | Place::Checking { .. } => {
+                StoreError::NotReady { object, reason: "it is being read back from disk" }
+            }
             _ => StoreError::NotReady { object, reason: "its writer has not sealed it" },
         };
         self.answer_late(ticket, client, error);

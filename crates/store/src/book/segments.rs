@@ -134,6 +134,19 @@ impl Segments {
         self.remove(segment, out);
     }
 
+    /// A segment that is a file on disk: it takes no memory, and is tracked for who was given descriptors of it.
+    pub(super) fn name(&mut self) -> SegmentId {
+        let segment = SegmentId(self.next);
+        self.next += 1;
+        self.known.insert(segment, Segment { capacity: 0, pooled: None, given: BTreeMap::new() });
+        segment
+    }
+
+    /// Nobody reads the file on disk any more.
+    pub(super) fn unname(&mut self, segment: SegmentId, out: &mut VecDeque<Effect>) {
+        self.remove(segment, out);
+    }
+
     /// Drops the longest pooled segments until the pool holds at most `keep` bytes.
     pub(super) fn trim(&mut self, keep: u64, out: &mut VecDeque<Effect>) {
         while self.pooled > keep {

@@ -18,6 +18,8 @@ fn number(object: ObjectId) -> u64 {
     u64::from_le_bytes(object.as_bytes()[..8].try_into().unwrap())
 }
 
+const MIB4: u64 = 4 * MIB;
+
 /// Memory and disk that hold, in place of bytes, the number of the object whose bytes they would hold.
 struct World {
     book: Book,
@@ -52,7 +54,8 @@ impl World {
                 Effect::Make { segment, .. } => assert!(self.memory.insert(segment, NOTHING).is_none()),
                 Effect::Discard { segment } => drop(self.memory.remove(&segment).unwrap()),
                 Effect::Forget { file } => drop(self.files.remove(&file).unwrap()),
-                Effect::Spill { .. } | Effect::Restore { .. } => self.jobs.push_back(effect),
+                Effect::Spill { .. } | Effect::Restore { .. } | Effect::Check { .. } => self.jobs.push_back(effect),
+                Effect::Map { segment, file } => drop(self.memory.insert(segment, self.files[&file])),
                 Effect::Tell(event) => {
                     match event {
                         Event::Created { object, segment, .. } => {
@@ -88,6 +91,7 @@ impl World {
                 }
                 job
             }
+            Effect::Check { job, .. } => job,
             _ => unreachable!(),
         };
         self.book.job_done(job, outcome);
@@ -170,6 +174,17 @@ impl World {
                     held.push(segment);
                 }
                 Place::Spilling { segment, .. } => held.push(segment),
+                Place::Checking { file, .. } => {
+                    assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
+                    spilled += object.size;
+                }
+                Place::OnDisk { segment, file, pins, .. } => {
+                    let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
+                    assert!(counted == pins && pins > 0, "STORE-3");
+                    assert_eq!((self.files[&file], self.memory[&segment]), (number(*id), number(*id)));
+                    spilled += object.size;
+                    held.push(segment);
+                }
                 Place::Spilled { file } => {
                     assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
                     spilled += object.size;
@@ -187,6 +202,7 @@ impl World {
             match job {
                 Job::Restore { segment, .. } => held.push(*segment),
                 Job::Spill { size, .. } => spilled += size,
+                Job::Check { .. } => {}
             }
         }
         assert_eq!(idle, book.idle_bytes);
@@ -370,6 +386,45 @@ fn a_writer_that_dies_leaves_nothing_and_its_segment_is_never_used_again() {
     assert!(!world.memory.contains_key(&segment));
     let stats = world.book.stats();
     assert_eq!((stats.used, stats.pooled, stats.objects, stats.waiting), (0, 0, 0, 0));
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_read_from_disk() {
+    let mut world = World::new(4 * MIB, 100 * MIB);
+    world.put(1, 4 * MIB);
+    assert!(world.create(1, 1, 2, 4 * MIB).is_empty());
+    assert!(world.finish_job(Ok(())));
+    world.seal(1, 2);
+    world.take();
+    world.pin(2, 5, 2);
+    assert!(world.pin(3, 5, 1).is_empty(), "it is compared with what was written first");
+    assert!(world.pin(4, 6, 1).is_empty());
+    assert!(world.finish_job(Ok(())));
+    let granted = world.take();
+    assert!(matches!(granted[..], [Event::Pinned { capacity: MIB4, .. }, Event::Pinned { .. }]), "{granted:?}");
+    assert_eq!((world.book.stats().used, world.book.stats().spilled), (4 * MIB, 1), "it takes no memory");
+    assert!(matches!(world.pin(5, 6, 1)[..], [Event::Pinned { .. }]));
+    world.unpin(6, 1);
+    world.unpin(6, 1);
+    world.delete(1);
+    assert!(matches!(refusal(&world.pin(6, 6, 1)), StoreError::Unknown { .. }));
+    world.unpin(5, 1);
+    assert_eq!((world.book.stats().spilled_bytes, world.book.stats().objects), (0, 1));
+}
+
+#[test]
+fn what_changed_on_disk_is_lost_where_it_is_read_too() {
+    let mut world = World::new(4 * MIB, 100 * MIB);
+    world.put(1, 4 * MIB);
+    world.create(1, 1, 2, 4 * MIB);
+    world.finish_job(Ok(()));
+    world.seal(1, 2);
+    world.pin(2, 5, 2);
+    world.take();
+    world.pin(3, 5, 1);
+    world.finish_job(Err("its spilled bytes changed on disk"));
+    assert!(matches!(refusal(&world.take()), StoreError::Lost { .. }));
+    assert_eq!(world.book.state_of(object(1)), Some(ObjectState::Lost));
 }
 
 #[test]

@@ -1,0 +1,125 @@
+//! What is known of one object, and where it is.
+
+use super::{Book, ClientId, JobId, ObjectId, ObjectState, SegmentId, Stats, StoreError, Ticket};
+
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) size: u64,
+    /// The bytes of its segment, wherever it is now.
+    pub(super) capacity: u64,
+    pub(super) place: Place,
+    /// Pins to be granted as soon as the bytes are there.
+    pub(super) waiters: Vec<Ticket>,
+}
+
+impl Object {
+    /// Why it cannot be created once more, where it cannot. One that was deleted and is still read is kept after all.
+    pub(super) fn refuse_another(&mut self, object: ObjectId) -> Option<StoreError> {
+        match &mut self.place {
+            Place::Lost { .. } => None,
+            Place::Queued(_) | Place::Writing { .. } => Some(StoreError::Exists { object }),
+            Place::Pinned { deleted, .. } | Place::OnDisk { deleted, .. } => {
+                *deleted = false;
+                Some(StoreError::Sealed { object })
+            }
+            Place::Idle { .. }
+            | Place::Spilling { .. }
+            | Place::Spilled { .. }
+            | Place::Restoring { .. }
+            | Place::Checking { .. } => Some(StoreError::Sealed { object }),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Place {
+    /// Its create waits for room.
+    Queued(Ticket),
+    Writing {
+        segment: SegmentId,
+        writer: ClientId,
+        deleted: bool,
+    },
+    /// Sealed and not pinned since `since`: may be spilled.
+    Idle {
+        segment: SegmentId,
+        since: u64,
+    },
+    Pinned {
+        segment: SegmentId,
+        pins: u32,
+        deleted: bool,
+    },
+    Spilling {
+        segment: SegmentId,
+        job: JobId,
+    },
+    /// On disk; waits for room where it has waiters.
+    Spilled {
+        file: JobId,
+    },
+    Restoring {
+        segment: SegmentId,
+        job: JobId,
+        file: JobId,
+    },
+    /// On disk, and being compared with what was written, to be read from there.
+    Checking {
+        file: JobId,
+        job: JobId,
+    },
+    /// Read from disk, since memory had no room; the segment is the file's name to clients and takes no memory.
+    OnDisk {
+        segment: SegmentId,
+        file: JobId,
+        pins: u32,
+        deleted: bool,
+    },
+    Lost {
+        reason: String,
+    },
+}
+
+impl Book {
+    pub(crate) fn size_of(&self, object: ObjectId) -> Option<u64> {
+        self.objects.get(&object).map(|known| known.size)
+    }
+
+    pub(crate) fn state_of(&self, object: ObjectId) -> Option<ObjectState> {
+        self.objects.get(&object).map(|known| match known.place {
+            Place::Queued(_) | Place::Writing { .. } => ObjectState::Unsealed,
+            Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
+            Place::Spilled { .. } | Place::Restoring { .. } | Place::Checking { .. } | Place::OnDisk { .. } => {
+                ObjectState::Spilled
+            }
+            Place::Lost { .. } => ObjectState::Lost,
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let count = |wanted: fn(&Place) -> bool| self.objects.values().filter(|object| wanted(&object.place)).count();
+        Stats {
+            capacity: self.limits.capacity,
+            used: self.segments.used(),
+            pooled: self.segments.pooled(),
+            spilled_bytes: self.disk.used(),
+            spill_limit: self.limits.disk,
+            objects: self.objects.len(),
+            pinned: count(|place| matches!(place, Place::Pinned { .. } | Place::OnDisk { .. })),
+            unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Writing { .. })),
+            spilled: count(|place| {
+                !matches!(
+                    place,
+                    Place::Queued(_)
+                        | Place::Writing { .. }
+                        | Place::Idle { .. }
+                        | Place::Pinned { .. }
+                        | Place::Spilling { .. }
+                        | Place::Lost { .. }
+                )
+            }),
+            waiting: self.waiting.len(),
+            segments: self.segments.len(),
+        }
+    }
+}
