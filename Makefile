@@ -6,6 +6,7 @@
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   soak   20,000 tasks of random device shares with workers killed at random
+#   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
 #   clean  removes everything the other targets made
@@ -16,7 +17,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-preload ecosystem soak lint wheel clean venv
+.PHONY: demo test bench bench-preload ecosystem soak memory lint wheel clean venv
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -54,6 +55,9 @@ ecosystem: $(BUILD)/ecosystem/installed
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
+
+memory: venv
+	$(VENV)/bin/python tests/soak/memory.py
 
 wheel: $(BUILD)/wheel-made
 
