@@ -65,13 +65,13 @@ def _serve() -> None:
         elif kind == "unseen":
             report_unseen(rest[0])
         elif kind == "ready":
-            for act in _take(rest[0]):
-                act()
+            _act(rest[0])
         else:
             for identifier in list(_waiting):
-                for act in _take(identifier):
-                    act()
+                _act(identifier)
             return
+        # What was told of must not live until there is something else to tell.
+        del rest
 
 
 def report_unseen(error: BaseException | None) -> None:
@@ -90,6 +90,11 @@ def report_unseen(error: BaseException | None) -> None:
 def unhandled_error_handler(error: BaseException) -> None:
     """What is done with an error that nobody looked at, unless it is replaced."""
     logger.error(f"Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): {error}")
+
+
+def _act(identifier: bytes) -> None:
+    for act in _take(identifier):
+        act()
 
 
 def _take(identifier: bytes) -> list[Callable[[], None]]:

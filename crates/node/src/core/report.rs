@@ -25,6 +25,8 @@ pub struct StoreFigures {
     pub spilled: u64,
     /// Objects in it.
     pub objects: usize,
+    /// Memory files of it.
+    pub segments: usize,
 }
 
 impl Core {
@@ -41,7 +43,7 @@ impl Core {
             "jobs": self.job_list(),
             "store": {
                 "capacity": store.capacity, "used": store.used, "pooled": store.pooled, "spilled": store.spilled,
-                "objects": store.objects, "published": self.objects.len(),
+                "objects": store.objects, "segments": store.segments, "published": self.objects.len(),
             },
             "daemon": {
                 "pid": std::process::id(), "resident_bytes": resident_bytes, "session": self.session,

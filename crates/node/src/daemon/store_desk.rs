@@ -135,6 +135,7 @@ impl StoreDesk {
             pooled: stats.pooled,
             spilled: stats.spilled_bytes,
             objects: stats.objects,
+            segments: stats.segments,
         }
     }
 
