@@ -212,6 +212,7 @@ _BY_CODE: dict[str, _Maker] = {
     "owner_died": _lost(errors.OwnerDiedError),
     "object_lost": _lost(errors.ObjectLostError),
     "object_freed": _lost(errors.ObjectFreedError),
+    "object_not_ready": _lost(errors.ObjectFetchTimedOutError),
     **{reason.name.removeprefix("OBJECT_").lower(): _unreconstructable(reason) for reason in errors.ErrorType},
     "store_full": _plain(errors.ObjectStoreFullError),
     "out_of_disk": _plain(errors.OutOfDiskError),

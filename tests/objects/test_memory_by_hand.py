@@ -141,3 +141,26 @@ def test_names(cluster) -> None:
 
     assert ray.internal.free is free
     ray._private.internal_api.global_gc()
+
+
+def test_garbage_of_other_processes_is_collected(cluster) -> None:
+    from ray._private.internal_api import global_gc
+
+    @ray.remote
+    class Hoarder:
+        def hoard(self, box):
+            import gc
+
+            gc.disable()
+            cycle = [box]
+            cycle.append(cycle)
+
+    before = store()["objects"]
+    hoarder = Hoarder.remote()
+    reference = ray.put(numpy.ones(MIB))
+    ray.get(hoarder.hoard.remote([reference]))
+    del reference
+    gc.collect()
+    assert store()["objects"] == before + 1
+    global_gc()
+    wait_until(lambda: store()["objects"] == before)

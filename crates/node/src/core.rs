@@ -429,6 +429,7 @@ impl Core {
                 self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
             }
             Message::GroupQuery(asked) => self.group_query(from, &asked),
+            Message::CollectGarbage(_) => self.collect_garbage(from),
             Message::Goodbye(_) => self.goodbye(from),
             other => {
                 self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));

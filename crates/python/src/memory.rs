@@ -40,6 +40,13 @@ fn free(references: &Bound<'_, PyList>) -> PyResult<()> {
     Ok(())
 }
 
+/// Asks every other process of the cluster to collect garbage.
+#[pyfunction]
+fn collect_garbage() -> PyResult<()> {
+    process::required()?.collect_garbage();
+    Ok(())
+}
+
 /// Whether lost values are made again, and how many bytes the records for that may take.
 #[pyfunction]
 fn configure_lineage(enabled: bool, bytes_limit: usize) -> PyResult<()> {
@@ -52,5 +59,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(figures, module)?)?;
     module.add_function(wrap_pyfunction!(holdings, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
+    module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
     module.add_function(wrap_pyfunction!(configure_lineage, module)?)
 }

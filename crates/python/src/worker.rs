@@ -152,6 +152,7 @@ impl Worker {
                     }
                 }
                 Ok(Ok(Duty::Cancel(task))) => self.cancel_in_event_loop(py, task)?,
+                Ok(Ok(Duty::Collect)) => drop(py.import("gc")?.call_method0("collect")?),
                 Ok(Ok(Duty::Leave)) => return Ok(()),
                 Ok(Err(error)) => return Err(process::error(py, &error)),
                 // A KeyboardInterrupt that arrived between two calls is nobody's.

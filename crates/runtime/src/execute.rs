@@ -28,6 +28,8 @@ pub enum Duty {
     Run(Ticket, Box<Call>),
     /// Cancel this call, which an event loop was given.
     Cancel(TaskId),
+    /// Collect garbage.
+    Collect,
     /// Nothing more comes; leave.
     Leave,
 }
@@ -83,6 +85,8 @@ pub(crate) struct Inbox {
     pub(crate) interrupts: Interrupts,
     running: usize,
     running_since: Option<Instant>,
+    /// Garbage is to be collected before the next call.
+    collects: bool,
     closed: bool,
     closing: bool,
     /// Nothing more is handed out, though those who wait for it do not leave yet.
@@ -101,6 +105,10 @@ impl Inbox {
 
     pub(crate) fn close(&mut self) {
         self.closed = true;
+    }
+
+    pub(crate) fn collect(&mut self) {
+        self.collects = true;
     }
 
     pub(crate) fn end(&mut self) {
@@ -147,6 +155,9 @@ impl Inbox {
         }
         if let Some(task) = self.interrupts.next_for_event_loop() {
             return Some(Duty::Cancel(task));
+        }
+        if std::mem::take(&mut self.collects) {
+            return Some(Duty::Collect);
         }
         match self.items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),

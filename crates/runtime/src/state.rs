@@ -334,6 +334,10 @@ impl State {
                 }
             }
             Message::Lost(said) => self.lost_elsewhere(&said.object),
+            Message::CollectGarbage(_) => {
+                self.inbox.collect();
+                self.news = true;
+            }
             Message::Freed(said) => self.freed_elsewhere(&said.object),
             Message::Forgotten(said) => self.forgotten_elsewhere(&said.object),
             Message::Allocated(_)

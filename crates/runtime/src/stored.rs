@@ -8,7 +8,7 @@ use crate::runtime::{Runtime, RuntimeError, unexpected};
 use oxiray_ids::ObjectId;
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Abort, Allocate, HoldingsQuery, Pin, Seal, SegmentsUnmapped, Unpin};
+use oxiray_wire::message::{Abort, Allocate, CollectGarbage, HoldingsQuery, Pin, Seal, SegmentsUnmapped, Unpin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -128,6 +128,11 @@ impl Runtime {
     /// Gives the memory of these objects back, whoever refers to them: reading them fails from here on.
     pub fn free(&self, ids: &[ObjectId]) {
         self.shared.with(|state| state.free(ids));
+    }
+
+    /// Asks every other process of the cluster to collect garbage. A worker does when its task is done.
+    pub fn collect_garbage(&self) {
+        self.shared.with(|state| state.links.post_now(DAEMON, &CollectGarbage {}.into()));
     }
 
     /// Whether lost values are made again, and how many bytes the records for that may take.

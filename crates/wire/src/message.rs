@@ -172,6 +172,7 @@ messages! {
     111 => Forgotten,
     112 => HoldingsQuery,
     113 => Holdings,
+    114 => CollectGarbage,
     130 => Relay,
     131 => NodeAdmitted,
     132 => NodeJoin,

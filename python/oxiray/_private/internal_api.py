@@ -116,5 +116,11 @@ _ORDERS: dict[str, Any] = {
 
 
 def global_gc() -> None:
-    """Collects garbage in this process, so that references in cycles of objects are given back."""
+    """Collects garbage in this process and in every worker, so that references in cycles of objects are given back.
+
+    Does not wait for the workers: each does it before its next call, or at once where it has none. Other drivers are
+    left alone.
+    """
+    _session.ensure()
+    _core.collect_garbage()
     gc.collect()

@@ -4,7 +4,9 @@ use super::{Core, Effect, Key, bytes_of, identifier};
 use bytes::Bytes;
 use oxiray_head::Outcome;
 use oxiray_ids::{ObjectId, WorkerId};
-use oxiray_wire::message::{Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value};
+use oxiray_wire::message::{
+    CollectGarbage, Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value,
+};
 
 /// What readers of a freed object are told.
 const FREED: &str = "free() was called on it: free only what is not needed again";
@@ -74,6 +76,14 @@ impl Core {
             self.objects.free(client, object, identifier!(WorkerId, &reference.owner), value, &mut out);
         }
         self.carry_out(out);
+    }
+
+    /// A client wants everybody else to look for references that only garbage holds.
+    pub(crate) fn collect_garbage(&mut self, from: Key) {
+        let others: Vec<Key> = self.clients.keys().copied().filter(|key| *key != from).collect();
+        for key in others {
+            self.send(key, CollectGarbage {});
+        }
     }
 
     /// Why an object is not to be read any more, where it is not.

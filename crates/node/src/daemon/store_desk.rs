@@ -167,7 +167,7 @@ impl StoreDesk {
                         }
                         Err(error) => {
                             let _ = self.store.unpin(client, object);
-                            answers.push(refusal(client, request, "object_lost", error.to_string()));
+                            answers.push(refusal(client, request, "store_full", error.to_string()));
                         }
                     }
                 }
@@ -207,7 +207,8 @@ fn code_of(error: &StoreError) -> &'static str {
     match error {
         StoreError::OutOfDisk { .. } => "out_of_disk",
         StoreError::Sealed { .. } => "object_sealed",
-        StoreError::Unknown { .. } | StoreError::Lost { .. } | StoreError::NotReady { .. } => "object_lost",
+        StoreError::Unknown { .. } | StoreError::Lost { .. } => "object_lost",
+        StoreError::NotReady { .. } => "object_not_ready",
         _ => "store_full",
     }
 }

@@ -74,3 +74,7 @@ pub struct Holdings {
     #[prost(string, tag = "2")]
     pub detail: String,
 }
+
+/// client → daemon → every other client: collect garbage, so that references in cycles of objects are given back.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CollectGarbage {}
