@@ -181,4 +181,6 @@ def wants_retry(wanted: bytes, error: BaseException) -> bool:
     asked = pickle.loads(wanted)
     if isinstance(error, exceptions.RayTaskError) and error.cause is not None:
         error = error.cause
+    if isinstance(error, exceptions.UserCodeException) and error.__cause__ is not None:
+        error = error.__cause__
     return isinstance(error, Exception) if asked is True else isinstance(error, tuple(asked))
