@@ -10,7 +10,7 @@
 
 use crate::links::Token;
 use crate::spin::{SPIN, Spin};
-use crate::state::{News, State};
+use crate::state::{Identity, News, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
@@ -55,6 +55,8 @@ pub(crate) struct Lead {
 pub(crate) struct Shared {
     /// Set in a process forked from the one that this belongs to: nothing here is its business.
     pub(crate) abandoned: AtomicBool,
+    /// Who this process is: the same for the life of the connection.
+    pub(crate) identity: Identity,
     state: Mutex<State>,
     changed: Condvar,
     headlines: Condvar,
@@ -68,6 +70,7 @@ impl Shared {
         let (epoll, wake) = state.links.waiting_descriptors()?;
         Ok(Self {
             abandoned: AtomicBool::new(false),
+            identity: state.identity.clone(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             headlines: Condvar::new(),

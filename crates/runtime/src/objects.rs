@@ -148,14 +148,23 @@ impl Objects {
 
     /// One use less; at the last, the object is forgotten.
     pub(crate) fn release(&mut self, id: ObjectId, effects: &mut Effects) {
-        let mut ending = vec![id];
+        if !self.give_up_use(id) {
+            return;
+        }
+        let mut ending = self.forget(id, effects);
         while let Some(id) = ending.pop() {
-            let Some(object) = self.known.get_mut(&id) else { continue };
-            object.uses = object.uses.checked_sub(1).expect("OBJECTS-1: uses never wrap");
-            if object.uses == 0 {
+            if self.give_up_use(id) {
                 ending.extend(self.forget(id, effects));
             }
         }
+    }
+
+    /// Counts one use less; whether it was the last.
+    fn give_up_use(&mut self, id: ObjectId) -> bool {
+        self.known.get_mut(&id).is_some_and(|object| {
+            object.uses = object.uses.checked_sub(1).expect("OBJECTS-1: uses never wrap");
+            object.uses == 0
+        })
     }
 
     /// Forgets an object that is not used any more, unless its value is still owed to others (OBJECTS-4).

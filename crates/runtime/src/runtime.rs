@@ -66,7 +66,6 @@ pub struct ActorWork {
 #[derive(Debug, Clone)]
 pub struct Runtime {
     pub(crate) shared: Arc<Shared>,
-    identity: Arc<Identity>,
 }
 
 impl Runtime {
@@ -79,7 +78,7 @@ impl Runtime {
         is_actor: bool,
     ) -> std::io::Result<Self> {
         let links = Links::new(daemon)?;
-        let mut state = State::new(identity.clone(), links);
+        let mut state = State::new(identity, links);
         state.inbox.serve_as(is_actor);
         for Received { message, descriptors } in early {
             state.daemon_said(message, descriptors);
@@ -87,7 +86,7 @@ impl Runtime {
         let shared = Arc::new(Shared::new(state)?);
         let attending = Arc::clone(&shared);
         std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend_or_abort())?;
-        Ok(Self { shared, identity: Arc::new(identity) })
+        Ok(Self { shared })
     }
 
     /// Whether both are the same connection.
@@ -97,7 +96,7 @@ impl Runtime {
 
     /// Who this process is.
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        &self.shared.identity
     }
 
     /// Says that the job is over; [`News::Over`] follows the last of its workers' output.
