@@ -24,9 +24,11 @@ from typing import Any
 
 import cloudpickle
 
-from oxiray import _environment_packages as packages, runtime_env as environments
+from oxiray import runtime_env as environments
 from oxiray.exceptions import RuntimeEnvSetupError
 
+#: What names a package in a runtime environment.
+SCHEME = "package://"
 #: A pickled hook larger than this is refused, in bytes: it carries data.
 _HOOK_BYTES_LIMIT = 32 << 10
 #: Variables of an environment that installers obey; only these are told to them.
@@ -84,6 +86,8 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
     command = shlex.split(environment.get("py_executable") or "")
     preparation: dict[str, Any] = {}
     if own_packages:
+        from oxiray import _environment_packages as packages
+
         preparation["packages"] = [(name, str(packages.zip_of(name))) for name in own_packages]
     if install:
         preparation["install"] = install
@@ -97,7 +101,7 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
         "preparation": json.dumps(preparation, sort_keys=True) if preparation else "",
         "cached": f"environments/{install['name']}" if install else "",
         "preload": preload,
-        "preload_path": [*(packages.SCHEME + name for name in own_packages), *import_path] if preload else [],
+        "preload_path": [*(SCHEME + name for name in own_packages), *import_path] if preload else [],
         "setup_timeout_s": max(timeout, 0),
         "eager": bool(config["eager_install"]),
     }
@@ -106,7 +110,7 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
 def packages_of(environment: Mapping[str, Any]) -> list[str]:
     """The names of an environment's packages in the order in which they are searched."""
     named = [environment.get("working_dir"), *(environment.get("py_modules") or [])]
-    return [one.removeprefix(packages.SCHEME) for one in named if one]
+    return [one.removeprefix(SCHEME) for one in named if one]
 
 
 def _install(
@@ -147,7 +151,9 @@ def _local(text: str, field: str) -> tuple[Path, bool]:
 
 
 def _known_package(text: str, field: str) -> str:
-    name = text.removeprefix(packages.SCHEME)
+    from oxiray import _environment_packages as packages
+
+    name = text.removeprefix(SCHEME)
     if not name.isalnum() or not packages.zip_of(name).is_file():
         raise ValueError(
             f"runtime_env[{field!r}] is {text!r}, and there is no such package on this machine: name the folder it came from"
@@ -156,21 +162,25 @@ def _known_package(text: str, field: str) -> str:
 
 
 def _working_dir(text: str, excludes: list[str]) -> str:
-    if text.startswith(packages.SCHEME):
+    from oxiray import _environment_packages as packages
+
+    if text.startswith(SCHEME):
         return _known_package(text, "working_dir")
     path, is_uri = _local(text, "working_dir")
     if path.is_dir():
-        return packages.SCHEME + packages.ship_folder(path, [*packages.default_excludes(), *excludes])
+        return SCHEME + packages.ship_folder(path, [*packages.default_excludes(), *excludes])
     if not path.exists():
         raise ValueError(f"runtime_env['working_dir'] is {text!r}, but there is no such folder or file: correct the path")
     if path.suffix != ".zip":
         raise ValueError(
             f"runtime_env['working_dir'] is {text!r}, which is neither a folder nor a .zip file: name one of these"
         )
-    return packages.SCHEME + packages.ship_archive(path, strips_folder=is_uri)
+    return SCHEME + packages.ship_archive(path, strips_folder=is_uri)
 
 
 def _module(module: Any, excludes: list[str]) -> str:
+    from oxiray import _environment_packages as packages
+
     if isinstance(module, ModuleType):
         text = _path_of(module)
     elif isinstance(module, (str, Path)):
@@ -179,17 +189,17 @@ def _module(module: Any, excludes: list[str]) -> str:
         raise TypeError(
             f"runtime_env['py_modules'] must hold paths or modules, but {module!r} is of type {type(module)}"
         )
-    if text.startswith(packages.SCHEME):
+    if text.startswith(SCHEME):
         return _known_package(text, "py_modules")
     path, is_uri = _local(text, "py_modules")
     if path.is_dir():
-        return packages.SCHEME + packages.ship_folder(path, ["__pycache__", *excludes], within=path.resolve().name)
+        return SCHEME + packages.ship_folder(path, ["__pycache__", *excludes], within=path.resolve().name)
     if not path.exists():
         raise ValueError(f"runtime_env['py_modules'] names {text!r}, but there is no such folder or file: correct the path")
     if path.suffix in (".whl", ".zip"):
-        return packages.SCHEME + packages.ship_archive(path, strips_folder=is_uri and path.suffix == ".zip")
+        return SCHEME + packages.ship_archive(path, strips_folder=is_uri and path.suffix == ".zip")
     if path.suffix == ".py":
-        return packages.SCHEME + packages.ship_file(path)
+        return SCHEME + packages.ship_file(path)
     raise ValueError(
         f"runtime_env['py_modules'] names {text!r}, which is no folder, .py file, .whl or .zip: name one of these"
     )

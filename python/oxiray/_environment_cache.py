@@ -92,12 +92,12 @@ def touch(path: Path) -> None:
 
 
 def evict(cache: Path, bytes_max: int) -> list[str]:
-    """Removes what was used longest ago until the rest fits; returns the names of what went."""
+    """Removes what the dead left unfinished, and what was used longest ago until the rest fits; returns the names."""
     entries = sorted([*_environments(cache), *_packages(cache)])
     total = sum(size for _, size, _ in entries)
     gone = []
-    for _, size, path in entries:
-        if total <= bytes_max:
+    for used, size, path in entries:
+        if total <= bytes_max and used > 0:
             break
         if _remove(path):
             total -= size

@@ -20,8 +20,6 @@ from pathlib import Path, PurePosixPath
 
 from oxiray import _environment_cache as cache, _ignore_rules
 
-#: What names a package in a runtime environment.
-SCHEME = "package://"
 #: The largest package, in bytes of its content, unless `OXIRAY_PACKAGE_BYTES_MAX` says otherwise.
 _PACKAGE_BYTES_MAX = 512 << 20
 _LIMIT_VARIABLE = "OXIRAY_PACKAGE_BYTES_MAX"
@@ -94,6 +92,19 @@ def ship_archive(path: Path, *, strips_folder: bool = False) -> str:
     if not _hold(name):
         _rename_into_place(name, lambda beside: shutil.copyfile(path, beside))
     return name
+
+
+def unpacked(session: Path, name: str) -> Path:
+    """Where a package lies unpacked in a session."""
+    return session / "packages" / name
+
+
+def present(session: Path, name: str) -> Path:
+    """Where a package lies unpacked, once it does: another node's daemon may have prepared it for this one."""
+    place = unpacked(session, name)
+    if not place.is_dir():
+        unpack(zip_of(name), place, strips_folder=name.endswith("s"))
+    return place
 
 
 def unpack(zip_file: Path, into: Path, *, strips_folder: bool) -> None:

@@ -15,22 +15,28 @@ import collections
 import fcntl
 import json
 import os
+import select
 import shutil
+import signal
 import site
 import subprocess
 import sys
+import threading
+import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from oxiray import _core, _environment_cache as cache, _environment_packages as packages
-from oxiray._environment import WORKING_DIR_VARIABLE
+from oxiray._environment import SCHEME, WORKING_DIR_VARIABLE
 
 #: How much of an installer's output an error quotes.
 _LINES_QUOTED = 30
 _LINE_CHARACTERS = 500
 #: How much of it is kept in the log, in bytes.
 _LOG_BYTES_MAX = 4 << 20
+#: How long a package stays unpacked at least after it was asked for, in seconds.
+_UNPACKED_KEPT_S = 900
 #: What every interpreter that runs workers must be able to do.
 _PROBE = "import oxiray._core, oxiray._worker, cloudpickle"
 
@@ -42,7 +48,7 @@ class SetupFailed(Exception):
 def main() -> None:
     """Carries out one order."""
     order = json.load(sys.stdin)
-    _core.die_with_parent(order["daemon"])
+    threading.Thread(target=_end_with, args=(order["daemon"],), daemon=True).start()
     try:
         outcome: dict[str, Any] = {"command": _Setup(order).make()}
     except SetupFailed as failed:
@@ -54,6 +60,26 @@ def main() -> None:
         json.dump(outcome, result)
 
 
+#: The process groups of installers that run.
+_groups: set[int] = set()
+
+
+def _end_with(daemon: int) -> NoReturn:
+    """Waits for the daemon's end, then ends the installers with everything that they started, and this process."""
+    try:
+        watched = os.pidfd_open(daemon)
+        if os.getppid() == daemon:
+            select.select([watched], [], [])
+    except OSError:
+        pass  # it is gone already
+    for group in list(_groups):
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    os._exit(1)
+
+
 class _Setup:
     def __init__(self, order: dict[str, Any]) -> None:
         self.specification = json.loads(order["specification"])
@@ -62,12 +88,13 @@ class _Setup:
         self.lock = order["lock"]
         self.log = self.session / f"runtime_env_setup-{order['number']}.log"
         self.log_bytes = 0
-        self.daemon = order["daemon"]
+        self.in_use = order["in_use"]
 
     def make(self) -> list[str]:
         """Makes everything; returns the command that starts interpreters in the environment, empty for the driver's."""
         for name, zip_file in self.specification.get("packages", []):
             self._unpack(name, Path(zip_file))
+        self._evict_unpacked()
         if command := self.specification.get("command"):
             return self._checked_command(command)
         if install := self.specification.get("install"):
@@ -80,9 +107,24 @@ class _Setup:
                 f"its package {name} is not on this machine ({zip_file} is missing): it was evicted, or made on another machine"
             )
         try:
-            packages.unpack(zip_file, unpacked(self.session, name), strips_folder=name.endswith("s"))
+            packages.unpack(zip_file, packages.unpacked(self.session, name), strips_folder=name.endswith("s"))
         except (OSError, ValueError) as error:
             raise SetupFailed(f"its package {name} cannot be unpacked: {error}") from None
+
+    def _evict_unpacked(self) -> None:
+        """Removes unpacked packages of jobs that are over, longest unused first, while they take too much."""
+        kept = {name for text in self.in_use for name, _ in json.loads(text).get("packages", [])}
+        kept |= {name for name, _ in self.specification.get("packages", [])}
+        found = sorted((path.stat().st_mtime, path) for path in (self.session / "packages").glob("*"))
+        total = sum(cache.size_of(path) for _, path in found)
+        for used, path in found:
+            # One that was used just now may be somebody's who is not counted yet.
+            if total <= cache.limit() or path.name in kept or time.time() - used < _UNPACKED_KEPT_S:
+                continue
+            gone = path.with_name(f"{path.name}.{os.getpid()}.gone")
+            total -= cache.size_of(path)
+            path.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
     def _checked_command(self, command: list[str]) -> list[str]:
         found = shutil.which(command[0])
@@ -186,19 +228,21 @@ class _Setup:
         variables = {name: value for name, value in os.environ.items() if not name.startswith("OXIRAY_")}
         variables.update((install or {}).get("variables", {}))
         directory = (install or {}).get("directory") or str(self.session)
-        if directory.startswith(packages.SCHEME):
-            directory = str(unpacked(self.session, directory.removeprefix(packages.SCHEME)))
+        if directory.startswith(SCHEME):
+            directory = str(packages.unpacked(self.session, directory.removeprefix(SCHEME)))
             variables[WORKING_DIR_VARIABLE] = directory
         last: collections.deque[str] = collections.deque(maxlen=_LINES_QUOTED)
         with subprocess.Popen(
             command, cwd=directory if os.path.isdir(directory) else self.session, env=variables, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
-            preexec_fn=lambda: _core.die_with_parent(os.getppid()),
+            start_new_session=True,
         ) as process:  # fmt: skip
             assert process.stdout is not None
+            _groups.add(process.pid)
             for line in process.stdout:
                 last.append(line.rstrip()[:_LINE_CHARACTERS])
                 self._note(line)
+        _groups.discard(process.pid)
         if process.returncode != 0:
             raise SetupFailed(
                 f"{what} failed with status {process.returncode}: {_tail(list(last))}\nThe whole output is in {self.log}"
@@ -210,11 +254,6 @@ class _Setup:
             descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             with open(descriptor, "a") as log:
                 log.write(line)
-
-
-def unpacked(session: Path, name: str) -> Path:
-    """Where a package lies unpacked in a session."""
-    return session / "packages" / name
 
 
 def _tail(lines: list[str]) -> str:

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -34,7 +34,8 @@ _SETTERS = (
     "scipy_openblas_set_num_threads64_", "MKL_Set_Num_Threads",
 )  # fmt: skip
 
-_imported_early = False
+#: What tells the libraries that were imported early how many threads to use.
+_setters: list[Callable[[int], object]] = []
 
 
 def in_template(descriptor: int) -> str:
@@ -42,7 +43,6 @@ def in_template(descriptor: int) -> str:
 
     Where that leaves a process that cannot be forked, the template starts over without.
     """
-    global _imported_early
     text = os.environ.pop(VARIABLE, "")
     if not text:
         return ""
@@ -62,7 +62,7 @@ def in_template(descriptor: int) -> str:
     reason = reason or _why_not_forkable()
     if reason is not None:
         _start_over(descriptor, text, f"preload of {', '.join(asked['modules'])} has no effect: {reason}. Each worker imports them itself")
-    _imported_early = True
+    _setters.extend(_thread_setters())
     return ""
 
 
@@ -71,12 +71,17 @@ def finish(modules: list[str]) -> None:
     for name in modules:
         importlib.import_module(name)
     count = os.environ.get("OMP_NUM_THREADS", "")
-    if _imported_early and count.isdigit():
-        _set_threads(int(count))
+    if count.isdigit() and int(count) > 1:
+        for setter in _setters:
+            setter(int(count))
 
 
 def _place(path: str, session: str) -> str:
-    return str(Path(session, "packages", path.removeprefix("package://"))) if path.startswith("package://") else path
+    if not path.startswith("package://"):
+        return path
+    from oxiray import _environment_packages as packages
+
+    return str(packages.present(Path(session), path.removeprefix("package://")))
 
 
 @contextmanager
@@ -118,16 +123,13 @@ def _start_over(descriptor: int, text: str, reason: str) -> NoReturn:
     os.execve(sys.executable, sys.orig_argv, variables)
 
 
-def _set_threads(count: int) -> None:
+def _thread_setters() -> Iterator[Callable[[int], object]]:
     if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(count)
-    paths = {line.rsplit(None, 1)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if _THREADED.search(line)}
-    for path in paths:
+        yield torch.set_num_threads
+    for path in {line.rsplit(None, 1)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if _THREADED.search(line)}:
         try:
             library = ctypes.CDLL(path)
         except OSError:
             continue
-        for setter in _SETTERS:
-            if (function := getattr(library, setter, None)) is not None:
-                function(count)
-                break
+        found = (getattr(library, name, None) for name in _SETTERS)
+        yield from [setter for setter in found if setter is not None][:1]

@@ -17,11 +17,15 @@ _STARTED = time.monotonic()
 
 def main() -> NoReturn:
     """Serves until the daemon is gone. The child of a fork becomes a worker here and never returns."""
-    from oxiray import _core, _preload, _worker
+    from oxiray import _core, _worker
 
     descriptor = int(os.environ.pop("OXIRAY_TEMPLATE_FD"))
     _worker.prepare()
-    notice = _preload.in_template(descriptor)
+    notice = ""
+    if "OXIRAY_TEMPLATE_PRELOAD" in os.environ:
+        from oxiray import _preload
+
+        notice = _preload.in_template(descriptor)
     gc.collect()
     gc.freeze()
     template = _core.Template(descriptor, int((time.monotonic() - _STARTED) * 1e6), notice)

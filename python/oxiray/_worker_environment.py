@@ -15,9 +15,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from oxiray import _preload
 from oxiray._environment import packages_of
-from oxiray._environment_setup import unpacked
 
 #: How many steps of a traceback an error shows.
 _TRACE_LINES = 10
@@ -49,10 +47,11 @@ def apply(fields: str, session: str) -> str | None:
 
 
 def _apply(environment: dict[str, Any], session: Path) -> None:
-    places = [unpacked(session, name) for name in packages_of(environment)]
-    for place in places:
-        if not place.is_dir():
-            raise FileNotFoundError(f"the package unpacked at {place} is gone: somebody removed it")
+    places: list[Path] = []
+    if names := packages_of(environment):
+        from oxiray import _environment_packages as packages
+
+        places = [packages.present(session, name) for name in names]
     if environment.get("working_dir"):
         os.chdir(places[0])
     own = [str(place) for place in places]
@@ -63,6 +62,8 @@ def _apply(environment: dict[str, Any], session: Path) -> None:
         paths = [*own, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     if environment.get("preload"):
+        from oxiray import _preload
+
         _preload.finish(environment["preload"])
     if hook := environment.get("worker_process_setup_hook"):
         _run_hook(hook)

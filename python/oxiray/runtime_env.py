@@ -293,8 +293,8 @@ def _check_env_vars(variables: Mapping[Any, Any]) -> None:
             )
         if not isinstance(value, str):
             raise TypeError(
-                f"runtime_env['env_vars'] must be of type dict[str, str], but {key!r} has the value {value!r} of "
-                f"type {type(value)}: write it as {str(value)!r}"
+                f"runtime_env['env_vars'] must be of type dict[str, str], but the value of {key!r} is of type "
+                f"{type(value)}: write it as a string"
             )
         if not key or "=" in key or "\0" in key + value:
             raise ValueError(

@@ -60,6 +60,27 @@ class Wheels:
             wheel.writestr(f"{facts}/RECORD", record)
         return path
 
+    def slow(self, folder: Path) -> Path:
+        """A package that is not built before a file `go` lies in its folder; `pid` says which process builds it."""
+        made = folder / "slow"
+        made.mkdir()
+        wheel = self.make("slow", "1.0")
+        moved = wheel.rename(made / wheel.name)
+        (made / "pyproject.toml").write_text(
+            '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n[project]\nname = "slow"\nversion = "1.0"\n'
+        )
+        (made / "backend.py").write_text(
+            "import os, shutil, time\n"
+            "def build_wheel(folder, *ignored, **settings):\n"
+            f"    beside = {str(made / 'pid.new')!r}\n"
+            "    open(beside, 'w').write(str(os.getpid()))\n"
+            f"    os.rename(beside, {str(made / 'pid')!r})\n"
+            f"    while not os.path.exists({str(made / 'go')!r}):\n"
+            "        time.sleep(0.02)\n"
+            f"    return os.path.basename(shutil.copy({str(moved)!r}, folder))\n"
+        )
+        return made
+
     def pip(self, *packages: str, **more: Any) -> dict[str, Any]:
         """An environment that pip makes."""
         return {"pip": {"packages": list(packages), "pip_install_options": self.offline, **more}}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,6 +37,13 @@ class Versioned:
         import tinyone
 
         return tinyone.VERSION
+
+
+def wait_until(condition, timeout: float = 60.0) -> None:
+    until = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.01)
 
 
 def uv_is_to_be_had() -> bool:
@@ -87,25 +98,59 @@ def test_what_cannot_be_installed_says_what_the_installer_said(shared, wheels) -
 
 
 def test_a_slow_installation_is_ended(shared, wheels, tmp_path) -> None:
-    package = tmp_path / "slow"
-    package.mkdir()
-    mark = tmp_path / "began"
-    (package / "setup.py").write_text(f"import time, pathlib\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(1000)\n")
-    asked = wheels.pip(str(package))
-    asked["pip"]["pip_install_options"] = [*wheels.offline, "--no-build-isolation"]
+    asked = {**wheels.pip(str(wheels.slow(tmp_path))), "config": {"setup_timeout_seconds": 3}}
     with pytest.raises(RuntimeEnvSetupError, match="setup_timeout_seconds"):
-        ray.get(version.options(runtime_env={**asked, "config": {"setup_timeout_seconds": 3}}).remote(), timeout=60)
+        ray.get(version.options(runtime_env=asked).remote(), timeout=60)
+
+
+def test_installers_end_with_their_daemon(place, wheels, tmp_path) -> None:
+    """The daemon is killed in the middle: nothing goes on, and the next one takes nothing half made for whole."""
+
+    def begun() -> set[Path]:
+        return {path for path in place.glob("oxiray-*/cache/environments/*/") if not (path / "complete").exists()}
+
+    before = begun()
+    package = wheels.slow(tmp_path)
+    asked = wheels.pip(str(package))
+    program = (
+        f"import ray, time; from oxiray import _session; ray.init(num_cpus=1, runtime_env={asked!r}); "
+        "print(_session._daemon_pid, flush=True); time.sleep(1000)"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    daemon = int(driver.stdout.readline())
+    wait_until((package / "pid").exists)
+    watched = os.pidfd_open(int((package / "pid").read_text()))
+    os.kill(daemon, signal.SIGKILL)
+    assert select.select([watched], [], [], 20)[0], "the installer's own child lives on"
+    os.close(watched)
+    driver.kill()
+    driver.wait()
+    half_made = begun() - before
+    assert len(half_made) == 1
+    (package / "go").touch()
+    ray.shutdown()
+    ray.init(num_cpus=1, runtime_env=asked)
+    assert ray.get(executable.remote(), timeout=60) == str(half_made.pop() / "bin" / "python")
+    assert begun() == set(), "what the dead left behind is gone"
+    ray.shutdown()
 
 
 def test_nobody_waits_behind_an_environment(shared, wheels, tmp_path) -> None:
-    package = tmp_path / "slow"
-    package.mkdir()
-    (package / "setup.py").write_text("import time\ntime.sleep(1000)\n")
-    asked = wheels.pip(str(package))
-    slow = version.options(runtime_env={**asked, "config": {"setup_timeout_seconds": 20}}).remote()
-    assert ray.get(executable.remote(), timeout=15) == sys.executable
-    ready, _ = ray.wait([slow], timeout=0)
-    assert ready == []
+    package = wheels.slow(tmp_path)
+
+    @ray.remote
+    def read():
+        import slow
+
+        return slow.VERSION
+
+    waiting = read.options(runtime_env=wheels.pip(str(package))).remote()
+    wait_until((package / "pid").exists)
+    assert ray.get(executable.remote(), timeout=30) == sys.executable
+    assert ray.wait([waiting], timeout=0)[0] == []
+    (package / "go").touch()
+    assert ray.get(waiting, timeout=60) == "1.0"
 
 
 def test_another_interpreter(shared, tmp_path) -> None:
@@ -121,6 +166,8 @@ def test_another_interpreter(shared, tmp_path) -> None:
 
     assert ray.get(started.options(runtime_env={"py_executable": str(link)}).remote(), timeout=60) == "1"
     assert ray.get(started.remote(), timeout=30) is None
+    command = f"/usr/bin/env OF_THE_COMMAND=2 {sys.executable}"
+    assert ray.get(started.options(runtime_env={"py_executable": command}).remote(), timeout=60) == "2"
     with pytest.raises(RuntimeEnvSetupError, match="py_executable"):
         ray.get(started.options(runtime_env={"py_executable": str(tmp_path / "none")}).remote(), timeout=60)
     with pytest.raises(RuntimeEnvSetupError, match="cannot run workers"):

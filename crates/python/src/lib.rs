@@ -64,6 +64,5 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     cancel::register(module)?;
     looking::register(module)?;
     worker::register(module)?;
-    template::register(module)?;
     reference::register(module)
 }

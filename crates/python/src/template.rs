@@ -143,13 +143,3 @@ fn wait_readable(descriptors: &[BorrowedFd<'_>], or_first_writable: bool) {
     // A signal ends the wait early; the caller looks again.
     let _ = rustix::event::poll(&mut watched, None);
 }
-
-/// This process ends when `daemon`, its parent, does; it ends at once where that is gone.
-#[pyfunction]
-fn die_with_parent(daemon: u32) -> PyResult<()> {
-    oxiray_processes::die_with_parent(daemon).map_err(|error| os_error("tie itself to its parent", error))
-}
-
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(die_with_parent, module)?)
-}

@@ -11,11 +11,13 @@ use crate::core::groups::Need;
 use bytes::Bytes;
 use oxiray_ids::JobId;
 use oxiray_wire::message::{Environment, Failure, LeaseRefused};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How long a preparation that failed is not tried again.
 const FAILURE_KEPT: Duration = Duration::from_secs(10);
+/// How many preparations run at once; the others wait for their turn.
+const RUNNING_MAX: usize = 8;
 /// How long a preparation runs before those who wait are told of it.
 const NOTICE_AFTER: Duration = Duration::from_secs(10);
 
@@ -44,12 +46,24 @@ struct Preparation {
     jobs: BTreeSet<JobId>,
 }
 
+/// A preparation whose process is to be started.
+#[derive(Debug)]
+struct Due {
+    number: u64,
+    interpreter: String,
+    specification: String,
+    cached: String,
+    limit_s: u32,
+}
+
 /// An interpreter, and what is made for it.
 type Specification = (String, String);
 
 #[derive(Debug, Default)]
 pub(crate) struct Environments {
     by_specification: BTreeMap<Specification, Preparation>,
+    due: VecDeque<Due>,
+    running: BTreeSet<u64>,
     /// Who is to be told that there is no environment for them, and why.
     refused: Vec<(u64, String)>,
 }
@@ -122,16 +136,26 @@ impl Core {
             if let Some(failed) = self.environments.by_specification.insert(specification.clone(), begun) {
                 self.out.push(Effect::EndPreparation { number: failed.number });
             }
-            if limit_s > 0 {
-                self.alarm_at(self.now + Duration::from_secs(limit_s.into()), Alarm::Unprepared(number));
-            }
-            self.alarm_at(self.now + NOTICE_AFTER, Alarm::Preparing(number));
             let (specification, cached) = (environment.preparation.clone(), environment.cached.clone());
-            self.out.push(Effect::Prepare { number, interpreter, specification, cached });
+            self.environments.due.push_back(Due { number, interpreter, specification, cached, limit_s });
+            self.start_preparations();
         }
         let found = self.environments.by_specification.get_mut(&specification)?;
         found.jobs.insert(job);
         Some(&mut found.progress)
+    }
+
+    fn start_preparations(&mut self) {
+        while self.environments.running.len() < RUNNING_MAX
+            && let Some(Due { number, interpreter, specification, cached, limit_s }) = self.environments.due.pop_front()
+        {
+            self.environments.running.insert(number);
+            if limit_s > 0 {
+                self.alarm_at(self.now + Duration::from_secs(limit_s.into()), Alarm::Unprepared(number));
+            }
+            self.alarm_at(self.now + NOTICE_AFTER, Alarm::Preparing(number));
+            self.out.push(Effect::Prepare { number, interpreter, specification, cached });
+        }
     }
 
     /// A job begins: what its tasks will need is made at once, and their template started, unless it wants
@@ -150,6 +174,8 @@ impl Core {
     /// A preparation is done, with the command that starts interpreters in it, or with the reason why not.
     pub fn prepared(&mut self, number: u64, result: Result<Vec<String>, String>) {
         let until = self.now + FAILURE_KEPT;
+        self.environments.running.remove(&number);
+        self.start_preparations();
         let Some(found) = self.environments.numbered(number) else { return };
         let Progress::UnderWay { waiting, .. } = &mut found.progress else { return };
         let waiting = std::mem::take(waiting);
@@ -167,7 +193,9 @@ impl Core {
                 }
                 self.wants_pump = true;
                 self.reclaim.someone_came = true;
-                jobs.into_iter().for_each(|job| self.prepare_for_job(job));
+                for job in jobs {
+                    self.prepare_for_job(job);
+                }
             }
             Err(text) => {
                 found.progress = Progress::Failed { text: text.clone(), until };
@@ -233,5 +261,10 @@ impl Core {
             }
             is_used
         });
+        let left: BTreeSet<u64> =
+            self.environments.by_specification.values().map(|preparation| preparation.number).collect();
+        self.environments.due.retain(|due| left.contains(&due.number));
+        self.environments.running.retain(|number| left.contains(number));
+        self.start_preparations();
     }
 }

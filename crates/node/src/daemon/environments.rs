@@ -8,7 +8,7 @@ use oxiray_processes::describe_status;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -23,6 +23,7 @@ pub(crate) struct Preparation {
     /// 0 once it has ended.
     pid: u32,
     result: OwnedFd,
+    specification: String,
     /// Keeps the lock that the process took.
     _lock: Option<OwnedFd>,
 }
@@ -35,6 +36,8 @@ struct Order<'order> {
     lock: Option<i32>,
     daemon: u32,
     number: u64,
+    /// The specifications of all that is prepared and used.
+    in_use: Vec<&'order str>,
 }
 
 #[derive(Deserialize)]
@@ -70,9 +73,10 @@ impl Daemon {
         let lock = if cached.is_empty() { None } else { Some(lock_file(&cache, cached)?) };
         // A duplicate that is inherited; nothing else is started while it is open.
         let inherited = lock.as_ref().map(rustix::io::dup).transpose()?;
-        let lock_number = inherited.as_ref().map(|lock| lock.as_raw_fd());
+        let lock_number = inherited.as_ref().map(rustix::fd::AsRawFd::as_raw_fd);
         let daemon = std::process::id();
-        let order = Order { specification, session, cache: &cache, lock: lock_number, daemon, number };
+        let in_use = self.preparations.values().map(|preparation| preparation.specification.as_str()).collect();
+        let order = Order { specification, session, cache: &cache, lock: lock_number, daemon, number, in_use };
         let told = rustix::fs::memfd_create("oxiray-order", MemfdFlags::CLOEXEC)?;
         let text = serde_json::to_vec(&order)?;
         write_all(&told, &text)?;
@@ -83,7 +87,7 @@ impl Daemon {
         let output = rustix::io::fcntl_dupfd_cloexec(&result, 0)?;
         command.stdin(Stdio::from(told)).stdout(Stdio::from(output)).stderr(self.log.handle()?);
         let child = command.spawn()?;
-        Ok(Preparation { pid: child.id(), result, _lock: lock })
+        Ok(Preparation { pid: child.id(), result, specification: specification.to_owned(), _lock: lock })
     }
 
     /// A child of the daemon died; `false` where it was none of these.
