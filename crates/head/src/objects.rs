@@ -240,6 +240,11 @@ impl<V: Clone> Objects<V> {
         }
     }
 
+    /// Whether a store has bytes of it.
+    pub fn has_bytes(&self, object: ObjectId) -> bool {
+        self.entries.get(&object).is_some_and(|entry| entry.is_stored)
+    }
+
     /// How many objects are known.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -22,6 +22,7 @@ mod groups;
 mod holdings;
 mod kept;
 mod leases;
+mod locations;
 mod members;
 mod nodes;
 mod objects;
@@ -310,6 +311,7 @@ pub struct Core {
     alarms: BTreeSet<(Instant, Alarm)>,
     /// The nodes that joined, where this is the head.
     members: members::Members,
+    locations: locations::Locations,
     /// Counts placements, so that equal nodes take turns.
     turn: u64,
     /// The head that this node serves, where it joined one.
@@ -353,6 +355,7 @@ impl Core {
             device_check,
             alarms: BTreeSet::new(),
             members: members::Members::default(),
+            locations: locations::Locations::default(),
             turn: 0,
             head: None,
             reclaim: waiting::Reclaim::default(),

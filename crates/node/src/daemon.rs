@@ -17,6 +17,7 @@ mod processes;
 mod start;
 mod store_desk;
 mod streams;
+mod transfer;
 
 use crate::config::Plan;
 use crate::core::{Core, Key, Origin, TemplateKey};
@@ -31,6 +32,7 @@ use std::os::unix::net::UnixListener;
 use std::time::Instant;
 use store_desk::StoreDesk;
 use streams::Stream;
+use transfer::Transfer;
 
 pub use start::{Mode, Ready, StartError, root, run};
 
@@ -65,6 +67,9 @@ pub(crate) struct Daemon {
     token: String,
     /// Address that `init(address=…)` takes.
     address: String,
+    transfer: Transfer,
+    /// Which nodes were given a stream to each other; 0 is this one.
+    introduced: BTreeSet<(Key, Key)>,
     /// How many nodes were ever let in.
     members_admitted: u32,
     /// Whoever started this daemon, where it is to end with that process.

@@ -25,6 +25,7 @@ mod store;
 mod strategy;
 mod stream;
 mod template;
+mod transfer;
 mod work;
 mod worker;
 
@@ -43,6 +44,7 @@ pub use store::*;
 pub use strategy::*;
 pub use stream::*;
 pub use template::*;
+pub use transfer::*;
 pub use work::*;
 pub use worker::*;
 
@@ -187,6 +189,15 @@ messages! {
     141 => WorkerForked,
     142 => WorkerDied,
     143 => WorkerGone,
+    146 => Stored,
+    147 => ObjectDelete,
+    148 => Locate,
+    149 => Located,
+    150 => NodePeer,
+    151 => Fetch,
+    152 => Chunk,
+    153 => Fetched,
+    154 => Copied,
 }
 
 /// How much of a resource.

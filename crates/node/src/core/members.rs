@@ -111,7 +111,7 @@ impl Core {
                 let message = Message::decode(u16::try_from(relayed.kind).ok()?, relayed.body).ok()??;
                 return Some((key, message));
             }
-            Message::NodeState(state) => self.member_changed(from, state),
+            Message::NodeState(state) => self.member_changed(from, &state),
             Message::Placed(said) => self.placed(from, &said),
             Message::PlaceRefused(said) => self.place_refused(from, said),
             Message::WorkerForked(said) => {
@@ -156,9 +156,9 @@ impl Core {
         self.wants_pump = true;
     }
 
-    fn member_changed(&mut self, key: Key, state: NodeState) {
+    fn member_changed(&mut self, key: Key, state: &NodeState) {
         let Some(member) = self.members.by_key.get_mut(&key) else { return };
-        apply(&mut member.reported, &state);
+        apply(&mut member.reported, state);
         member.store_used = state.store_used;
         member.under_way = member.under_way.split_off(&(state.order + 1));
         member.view = member.reported.clone();
@@ -293,7 +293,7 @@ impl Core {
 
     fn place_refused(&mut self, member: Key, said: PlaceRefused) {
         if let Some(state) = said.state {
-            self.member_changed(member, state);
+            self.member_changed(member, &state);
         }
         if let Some(found) = self.members.by_key.get_mut(&member) {
             found.under_way.remove(&said.order);
@@ -337,6 +337,7 @@ impl Core {
         for worker in member.workers.values() {
             self.members.routes.remove(worker);
         }
+        self.forget_locations(key);
         let text = format!("the node {node} ({}) that it ran on died", member.told.ip);
         for worker in member.workers.values() {
             if let Some(Duty::Leased(lease)) = self.workers.get(worker).map(|worker| worker.duty) {

@@ -1,6 +1,6 @@
 //! Objects that travel: messages in, the directory's decisions out.
 
-use super::{Core, Effect, Key, bytes_of, identifier};
+use super::{Core, Key, bytes_of, identifier};
 use bytes::Bytes;
 use oxiray_head::Outcome;
 use oxiray_ids::{ObjectId, WorkerId};
@@ -130,7 +130,7 @@ impl Core {
                 Outcome::Forgotten { owner, object } => {
                     self.tell(owner, Forgotten { object: bytes_of(object.as_bytes()) });
                 }
-                Outcome::Delete(object) => self.out.push(Effect::Delete { object }),
+                Outcome::Delete(object) => self.delete_everywhere(object),
             }
         }
     }

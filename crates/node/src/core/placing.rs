@@ -30,7 +30,7 @@ struct Nodes {
 impl Core {
     /// Serves whoever can be served, at most `budget` of them.
     pub(crate) fn serve_queue(&mut self, mut budget: usize) -> Vec<(u64, Share)> {
-        let homes = (!self.members.is_empty()).then(|| self.homes()).unwrap_or_default();
+        let homes = if self.members.is_empty() { BTreeMap::new() } else { self.homes() };
         let mut nodes: Option<Nodes> = None;
         let mut refused: Vec<(Wish, Reason)> = Vec::new();
         let is_alone = self.members.is_empty() && self.members.lost.is_empty();
@@ -132,10 +132,10 @@ impl Core {
         for ticket in self.queue.tickets(&Need::Wish(wish.clone())) {
             self.queue.cancel(&ticket);
             let Some(wanted) = self.wanted.remove(&ticket) else { continue };
-            let died = if !was_possible {
-                String::new()
-            } else {
+            let died = if was_possible {
                 format!(". A machine that could died, and no other has come for {seconds} s")
+            } else {
+                String::new()
             };
             match wanted.want {
                 Want::Lease { client, request, .. } => {

@@ -7,7 +7,7 @@ use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
 use oxiray_wire::connection::socket_pair;
-use oxiray_wire::message::{Holdings, Peer, StoreRefused, WorkerKill};
+use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored, WorkerKill};
 
 impl Daemon {
     /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
@@ -47,7 +47,10 @@ impl Daemon {
                 }
             }
             Effect::Delete { object } => self.store.delete(object),
-            Effect::LeaveStore { client } => self.store.client_gone(client),
+            Effect::LeaveStore { client } => {
+                self.reader_gone(client);
+                self.store.client_gone(client);
+            }
             Effect::Log(line) => self.log.line(&line),
         }
     }
@@ -65,10 +68,14 @@ impl Daemon {
         }
     }
 
-    fn answer_from_store(&mut self) {
+    pub(super) fn answer_from_store(&mut self) {
         for Answer { to, message, descriptor, stored } in self.store.answers() {
+            if self.is_link(to) {
+                self.store_said(to, message, descriptor.as_ref());
+                continue;
+            }
             if let Some(object) = stored
-                && !self.core.stored(to, object)
+                && !self.stored(to, object)
             {
                 self.store.client_gone(to);
                 self.store.delete(object);
@@ -96,7 +103,7 @@ impl Daemon {
             }
             // What can be read, or was made again meanwhile, is not lost.
             Message::Recover(said)
-                if said.reference.as_ref().is_some_and(|lost| self.store.has(object(&lost.object))) =>
+                if said.reference.as_ref().is_some_and(|lost| self.can_be_read(object(&lost.object))) =>
             {
                 Ok(())
             }
@@ -125,13 +132,25 @@ impl Daemon {
         self.answer_from_store();
     }
 
+    fn can_be_read(&self, object: ObjectId) -> bool {
+        self.store.has(object) || self.core.holder_of(object, None).is_some()
+    }
+
+    /// A client writes an object: the directory learns of its first holder; `false` where the client is gone.
+    fn stored(&mut self, client: Key, object: ObjectId) -> bool {
+        let Some(head) = self.core.head_key() else { return self.core.stored(client, object) };
+        let said = Message::from(Stored { object: bytes::Bytes::copy_from_slice(object.as_bytes()) });
+        self.queue(head, &said.relayed(client).into(), Vec::new());
+        true
+    }
+
     fn pin(&mut self, from: Key, request: u64, object: ObjectId) {
         match self.core.freed(object) {
             Some(failure) => {
                 let refused = StoreRefused { request, failure: Some(failure) };
                 self.queue(from, &refused.into(), Vec::new());
             }
-            None => self.store.pin(from, request, object, self.now),
+            None => self.read(from, request, object),
         }
     }
 

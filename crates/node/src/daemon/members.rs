@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::streams::Role;
 use crate::core::Key;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{NodeId, ObjectId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Newcomer, NodeAdmitted};
 use std::os::fd::OwnedFd;
@@ -34,17 +34,31 @@ impl Daemon {
         self.queue(key, &admitted.into(), Vec::new());
     }
 
+    /// The process of a member is gone.
+    pub(super) fn member_over(&mut self, key: Key) {
+        self.forget_introductions(key);
+        self.core.member_gone(key);
+    }
+
     /// What a member says, or one of its workers through it.
     pub(super) fn member_said(&mut self, from: Key, message: Message) {
+        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
+        match &message {
+            Message::Locate(asked) => return self.locate_for(from, asked),
+            Message::Copied(said) => return self.core.copied(from, object(&said.object)),
+            _ => {}
+        }
         let Some((worker, message)) = self.core.member_said(from, message) else { return };
         match message {
-            Message::LogLines(lines) => match self.core.log_target(worker) {
-                Some(driver) => self.queue(driver, &Message::LogLines(lines), Vec::new()),
-                None => {
-                    self.worker_log.line(&format!("worker {worker}, pid {}, {}:", lines.pid, lines.name));
-                    self.worker_log.append(&lines.lines);
+            Message::Stored(said) => self.core.stored_elsewhere(worker, object(&said.object)),
+            Message::Abort(said) => self.core.unstored_elsewhere(worker, object(&said.object)),
+            Message::LogLines(lines) => {
+                if let Some(driver) = self.core.log_target(worker) {
+                    return self.queue(driver, &Message::LogLines(lines), Vec::new());
                 }
-            },
+                self.worker_log.line(&format!("worker {worker}, pid {}, {}:", lines.pid, lines.name));
+                self.worker_log.append(&lines.lines);
+            }
             message => self.dispatch(worker, message),
         }
     }
@@ -57,8 +71,18 @@ impl Daemon {
                 match Message::decode(kind, relayed.body) {
                     Ok(Some(message)) => self.queue(relayed.worker, &message, descriptors),
                     Ok(None) | Err(_) => {
-                        self.log.line(&format!("the head passes on a message of kind {kind}, which cannot be read"))
+                        self.log.line(&format!("the head passes on a message of kind {kind}, which cannot be read"));
                     }
+                }
+            }
+            Message::ObjectDelete(said) => {
+                self.store.delete(ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL));
+                self.answer_from_store();
+            }
+            Message::Located(said) => self.located(said),
+            Message::NodePeer(said) => {
+                if let (Some(node), Some(stream)) = (NodeId::from_slice(&said.node), descriptors.into_iter().next()) {
+                    self.add_link(node, stream);
                 }
             }
             message => self.core.head_said(message),

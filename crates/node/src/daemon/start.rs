@@ -204,6 +204,8 @@ impl Foundation {
             listener,
             token: description.token,
             address,
+            transfer: super::transfer::Transfer::default(),
+            introduced: BTreeSet::new(),
             members_admitted: 0,
             starter: config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok()),
             streams: BTreeMap::new(),

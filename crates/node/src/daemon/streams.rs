@@ -2,6 +2,7 @@
 
 use super::{Daemon, Token};
 use crate::core::Key;
+use oxiray_ids::NodeId;
 use oxiray_wire::message::Driver;
 use oxiray_wire::{Connection, Message, Received};
 use std::os::fd::OwnedFd;
@@ -29,6 +30,8 @@ pub(super) enum Role {
     Member(Option<OwnedFd>),
     /// The node that this one joined.
     Head,
+    /// Another node, to exchange objects with.
+    Node(NodeId),
 }
 
 #[derive(Debug)]
@@ -142,6 +145,7 @@ impl Daemon {
             },
             Role::Member(_) => self.member_said(key, message),
             Role::Head => self.head_said(message, descriptors),
+            Role::Node(_) => self.node_said(key, message),
         }
     }
 
@@ -182,7 +186,7 @@ impl Daemon {
         if let Some(stream) = self.streams.remove(&key) {
             self.poller.forget(&stream.connection);
         }
-        self.core.member_gone(key);
+        self.member_over(key);
     }
 
     /// The stream is at its end. A worker's stays until its process is gone.
@@ -196,7 +200,11 @@ impl Daemon {
         match stream.role {
             // It ends by itself now; its workers may live until its process is gone.
             Role::Member(Some(_)) => return self.core.member_silent(key),
-            Role::Member(None) => self.core.member_gone(key),
+            Role::Member(None) => self.member_over(key),
+            Role::Node(node) => {
+                self.streams.remove(&key);
+                return self.link_over(key, node);
+            }
             Role::Head => {
                 self.log.line("the head is gone, and this node ends with it");
                 self.is_stopping = true;

@@ -1,0 +1,100 @@
+//! Objects between nodes: where they lie, and their bytes.
+
+use super::Failure;
+use bytes::Bytes;
+
+/// Of a worker, by its member → head: it has room for the object in its node's store, and is its first holder.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Stored {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
+/// head → member: nobody refers to the object any more.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ObjectDelete {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
+/// member → head: where does the object lie? Answered by [`Located`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Locate {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// `NodeId` of a node that turned out not to have it; empty for none.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub without: Bytes,
+}
+
+/// head → member: the node to ask; the stream to it came before, where the two had none.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Located {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// `NodeId`; empty where no node has it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub node: Bytes,
+    /// Why no node has it, where that is known.
+    #[prost(message, optional, tag = "3")]
+    pub failure: Option<Failure>,
+}
+
+/// head → member, with a stream: another node, to exchange objects with.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct NodePeer {
+    /// `NodeId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub node: Bytes,
+}
+
+/// node → node: a piece of an object is wanted. It stays in memory there until [`Fetched`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Fetch {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// Where the piece begins, in bytes.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+}
+
+/// node → node: a piece of an object, or why there is none.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Chunk {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// Where it begins, in bytes.
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// Bytes of the whole object.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+    /// The bytes.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub bytes: Bytes,
+    /// The object is not to be had here.
+    #[prost(bool, tag = "5")]
+    pub missing: bool,
+}
+
+/// node → node: no more of the object is wanted.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Fetched {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
+/// member → head: a copy of the object lies in the member's store now.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Copied {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}

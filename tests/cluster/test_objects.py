@@ -1,0 +1,140 @@
+"""Large objects made on one node and read on others: fetched once, deleted everywhere, lost with their node."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster, Node
+
+np = pytest.importorskip("numpy")
+
+MIB = 1 << 20
+
+
+def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
+    """Returns once `holds()`; fails after `limit` seconds."""
+    end = time.monotonic() + limit
+    while not holds():
+        assert time.monotonic() < end, "it did not come to be in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[Node]]:
+    """A head and two members."""
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "resources": {"head": 4}})
+    first = cluster.add_node(num_cpus=2, resources={"first": 4})
+    second = cluster.add_node(num_cpus=2, resources={"second": 4})
+    cluster.connect()
+    assert cluster.head_node is not None
+    yield [cluster.head_node, first, second]
+    cluster.shutdown()
+
+
+@ray.remote
+def make(mib: int, seed: int) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, mib * MIB, dtype=np.uint8)
+
+
+@ray.remote
+def total(array: Any) -> int:
+    return int(array.sum())
+
+
+@ray.remote
+def total_of(references: list[Any]) -> int:
+    return sum(int(ray.get(reference).sum()) for reference in references)
+
+
+def expected(mib: int, seed: int) -> int:
+    return int(np.random.default_rng(seed).integers(0, 256, mib * MIB, dtype=np.uint8).sum())
+
+
+def on(task: Any, node: str) -> Any:
+    return task.options(resources={node: 0.1}, num_cpus=0)
+
+
+@pytest.mark.parametrize("source", ["head", "first"])
+@pytest.mark.parametrize("reader", ["head", "first", "second"])
+def test_an_object_is_read_on_any_node(nodes: list[Node], source: str, reader: str) -> None:
+    reference = on(make, source).remote(5, 1)
+    assert ray.get(on(total, reader).remote(reference)) == expected(5, 1)
+
+
+def test_the_driver_reads_what_members_made(nodes: list[Node]) -> None:
+    made = [on(make, node).remote(3, seed) for seed, node in enumerate(("first", "second", "head"))]
+    assert [int(array.sum()) for array in ray.get(made)] == [expected(3, seed) for seed in range(3)]
+
+
+def test_what_the_driver_put_is_read_everywhere(nodes: list[Node]) -> None:
+    reference = ray.put(np.full(4 * MIB, 7, dtype=np.uint8))
+    readers = [on(total, node).remote(reference) for node in ("head", "first", "second") for _ in range(3)]
+    assert set(ray.get(readers)) == {4 * MIB * 7}
+
+
+def test_references_inside_of_values_are_followed(nodes: list[Node]) -> None:
+    made = [on(make, node).remote(2, seed) for seed, node in enumerate(("first", "second", "head", "first"))]
+    for node in ("head", "first", "second"):
+        assert ray.get(on(total_of, node).remote(made)) == sum(expected(2, seed) for seed in range(4))
+
+
+def test_actors_on_other_nodes_pass_large_values(nodes: list[Node]) -> None:
+    @ray.remote(num_cpus=0)
+    class Keeper:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def get(self) -> Any:
+            return self.array
+
+    keeper = Keeper.options(resources={"first": 0.1}).remote(on(make, "second").remote(3, 5))
+    assert ray.get(on(total, "second").remote(keeper.get.remote())) == expected(3, 5)
+    assert int(ray.get(keeper.get.remote()).sum()) == expected(3, 5)
+
+
+def test_many_objects_cross_at_once(nodes: list[Node]) -> None:
+    made = [on(make, node).remote(1, seed) for seed in range(20) for node in ("first", "second")]
+    swapped = [on(total, node).remote(reference) for reference, node in zip(made, ("second", "first") * 20, strict=True)]
+    assert ray.get(swapped) == [expected(1, seed) for seed in range(20) for _ in range(2)]
+
+
+def test_copies_go_with_the_object(nodes: list[Node]) -> None:
+    # Every store has 150 MiB: 20 rounds of 30 MiB only fit where copies are deleted.
+    for seed in range(20):
+        reference = on(make, "first").remote(30, seed)
+        assert ray.get(on(total, "second").remote(reference)) > 0
+        assert len(ray.get(reference)) == 30 * MIB
+        del reference
+
+
+@ray.remote(num_cpus=0)
+class Source:
+    def make(self) -> Any:
+        return np.ones(2 * MIB, dtype=np.uint8)
+
+
+def test_what_only_a_dead_node_had_is_made_again_or_lost() -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2}, connect=True)
+    try:
+        node = cluster.add_node(num_cpus=2, resources={"there": 4})
+        actor = Source.options(resources={"there": 0.1}).remote()
+        lost = actor.make.remote()
+        again = on(make, "there").remote(2, 9)
+        read = on(make, "there").remote(2, 3)
+        ray.wait([lost, again, read], num_returns=3)
+        assert int(ray.get(read).sum()) == expected(2, 3)
+        cluster.remove_node(node, allow_graceful=False)
+        # The driver's node has a copy of what it read.
+        assert int(ray.get(read).sum()) == expected(2, 3)
+        with pytest.raises(ray.exceptions.ObjectLostError):
+            ray.get(lost)
+        cluster.add_node(num_cpus=2, resources={"there": 4})
+        assert int(ray.get(again).sum()) == expected(2, 9)
+    finally:
+        cluster.shutdown()
