@@ -286,7 +286,7 @@ impl PlacementGroups {
     }
 }
 
-fn forget<K: Ord>(index: &mut BTreeMap<K, BTreeSet<PlacementGroupId>>, key: K, id: PlacementGroupId) {
+fn forget<K: Ord + Copy>(index: &mut BTreeMap<K, BTreeSet<PlacementGroupId>>, key: K, id: PlacementGroupId) {
     if let Some(ids) = index.get_mut(&key) {
         ids.remove(&id);
         if ids.is_empty() {

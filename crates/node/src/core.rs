@@ -426,7 +426,7 @@ impl Core {
             Message::KeptRequest(asked) => self.keep(from, asked),
             Message::Recover(said) => self.recover(from, said.reference),
             Message::Free(said) => self.free(from, &said.references),
-            Message::GroupCreate(asked) => self.group_create(from, asked),
+            Message::GroupCreate(asked) => self.group_create(from, &asked),
             Message::GroupAwait(asked) => self.group_await(from, &asked),
             Message::GroupRemove(asked) => {
                 self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");

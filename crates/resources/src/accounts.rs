@@ -156,10 +156,10 @@ impl Accounts {
     }
 
     /// Compares every account with the open grants; slow.
-    pub(crate) fn audit<'demands>(&self, open: impl Iterator<Item = &'demands Demand> + Clone) {
+    pub(crate) fn audit(&self, open: &[&Demand]) {
         self.devices.values().for_each(Devices::audit);
         for (resource, account) in &self.scalars {
-            let open: u128 = open.clone().map(|demand| u128::from(demand.get(resource.as_str()).units())).sum();
+            let open: u128 = open.iter().map(|demand| u128::from(demand.get(resource.as_str()).units())).sum();
             if *resource == ResourceName::CPU {
                 assert!(account.granted_units <= open, "LEDGER-3: CPUs are lent by open grants");
             } else {

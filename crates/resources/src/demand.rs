@@ -86,6 +86,7 @@ impl Demand {
     }
 
     /// What it asks for beyond `part`.
+    #[must_use]
     pub fn without(&self, part: &Self) -> Self {
         let beyond = self.iter().map(|(name, quantity)| {
             let left = quantity.units().saturating_sub(part.get(name.as_str()).units());

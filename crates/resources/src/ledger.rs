@@ -155,7 +155,9 @@ impl Ledger {
             }
         }
         let reserved = demands.iter().zip(devices).map(|(demand, mut devices)| {
-            devices.iter_mut().for_each(|of| of.shares.sort_unstable());
+            for of in &mut devices {
+                of.shares.sort_unstable();
+            }
             let accounts = Accounts::of_bundle(demand, &devices);
             let grant = self.book(None, demand, devices);
             let id = BundleId(grant.id);
@@ -324,13 +326,13 @@ impl Ledger {
     /// # Panics
     /// Where an invariant does not hold.
     pub fn audit(&self) {
-        let booked = |bundle: Option<BundleId>| {
-            self.open.values().filter(move |open| open.bundle == bundle).map(|open| &open.demand)
+        let booked = |bundle: Option<BundleId>| -> Vec<&Demand> {
+            self.open.values().filter(|open| open.bundle == bundle).map(|open| &open.demand).collect()
         };
-        self.machine.audit(booked(None));
+        self.machine.audit(&booked(None));
         for (id, bundle) in &self.bundles {
-            bundle.accounts.audit(booked(Some(*id)));
-            assert_eq!(bundle.within.len(), booked(Some(*id)).count(), "LEDGER-6: a bundle knows its grants");
+            bundle.accounts.audit(&booked(Some(*id)));
+            assert_eq!(bundle.within.len(), booked(Some(*id)).len(), "LEDGER-6: a bundle knows its grants");
             let of_machine = self.machine.held_by(id.0);
             assert_eq!(of_machine, bundle.grant.devices, "LEDGER-6: a bundle has the devices that were reserved");
         }

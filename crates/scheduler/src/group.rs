@@ -85,16 +85,14 @@ pub enum GroupPlacement {
 /// Places `group` on `nodes`, whose order is the caller's preference.
 pub fn place_group(nodes: &[NodeView], group: &Group) -> GroupPlacement {
     let views: Vec<&NodeView> = nodes.iter().collect();
+    if let Ok(machines) = assign(&views, group) {
+        return GroupPlacement::On(machines.into_iter().map(|machine| nodes[machine].node).collect());
+    }
+    let emptied: Vec<NodeView> = nodes.iter().map(NodeView::emptied).collect();
+    let views: Vec<&NodeView> = emptied.iter().collect();
     match assign(&views, group) {
-        Ok(machines) => GroupPlacement::On(machines.into_iter().map(|machine| nodes[machine].node).collect()),
-        Err(_) => {
-            let emptied: Vec<NodeView> = nodes.iter().map(NodeView::emptied).collect();
-            let views: Vec<&NodeView> = emptied.iter().collect();
-            match assign(&views, group) {
-                Err(NoWay { is_proven: true }) => GroupPlacement::Never(GroupReason::of(&emptied, group)),
-                _ => GroupPlacement::Wait(GroupReason::of(nodes, group)),
-            }
-        }
+        Err(NoWay { is_proven: true }) => GroupPlacement::Never(GroupReason::of(&emptied, group)),
+        _ => GroupPlacement::Wait(GroupReason::of(nodes, group)),
     }
 }
 

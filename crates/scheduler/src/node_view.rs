@@ -80,6 +80,7 @@ impl NodeView {
     }
 
     /// The machine with nothing running on it and every device in service.
+    #[must_use]
     pub fn emptied(&self) -> Self {
         Self::new(self.node, &Ledger::new(self.inventory.clone()), self.labels.clone())
     }

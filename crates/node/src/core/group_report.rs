@@ -53,7 +53,7 @@ impl Core {
         let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| {
             let reserved =
                 reservation.and_then(|reservation| reservation.bundles.get(index)).map(|id| self.ledger.reserved(*id));
-            let devices = reserved.into_iter().flat_map(|grant| grant.devices()).map(|of| {
+            let devices = reserved.into_iter().flat_map(oxiray_resources::Grant::devices).map(|of| {
                 let slots: Vec<u32> = of.shares.iter().map(|share| share.device).collect();
                 (of.resource.to_string(), json!(slots))
             });

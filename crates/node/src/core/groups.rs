@@ -77,8 +77,8 @@ impl Need {
 }
 
 impl Core {
-    pub(crate) fn group_create(&mut self, from: Key, asked: GroupCreate) {
-        let failure = self.take_group_on(from, &asked).err();
+    pub(crate) fn group_create(&mut self, from: Key, asked: &GroupCreate) {
+        let failure = self.take_group_on(from, asked).err();
         self.send(from, GroupAnswer { request: asked.request, failure });
     }
 
@@ -217,7 +217,9 @@ impl Core {
         }
         self.refuse_within(id, &failure);
         self.kill_within(id, &failure);
-        reservation.bundles.into_iter().for_each(|bundle| self.ledger.dissolve(bundle));
+        for bundle in reservation.bundles {
+            self.ledger.dissolve(bundle);
+        }
         self.wants_pump = true;
     }
 

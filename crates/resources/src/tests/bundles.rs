@@ -12,7 +12,7 @@ fn reserve(ledger: &mut Ledger, bundles: &[&str]) -> Vec<BundleId> {
     ledger.reserve(&demands).expect("there is room")
 }
 
-fn text(amounts: BTreeMap<ResourceName, Quantity>) -> String {
+fn text(amounts: &BTreeMap<ResourceName, Quantity>) -> String {
     show(amounts.iter().map(|(name, amount)| (name, *amount)))
 }
 
@@ -27,7 +27,7 @@ fn a_bundle_grants_exactly_its_own_devices() {
     let bundles = reserve(&mut ledger, &["CPU 1, GPU 2", "GPU 1"]);
     assert_eq!(devices(ledger.reserved(bundles[0])), [1, 2]);
     assert_eq!(devices(ledger.reserved(bundles[1])), [3]);
-    assert_eq!(text(ledger.available()), "CPU 3");
+    assert_eq!(text(&ledger.available()), "CPU 3");
     let half = ledger.grant_within(bundles[0], &demand("GPU 0.5")).unwrap();
     let other = ledger.grant_within(bundles[0], &demand("GPU 0.5")).unwrap();
     assert_eq!((devices(&half), devices(&other)), (vec![1], vec![1]), "shares pack within the bundle");
@@ -39,7 +39,9 @@ fn a_bundle_grants_exactly_its_own_devices() {
         ledger.release(grant);
         ledger.audit();
     }
-    bundles.into_iter().for_each(|bundle| ledger.dissolve(bundle));
+    for bundle in bundles {
+        ledger.dissolve(bundle);
+    }
     assert_eq!(ledger.available(), ledger.totals());
 }
 
@@ -78,9 +80,9 @@ fn a_dissolved_bundle_leaves_each_share_to_who_holds_it() {
     ledger.lend_cpu(&mut held);
     ledger.dissolve(bundle);
     ledger.audit();
-    assert_eq!(text(ledger.available()), "CPU 4, GPU 2", "its CPU is lent still");
+    assert_eq!(text(&ledger.available()), "CPU 4, GPU 2", "its CPU is lent still");
     ledger.restore_cpu(&mut held);
-    assert_eq!(text(ledger.available()), "CPU 3, GPU 2");
+    assert_eq!(text(&ledger.available()), "CPU 3, GPU 2");
     let others = ledger.grant(&demand("GPU 2")).unwrap();
     assert_eq!(devices(&others), [1, 2]);
     ledger.release(held);
@@ -94,7 +96,7 @@ fn cpus_are_lent_within_the_bundle() {
     let bundle = reserve(&mut ledger, &["CPU 1"])[0];
     let mut blocked = ledger.grant_within(bundle, &demand("CPU 1")).unwrap();
     ledger.lend_cpu(&mut blocked);
-    assert_eq!(text(ledger.available()), "CPU 1", "the machine has nothing of it");
+    assert_eq!(text(&ledger.available()), "CPU 1", "the machine has nothing of it");
     let child = ledger.grant_within(bundle, &demand("CPU 1")).unwrap();
     ledger.restore_cpu(&mut blocked);
     assert!(ledger.available_within(bundle).is_empty());
@@ -130,8 +132,8 @@ fn a_grant_is_divided_where_it_is_booked() {
     let (running, beyond) = ledger.divide(granted, &demand("GPU 1"));
     assert_eq!((show(running.demand().iter()), show(beyond.demand().iter())), ("GPU 1".into(), "CPU 2".into()));
     ledger.release(beyond);
-    assert_eq!(text(ledger.available_within(bundle)), "CPU 2");
-    assert_eq!(text(ledger.available()), "CPU 2, GPU 1");
+    assert_eq!(text(&ledger.available_within(bundle)), "CPU 2");
+    assert_eq!(text(&ledger.available()), "CPU 2, GPU 1");
     ledger.release(running);
 }
 
@@ -155,9 +157,13 @@ fn could(free: &mut [(u32, Quantity)], asked: &[Quantity]) -> bool {
             return false;
         }
         // Which ones makes no difference to the others: those that are wholly free are alike.
-        own.iter().for_each(|position| free[*position].1 = Quantity::ZERO);
+        for position in &own {
+            free[*position].1 = Quantity::ZERO;
+        }
         let fits = could(free, others);
-        own.iter().for_each(|position| free[*position].1 = Quantity::ONE);
+        for position in &own {
+            free[*position].1 = Quantity::ONE;
+        }
         return fits;
     }
     (0..free.len()).any(|position| {
@@ -287,11 +293,15 @@ proptest! {
             ledger.audit();
         }
         (0..3).for_each(|device| ledger.restore_device("GPU", device).unwrap());
-        bundles.into_iter().for_each(|bundle| ledger.dissolve(bundle));
-        grants.into_iter().for_each(|grant| ledger.release(grant));
+        for bundle in bundles {
+            ledger.dissolve(bundle);
+        }
+        for grant in grants {
+            ledger.release(grant);
+        }
         ledger.audit();
         prop_assert_eq!(ledger.available(), ledger.totals());
         prop_assert_eq!(ledger.open().count(), 0);
-        prop_assert_eq!(text(ledger.totals()), "CPU 3, GPU 3");
+        prop_assert_eq!(text(&ledger.totals()), "CPU 3, GPU 3");
     }
 }
