@@ -8,6 +8,7 @@ from typing import Any
 
 from oxiray import _core, _session, actor, remote_function
 from oxiray._core import ObjectRef, ObjectRefGenerator
+from oxiray.actor import ActorHandle
 from oxiray.exceptions import ActorHandleNotFoundError
 
 
@@ -97,18 +98,18 @@ def wait(
     return _core.wait_some(ray_waitables, num_returns, timeout)
 
 
-def kill(actor_handle: Any, *, no_restart: bool = True) -> None:
+def kill(actor: Any, *, no_restart: bool = True) -> None:
     """Ends an actor's process at once; calls under way raise `ActorDiedError`."""
-    if not isinstance(actor_handle, actor.ActorHandle):
+    if not isinstance(actor, ActorHandle):
         raise ValueError(
-            f"kill() takes the handle of an actor, and was given {type(actor_handle)}. Tasks are not killed by this version"
+            f"kill() takes the handle of an actor, and was given {type(actor)}. Tasks are not killed by this version"
         )
     _session.ensure()
-    if not actor_handle._hold.is_current():
+    if not actor._hold.is_current():
         raise ActorHandleNotFoundError(
-            f"{actor_handle!r} is of a connection that has ended: its actor went with it, or is reached with get_actor()"
+            f"{actor!r} is of a connection that has ended: its actor went with it, or is reached with get_actor()"
         )
-    _core.kill_actor(actor_handle._actor_id)
+    _core.kill_actor(actor._actor_id)
 
 
 def get_actor(name: str, namespace: str | None = None) -> Any:

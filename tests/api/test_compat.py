@@ -1,0 +1,77 @@
+"""`python -m oxiray.compat`: which names of Ray a program uses, and whether they are there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from oxiray import compat
+
+FINE = """
+import ray
+from ray.util.queue import Queue as Line, Empty
+import ray.util.state as looking
+from ray import cloudpickle
+
+@ray.remote(num_cpus=1)
+def f(x):
+    return x
+
+ray.init()
+print(ray.get(f.remote(1)), ray.exceptions.RayTaskError.as_instanceof_cause, looking.list_tasks())
+ray.cloudpickle.dumps(Line)
+"""
+WORSE = """
+import ray as r
+from ray import tune
+from ray.util import pdb, no_such_name
+r.init(include_dashboard=True, num_cpus=1)
+r.data.range(10)
+r.data.range(20)
+"""
+
+
+def statuses(names: list[compat.Name]) -> dict[str, str]:
+    return {name.name: name.status for name in names}
+
+
+def test_a_program_that_will_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "fine.py"
+    program.write_text(FINE)
+    assert compat.main([str(program)]) == 0
+    names, unread = compat.read([str(program)])
+    assert unread == []
+    assert set(statuses(names).values()) == {"there"}
+    assert {"ray.remote", "ray.util.queue.Queue", "ray.util.state.list_tasks", "ray.cloudpickle.dumps"} <= set(statuses(names))
+    assert "names of Ray" in capsys.readouterr().out
+
+
+def test_a_program_that_will_not(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    program = tmp_path / "part" / "worse.py"
+    program.write_text(WORSE)
+    (tmp_path / "broken.py").write_text("def (")
+    command = [sys.executable, "-m", "oxiray.compat", str(tmp_path), "--format=json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stderr
+    told = json.loads(done.stdout)
+    by_name = {name["name"]: name for name in told["names"]}
+    missing = {name for name, told in by_name.items() if told["status"] == "missing"}
+    assert {"ray.tune", "ray.util.pdb", "ray.util.no_such_name"} <= missing
+    assert by_name["ray.init(include_dashboard=)"]["status"] == "partial"
+    assert by_name["ray.init"]["status"] == "there"
+    assert "optuna" in by_name["ray.tune"]["advice"]
+    assert "check the spelling" in by_name["ray.util.no_such_name"]["advice"]
+    assert "ray.data.range" in missing
+    assert by_name["ray.data.range"]["uses"] == {str(program): [6, 7]}
+    assert [Path(problem.partition(":")[0]).name for problem in told["unread"]] == ["broken.py"]
+
+
+def test_an_installed_package_and_none() -> None:
+    names, unread = compat.read(["oxiray_ray_alias"])
+    assert unread == []
+    assert "ray" in statuses(names)
+    assert compat.main(["no_such_package_at_all"]) == 2
