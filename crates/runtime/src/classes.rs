@@ -26,16 +26,12 @@ impl Submission {
             requests: Vec::new(),
             average_us: None,
         };
-        let index = match self.free_queues.pop() {
-            Some(index) => {
-                self.queues[index] = queue;
-                index
-            }
-            None => {
-                self.queues.push(queue);
-                self.queues.len() - 1
-            }
-        };
+        let index = self.free_queues.pop().unwrap_or(self.queues.len());
+        if index == self.queues.len() {
+            self.queues.push(queue);
+        } else {
+            self.queues[index] = queue;
+        }
         self.classes.insert(class, index);
         ClassIndex(index)
     }
