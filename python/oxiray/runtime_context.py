@@ -150,6 +150,13 @@ class RuntimeContext:
         """The directory that holds the session's."""
         return _facts("Session")["session"].rpartition("/")[0]
 
+    def get_node_labels(self) -> dict[str, str]:
+        """The labels of the machine this process runs on."""
+        from oxiray import _api
+
+        here = self.get_node_id()
+        return next((dict(node["Labels"]) for node in _api.nodes() if node["NodeID"] == here), {})
+
 
 _context = RuntimeContext()
 

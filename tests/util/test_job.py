@@ -126,3 +126,14 @@ def test_what_libraries_ask_of_this_process(cluster: Callable[..., Any], monkeyp
     assert ray._private.utils.hex_to_binary(ray._private.utils.binary_to_hex(b"\x01\xff")) == b"\x01\xff"
     monkeypatch.setenv("RAY_CLOUD_INSTANCE_ID", "i-7")
     assert ray.util.get_node_instance_id() == "i-7"
+
+
+def test_the_labels_of_the_machine(cluster: Callable[..., Any]) -> None:
+    cluster(labels={"zone": "a"})
+
+    @ray.remote
+    def labels() -> dict[str, str]:
+        return ray.get_runtime_context().get_node_labels()
+
+    expected = {"ray.io/node-id": ray.nodes()[0]["NodeID"], "zone": "a"}
+    assert ray.get(labels.remote()) == ray.get_runtime_context().get_node_labels() == expected
