@@ -99,7 +99,11 @@ def wait(
 
 
 def kill(actor: Any, *, no_restart: bool = True) -> None:
-    """Ends an actor's process at once; calls under way raise `ActorDiedError`."""
+    """Ends an actor's process at once; calls under way raise `ActorDiedError`.
+
+    With `no_restart=False` an actor that has restarts left is made anew; what was under way raises
+    `ActorUnavailableError`, or is run again where it has retries left.
+    """
     if not isinstance(actor, ActorHandle):
         raise ValueError(
             f"kill() takes the handle of an actor, and was given {type(actor)}. Tasks are not killed by this version"
@@ -109,7 +113,7 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
         raise ActorHandleNotFoundError(
             f"{actor!r} is of a connection that has ended: its actor went with it, or is reached with get_actor()"
         )
-    _core.kill_actor(actor._actor_id)
+    _core.kill_actor(actor._actor_id, not no_restart)
 
 
 def get_actor(name: str, namespace: str | None = None) -> Any:

@@ -3,6 +3,7 @@
 Invariants:
 1. Calls begin in the order they came; how they interleave afterwards is up to where they wait.
 2. At most `concurrency` calls are under way; the others have not begun.
+3. A concurrency group has a loop in a thread of its own: a call that blocks holds up its own group alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,30 @@ from typing import Any
 
 from oxiray import _generators
 from oxiray._async_context import current_call
+
+
+class EventLoops:
+    """The event loops of an actor: one for each concurrency group, and one for calls of no group."""
+
+    def __init__(self, concurrency: int, groups: list[tuple[str, int]]) -> None:
+        self._loops = {name: EventLoop(limit) for name, limit in [("", concurrency), *groups]}
+
+    def submit(
+        self,
+        target: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        completion: Any,
+        identity: tuple[str, str, str],
+        group: str,
+    ) -> None:
+        """Runs a call of the group; `completion` is told how it ended. Called from another thread."""
+        self._loops[group].submit(target, args, kwargs, completion, identity)
+
+    def cancel(self, task: str) -> None:
+        """Cancels the call of this task, where it is under way. Called from another thread."""
+        for loop in self._loops.values():
+            loop.cancel(task)
 
 
 class EventLoop:
@@ -42,7 +67,9 @@ class EventLoop:
             self._calls[identity[0]] = call
 
             def end(ended: asyncio.Task[None]) -> None:
-                del self._calls[identity[0]]
+                # One that raised what is to be retried is followed by another of the same name.
+                if self._calls.get(identity[0]) is ended:
+                    del self._calls[identity[0]]
                 # One that is cancelled before its first step never runs, and answers nobody.
                 if ended.cancelled():
                     completion.failed(asyncio.CancelledError())

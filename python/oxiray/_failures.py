@@ -209,6 +209,7 @@ _BY_CODE: dict[str, _Maker] = {
     "actor_unavailable": _actor_unavailable,
     "task_placement_group_removed": _plain(errors.TaskPlacementGroupRemoved),
     "actor_placement_group_removed": _actor_group_removed,
+    "pending_calls": _plain(errors.PendingCallsLimitExceeded),
     "owner_died": _lost(errors.OwnerDiedError),
     "object_lost": _lost(errors.ObjectLostError),
     "object_freed": _lost(errors.ObjectFreedError),

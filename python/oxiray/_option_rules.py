@@ -283,6 +283,31 @@ def check_method(given: Mapping[str, Any]) -> None:
     check_keywords(given, METHOD_RULES, "methods")
 
 
+#: What one call of an actor's method may say.
+METHOD_CALL_RULES: dict[str, Rule] = {**METHOD_RULES, "name": Rule((str, NONE))}
+
+
+def check_method_call(given: Mapping[str, Any], groups: tuple[str, ...]) -> None:
+    """Check what `.options(...)` of an actor's method says; `groups` are the actor's concurrency groups."""
+    for option in given:
+        if option not in METHOD_CALL_RULES:
+            raise TypeError(
+                f"ActorMethod.options() got an unexpected keyword argument '{option}': a method uses what its actor "
+                f"holds; ask for resources where the actor is made. A method takes {', '.join(sorted(METHOD_CALL_RULES))}"
+            )
+    check_keywords(given, METHOD_CALL_RULES, "methods")
+    check_group("this call", given.get("concurrency_group"), groups)
+
+
+def check_group(which: str, group: str | None, groups: tuple[str, ...]) -> None:
+    """Refuse a concurrency group that the actor does not have."""
+    if group is not None and group not in groups:
+        raise ValueError(
+            f"{which} is to run in concurrency group {group!r}, and the actor has "
+            f"{', '.join(map(repr, groups)) or 'none'}: name it in concurrency_groups={{...}} of @remote"
+        )
+
+
 def check_placement_group(merged: Mapping[str, Any]) -> None:
     """Check the old way of naming a placement group against the new one."""
     if merged.get("placement_group", "default") == "default":

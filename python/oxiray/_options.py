@@ -88,6 +88,12 @@ class ActorOptions:
         """How many calls may run at once: 1000 for an asyncio actor, else 1, unless said."""
         return self.max_concurrency or (1000 if is_async else 1)
 
+    def is_unordered(self, *, is_async: bool) -> bool:
+        """Whether a call may overtake earlier ones that wait for their arguments; by default where calls run at once."""
+        if self.allow_out_of_order_execution is not None:
+            return self.allow_out_of_order_execution
+        return is_async or self.concurrency(is_async=False) > 1
+
 
 def task_options(
     given: Mapping[str, Any],

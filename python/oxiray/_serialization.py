@@ -139,7 +139,13 @@ def failure(code: str, text: str, cause: Any, object_id: str | None = None) -> B
         return RayStateApiException(text)
     if code in ("actor_not_found", "invalid"):
         return ValueError(text)
-    return _failures.error_from_runtime(code, text, cause, object_id=object_id)
+    return _failures.error_from_runtime(code, text, cause, object_id=object_id, actor_id=_actor_of(object_id))
+
+
+def _actor_of(object_id: str | None) -> str | None:
+    """The actor whose call made an object: ids nest, and those outside of actors begin with a filler."""
+    actor_id = (object_id or "")[16:48]
+    return None if not actor_id or actor_id.startswith("ff" * 12) else actor_id
 
 
 def raised(error: BaseException) -> BaseException:

@@ -49,6 +49,12 @@ def main(descriptor: int) -> NoReturn:
 def _finish() -> None:
     import atexit
 
+    shutdown = getattr(type(_actor), "__ray_shutdown__", None)
+    if callable(shutdown):
+        try:
+            shutdown(_actor)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
     try:
         atexit._run_exitfuncs()
     except BaseException:
@@ -118,40 +124,40 @@ def load_function(body: bytes) -> Any:
     return pickle.loads(body)
 
 
-_actor_class: type | None = None
+#: The actor that this process is, once its constructor has returned, and what handles of it are made of.
+_actor: Any = None
+own_traits = b""
 
 
-def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits: bytes) -> Any:
     """The actor: an object of the class in `body`."""
-    global _actor_class
-    _actor_class = pickle.loads(body)
-    actor = _actor_class.__new__(_actor_class)
+    global _actor, own_traits
+    own_traits = traits
+    actor_class = pickle.loads(body)
+    actor = actor_class.__new__(actor_class)
     # Called by itself, since programs written for Ray may return something from it.
-    _actor_class.__init__(actor, *args, **kwargs)  # type: ignore[misc]
+    actor_class.__init__(actor, *args, **kwargs)
+    _actor = actor
     return actor
 
 
-def serve_beside(concurrency: int) -> Any:
-    """Starts what runs an actor's calls beside the main thread: threads, or the event loop that is returned."""
-    assert _actor_class is not None, "the actor was just constructed"
-    if has_async_methods(_actor_class):
+def serve_beside(concurrency: int, groups: list[tuple[str, int]]) -> Any:
+    """Starts what runs an actor's calls beside the main thread: threads, or the event loops that are returned."""
+    if has_async_methods(type(_actor)):
         from oxiray import _async_actor
 
-        return _async_actor.EventLoop(concurrency)
-    if concurrency > 1:
-        import threading
+        return _async_actor.EventLoops(concurrency, groups)
+    _core.divide_calls([name for name, _ in groups])
+    # The main thread is the first that serves calls of no group.
+    wanted: list[tuple[str | None, int]] = [(None, concurrency - 1), *groups]
+    room = _THREADS_MAX
+    for name, count in wanted:
+        for _ in range(min(count, room)):
+            import threading
 
-        for number in range(1, min(concurrency, _THREADS_MAX)):
-            threading.Thread(target=_core.serve_too, name=f"oxiray-call-{number}", daemon=True).start()
+            room -= 1
+            threading.Thread(target=_core.serve_too, args=(name,), name=f"oxiray-call-{name or ''}", daemon=True).start()
     return None
-
-
-def own_handle() -> tuple[str, dict[str, Any]]:
-    """What a handle of this process's own actor needs: its class's name and methods."""
-    from oxiray import actor
-
-    assert _actor_class is not None, "only actors ask"
-    return _actor_class.__name__, actor._methods_of(_actor_class)
 
 
 def method(actor: Any, name: str) -> Any:

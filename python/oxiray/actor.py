@@ -2,15 +2,16 @@
 
 Invariants:
 1. Calls through one process's handles of an actor run in the order made.
-2. An actor that nobody else can reach ends with the last handle in the process that made it.
+2. An actor ends with the last handle of it in any process, once its calls are answered. Handles found by the actor's
+   name, and those that it has of itself, do not count.
+3. An option of a method is what its call says, else its decorator, else `Class.options()`, else `@remote`.
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
 import pickle
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import cloudpickle
 
@@ -19,19 +20,8 @@ from oxiray._async_context import has_async_methods
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
 
-logger = logging.getLogger("oxiray")
-
 #: Methods that every actor has.
 _BUILT_IN = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
-_METHOD_OPTIONS = (
-    "num_returns",
-    "name",
-    "concurrency_group",
-    "retry_exceptions",
-    "max_task_retries",
-    "enable_task_events",
-    "_generator_backpressure_num_objects",
-)
 
 
 class ActorClassInheritanceException(TypeError):
@@ -50,15 +40,19 @@ def method(**options: Any) -> Any:
     return mark
 
 
-_warned: set[str] = set()
+class Traits(NamedTuple):
+    """What every handle of an actor knows of it. Travels between processes."""
 
-
-def _warn_of_what_is_not_there(options: _options.ActorOptions) -> None:
-    """Says once what an actor asked for and will not have."""
-    for name in ("max_restarts", "max_task_retries", "concurrency_groups"):
-        if getattr(options, name) and name not in _warned:
-            _warned.add(name)
-            logger.warning("%s is accepted without effect: this version of Oxiray does not restart actors or group their calls", name)
+    class_name: str
+    #: Every method, with its options and shape.
+    methods: dict[str, dict[str, Any]]
+    #: How often a call is sent again after the actor's process died under it; -1 for always.
+    max_task_retries: int = 0
+    max_pending_calls: int = -1
+    #: Whether a call may overtake earlier ones that wait for their arguments.
+    unordered: bool = False
+    #: The names of its concurrency groups.
+    groups: tuple[str, ...] = ()
 
 
 def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
@@ -69,11 +63,7 @@ def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
             continue
         static = isinstance(inspect.getattr_static(cls, name), (staticmethod, classmethod))
         options = getattr(function, "__oxiray_method__", {})
-        shape = {"results": options.get("num_returns"), "retried": options.get("retry_exceptions") or False}
-        if is_generator_function(function):
-            shape["yields"] = True
-            shape["ahead"] = options.get("_generator_backpressure_num_objects") or -1
-            shape["per_yield"] = options.get("_num_objects_per_yield") or 1
+        shape: dict[str, Any] = {"options": options, "yields": is_generator_function(function)}
         if inspect.isfunction(function) or inspect.ismethod(function):
             positions = Positions(function, skip_first=not static)
             shape.update(least=positions.least, most=positions.most, signature=positions.signature)
@@ -84,14 +74,15 @@ def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
 class ActorMethod:
     """A method of an actor: call it with `.remote(...)`. It keeps the actor as a handle does."""
 
-    __slots__ = ("_actor_id", "_caller", "_generation", "_name", "_results", "_shape")
+    __slots__ = ("_caller", "_generation", "_given", "_hold", "_name", "_results", "_shape", "_traits")
 
-    def __init__(self, actor_id: Any, name: str, shape: dict[str, Any], results: int | str | None = None) -> None:
-        self._actor_id = actor_id
+    def __init__(self, hold: Any, traits: Traits, name: str, given: dict[str, Any] | None = None) -> None:
+        self._hold = hold
+        self._traits = traits
         self._name = name
-        self._shape = shape
-        results = shape.get("results") if results is None else results
-        self._results = ("streaming" if shape.get("yields") else 1) if results is None else results
+        self._shape = traits.methods.get(name, {})
+        self._given = given or {}
+        self._results = self._chosen("num_returns", "streaming" if self._shape.get("yields") else 1)
         self._prepare()
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -107,35 +98,38 @@ class ActorMethod:
 
     def options(self, **options: Any) -> ActorMethod:
         """The same method with other options."""
-        for option in options:
-            if option not in _METHOD_OPTIONS:
-                raise TypeError(
-                    f"ActorMethod.options() got an unexpected keyword argument '{option}': a method uses what its actor "
-                    f"holds; ask for resources where the actor is made. A method takes {', '.join(_METHOD_OPTIONS)}"
-                )
-        shape = self._shape
-        _option_rules.check_streaming(options.get("num_returns"), is_generator=bool(shape.get("yields")))
-        ahead = options.get("_generator_backpressure_num_objects")
-        if ahead is not None:
-            _option_rules.check_method({"_generator_backpressure_num_objects": ahead})
-            shape = {**shape, "ahead": ahead}
-        return ActorMethod(self._actor_id, self._name, shape, options.get("num_returns", self._results))
+        _option_rules.check_method_call(options, self._traits.groups)
+        _option_rules.check_streaming(options.get("num_returns"), is_generator=bool(self._shape.get("yields")))
+        return ActorMethod(self._hold, self._traits, self._name, {**self._given, **options})
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
         target = self.options(**options) if options else self
         return target.remote(*args, **(kwargs or {}))
 
+    def _chosen(self, option: str, default: Any) -> Any:
+        """What the call says of an option, else the method's decorator, else `default`."""
+        for given in (self._given, self._shape.get("options", {})):
+            if given.get(option) is not None:
+                return given[option]
+        return default
+
     def _prepare(self) -> None:
         _session.ensure()
-        shape = self._shape
-        stream = stream_terms(self._results, shape.get("ahead", -1), shape.get("per_yield", 1))
-        retried = shape.get("retried") or False
+        shape, traits = self._shape, self._traits
+        ahead = self._chosen("_generator_backpressure_num_objects", -1)
+        stream = stream_terms(self._results, ahead, self._chosen("_num_objects_per_yield", 1))
+        retried = self._chosen("retry_exceptions", False)
         self._caller = _core.Caller.of_method(
-            actor=self._actor_id,
+            hold=self._hold,
             name=self._name,
+            label=self._given.get("name") or "",
+            group=self._chosen("concurrency_group", ""),
             results=1 if stream else int(self._results),
+            retries=self._chosen("max_task_retries", traits.max_task_retries),
             retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
             stream=stream,
+            unordered=traits.unordered,
+            pending_limit=max(traits.max_pending_calls, 0),
             least_arguments=shape.get("least", 0),
             most_arguments=shape.get("most"),
             bind=shape["signature"].bind if shape.get("signature") else None,
@@ -146,32 +140,30 @@ class ActorMethod:
 class ActorHandle:
     """An actor, as everybody but itself sees it."""
 
-    def __init__(
-        self, actor_id: Any, class_name: str, methods: dict[str, dict[str, Any]], hold: Any = None
-    ) -> None:
+    def __init__(self, actor_id: Any, traits: Traits, hold: Any) -> None:
         self._actor_id = actor_id
-        self._class_name = class_name
-        self._methods = methods
+        self._traits = traits
         # Counted as one handle until the last reference to it goes.
-        self._hold = _core.Hold(actor_id) if hold is None else hold
+        self._hold = hold
 
     @property
     def _ray_actor_id(self) -> Any:
         return self._actor_id
 
     def __getattr__(self, name: str) -> ActorMethod:
-        methods = self.__dict__.get("_methods", {})
-        if name in methods or name in _BUILT_IN:
+        traits = self.__dict__.get("_traits")
+        methods = traits.methods if traits is not None else {}
+        if traits is not None and (name in methods or name in _BUILT_IN):
             # Kept on the handle, so that the next look-up is a plain one.
-            bound = self.__dict__[name] = ActorMethod(self._actor_id, name, methods.get(name, {}))
+            bound = self.__dict__[name] = ActorMethod(self._hold, traits, name)
             return bound
         raise AttributeError(
-            f"'{self.__dict__.get('_class_name', 'actor')}' actor has no method '{name}'; it has: "
+            f"'{traits.class_name if traits is not None else 'actor'}' actor has no method '{name}'; it has: "
             f"{', '.join(sorted(methods)) or 'none'}. Attributes are reached through methods"
         )
 
     def __dir__(self) -> list[str]:
-        return [*self._methods, *_BUILT_IN]
+        return [*self._traits.methods, *_BUILT_IN]
 
     def __hash__(self) -> int:
         return hash(self._actor_id)
@@ -180,11 +172,11 @@ class ActorHandle:
         return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
 
     def __repr__(self) -> str:
-        return f"Actor({self._class_name}, {self._actor_id.hex()})"
+        return f"Actor({self._traits.class_name}, {self._actor_id.hex()})"
 
     def __reduce__(self) -> Any:
-        _core.share_actor(self._actor_id)
-        return ActorHandle, (self._actor_id, self._class_name, self._methods)
+        self._hold.hand_on()
+        return handle_of, (self._actor_id, self._traits, self._hold.keeps)
 
 
 class ActorClass:
@@ -221,14 +213,23 @@ class ActorClass:
             self._code["methods"] = _methods_of(self._class)
             self._code["positions"] = Positions(self._class)
             self._code["is_async"] = has_async_methods(self._class)
-        _options.check_submittable(options, is_async=self._code["is_async"])
+        methods, is_async = self._code["methods"], self._code["is_async"]
+        _options.check_submittable(options, is_async=is_async)
+        for name, shape in methods.items():
+            _option_rules.check_group(name, shape["options"].get("concurrency_group"), tuple(options.concurrency_groups))
         if (bind := self._code["positions"].bind) is not None:
             bind(*args, **kwargs)
         _session.ensure()
-        _warn_of_what_is_not_there(options)
         if "body" not in self._code:
             self._code["body"] = code_of(self._class, "actor class")
-        methods = self._code["methods"]
+        traits = Traits(
+            class_name=self.__name__,
+            methods=methods,
+            max_task_retries=options.max_task_retries,
+            max_pending_calls=options.max_pending_calls,
+            unordered=options.is_unordered(is_async=is_async),
+            groups=tuple(options.concurrency_groups),
+        )
         actor_id, hold, existing = _core.create_actor(
             class_name=self.__name__,
             body=self._code["body"],
@@ -241,13 +242,15 @@ class ActorClass:
             namespace=options.namespace or "",
             detached=(options.lifetime or _session.default_lifetime) == "detached",
             get_if_exists=options.get_if_exists,
-            max_concurrency=options.concurrency(is_async=self._code["is_async"]),
-            handle=cloudpickle.dumps((self.__name__, methods)),
+            max_concurrency=options.concurrency(is_async=is_async),
+            groups=list(options.concurrency_groups.items()),
+            max_restarts=options.max_restarts,
+            handle=cloudpickle.dumps(traits),
             strategy=_strategies.told(options, self.__name__),
         )
         if existing is not None:
-            return from_bytes(actor_id, existing, hold)
-        return ActorHandle(actor_id, self.__name__, methods, hold)
+            traits = pickle.loads(existing)
+        return ActorHandle(actor_id, traits, hold)
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> ActorHandle:
         target = self.options(**options) if options else self
@@ -260,10 +263,14 @@ class ActorClass:
         return f"ActorClass({self.__name__})"
 
 
-def from_bytes(actor_id: Any, handle: bytes, hold: Any = None) -> ActorHandle:
-    """The handle that another process described."""
-    class_name, methods = pickle.loads(handle)
-    return ActorHandle(actor_id, class_name, methods, hold)
+def handle_of(actor_id: Any, traits: Traits, keeps: bool) -> ActorHandle:
+    """A handle that was pickled."""
+    return ActorHandle(actor_id, traits, _core.Hold(actor_id, keeps))
+
+
+def from_bytes(actor_id: Any, traits: bytes) -> ActorHandle:
+    """The handle of an actor that was found by its name, or that is this process: it does not keep the actor."""
+    return handle_of(actor_id, pickle.loads(traits), False)
 
 
 def make(cls: type, given: dict[str, Any]) -> ActorClass:

@@ -92,21 +92,21 @@ class RuntimeContext:
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether this actor was started anew after its process died; actors are not restarted by this version."""
-        if self.get_actor_id() is None:
+        """Whether this actor was started anew after its process died. Raises `RuntimeError` outside of actors."""
+        facts = _facts("Actor")
+        if facts["actor_id"] is None:
             raise RuntimeError("was_current_actor_reconstructed is for actors, and this process is none")
-        return False
+        return facts["restarts"] > 0
 
     @property
     def current_actor(self) -> Any:
-        """A handle of the actor that asks. Raises `RuntimeError` outside of actors."""
+        """A handle of the actor that asks, which does not keep it. Raises `RuntimeError` outside of actors."""
         facts = _facts("Current actor")
         if facts["actor_id"] is None:
             raise RuntimeError("current_actor is for actors, and this process is none")
-        from oxiray import _worker
-        from oxiray.actor import ActorHandle
+        from oxiray import _worker, actor
 
-        return ActorHandle(_core.ActorID.from_hex(facts["actor_id"]), *_worker.own_handle())
+        return actor.from_bytes(_core.ActorID.from_hex(facts["actor_id"]), _worker.own_traits)
 
     @property
     def runtime_env(self) -> dict[str, Any]:

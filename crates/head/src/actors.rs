@@ -2,6 +2,8 @@
 //!
 //! - ACTOR-1: a name belongs to one living actor; it is free again when that one dies.
 //! - ACTOR-2: whoever was connected or asked is told of the death exactly once.
+//! - ACTOR-3: an actor is made anew as often as it may be, and has one process at a time.
+//! - ACTOR-4: nothing brings back an actor that nobody can reach, or that is dead.
 
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +28,8 @@ pub struct Description {
     pub class_name: String,
     /// Whether it outlives its creator and its job.
     pub detached: bool,
+    /// How often it is made anew; negative for always.
+    pub max_restarts: i32,
 }
 
 /// Where an actor is in its life. `C` is the cause of a death.
@@ -37,6 +41,8 @@ pub enum ActorState<C> {
     Starting(WorkerId),
     /// Its constructor returned.
     Alive(WorkerId),
+    /// Its process died, and it waits for the resources of the next.
+    Restarting,
     /// For good.
     Dead(C),
 }
@@ -48,6 +54,12 @@ pub struct Actor<C> {
     pub description: Description,
     /// Where it is in its life.
     pub state: ActorState<C>,
+    /// How often it was made anew.
+    pub restarts: u32,
+    /// How many of its latest processes died before its constructor returned.
+    pub failed_starts: u32,
+    /// Nobody can reach it any more: it ends when its calls are done.
+    pub is_unreferenced: bool,
     interested: BTreeSet<WorkerId>,
 }
 
@@ -56,9 +68,29 @@ impl<C> Actor<C> {
     pub fn worker(&self) -> Option<WorkerId> {
         match self.state {
             ActorState::Starting(worker) | ActorState::Alive(worker) => Some(worker),
-            ActorState::Waiting | ActorState::Dead(_) => None,
+            ActorState::Waiting | ActorState::Restarting | ActorState::Dead(_) => None,
         }
     }
+
+    /// Whether it is made anew should its process die.
+    pub fn may_restart(&self) -> bool {
+        let allowed = u32::try_from(self.description.max_restarts).map_or(true, |most| self.restarts < most);
+        allowed && !self.is_unreferenced && !self.is_dead()
+    }
+
+    /// Whether it is dead for good.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, ActorState::Dead(_))
+    }
+}
+
+/// An actor's process died, and there will be another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Whether its constructor had not returned, so that no call of it was begun.
+    pub began_nothing: bool,
+    /// Who is to be told.
+    pub clients: Vec<WorkerId>,
 }
 
 /// What became of a wish to make an actor.
@@ -126,7 +158,15 @@ impl<C: Clone> Actors<C> {
         let (id, creator) = (description.id, description.creator);
         self.living_of.entry(creator).or_default().insert(id);
         self.asked_by.entry(creator).or_default().insert(id);
-        self.by_id.insert(id, Actor { description, state: ActorState::Waiting, interested: [creator].into() });
+        let actor = Actor {
+            description,
+            state: ActorState::Waiting,
+            restarts: 0,
+            failed_starts: 0,
+            is_unreferenced: false,
+            interested: [creator].into(),
+        };
+        self.by_id.insert(id, actor);
         Created::New
     }
 
@@ -149,7 +189,8 @@ impl<C: Clone> Actors<C> {
     /// The actor has its process. Returns who waits to be connected to it.
     pub fn placed(&mut self, id: ActorId, worker: WorkerId) -> Vec<WorkerId> {
         let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
-        assert!(matches!(actor.state, ActorState::Waiting), "an actor is placed once");
+        let waits = matches!(actor.state, ActorState::Waiting | ActorState::Restarting);
+        assert!(waits, "ACTOR-3: an actor has one process at a time");
         actor.state = ActorState::Starting(worker);
         actor.interested.iter().copied().collect()
     }
@@ -160,6 +201,41 @@ impl<C: Clone> Actors<C> {
             && let ActorState::Starting(worker) = actor.state
         {
             actor.state = ActorState::Alive(worker);
+            actor.failed_starts = 0;
+        }
+    }
+
+    /// The actor's process died. `None` where it is not to be made anew (ACTOR-3).
+    pub fn lost(&mut self, id: ActorId) -> Option<Lost> {
+        let actor = self.by_id.get_mut(&id)?;
+        if actor.worker().is_none() || !actor.may_restart() {
+            return None;
+        }
+        let began_nothing = matches!(actor.state, ActorState::Starting(_));
+        actor.failed_starts += u32::from(began_nothing);
+        actor.restarts += 1;
+        actor.state = ActorState::Restarting;
+        Some(Lost { began_nothing, clients: actor.interested.iter().copied().collect() })
+    }
+
+    /// Nobody can reach the actor any more, nor find it by its name (ACTOR-4). `false` where that was known, or
+    /// changes nothing: it is dead or detached.
+    pub fn unreferenced(&mut self, id: ActorId) -> bool {
+        let Some(actor) = self.by_id.get_mut(&id) else { return false };
+        if actor.is_unreferenced || actor.is_dead() || actor.description.detached {
+            return false;
+        }
+        actor.is_unreferenced = true;
+        self.free_name(id);
+        true
+    }
+
+    /// ACTOR-1.
+    fn free_name(&mut self, id: ActorId) {
+        let Some(description) = self.by_id.get(&id).map(|actor| &actor.description) else { return };
+        let name = (description.namespace.clone(), description.name.clone());
+        if self.names.get(&name) == Some(&id) {
+            self.names.remove(&name);
         }
     }
 
@@ -171,11 +247,9 @@ impl<C: Clone> Actors<C> {
         }
         actor.state = ActorState::Dead(cause);
         let interested = std::mem::take(&mut actor.interested);
-        let description = &actor.description;
-        if !description.name.is_empty() {
-            self.names.remove(&(description.namespace.clone(), description.name.clone()));
-        }
-        remove(&mut self.living_of, description.creator, id);
+        let creator = actor.description.creator;
+        self.free_name(id);
+        remove(&mut self.living_of, creator, id);
         for client in &interested {
             remove(&mut self.asked_by, *client, id);
         }

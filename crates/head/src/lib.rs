@@ -9,7 +9,7 @@ mod kept;
 mod objects;
 mod placement_groups;
 
-pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description};
+pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description, Lost};
 pub use jobs::{ENDED_JOBS_KEPT, Job, Jobs};
 pub use kept::{KEPT_BYTES_MAX, KEPT_KEY_BYTES_MAX, KEPT_VALUE_BYTES_MAX, Kept, NotKept};
 pub use objects::{Objects, Outcome};

@@ -12,7 +12,7 @@
 //!   subscriber holds once what it contains: it was handed on by the daemon.
 //! - OBJECT-4: of a loss the owner is told once, until it publishes again.
 
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{ActorId, ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the daemon is to do.
@@ -57,6 +57,8 @@ pub enum Outcome<V> {
     },
     /// Delete the object's bytes from the store.
     Delete(ObjectId),
+    /// Nobody holds the anchor of this actor any more.
+    Unreachable(ActorId),
 }
 
 /// The directory. `V` is a value, opaque and cheap to clone.
@@ -298,6 +300,7 @@ impl<V: Clone> Objects<V> {
                 continue;
             }
             entry.value = None;
+            out.extend(object.anchored_actor().map(Outcome::Unreachable));
             if std::mem::replace(&mut entry.is_stored, false) {
                 out.push(Outcome::Delete(object));
                 if let Some(owner) = entry.owner {

@@ -97,6 +97,12 @@ macro_rules! id {
             }
         }
 
+        impl Default for $name {
+            fn default() -> Self {
+                Self::NIL
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -188,6 +194,18 @@ impl ActorId {
         JobId([self.0[12], self.0[13], self.0[14], self.0[15]])
     }
 
+    /// The task that runs its constructor.
+    pub fn creation_task(&self) -> TaskId {
+        let mut bytes = [0xff; 24];
+        bytes[8..].copy_from_slice(&self.0);
+        TaskId(bytes)
+    }
+
+    /// The object that stands for the actor: whoever holds it can reach the actor. It never has a value.
+    pub fn anchor(&self) -> ObjectId {
+        self.creation_task().object(1)
+    }
+
     /// Whether this is the stand-in of [`ActorId::nil_of`] (or nil itself).
     pub fn is_nil_of_job(&self) -> bool {
         self.0[..12] == [0xff; 12]
@@ -234,6 +252,12 @@ impl ObjectId {
         let mut bytes = [0; 24];
         bytes.copy_from_slice(&self.0[..24]);
         TaskId(bytes)
+    }
+
+    /// The actor that this object stands for ([`ActorId::anchor`]), where it stands for one.
+    pub fn anchored_actor(&self) -> Option<ActorId> {
+        let actor = self.task().actor();
+        (self.0[..8] == [0xff; 8] && *self == actor.anchor()).then_some(actor)
     }
 
     /// The object's number among those of its task.
@@ -310,6 +334,7 @@ mod tests {
         assert_eq!((object.task(), object.index()), (task, 3));
         assert_eq!((task.actor(), actor.job()), (actor, job));
         assert!(ActorId::nil_of(job).is_nil_of_job() && !actor.is_nil_of_job());
+        assert_eq!((actor.anchor().anchored_actor(), object.anchored_actor()), (Some(actor), None));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod nodes;
 mod objects;
 mod placing;
 mod report;
+mod restarts;
 mod rows;
 mod serving;
 mod strategy;
@@ -183,7 +184,10 @@ pub(crate) struct Worker {
     outlives_job: bool,
     /// Killed or dead: its tree is to be gone soon.
     is_doomed: bool,
-    last_words: Option<Failure>,
+    /// Why it ends, in its own or its daemon's words; said before it does.
+    last_words: Option<String>,
+    /// The actor ends with it, whatever restarts are left.
+    ends_for_good: bool,
 }
 
 impl Worker {
@@ -205,6 +209,7 @@ impl Worker {
             outlives_job: false,
             is_doomed: false,
             last_words: None,
+            ends_for_good: false,
         }
     }
 }
@@ -277,6 +282,8 @@ pub(crate) enum Alarm {
     Templates,
     Preparing(u64),
     Unprepared(u64),
+    Restart(ActorId),
+    Reconnect(Key, Key),
 }
 
 /// The daemon's mind.
@@ -410,12 +417,11 @@ impl Core {
             Message::Unblocked(_) => self.unblocked(from),
             Message::ActorReady(_) => self.actor_ready(from),
             Message::ActorFailed(said) => self.actor_failed(from, said.error),
-            Message::ActorLeaving(said) => self.actor_leaving(from, &said.text),
+            Message::ActorLeaving(said) => self.actor_leaving(from, &said),
             Message::ActorCreate(asked) => self.actor_create(from, asked),
-            Message::ActorConnect(asked) => self.actor_connect(from, &asked.actor),
-            Message::ActorKill(asked) => self.actor_kill(&asked.actor),
+            Message::ActorConnect(asked) => self.actor_connect(from, &asked),
+            Message::ActorKill(asked) => self.actor_kill(&asked),
             Message::ActorLookup(asked) => self.actor_lookup(from, &asked),
-            Message::ActorRelease(asked) => self.actor_release(&asked.actor),
             Message::Promise(said) => self.promise(from, &said.objects),
             Message::Publish(said) => self.publish(from, said),
             Message::Subscribe(asked) => self.subscribe(from, asked.reference),
@@ -468,6 +474,8 @@ impl Core {
                 Alarm::Templates => self.end_idle_templates(),
                 Alarm::Preparing(number) => self.say_it_prepares(number),
                 Alarm::Unprepared(number) => self.preparation_overdue(number),
+                Alarm::Restart(actor) => self.restart(actor),
+                Alarm::Reconnect(client, worker) => self.reconnect(client, worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
             }
         }

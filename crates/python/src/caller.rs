@@ -1,21 +1,19 @@
 //! What `.remote(...)` calls: arguments in, references out.
 
+use crate::actors::Hold;
 use crate::blob::{Serialized, is_plain};
 use crate::environment::AskedEnvironment;
 use crate::generator::ObjectRefGenerator;
-use crate::ids::ActorID;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
 use crate::values::{keep, next_put};
 use crate::{context, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, TaskId};
+use oxiray_ids::ObjectId;
 use oxiray_resources::Quantity;
-use oxiray_runtime::{
-    ActorWork, Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Streaming, Work, wire_amounts,
-};
-use oxiray_wire::message::{ActorCreate, Content};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use oxiray_runtime::{Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Streaming, Work};
+use oxiray_wire::message::Content;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
@@ -25,41 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 enum Callee {
     Class(ClassIndex),
     Actor(oxiray_ids::ActorId),
-}
-
-/// Counts one handle of an actor for as long as it lives.
-#[pyclass(frozen, module = "oxiray._core")]
-pub(crate) struct Hold {
-    runtime: Runtime,
-    actor: oxiray_ids::ActorId,
-}
-
-impl Hold {
-    fn on(runtime: Runtime, actor: oxiray_ids::ActorId) -> Self {
-        runtime.retain_actor(actor);
-        Self { runtime, actor }
-    }
-}
-
-#[pymethods]
-impl Hold {
-    /// Whether the actor belongs to this process's connection.
-    fn is_current(&self) -> bool {
-        process::current().is_some_and(|runtime| runtime.is(&self.runtime))
-    }
-
-    #[new]
-    fn new(actor: &Bound<'_, ActorID>) -> PyResult<Self> {
-        Ok(Self::on(process::required()?, actor.get().0))
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if !self.runtime.is_abandoned() {
-            self.runtime.release_actor(self.actor);
-        }
-    }
 }
 
 /// One function with its options, or one method of one actor, ready to be called.
@@ -73,7 +36,7 @@ pub(crate) struct Caller {
     /// `inspect.Signature.bind`: says what is wrong with arguments that do not fit.
     bind: Option<Py<PyAny>>,
     /// A method that outlives the handle it came from still keeps the actor.
-    _hold: Option<Hold>,
+    _hold: Option<Py<Hold>>,
 }
 
 impl Drop for Caller {
@@ -122,8 +85,8 @@ impl Caller {
             max_calls,
             retries,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
-            parent: TaskId::NIL,
             stream: streaming(stream),
+            ..Work::default()
         };
         let most_arguments = most_arguments.unwrap_or(usize::MAX);
         Ok(Self { runtime, callee: Callee::Class(class), work, least_arguments, most_arguments, bind, _hold: None })
@@ -131,35 +94,41 @@ impl Caller {
 
     /// A method of an actor.
     #[staticmethod]
-    #[pyo3(signature = (*, actor, name, results, retry_exceptions, stream, least_arguments, most_arguments, bind))]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
+    #[pyo3(signature = (*, hold, name, label, group, results, retries, retry_exceptions, stream, unordered,
+                        pending_limit, least_arguments, most_arguments, bind))]
     fn of_method(
-        actor: &Bound<'_, ActorID>,
+        hold: &Bound<'_, Hold>,
         name: String,
+        label: String,
+        group: String,
         results: u32,
+        retries: i32,
         retry_exceptions: &[u8],
         stream: Option<(u32, u32)>,
+        unordered: bool,
+        pending_limit: usize,
         least_arguments: usize,
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let work = Work {
-            function: Bytes::new(),
-            code: Bytes::new(),
             name,
-            arguments: Arguments::default(),
+            label,
+            group,
             results,
-            max_calls: 0,
-            retries: 0,
+            retries,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
-            parent: TaskId::NIL,
             stream: streaming(stream),
+            unordered,
+            pending_limit,
+            ..Work::default()
         };
         let runtime = process::required()?;
-        let hold = Hold::on(runtime.clone(), actor.get().0);
+        let hold = Hold::on_current(hold, &runtime)?;
         Ok(Self {
+            callee: Callee::Actor(hold.get().actor()),
             runtime,
-            callee: Callee::Actor(actor.get().0),
             _hold: Some(hold),
             work,
             least_arguments,
@@ -181,13 +150,14 @@ impl Caller {
         work.arguments = arguments(&self.runtime, args, kwargs)?;
         work.parent = context::current_task(py);
         let implicit = implicit(&work.arguments);
-        let (task, results) = match self.callee {
-            Callee::Class(class) => self.runtime.submit(class, work),
+        let called = match self.callee {
+            Callee::Class(class) => Ok(self.runtime.submit(class, work)),
             Callee::Actor(actor) => self.runtime.call_actor(actor, work),
         };
         if let Some(id) = implicit {
             self.runtime.release(id);
         }
+        let (task, results) = called.map_err(|error| process::error(py, &error))?;
         if self.work.stream.is_some() {
             let generator = ObjectRefGenerator::adopt(self.runtime.clone(), task);
             return Ok(Bound::new(py, generator)?.into_any());
@@ -222,7 +192,11 @@ fn streaming(terms: Option<(u32, u32)>) -> Option<Streaming> {
 }
 
 /// Arguments as they travel. References stand outside of the pickled rest, so that values can take their place.
-fn arguments(runtime: &Runtime, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, PyDict>) -> PyResult<Arguments> {
+pub(crate) fn arguments(
+    runtime: &Runtime,
+    args: &Bound<'_, PyTuple>,
+    kwargs: &Bound<'_, PyDict>,
+) -> PyResult<Arguments> {
     let py = args.py();
     if args.is_empty() && kwargs.is_empty() {
         return Ok(Arguments::default());
@@ -264,7 +238,7 @@ fn arguments(runtime: &Runtime, args: &Bound<'_, PyTuple>, kwargs: &Bound<'_, Py
 }
 
 /// The object that stands for arguments too large to travel; it has one use for the caller.
-fn implicit(arguments: &Arguments) -> Option<ObjectId> {
+pub(crate) fn implicit(arguments: &Arguments) -> Option<ObjectId> {
     arguments.references.iter().find(|(place, _)| *place == Place::Everything).map(|(_, id)| *id)
 }
 
@@ -301,94 +275,7 @@ pub(crate) fn units(resources: BTreeMap<String, f64>) -> PyResult<Vec<(String, u
     Ok(counted.into_iter().filter(|(_, units)| *units > 0).collect())
 }
 
-/// Makes an actor: `(ActorID, Hold, None)` for a new one, `(ActorID, Hold, handle)` for one of that name that existed.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-#[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
-                    get_if_exists, max_concurrency, handle, strategy))]
-fn create_actor<'py>(
-    py: Python<'py>,
-    class_name: String,
-    body: &[u8],
-    args: &Bound<'py, PyTuple>,
-    kwargs: &Bound<'py, PyDict>,
-    placement: BTreeMap<String, f64>,
-    running: BTreeMap<String, f64>,
-    environment: AskedEnvironment,
-    name: String,
-    namespace: String,
-    detached: bool,
-    get_if_exists: bool,
-    max_concurrency: u32,
-    handle: &[u8],
-    strategy: Option<Told>,
-) -> PyResult<(ActorID, Hold, Option<Bound<'py, pyo3::types::PyBytes>>)> {
-    let runtime = process::required()?;
-    let arguments = arguments(&runtime, args, kwargs)?;
-    let named = !name.is_empty();
-    let create = ActorCreate {
-        name,
-        namespace,
-        detached,
-        get_if_exists,
-        placement: wire_amounts(&units(placement)?),
-        running: wire_amounts(&units(running)?),
-        environment: Some(environment.into()),
-        class_name,
-        class: Bytes::copy_from_slice(body),
-        handle: Bytes::copy_from_slice(handle),
-        max_concurrency,
-        strategy: strategy.map(strategy::from_told),
-        ..ActorCreate::default()
-    };
-    let implicit = implicit(&arguments);
-    let mut work = Some(ActorWork { create, named, arguments });
-    let made = py.detach(|| runtime.create_actor(work.take().expect("it is made once")));
-    if let Some(id) = implicit {
-        runtime.release(id);
-    }
-    let (id, answer) = made.map_err(|error| process::error(py, &error))?;
-    let existing = answer.filter(|answer| answer.existed).map(|answer| python::bytes(py, &answer.handle));
-    Ok((ActorID(id), Hold { runtime, actor: id }, existing))
-}
-
-/// The actor of this name: `(ActorID, handle)`.
-#[pyfunction]
-fn find_actor<'py>(
-    py: Python<'py>,
-    name: &str,
-    namespace: &str,
-) -> PyResult<(ActorID, Bound<'py, pyo3::types::PyBytes>)> {
-    let runtime = process::required()?;
-    let answer = py.detach(|| runtime.find_actor(name, namespace)).map_err(|error| process::error(py, &error))?;
-    let id = oxiray_ids::ActorId::from_slice(&answer.actor)
-        .ok_or_else(|| PyRuntimeError::new_err("the daemon named an actor without an id"))?;
-    Ok((ActorID(id), python::bytes(py, &answer.handle)))
-}
-
-/// A handle leaves this process.
-#[pyfunction]
-fn share_actor(actor: &Bound<'_, ActorID>) {
-    if let Some(runtime) = process::current() {
-        runtime.share_actor(actor.get().0);
-    }
-}
-
-/// Ends an actor.
-#[pyfunction]
-fn kill_actor(actor: &Bound<'_, ActorID>) -> PyResult<()> {
-    process::required()?.kill_actor(actor.get().0);
-    Ok(())
-}
-
 /// Whether a failed value's content is an error.
 pub(crate) fn is_error(content: Option<&Content>) -> bool {
     matches!(content, Some(Content::Raised(_) | Content::Failed(_)))
-}
-
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(create_actor, module)?)?;
-    module.add_function(wrap_pyfunction!(find_actor, module)?)?;
-    module.add_function(wrap_pyfunction!(share_actor, module)?)?;
-    module.add_function(wrap_pyfunction!(kill_actor, module)?)
 }

@@ -27,7 +27,11 @@ impl Completion {
         let taken = self.under_way().take();
         let (Some(under_way), Some(worker)) = (taken, SERVING.get()) else { return };
         let borrowed = std::mem::take(&mut *self.borrowed.lock().unwrap_or_else(PoisonError::into_inner));
-        if matches!(worker.answer(py, under_way, returned, || borrowed), Ended::Leave) {
+        let ended = match worker.answer(py, under_way, returned, || borrowed) {
+            Ended::Again(under_way) => worker.attempt(py, *under_way),
+            ended => ended,
+        };
+        if matches!(ended, Ended::Leave) {
             worker.runtime.stop_serving();
         }
     }

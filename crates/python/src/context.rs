@@ -1,7 +1,7 @@
 //! What this process, and the task it runs, may know of itself.
 
 use crate::python;
-use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
+use oxiray_ids::{ActorId, PlacementGroupId, TaskId, WorkerId};
 use oxiray_wire::message::{Amount, Devices};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -24,6 +24,10 @@ pub(crate) struct Assigned {
     pub(crate) resources: Vec<Amount>,
     pub(crate) actor: Option<ActorId>,
     pub(crate) actor_name: String,
+    /// How often the actor was made anew.
+    pub(crate) restarts: u32,
+    /// The job's driver.
+    pub(crate) driver: Option<WorkerId>,
     pub(crate) is_worker: bool,
     pub(crate) group: Option<PlacementGroupId>,
     pub(crate) captures: bool,
@@ -104,6 +108,7 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     answer.set_item("placement_group", assigned.group.map(|group| group.hex()))?;
     answer.set_item("captures", assigned.captures)?;
     answer.set_item("actor_name", assigned.actor_name)?;
+    answer.set_item("restarts", assigned.restarts)?;
     answer.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
     answer.set_item("task_name", running.as_ref().map(|running| running.name.clone()))?;
     answer.set_item("function_name", running.as_ref().map(|running| running.function.clone()))?;

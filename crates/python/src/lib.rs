@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! connect.rs    a driver joins its daemon, and leaves it
+//! actors.rs     actors made, found, held, killed
 //! cancel.rs     calls that are not wanted any more, and how a running one is interrupted
 //! caller.rs     what `.remote(...)` calls: arguments in, references out
 //! reference.rs  ObjectRef, and what happens when one is pickled
@@ -11,8 +12,8 @@
 //! blob.rs       values as bytes, and back
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
-//! worker.rs     the loop of a worker; values_of_call.rs: what it calls with, and what comes of it;
-//!               completion.rs: how an event loop answers one
+//! worker.rs     the loop of a worker; values_of_call.rs and raised.rs: what it calls with, and
+//!               what comes of it; completion.rs: how an event loop answers one
 //! environment.rs  a runtime environment as the front describes it
 //! template.rs   the process that forks workers
 //! ```
@@ -20,6 +21,7 @@
 //! - PYTHON-1: the runtime's lock is never held while Python runs, and the GIL is never held while this
 //!   waits for another process.
 
+mod actors;
 mod blob;
 mod buffer;
 mod caller;
@@ -35,6 +37,7 @@ mod looking;
 mod memory;
 mod process;
 mod python;
+mod raised;
 mod reference;
 mod strategy;
 mod streaming;
@@ -52,7 +55,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reference::ObjectRef>()?;
     module.add_class::<generator::ObjectRefGenerator>()?;
     module.add_class::<caller::Caller>()?;
-    module.add_class::<caller::Hold>()?;
+    module.add_class::<actors::Hold>()?;
     module.add_class::<buffer::Pin>()?;
     module.add_class::<template::Template>()?;
     module.add_class::<completion::Completion>()?;
@@ -60,7 +63,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     groups::register(module)?;
     values::register(module)?;
     memory::register(module)?;
-    caller::register(module)?;
+    actors::register(module)?;
     cancel::register(module)?;
     looking::register(module)?;
     worker::register(module)?;

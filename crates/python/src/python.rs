@@ -41,7 +41,7 @@ looked_up!(
     "view"
 );
 looked_up!(
-    /// The exception for a failed value: `failure(code, text, cause)`.
+    /// The exception for a failed value: `failure(code, text, cause, actor_id)`.
     describe_failure,
     "oxiray._serialization",
     "failure"

@@ -43,6 +43,16 @@ pub(crate) fn end_borrowing() -> Vec<ObjectId> {
     BORROWED.take().unwrap_or_default()
 }
 
+/// The value that is pickled in this thread contains the object; `false` where the runtime pickles nothing.
+pub(crate) fn note_contained(id: ObjectId) -> bool {
+    CONTAINED.with_borrow_mut(|contained| contained.as_mut().map(|contained| contained.push(id)).is_some())
+}
+
+/// The object's reference was made in this thread, perhaps by unpickling a call's arguments.
+pub(crate) fn note_borrowed(id: ObjectId) {
+    BORROWED.with_borrow_mut(|borrowed| borrowed.as_mut().map(|borrowed| borrowed.push(id)));
+}
+
 /// A reference to a value. The value is kept as long as references to it exist.
 #[pyclass(frozen, weakref, subclass, module = "oxiray")]
 pub(crate) struct ObjectRef {
@@ -176,14 +186,7 @@ impl ObjectRef {
         let this = slf.get();
         let runtime = process::required()?;
         this.id_on(&runtime)?;
-        let collected = CONTAINED.with_borrow_mut(|contained| match contained {
-            Some(contained) => {
-                contained.push(this.id);
-                true
-            }
-            None => false,
-        });
-        if !collected {
+        if !note_contained(this.id) {
             crate::connect::check_out_of_band(py)?;
             // Nobody knows when such a copy is gone, so the value is kept for as long as this process lives.
             runtime.retain(this.id);
@@ -209,11 +212,7 @@ fn borrow(id: &[u8], owner: &[u8]) -> PyResult<ObjectRef> {
     let id = parse(id)?;
     let owner = WorkerId::from_slice(owner).unwrap_or(WorkerId::NIL);
     runtime.borrow(id, owner);
-    BORROWED.with_borrow_mut(|borrowed| {
-        if let Some(borrowed) = borrowed {
-            borrowed.push(id);
-        }
-    });
+    note_borrowed(id);
     Ok(ObjectRef::adopt(runtime, id))
 }
 

@@ -2,14 +2,16 @@
 //!
 //! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
 //! - WORKER-2: every call that is taken is answered once, or its process dies.
+//! - WORKER-3: an actor's call that raises what is to be retried is run again in its place, before those behind it.
 
 use crate::completion::Completion;
 use crate::context::{self, Assigned, Running};
+use crate::raised::{asks_retry, raised};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::{caller, cancel, connect, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, PlacementGroupId, TaskId};
-use oxiray_runtime::{Duty, INLINE_TOTAL_BYTES, Identity, Outcome, Runtime, Ticket};
+use oxiray_ids::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
+use oxiray_runtime::{Duty, Identity, Outcome, Runtime, Ticket};
 use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Failure, Value, Variable};
 use oxiray_wire::{Connection, Message};
 use pyo3::exceptions::{PySystemExit, PyValueError};
@@ -19,6 +21,10 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long calls in other threads of an actor that ends have to finish; half of what the daemon leaves it.
+const FINISHING_LIMIT: Duration = Duration::from_secs(5);
 
 /// The most functions that a worker keeps; with one more, it begins anew, and counts their calls anew.
 const FUNCTIONS_LIMIT: usize = 1_000;
@@ -33,6 +39,8 @@ pub(crate) struct Worker {
     actor: Mutex<Option<Py<PyAny>>>,
     /// What runs the calls of an actor with async methods.
     event_loop: Mutex<Option<Py<PyAny>>>,
+    /// The concurrency groups of an actor.
+    groups: Vec<String>,
     /// The name that the output is labelled with.
     label: Mutex<String>,
     /// What is wrong with the runtime environment.
@@ -53,6 +61,25 @@ pub(crate) struct UnderWay {
     name: String,
     /// Items that it yielded so far, where they go one by one.
     pub(crate) yielded: u32,
+    /// References that the arguments of earlier attempts brought.
+    borrowed: Vec<ObjectId>,
+}
+
+impl UnderWay {
+    /// Whether an exception may make it run once more, here.
+    fn may_run_again(&self) -> bool {
+        self.call.function.is_empty() && self.call.retries != 0 && !self.call.retry_exceptions.is_empty()
+    }
+
+    /// One more attempt, which skips the items that earlier ones yielded.
+    fn run_again(&mut self, borrowed: Vec<ObjectId>) {
+        self.borrowed.extend(borrowed);
+        self.call.retries -= i32::from(self.call.retries > 0);
+        self.call.attempt += 1;
+        if let Some(terms) = &mut self.call.stream {
+            terms.arrived = terms.arrived.max(std::mem::take(&mut self.yielded));
+        }
+    }
 }
 
 /// How a call ended, apart from its results.
@@ -60,6 +87,8 @@ pub(crate) enum Ended {
     Replied,
     /// The worker leaves: `sys.exit` in a task, the last of `max_calls`, `exit_actor`.
     Leave,
+    /// WORKER-3.
+    Again(Box<UnderWay>),
 }
 
 /// Serves as the worker that the daemon wants at the other end of `descriptor`, until there is nothing
@@ -84,32 +113,52 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         functions: Mutex::new(Functions::new()),
         actor: Mutex::new(None),
         event_loop: Mutex::new(None),
+        groups: assign.actor.iter().flat_map(|actor| &actor.groups).map(|group| group.name.clone()).collect(),
         label: Mutex::new(String::new()),
         flaw: Mutex::new(None),
     });
     worker.note_flaw(flaw);
-    if let Some(actor) = &assign.actor {
-        if !worker.construct(py, actor) {
-            return Ok(true);
-        }
-        let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency,))?;
-        if !event_loop.is_none() {
-            *worker.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(event_loop.unbind());
-            context::serve_with_event_loop();
-            worker.runtime.serve_with_event_loop();
-        }
+    let Some(actor) = &assign.actor else {
+        worker.attend(py, None)?;
+        worker.runtime.leave_task_log();
+        worker.runtime.stop_serving();
+        return Ok(true);
+    };
+    if !worker.construct(py, actor) {
+        return Ok(true);
     }
-    worker.attend(py)?;
+    let groups: Vec<(&str, u32)> = actor.groups.iter().map(|group| (group.name.as_str(), group.limit)).collect();
+    let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency, groups))?;
+    let is_async = !event_loop.is_none();
+    if is_async {
+        *worker.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(event_loop.unbind());
+        context::serve_with_event_loop();
+        worker.runtime.serve_with_event_loop();
+    }
+    worker.attend(py, None)?;
     worker.runtime.leave_task_log();
     worker.runtime.stop_serving();
+    worker.runtime.actor_leaving("it was asked to end".into(), false);
+    if !is_async {
+        py.detach(|| worker.runtime.finish_calls(FINISHING_LIMIT));
+    }
     Ok(true)
 }
 
-/// Serves in one more thread of a worker that serves already.
+/// Calls of an actor's concurrency groups go to threads of their own, see [`serve_too`].
 #[pyfunction]
-fn serve_too(py: Python<'_>) -> PyResult<()> {
+fn divide_calls(groups: Vec<String>) {
+    if let Some(worker) = SERVING.get() {
+        worker.runtime.divide_calls(groups);
+    }
+}
+
+/// Serves the calls of a concurrency group, or of none, in one more thread of a worker that serves already.
+#[pyfunction]
+#[pyo3(signature = (group = None))]
+fn serve_too(py: Python<'_>, group: Option<&str>) -> PyResult<()> {
     let Some(worker) = SERVING.get() else { return Ok(()) };
-    worker.attend(py)?;
+    worker.attend(py, group)?;
     worker.runtime.stop_serving();
     Ok(())
 }
@@ -121,6 +170,8 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> 
         resources: assign.resources.clone(),
         actor: assign.actor.as_ref().and_then(|actor| ActorId::from_slice(&actor.actor)),
         actor_name: assign.actor.as_ref().map(|actor| actor.name.clone()).unwrap_or_default(),
+        restarts: assign.actor.as_ref().map_or(0, |actor| actor.restarts),
+        driver: WorkerId::from_slice(&assign.driver),
         is_worker: true,
         group: PlacementGroupId::from_slice(&assign.group),
         captures: assign.captures,
@@ -141,9 +192,9 @@ fn become_assigned(py: Python<'_>, assign: &Assign) -> PyResult<Option<String>> 
 }
 
 impl Worker {
-    fn attend(&self, py: Python<'_>) -> PyResult<()> {
+    fn attend(&self, py: Python<'_>, group: Option<&str>) -> PyResult<()> {
         loop {
-            let duty = process::patiently(py, || self.runtime.next_duty());
+            let duty = process::patiently(py, || self.runtime.next_duty(group));
             match duty {
                 Ok(Ok(Duty::Become(assign))) => self.note_flaw(become_assigned(py, &assign)?),
                 Ok(Ok(Duty::Run(ticket, call))) => {
@@ -171,7 +222,7 @@ impl Worker {
         self.flaw.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn run(&self, py: Python<'_>, ticket: Ticket, mut call: Call) -> Ended {
+    fn run(&self, py: Python<'_>, ticket: Ticket, call: Call) -> Ended {
         if let Some(flaw) = self.flaw() {
             // Another worker may fare better: what was wrong may have been mended by then.
             let results = vec![flaw; call.results as usize];
@@ -179,40 +230,49 @@ impl Worker {
             return Ended::Leave;
         }
         let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
-        let name = self.qualified(&call.name);
+        let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
         self.label(&call.name);
-        context::enter(Running { task, name: name.clone(), function: call.name.clone() });
-        begin_borrowing();
-        let prepared = self.prepare(py, &mut call, &ticket.code());
-        let mut under_way = UnderWay { ticket, call, task, name, yielded: 0 };
+        self.attempt(py, UnderWay { ticket, call, task, name, yielded: 0, borrowed: Vec::new() })
+    }
+
+    /// Runs a call, until it is answered or handed to an event loop.
+    pub(crate) fn attempt(&self, py: Python<'_>, mut under_way: UnderWay) -> Ended {
         let loop_ =
             self.event_loop.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|own| own.clone_ref(py));
-        let ended = match (prepared, loop_) {
-            (Ok(prepared), Some(event_loop)) => {
-                let borrowed = end_borrowing();
-                let identity = (task.hex(), under_way.name.clone(), under_way.call.name.clone());
-                let completion = Completion::new(under_way, borrowed);
-                let handed = event_loop
-                    .bind(py)
-                    .call_method1("submit", (prepared.0, prepared.1, prepared.2, completion, identity));
-                // The loop takes everything until the process ends.
-                debug_assert!(handed.is_ok(), "an actor's event loop outlives its calls");
-                Ended::Replied
+        loop {
+            let (task, name, function) = (under_way.task, under_way.name.clone(), under_way.call.name.clone());
+            context::enter(Running { task, name: name.clone(), function: function.clone() });
+            begin_borrowing();
+            let ended = match (self.prepare(py, &mut under_way), &loop_) {
+                (Ok(prepared), Some(event_loop)) => {
+                    let group = under_way.call.group.clone();
+                    let completion = Completion::new(under_way, end_borrowing());
+                    let identity = (task.hex(), name, function);
+                    let handed = event_loop
+                        .bind(py)
+                        .call_method1("submit", (prepared.0, prepared.1, prepared.2, completion, identity, group));
+                    // The loop takes everything until the process ends.
+                    debug_assert!(handed.is_ok(), "an actor's event loop outlives its calls");
+                    Ended::Replied
+                }
+                (prepared, _) => {
+                    let returned = prepared.and_then(|(target, args, kwargs)| match kwargs {
+                        Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
+                        _ => target.call1(args),
+                    });
+                    let returned = match under_way.call.stream {
+                        Some(_) => returned.and_then(|value| self.drain(py, &mut under_way, value)),
+                        None => returned,
+                    };
+                    self.answer(py, under_way, returned, end_borrowing)
+                }
+            };
+            context::leave();
+            match ended {
+                Ended::Again(again) => under_way = *again,
+                ended => return ended,
             }
-            (prepared, _) => {
-                let returned = prepared.and_then(|(target, args, kwargs)| match kwargs {
-                    Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
-                    _ => target.call1(args),
-                });
-                let returned = match under_way.call.stream {
-                    Some(_) => returned.and_then(|value| self.drain(py, &mut under_way, value)),
-                    None => returned,
-                };
-                self.answer(py, under_way, returned, end_borrowing)
-            }
-        };
-        context::leave();
-        ended
+        }
     }
 
     fn cancel_in_event_loop(&self, py: Python<'_>, task: TaskId) -> PyResult<()> {
@@ -225,44 +285,52 @@ impl Worker {
     pub(crate) fn answer(
         &self,
         py: Python<'_>,
-        under_way: UnderWay,
+        mut under_way: UnderWay,
         returned: PyResult<Bound<'_, PyAny>>,
         borrowed: impl FnOnce() -> Vec<ObjectId>,
     ) -> Ended {
-        let UnderWay { ticket, call, task, name, yielded } = under_way;
-        let mut outcome = Outcome { items: yielded, ..Outcome::default() };
+        let mut outcome = Outcome { items: under_way.yielded, ..Outcome::default() };
+        let (task, results, streams) = (under_way.task, under_way.call.results, under_way.call.stream.is_some());
         let cancelled = self.runtime.end_of_user_code(task);
         let is_actor = context::assigned_to_actor();
         // A method that returns although it was cancelled has done what it could: its caller did not want the value.
-        let returned = if cancelled && (is_actor || call.stream.is_some()) {
+        let returned = if cancelled && (is_actor || streams) {
             returned.and_then(|_| Err(cancel::error(py, task)?))
         } else {
             returned
         };
-        match returned.and_then(|value| self.results(py, task, call.results, &value, &mut outcome)) {
+        match returned.and_then(|value| self.results(py, task, results, &value, &mut outcome)) {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
                 self.runtime.discard(&outcome.handed, &outcome.stored);
-                let empty =
-                    Outcome { items: yielded, results: vec![none(); call.results as usize], ..Outcome::default() };
-                return self.leave_at_exit(py, ticket, empty, &error);
+                let results = vec![none(); results as usize];
+                let empty = Outcome { items: under_way.yielded, results, ..Outcome::default() };
+                return self.leave_at_exit(py, under_way.ticket, empty, &error);
             }
             Err(error) => {
                 // Results that were made before one failed are nobody's.
                 self.runtime.discard(&std::mem::take(&mut outcome.handed), &std::mem::take(&mut outcome.stored));
-                outcome.retry =
-                    !cancelled && !call.retry_exceptions.is_empty() && asks_retry(py, &call.retry_exceptions, &error);
-                let value = raised(py, &name, task, &error);
-                if call.stream.is_some() {
+                let wanted = &under_way.call.retry_exceptions;
+                outcome.retry = !cancelled && !wanted.is_empty() && asks_retry(py, wanted, &error);
+                if outcome.retry && under_way.may_run_again() {
+                    drop(error);
+                    under_way.run_again(borrowed());
+                    self.runtime.call_is_retried(&under_way.ticket);
+                    return Ended::Again(Box::new(under_way));
+                }
+                let value = raised(py, &under_way.name, task, &error);
+                if streams {
                     outcome.results = vec![none()];
                     outcome.raised = Some(value);
                 } else {
-                    outcome.results = vec![value; call.results as usize];
+                    outcome.results = vec![value; results as usize];
                 }
             }
         }
+        let UnderWay { ticket, call, borrowed: mut earlier, .. } = under_way;
         drop(call.references);
-        outcome.borrowed = borrowed();
+        earlier.extend(borrowed());
+        outcome.borrowed = earlier;
         let mut ended = Ended::Replied;
         if call.max_calls > 0 && self.count(&call.function) >= call.max_calls {
             outcome.retiring = true;
@@ -282,16 +350,27 @@ impl Worker {
             let intended = error.value(py).getattr("oxiray_exit_actor").is_ok();
             if intended {
                 self.runtime.reply(ticket, empty);
+            } else {
+                self.runtime.abandon_call(ticket);
             }
             let text = if intended { "it called exit_actor()" } else { "its code called sys.exit()" };
-            self.runtime.actor_leaving(text.into());
+            self.runtime.actor_leaving(text.into(), !intended);
         }
         flush_output(py);
         Ended::Leave
     }
 
     /// What is to be called, and with what.
-    fn prepare<'py>(&self, py: Python<'py>, call: &mut Call, code: &Bytes) -> PyResult<Prepared<'py>> {
+    fn prepare<'py>(&self, py: Python<'py>, under_way: &mut UnderWay) -> PyResult<Prepared<'py>> {
+        let runs_again = under_way.may_run_again();
+        let call = &mut under_way.call;
+        if !call.group.is_empty() && !self.groups.contains(&call.group) {
+            return Err(PyValueError::new_err(format!(
+                "the actor has no concurrency group `{}`; it has: {}",
+                call.group,
+                self.groups.join(", ")
+            )));
+        }
         let (args, kwargs) = self.arguments(py, &call.arguments, &call.references)?;
         let target = if call.function.is_empty() {
             let actor =
@@ -300,10 +379,12 @@ impl Worker {
                 actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
             python::method(py)?.call1((actor, &call.name))?
         } else {
-            self.function(py, call, code)?
+            self.function(py, call, &under_way.ticket.code())?
         };
         // Some code looks at reference counts: arguments belong to the call alone from here on.
-        call.arguments.clear();
+        if !runs_again {
+            call.arguments.clear();
+        }
         Ok((target, args, kwargs))
     }
 
@@ -334,11 +415,7 @@ impl Worker {
         self.label(&create.class_name);
         let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
         let name = format!("{}.__init__", create.class_name);
-        let task = TaskId::new({
-            let mut bytes = [0xff; 24];
-            bytes[8..].copy_from_slice(id.as_bytes());
-            bytes
-        });
+        let task = id.creation_task();
         context::enter(Running { task, name: name.clone(), function: "__init__".into() });
         begin_borrowing();
         if let Some(flaw) = self.flaw() {
@@ -356,7 +433,8 @@ impl Worker {
             }
             None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs)| {
                 let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
-                python::construct(py)?.call1((PyBytes::new(py, &create.class), args, kwargs))
+                let (class, traits) = (PyBytes::new(py, &create.class), PyBytes::new(py, &create.handle));
+                python::construct(py)?.call1((class, args, kwargs, traits))
             }),
         };
         context::leave();
@@ -368,7 +446,7 @@ impl Worker {
                 true
             }
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
-                self.runtime.actor_leaving("its constructor called sys.exit()".into());
+                self.runtime.actor_leaving("its constructor called sys.exit()".into(), false);
                 false
             }
             Err(error) => {
@@ -408,48 +486,12 @@ fn none() -> Value {
     Value { content: Some(Content::Inline(Bytes::from_static(&[2]))), contained: Vec::new() }
 }
 
-fn asks_retry(py: Python<'_>, wanted: &Bytes, error: &PyErr) -> bool {
-    let answer = python::wants_retry(py).and_then(|ask| ask.call1((PyBytes::new(py, wanted), error.value(py))));
-    answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
-}
-
-/// The value of a call that raised.
-fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr) -> Value {
-    if let Some(traceback) = error.traceback(py) {
-        let _ = error.value(py).setattr("__traceback__", traceback);
-    }
-    let described = python::describe_error(py)
-        .and_then(|describe| describe.call1((name, error.value(py), task.hex())))
-        .and_then(|described| described.extract::<Vec<u8>>());
-    let content = match described {
-        Ok(pickle) if pickle.len() > INLINE_TOTAL_BYTES => Content::Failed(Failure {
-            code: "system".into(),
-            text: format!(
-                "`{name}` raised {:.1000}, which carries {} MiB and is too large to travel: raise an error without its data",
-                error.to_string(),
-                pickle.len() >> 20
-            ),
-            cause: Bytes::new(),
-        }),
-        Ok(pickle) => {
-            let mut blob = vec![0];
-            blob.extend_from_slice(&pickle);
-            Content::Raised(blob.into())
-        }
-        Err(second) => Content::Failed(Failure {
-            code: "system".into(),
-            text: format!("`{name}` raised {error}, which could not be described: {second}"),
-            cause: Bytes::new(),
-        }),
-    };
-    Value { content: Some(content), contained: Vec::new() }
-}
-
 fn flush_output(py: Python<'_>) {
     let _ = python::flush(py).and_then(PyAnyMethods::call0);
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve, module)?)?;
+    module.add_function(wrap_pyfunction!(divide_calls, module)?)?;
     module.add_function(wrap_pyfunction!(serve_too, module)?)
 }

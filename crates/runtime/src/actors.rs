@@ -1,7 +1,11 @@
 //! Actors as their callers see them: one ordered stream of calls to each.
 //!
-//! - ACTORS-1: calls of this process to one actor are sent in the order made, each once its arguments are there.
-//! - ACTORS-2: after an actor's stream ends, the daemon's verdict decides what becomes of calls under way.
+//! - ACTORS-1: calls of this process to one actor are sent in the order made, each once its arguments are there; calls
+//!   of an actor that takes them out of order, in the order in which their arguments are.
+//! - ACTORS-2: after an actor's stream ends, the daemon's word decides what becomes of calls under way: those with
+//!   retries left are sent again, in order and before later ones, when the actor is there again.
+//! - ACTORS-3: this process uses the actor's anchor as long as it has a handle that counts, or a call that such a
+//!   handle made is not answered. With the last use anywhere the actor ends.
 
 use crate::links::{DAEMON, Role, Token};
 use crate::objects::copy;
@@ -9,7 +13,7 @@ use crate::state::State;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRelease, Cancel, Failure};
+use oxiray_wire::message::{ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRestarting, Cancel, Failure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -28,17 +32,39 @@ enum Stream {
 struct Actor {
     stream: Stream,
     queue: VecDeque<TaskId>,
-    under_way: FxHashSet<TaskId>,
+    /// Calls that enter the queue when their arguments are there, whatever others do.
+    unready: FxHashSet<TaskId>,
+    /// With the order in which they were sent.
+    under_way: FxHashMap<TaskId, u64>,
+    sent: u64,
     handles: usize,
-    /// This process made it, and its end is this process's to decide.
-    mine: bool,
-    /// A handle went elsewhere or a name leads to it: it lives until its job ends or it is killed.
-    shared: bool,
-    released: bool,
+    /// How many of the handles keep the actor.
+    keeping: usize,
+    /// ACTORS-3.
+    is_anchored: bool,
     /// This process asked for its end: nothing more is sent, and the verdict is awaited.
     killed: bool,
+    /// This process asked for the end of its process: nothing more is sent to that one.
+    paused: bool,
     /// What its constructor's arguments refer to, kept until it is dead.
     arguments: Vec<ObjectId>,
+}
+
+impl Actor {
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && self.under_way.is_empty() && self.unready.is_empty()
+    }
+
+    fn pending(&self) -> usize {
+        self.queue.len() + self.under_way.len() + self.unready.len()
+    }
+
+    /// The calls under way, in the order sent; none is from here on.
+    fn take_under_way(&mut self) -> Vec<TaskId> {
+        let mut sent: Vec<(TaskId, u64)> = self.under_way.drain().collect();
+        sent.sort_unstable_by_key(|(_, number)| *number);
+        sent.into_iter().map(|(task, _)| task).collect()
+    }
 }
 
 /// Every actor this process has, or had, a handle of.
@@ -52,22 +78,21 @@ impl Actors {
         self.known.entry(id).or_insert_with(|| Actor {
             stream: Stream::None,
             queue: VecDeque::new(),
-            under_way: FxHashSet::default(),
+            unready: FxHashSet::default(),
+            under_way: FxHashMap::default(),
+            sent: 0,
             handles: 0,
-            mine: false,
-            shared: false,
-            released: false,
+            keeping: 0,
+            is_anchored: false,
             killed: false,
+            paused: false,
             arguments: Vec::new(),
         })
     }
 
-    /// An actor of this process's own, with one handle for the caller.
-    pub(crate) fn made(&mut self, id: ActorId, shared: bool, arguments: Vec<ObjectId>) {
+    /// An actor of this process's own, which will be connected without asking.
+    pub(crate) fn made(&mut self, id: ActorId, arguments: Vec<ObjectId>) {
         let actor = self.get(id);
-        actor.handles += 1;
-        actor.mine = true;
-        actor.shared = shared;
         actor.stream = Stream::Awaited;
         actor.arguments = arguments;
     }
@@ -75,45 +100,78 @@ impl Actors {
     /// The stream over which a call is under way.
     pub(crate) fn link_of(&self, id: ActorId, call: TaskId) -> Option<Token> {
         match self.known.get(&id) {
-            Some(Actor { stream: Stream::Open(token, _), under_way, .. }) if under_way.contains(&call) => Some(*token),
+            Some(Actor { stream: Stream::Open(token, _), under_way, .. }) if under_way.contains_key(&call) => {
+                Some(*token)
+            }
             _ => None,
         }
     }
 
-    pub(crate) fn retain(&mut self, id: ActorId) {
-        self.get(id).handles += 1;
-    }
-
     /// Whether the call was sent, and is not answered yet.
     pub(crate) fn is_under_way(&self, id: ActorId, task: TaskId) -> bool {
-        self.known.get(&id).is_some_and(|actor| actor.under_way.contains(&task))
+        self.known.get(&id).is_some_and(|actor| actor.under_way.contains_key(&task))
     }
 
-    pub(crate) fn share(&mut self, id: ActorId) {
-        self.get(id).shared = true;
+    /// How many calls of this process to the actor are not answered.
+    pub(crate) fn pending(&self, id: ActorId) -> usize {
+        self.known.get(&id).map_or(0, Actor::pending)
     }
 
     pub(crate) fn fail_all(&mut self, failure: &Failure) {
         for actor in self.known.values_mut() {
             actor.stream = Stream::Dead(failure.clone());
             actor.queue.clear();
+            actor.unready.clear();
             actor.under_way.clear();
         }
     }
 }
 
 impl State {
+    /// One more handle of an actor; `keeps` is whether it keeps the actor.
+    pub(crate) fn add_handle(&mut self, id: ActorId, keeps: bool) {
+        let actor = self.actors.get(id);
+        actor.handles += 1;
+        actor.keeping += usize::from(keeps);
+        if keeps && !std::mem::replace(&mut actor.is_anchored, true) {
+            self.objects.borrow(id.anchor(), WorkerId::NIL);
+        }
+    }
+
+    /// A handle is gone.
+    pub(crate) fn drop_handle(&mut self, id: ActorId, keeps: bool) {
+        let actor = self.actors.get(id);
+        actor.handles = actor.handles.saturating_sub(1);
+        actor.keeping = actor.keeping.saturating_sub(usize::from(keeps));
+        self.let_go_when_done(id);
+    }
+
+    /// A call of an actor that is known to the tasks.
     pub(crate) fn queue_actor_call(&mut self, id: ActorId, task: TaskId) {
+        let waits = self.tasks.tasks.get(&task).is_some_and(|task| task.work.unordered && task.waiting_for > 0);
         let actor = self.actors.get(id);
         if let Stream::Dead(failure) = &actor.stream {
             let failure = failure.clone();
             self.fail_task(task, &failure);
             return;
         }
-        actor.queue.push_back(task);
+        if waits {
+            actor.unready.insert(task);
+        } else {
+            actor.queue.push_back(task);
+        }
         if matches!(actor.stream, Stream::None) {
             actor.stream = Stream::Awaited;
-            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()) }.into());
+            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost: Bytes::new() }.into());
+        }
+        self.deliver(id);
+    }
+
+    /// A call's arguments are there.
+    pub(crate) fn actor_call_ready(&mut self, id: ActorId, task: TaskId) {
+        let actor = self.actors.get(id);
+        if actor.unready.remove(&task) {
+            actor.queue.push_back(task);
         }
         self.deliver(id);
     }
@@ -123,7 +181,7 @@ impl State {
         loop {
             let actor = self.actors.get(id);
             let Stream::Open(token, _) = actor.stream else { return };
-            if actor.killed {
+            if actor.killed || actor.paused {
                 return;
             }
             let Some(front) = actor.queue.front().copied() else { return };
@@ -132,106 +190,156 @@ impl State {
             }
             actor.queue.pop_front();
             if !self.tasks.tasks.contains_key(&front) {
+                self.let_go_when_done(id);
                 continue;
             }
             let lone = actor.under_way.is_empty();
             if let Some(value) = self.failed_argument(front) {
                 self.finish_with(front, &value);
+                self.let_go_when_done(id);
                 continue;
             }
             let call = self.call(front);
-            self.actors.get(id).under_way.insert(front);
+            let actor = self.actors.get(id);
+            actor.sent += 1;
+            actor.under_way.insert(front, actor.sent);
             let message = Message::from(call);
             if lone { self.links.post_now(token, &message) } else { self.links.post(token, &message) }
         }
     }
 
     pub(crate) fn actor_said(&mut self, id: ActorId, message: Message) {
-        let Message::Reply(reply) = message else { return };
-        let Some(task) = TaskId::from_slice(&reply.task) else { return };
-        let actor = self.actors.get(id);
-        if actor.under_way.remove(&task)
-            && let Stream::Open(_, worker) = actor.stream
-        {
-            self.finish(task, reply, worker);
+        match message {
+            Message::Reply(reply) => {
+                let Some(task) = TaskId::from_slice(&reply.task) else { return };
+                let actor = self.actors.get(id);
+                if actor.under_way.remove(&task).is_some()
+                    && let Stream::Open(_, worker) = actor.stream
+                {
+                    self.finish(task, reply, worker);
+                }
+                self.let_go_when_done(id);
+            }
+            Message::Retried(retried) => {
+                if let Some(task) = TaskId::from_slice(&retried.task) {
+                    self.spend_retry(task);
+                }
+            }
+            _ => {}
         }
-        self.release_when_done(id);
     }
 
     pub(crate) fn actor_placed(&mut self, placed: &ActorPlaced, descriptor: Option<OwnedFd>) {
         let (Some(id), Some(stream)) = (ActorId::from_slice(&placed.actor), descriptor) else { return };
-        if let Ok(token) = self.links.adopt(stream, Role::Actor(id)) {
-            let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
-            self.actors.get(id).stream = Stream::Open(token, worker);
-            self.deliver(id);
-            self.release_when_done(id);
+        if matches!(self.actors.get(id).stream, Stream::Open(..) | Stream::Dead(_)) {
+            return;
         }
+        let Ok(token) = self.links.adopt(stream, Role::Actor(id)) else { return };
+        let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
+        let actor = self.actors.get(id);
+        actor.stream = Stream::Open(token, worker);
+        actor.paused = false;
+        if !actor.under_way.is_empty() {
+            let text = "the stream to its process broke, and there is a new one.".to_owned();
+            self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }));
+        }
+        self.deliver(id);
     }
 
     /// ACTORS-2: the stream ended; the daemon's word is awaited.
     pub(crate) fn actor_silent(&mut self, id: ActorId) {
         let actor = self.actors.get(id);
-        if matches!(actor.stream, Stream::Open(..)) {
+        if let Stream::Open(_, worker) = actor.stream {
             actor.stream = Stream::Awaited;
+            let lost = copy(worker.as_bytes());
+            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost }.into());
+        }
+    }
+
+    /// ACTORS-2: the actor's process died, and there will be another.
+    pub(crate) fn actor_restarting(&mut self, said: ActorRestarting) {
+        let Some(id) = ActorId::from_slice(&said.actor) else { return };
+        self.close_stream(id);
+        let actor = self.actors.get(id);
+        actor.stream = Stream::Awaited;
+        actor.paused = false;
+        let failure = said.failure.unwrap_or_default();
+        self.lose_calls(id, (!said.began_nothing).then_some(&failure));
+        self.let_go_when_done(id);
+        self.news = true;
+    }
+
+    /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran.
+    fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>) {
+        for task in self.actors.get(id).take_under_way().into_iter().rev() {
+            match failure {
+                _ if self.end_if_cancelled(task) => {}
+                Some(failure) if !self.spend_retry(task) => self.fail_task(task, failure),
+                _ => self.actors.get(id).queue.push_front(task),
+            }
+        }
+    }
+
+    /// The actor's process is dead: what it had said is read, and the stream to it closed.
+    fn close_stream(&mut self, id: ActorId) {
+        if let Stream::Open(token, _) = self.actors.get(id).stream {
+            self.hear_last_words(token, Role::Actor(id));
+            self.links.remove(token);
         }
     }
 
     pub(crate) fn actor_died(&mut self, died: ActorDied) {
         let Some(id) = ActorId::from_slice(&died.actor) else { return };
-        if let Stream::Open(token, _) = self.actors.get(id).stream {
-            self.hear_last_words(token, Role::Actor(id));
-        }
         let failure = died.failure.unwrap_or_else(|| Failure {
             code: "actor_died".into(),
             text: "the actor is dead".into(),
             cause: Bytes::new(),
         });
+        self.close_stream(id);
+        self.forget_creation(id);
         let actor = self.actors.get(id);
-        let before = std::mem::replace(&mut actor.stream, Stream::Dead(failure.clone()));
+        actor.stream = Stream::Dead(failure.clone());
         let arguments = std::mem::take(&mut actor.arguments);
-        let lost: Vec<TaskId> = actor.under_way.drain().chain(actor.queue.drain(..)).collect();
-        if let Stream::Open(token, _) = before {
-            self.links.remove(token);
-        }
+        let mut lost = actor.take_under_way();
+        lost.extend(actor.queue.drain(..));
+        lost.extend(actor.unready.drain());
         for task in lost {
             self.fail_task(task, &failure);
         }
         for object in arguments {
             self.release(object);
         }
-        self.forget_actor(id);
+        self.let_go_when_done(id);
         self.news = true;
     }
 
     /// An actor that was not made after all: its name was taken.
     pub(crate) fn unmake_actor(&mut self, id: ActorId) {
+        self.forget_creation(id);
         if let Some(actor) = self.actors.known.remove(&id) {
+            if actor.is_anchored {
+                self.release(id.anchor());
+            }
             for object in actor.arguments {
                 self.release(object);
             }
         }
     }
 
-    pub(crate) fn kill_actor(&mut self, id: ActorId) {
-        if self.abandon_creation(id) {
-            return;
-        }
-        self.actors.get(id).killed = true;
-        self.links.post_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()) }.into());
-    }
-
-    /// A handle is gone. With the last one, an actor that nobody else can reach ends.
-    pub(crate) fn drop_handle(&mut self, id: ActorId) {
+    pub(crate) fn kill_actor(&mut self, id: ActorId, restart: bool) {
         let actor = self.actors.get(id);
-        actor.handles = actor.handles.saturating_sub(1);
-        self.release_when_done(id);
-        self.forget_actor(id);
+        if restart {
+            actor.paused = matches!(actor.stream, Stream::Open(..));
+        } else {
+            actor.killed = true;
+        }
+        self.links.post_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()), restart }.into());
     }
 
     /// Whether the actor's process has the call. One that it has not got is not sent any more.
     pub(crate) fn cancel_actor_call(&mut self, id: ActorId, task: TaskId, recursive: bool) -> bool {
         let actor = self.actors.get(id);
-        if !actor.under_way.contains(&task) {
+        if !actor.under_way.contains_key(&task) {
             return false;
         }
         if let Stream::Open(token, _) = actor.stream {
@@ -244,28 +352,27 @@ impl State {
     /// Calls were taken out of an actor's queue.
     pub(crate) fn actor_calls_left(&mut self, id: ActorId) {
         let tasks = &self.tasks.tasks;
-        let queue = &mut self.actors.get(id).queue;
-        while queue.front().is_some_and(|front| !tasks.contains_key(front)) {
-            queue.pop_front();
+        let actor = self.actors.get(id);
+        actor.unready.retain(|task| tasks.contains_key(task));
+        while actor.queue.front().is_some_and(|front| !tasks.contains_key(front)) {
+            actor.queue.pop_front();
         }
         self.deliver(id);
-        self.release_when_done(id);
+        self.let_go_when_done(id);
     }
 
-    fn release_when_done(&mut self, id: ActorId) {
+    /// ACTORS-3.
+    fn let_go_when_done(&mut self, id: ActorId) {
         let actor = self.actors.get(id);
-        let over = actor.handles == 0 && actor.queue.is_empty() && actor.under_way.is_empty();
-        if over && actor.mine && !actor.shared && !actor.released && matches!(actor.stream, Stream::Open(..)) {
-            actor.released = true;
-            self.links.post_now(DAEMON, &ActorRelease { actor: copy(id.as_bytes()) }.into());
+        if !actor.is_quiet() {
+            return;
         }
-    }
-
-    fn forget_actor(&mut self, id: ActorId) {
-        let actor = self.actors.get(id);
-        let quiet = actor.queue.is_empty() && actor.under_way.is_empty();
-        if actor.handles == 0 && quiet && matches!(actor.stream, Stream::Dead(_) | Stream::None) {
+        let lets_go = actor.keeping == 0 && std::mem::take(&mut actor.is_anchored);
+        if actor.handles == 0 && matches!(actor.stream, Stream::Dead(_) | Stream::None) {
             self.actors.known.remove(&id);
+        }
+        if lets_go {
+            self.release(id.anchor());
         }
     }
 }

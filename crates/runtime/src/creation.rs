@@ -1,4 +1,4 @@
-//! Actors being made: the daemon is asked once the constructor's arguments are there.
+//! Actors being made: the daemon hears of each at once, and of its constructor's arguments when they are there.
 
 use crate::links::DAEMON;
 use crate::objects::copy;
@@ -6,7 +6,7 @@ use crate::state::State;
 use crate::work::Arguments;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
-use oxiray_wire::message::{ActorCreate, ActorDied, Failure};
+use oxiray_wire::message::ActorCreate;
 
 /// An actor whose constructor's arguments are not all there.
 #[derive(Debug)]
@@ -31,7 +31,10 @@ impl State {
             self.objects.retain(*id);
         }
         self.promise(&arguments.contained);
-        self.actors.made(actor, create.detached, kept);
+        self.actors.made(actor, kept);
+        self.add_handle(actor, true);
+        // The daemon counts the creator as the first to hold the anchor.
+        self.objects.keep(&[actor.anchor()]);
         let wait = self.new_task(actor);
         let mut waiting_for = 0;
         for (_, id) in &arguments.references {
@@ -44,6 +47,11 @@ impl State {
         if waiting_for == 0 {
             self.create(creation);
         } else {
+            let mut announced = creation.create.clone();
+            announced.unfinished = true;
+            (announced.class, announced.arguments) = (Bytes::new(), Bytes::new());
+            announced.contained.clear();
+            self.links.post_now(DAEMON, &announced.into());
             self.creations.insert(wait, creation);
         }
         actor
@@ -68,16 +76,8 @@ impl State {
         self.links.post_now(DAEMON, &create.into());
     }
 
-    /// Ends an actor that the daemon has not heard of; `false` where it has.
-    pub(crate) fn abandon_creation(&mut self, actor: ActorId) -> bool {
-        let Some(wait) = self.creations.iter().find(|(_, creation)| creation.actor == actor).map(|(wait, _)| *wait)
-        else {
-            return false;
-        };
-        self.creations.remove(&wait);
-        let text = "it was killed by kill() while its constructor's arguments were awaited".to_owned();
-        let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
-        self.actor_died(ActorDied { actor: copy(actor.as_bytes()), failure: Some(failure) });
-        true
+    /// The arguments of an actor that is dead are awaited no longer.
+    pub(crate) fn forget_creation(&mut self, actor: ActorId) {
+        self.creations.retain(|_, creation| creation.actor != actor);
     }
 }

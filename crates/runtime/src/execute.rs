@@ -1,6 +1,7 @@
 //! Calls that others send to this process, waiting to be run.
 //!
-//! - EXECUTE-1: calls of one stream are handed out in the order they came.
+//! - EXECUTE-1: calls of one stream are handed out in the order they came; where an actor has concurrency groups,
+//!   those of one group and stream.
 //! - EXECUTE-2: a task's worker does not sit on tasks it cannot begin soon: behind one that runs long, or
 //!   that waits for a value, they are given back to their owner, who finds them another worker.
 
@@ -12,7 +13,7 @@ use crate::task_log::TaskLog;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorFailed, ActorLeaving, ActorReady, Assign, Call, Reply, Returned, Value};
+use oxiray_wire::message::{ActorFailed, ActorLeaving, ActorReady, Assign, Call, Reply, Retried, Returned, Value};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,8 @@ enum Item {
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     items: VecDeque<Item>,
+    /// The concurrency groups of an actor, each with threads of its own; all other calls are in `items`.
+    groups: Vec<(String, VecDeque<Item>)>,
     /// Whether calls are an actor's, whose order and place are fixed.
     pub(crate) is_actor: bool,
     pub(crate) interrupts: Interrupts,
@@ -91,6 +94,8 @@ pub(crate) struct Inbox {
     closing: bool,
     /// Nothing more is handed out, though those who wait for it do not leave yet.
     ending: bool,
+    /// The daemon was told that the actor ends.
+    said_leaving: bool,
 }
 
 impl Inbox {
@@ -122,15 +127,45 @@ impl Inbox {
     /// Takes a call out that has not begun; the number of its results.
     pub(crate) fn withdraw(&mut self, from: Token, task: &Bytes) -> Option<u32> {
         let is_it = |item: &Item| matches!(item, Item::Call(token, _, call, _) if *token == from && call.task == *task);
-        let at = self.items.iter().position(is_it)?;
-        match self.items.remove(at) {
+        let mut queues = std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items));
+        let found = queues.find_map(|items| items.iter().position(is_it).and_then(|at| items.remove(at)));
+        match found {
             Some(Item::Call(_, _, call, _)) => Some(call.results),
             _ => None,
         }
     }
 
     pub(crate) fn client_gone(&mut self, token: Token) {
-        self.items.retain(|item| !matches!(item, Item::Call(from, ..) if *from == token));
+        for items in std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items)) {
+            items.retain(|item| !matches!(item, Item::Call(from, ..) if *from == token));
+        }
+    }
+
+    /// From here on, calls of these groups queue for themselves.
+    pub(crate) fn divide(&mut self, groups: Vec<String>) {
+        self.groups = groups.into_iter().map(|name| (name, VecDeque::new())).collect();
+        for item in std::mem::take(&mut self.items) {
+            self.push(item);
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        let group = match &item {
+            Item::Call(_, _, call, _) if !call.group.is_empty() => Some(call.group.as_str()),
+            _ => None,
+        };
+        let own = group.and_then(|group| self.groups.iter_mut().find(|(name, _)| name == group));
+        own.map_or(&mut self.items, |(_, items)| items).push_back(item);
+    }
+
+    /// Whether every call that came was begun.
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.groups.iter().all(|(_, items)| items.is_empty())
+    }
+
+    /// Whether every call that was begun is over.
+    pub(crate) fn is_done(&self) -> bool {
+        self.running == 0
     }
 
     /// Whether a task is under way here; an actor's calls lend nothing.
@@ -146,7 +181,8 @@ impl Inbox {
         self.running_since.map(|since| since + PATIENCE)
     }
 
-    pub(crate) fn take(&mut self, log: &mut TaskLog) -> Option<Duty> {
+    /// The next thing to do for a thread of the named group, or of none.
+    pub(crate) fn take(&mut self, group: Option<&str>, log: &mut TaskLog) -> Option<Duty> {
         if self.closed {
             return Some(Duty::Leave);
         }
@@ -159,7 +195,11 @@ impl Inbox {
         if std::mem::take(&mut self.collects) {
             return Some(Duty::Collect);
         }
-        match self.items.pop_front() {
+        let items = match group {
+            None => &mut self.items,
+            Some(group) => self.groups.iter_mut().find(|(name, _)| name == group).map(|(_, items)| items)?,
+        };
+        match items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
             Some(Item::Call(from, owner, call, code)) => {
                 let started = Instant::now();
@@ -169,7 +209,7 @@ impl Inbox {
                 let place = log.begin(&call, started);
                 Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), code, started, place }, call))
             }
-            None if self.closing && self.running == 0 => Some(Duty::Leave),
+            None if self.closing && self.running == 0 && self.is_empty() => Some(Duty::Leave),
             None => None,
         }
     }
@@ -185,7 +225,7 @@ impl State {
             Message::Call(call) => {
                 self.yieldings.open(token, &call);
                 let code = self.codes.get(&token).map(|codes| codes.get(&call.function)).unwrap_or_default();
-                self.inbox.items.push_back(Item::Call(token, owner, Box::new(call), code));
+                self.inbox.push(Item::Call(token, owner, Box::new(call), code));
                 self.news = true;
             }
             Message::Cancel(cancel) => self.cancel_call(token, &cancel),
@@ -253,17 +293,27 @@ impl State {
             items: outcome.items,
             raised: outcome.raised,
         };
-        self.yieldings.close(&reply.task);
-        self.inbox.running -= 1;
-        if self.inbox.running == 0 {
-            self.inbox.running_since = None;
-            self.news |= self.inbox.closing;
-        }
+        self.call_is_over(&reply.task);
         // Never gathered: what is done must be known before the next call can take this process down.
         self.links.post_now(ticket.from, &reply.into());
         for id in outcome.handed {
             self.release(id);
         }
+    }
+
+    /// The call was answered, or never will be.
+    pub(crate) fn call_is_over(&mut self, task: &[u8]) {
+        self.yieldings.close(task);
+        self.inbox.running -= 1;
+        if self.inbox.running == 0 {
+            self.inbox.running_since = None;
+            self.news |= self.inbox.closing || self.inbox.closed;
+        }
+    }
+
+    /// The call is run again in its place, which its owner is told before it can take this process down.
+    pub(crate) fn call_is_retried(&mut self, ticket: &Ticket) {
+        self.links.post_now(ticket.from, &Retried { task: ticket.task.clone() }.into());
     }
 
     pub(crate) fn actor_ready(&mut self, borrowed: &[ObjectId]) {
@@ -278,8 +328,11 @@ impl State {
         self.links.post_now(DAEMON, &ActorFailed { error: Some(error) }.into());
     }
 
-    pub(crate) fn actor_leaving(&mut self, text: String) {
-        self.links.post_now(DAEMON, &ActorLeaving { text }.into());
+    /// Tells the daemon once that the actor ends, and whether somebody meant it to.
+    pub(crate) fn actor_leaving(&mut self, text: String, unintended: bool) {
+        if !std::mem::replace(&mut self.inbox.said_leaving, true) {
+            self.links.post_now(DAEMON, &ActorLeaving { text, unintended }.into());
+        }
     }
 }
 

@@ -307,8 +307,9 @@ impl Runtime {
             Ok(Answer::Actor(answer)) if answer.failure.is_none() => {
                 let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
                 if found != id {
+                    // As with any actor found by its name, the handle does not keep it.
                     self.shared.with(|state| {
-                        state.actors.retain(found);
+                        state.add_handle(found, false);
                         state.unmake_actor(id);
                     });
                 }
@@ -325,29 +326,44 @@ impl Runtime {
         }
     }
 
-    /// Calls a method. Its results have one reference each.
-    pub fn call_actor(&self, actor: ActorId, work: Work) -> (TaskId, Vec<ObjectId>) {
-        self.shared.with(|state| state.submit(Target::Actor(actor), work))
+    /// Calls a method. Its results have one reference each. Fails with code `pending_calls` where too many calls of
+    /// this process to the actor are not answered.
+    pub fn call_actor(&self, actor: ActorId, work: Work) -> Result<(TaskId, Vec<ObjectId>), RuntimeError> {
+        self.shared.with(|state| {
+            if work.pending_limit > 0 && state.actors.pending(actor) >= work.pending_limit {
+                let text = format!(
+                    "`{}` was not called: {} calls to its actor are not answered yet, and its max_pending_calls allows \
+                     no more. Wait for some of them first, or make the actor with a higher limit",
+                    work.name, work.pending_limit
+                );
+                return Err(RuntimeError::Failed(Failure { code: "pending_calls".into(), text, cause: Bytes::new() }));
+            }
+            Ok(state.submit(Target::Actor(actor), work))
+        })
     }
 
-    /// One more handle of an actor here.
-    pub fn retain_actor(&self, actor: ActorId) {
-        self.shared.with(|state| state.actors.retain(actor));
+    /// One more handle of an actor here; `keeps` is whether the actor lives as long as the handle does.
+    pub fn retain_actor(&self, actor: ActorId, keeps: bool) {
+        self.shared.with(|state| state.add_handle(actor, keeps));
     }
 
     /// One handle less.
-    pub fn release_actor(&self, actor: ActorId) {
-        self.shared.with(|state| state.drop_handle(actor));
+    pub fn release_actor(&self, actor: ActorId, keeps: bool) {
+        self.shared.with(|state| state.drop_handle(actor, keeps));
     }
 
-    /// A handle leaves this process.
-    pub fn share_actor(&self, actor: ActorId) {
-        self.shared.with(|state| state.actors.share(actor));
+    /// A handle leaves this process by a way that the runtime does not see: the actor is kept until the job of
+    /// `driver` ends.
+    pub fn keep_for_job(&self, actor: ActorId, driver: WorkerId) {
+        self.shared.with(|state| {
+            state.objects.retain(actor.anchor());
+            state.hold_for(&[actor.anchor()], &driver);
+        });
     }
 
-    /// Ends an actor's process.
-    pub fn kill_actor(&self, actor: ActorId) {
-        self.shared.with(|state| state.kill_actor(actor));
+    /// Ends an actor's process; `restart` is whether there may be another.
+    pub fn kill_actor(&self, actor: ActorId, restart: bool) {
+        self.shared.with(|state| state.kill_actor(actor, restart));
     }
 
     /// Finds an actor by its name.

@@ -1,14 +1,42 @@
 //! The runtime as a worker uses it: what is to be done, and what came of it.
 
 use crate::execute::{Duty, Outcome, Ticket};
+use crate::lead::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
+use crate::state::State;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::Value;
+use std::time::{Duration, Instant};
 
 impl Runtime {
-    /// The next thing to do; waits for it.
-    pub fn next_duty(&self) -> Result<Duty, RuntimeError> {
-        Ok(self.shared.wait(None, |state| state.inbox.take(&mut state.log))?)
+    /// The next thing to do for a thread of that concurrency group, or of none; waits for it.
+    pub fn next_duty(&self, group: Option<&str>) -> Result<Duty, RuntimeError> {
+        Ok(self.shared.wait(None, |state| state.inbox.take(group, &mut state.log))?)
+    }
+
+    /// From here on, the actor's calls of these groups go to threads that ask for them.
+    pub fn divide_calls(&self, groups: Vec<String>) {
+        self.shared.with(|state| state.inbox.divide(groups));
+    }
+
+    /// Waits until every call that was begun is over, `limit` at most.
+    pub fn finish_calls(&self, limit: Duration) {
+        let deadline = Some(Instant::now() + limit);
+        let is_over = |state: &mut State| (state.inbox.is_done() || state.lost.is_some()).then_some(());
+        while matches!(self.shared.wait(deadline, is_over), Err(Unmet::Interrupted)) {}
+    }
+
+    /// The call will not be answered: its process ends.
+    pub fn abandon_call(&self, ticket: Ticket) {
+        self.shared.with(|state| {
+            state.inbox.interrupts.end(ticket.task());
+            state.call_is_over(ticket.task().as_bytes());
+        });
+    }
+
+    /// The call is run again in its place: one of its retries is used up.
+    pub fn call_is_retried(&self, ticket: &Ticket) {
+        self.shared.with(|state| state.call_is_retried(ticket));
     }
 
     /// No further call is begun, in any thread; the one that says so still replies before it stops all.
@@ -42,7 +70,7 @@ impl Runtime {
 
     /// An interrupt was lost on its way: in a destructor, say.
     pub fn interrupt_again(&self) {
-        self.shared.with(|state| state.inbox.interrupts.again(std::time::Instant::now()));
+        self.shared.with(|state| state.inbox.interrupts.again(Instant::now()));
     }
 
     /// The user's part of a call is over: it is not interrupted any more. Whether it was cancelled.
@@ -80,8 +108,8 @@ impl Runtime {
         self.shared.with(|state| state.actor_failed(error));
     }
 
-    /// The actor ends itself.
-    pub fn actor_leaving(&self, text: String) {
-        self.shared.with(|state| state.actor_leaving(text));
+    /// The actor ends; `unintended` where nobody meant it to, so that it may be made anew. Only the first word counts.
+    pub fn actor_leaving(&self, text: String, unintended: bool) {
+        self.shared.with(|state| state.actor_leaving(text, unintended));
     }
 }

@@ -328,6 +328,7 @@ impl State {
             Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
             Message::GroupAnswer(answer) => self.group_answered(answer),
             Message::ActorDied(died) => self.actor_died(died),
+            Message::ActorRestarting(said) => self.actor_restarting(said),
             Message::Published(published) => {
                 if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
                     self.resolve(id, value, 0, 1);

@@ -222,7 +222,7 @@ impl State {
         }
         match task.target {
             Target::Class(queue) => self.enter(queue, id),
-            Target::Actor(actor) => self.deliver(actor),
+            Target::Actor(actor) => self.actor_call_ready(actor, id),
         }
     }
 
@@ -327,6 +327,9 @@ impl State {
             retry_exceptions: work.retry_exceptions.clone(),
             attempt: task.attempt,
             stream,
+            group: work.group.clone(),
+            retries: if work.function.is_empty() { work.retries } else { 0 },
+            label: work.label.clone(),
         }
     }
 
@@ -435,6 +438,20 @@ impl State {
 
     /// Puts a task back into its queue where it has retries left.
     pub(crate) fn try_again(&mut self, id: TaskId, suspect: bool) -> bool {
+        if !self.spend_retry(id) {
+            return false;
+        }
+        let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
+        task.suspect = suspect;
+        if let Target::Class(queue) = task.target {
+            self.tasks.queues[queue].pending.push_front(id);
+            return true;
+        }
+        false
+    }
+
+    /// Counts one more attempt; `false` where none is left.
+    pub(crate) fn spend_retry(&mut self, id: TaskId) -> bool {
         let leaving = self.tasks.leaving;
         let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
         if task.work.retries == 0 || leaving || task.cancelled {
@@ -442,12 +459,7 @@ impl State {
         }
         task.work.retries -= i32::from(task.work.retries > 0);
         task.attempt += 1;
-        task.suspect = suspect;
-        if let Target::Class(queue) = task.target {
-            self.tasks.queues[queue].pending.push_front(id);
-            return true;
-        }
-        false
+        true
     }
 
     /// The task ends with this failure as the value of each result.

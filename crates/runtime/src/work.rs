@@ -42,7 +42,7 @@ pub struct Arguments {
 }
 
 /// A call to be made.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Work {
     /// Hash of the function; empty for an actor's method.
     pub function: Bytes,
@@ -64,6 +64,14 @@ pub struct Work {
     pub parent: TaskId,
     /// Set where its results come one by one; it then has one result besides, which tells how it ended.
     pub stream: Option<Streaming>,
+    /// What the call is named in logs, errors and its own context; empty for the name of what it calls.
+    pub label: String,
+    /// The actor's concurrency group in which it runs; empty for the default one.
+    pub group: String,
+    /// Whether a call of an actor may overtake earlier ones that wait for their arguments.
+    pub unordered: bool,
+    /// The call is refused where this many of this process to the same actor are not answered; 0 for no limit.
+    pub pending_limit: usize,
 }
 
 /// How a call's results come one by one.

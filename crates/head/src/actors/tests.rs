@@ -18,6 +18,7 @@ fn describe(number: u8, creator: u8, name: &str, detached: bool) -> Description 
         namespace: "here".into(),
         class_name: "Counter".into(),
         detached,
+        max_restarts: 0,
     }
 }
 
@@ -73,20 +74,92 @@ fn only_so_many_dead_are_remembered() {
     assert!(actors.asked_by.is_empty() && actors.living_of.is_empty(), "nothing else is kept of the dead");
 }
 
+fn restartable(number: u8, max_restarts: i32) -> Description {
+    Description { max_restarts, ..describe(number, 9, "r", false) }
+}
+
+#[test]
+fn an_actor_is_made_anew_as_often_as_it_may_be() {
+    let mut actors = Actors::<&str>::default();
+    actors.create(restartable(1, 2), false);
+    assert_eq!(actors.lost(id(1)), None, "there was no process to lose");
+    for restarts in 1..=2 {
+        actors.placed(id(1), client(50 + restarts as u8));
+        actors.ready(id(1));
+        assert_eq!(actors.lost(id(1)), Some(Lost { began_nothing: false, clients: vec![client(9)] }));
+        assert_eq!(actors.get(id(1)).map(|actor| (actor.restarts, actor.worker())), Some((restarts, None)));
+        assert_eq!(actors.lost(id(1)), None, "a process is lost once");
+        assert_eq!(actors.connect(client(8), id(1)), Connect::Later);
+        actors.connect(client(8), id(1));
+        actors.client_died(client(8));
+    }
+    actors.placed(id(1), client(60));
+    assert_eq!(actors.lost(id(1)), None, "no restarts are left");
+    assert_eq!(actors.lookup("here", "r"), Some(id(1)), "it is for others to say that it is dead");
+}
+
+#[test]
+fn starts_that_failed_are_counted_until_one_succeeds() {
+    let mut actors = Actors::<&str>::default();
+    actors.create(restartable(1, -1), false);
+    for failed in 1..=3 {
+        actors.placed(id(1), client(5));
+        assert!(actors.lost(id(1)).expect("there is no limit").began_nothing);
+        assert_eq!(actors.get(id(1)).expect("known").failed_starts, failed);
+    }
+    actors.placed(id(1), client(5));
+    actors.ready(id(1));
+    assert!(!actors.lost(id(1)).expect("there is no limit").began_nothing);
+    assert_eq!(actors.get(id(1)).expect("known").failed_starts, 0);
+}
+
+#[test]
+fn nothing_brings_back_what_nobody_can_reach() {
+    let mut actors = Actors::<&str>::default();
+    actors.create(restartable(1, -1), false);
+    actors.placed(id(1), client(5));
+    assert!(actors.unreferenced(id(1)) && !actors.unreferenced(id(1)));
+    assert_eq!(actors.lookup("here", "r"), None, "its name is free before it is dead");
+    actors.create(restartable(2, 0), false);
+    assert_eq!(actors.lost(id(1)), None);
+    actors.died(id(1), "done");
+    assert_eq!(actors.lookup("here", "r"), Some(id(2)), "the name's new actor keeps it");
+    actors.create(describe(3, 9, "stays", true), false);
+    assert!(!actors.unreferenced(id(3)), "a detached actor needs no handles");
+}
+
 proptest! {
     #[test]
-    fn names_and_indexes_agree_with_the_living(steps in prop::collection::vec((0u8..5, 0u8..12, 0u8..4, 0u8..3), 0..200)) {
+    fn names_and_indexes_agree_with_the_living(steps in prop::collection::vec((0u8..8, 0u8..12, 0u8..4, 0u8..3), 0..200)) {
         let mut actors = Actors::default();
+        let mut unreferenced = BTreeSet::new();
         for (step, actor, other, name) in steps {
             match step {
                 0 => {
                     let name = ["", "a", "b"][name as usize];
-                    actors.create(describe(actor, other, name, actor % 2 == 0), false);
+                    let max_restarts = i32::from(actor % 4) - 1;
+                    actors.create(Description { max_restarts, ..describe(actor, other, name, actor % 2 == 0) }, false);
                 }
                 1 => drop(actors.connect(client(other), id(actor))),
-                2 if actors.get(id(actor)).is_some_and(|found| found.state == ActorState::Waiting) => {
+                2 if actors.get(id(actor)).is_some_and(|found| found.worker().is_none() && !found.is_dead()) => {
                     actors.placed(id(actor), client(100));
                 }
+                5 => actors.ready(id(actor)),
+                6 => {
+                    let before = actors.get(id(actor)).cloned();
+                    let lost = actors.lost(id(actor));
+                    let after = actors.get(id(actor));
+                    match (lost, before, after) {
+                        (Some(lost), Some(before), Some(after)) => {
+                            prop_assert!(before.may_restart() && before.worker().is_some(), "ACTOR-3, ACTOR-4");
+                            prop_assert_eq!(lost.began_nothing, matches!(before.state, ActorState::Starting(_)));
+                            prop_assert_eq!((after.restarts, &after.state), (before.restarts + 1, &ActorState::Restarting));
+                        }
+                        (None, before, after) => prop_assert_eq!(before.as_ref(), after),
+                        _ => prop_assert!(false, "an actor neither comes nor goes when its process is lost"),
+                    }
+                }
+                7 if actors.unreferenced(id(actor)) => drop(unreferenced.insert(id(actor))),
                 3 => drop(actors.died(id(actor), "cause")),
                 4 => {
                     for gone in actors.client_died(client(other)) {
@@ -97,10 +170,16 @@ proptest! {
             }
             let named: BTreeMap<_, _> = actors
                 .iter()
-                .filter(|actor| !matches!(actor.state, ActorState::Dead(_)) && !actor.description.name.is_empty())
+                .filter(|actor| !actor.is_dead() && !actor.is_unreferenced && !actor.description.name.is_empty())
                 .map(|actor| (("here".to_owned(), actor.description.name.clone()), actor.description.id))
                 .collect();
             prop_assert_eq!(&named, &actors.names);
+            for actor in actors.iter() {
+                let most = actor.description.max_restarts;
+                prop_assert!(most < 0 || actor.restarts <= most as u32, "ACTOR-3");
+                prop_assert!(!actor.is_unreferenced || unreferenced.contains(&actor.description.id));
+                prop_assert!(!(actor.is_unreferenced || actor.is_dead()) || !actor.may_restart(), "ACTOR-4");
+            }
             let interested: usize = actors.iter().map(|actor| actor.interested.len()).sum();
             prop_assert_eq!(interested, actors.asked_by.values().map(BTreeSet::len).sum::<usize>());
         }

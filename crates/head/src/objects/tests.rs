@@ -157,6 +157,21 @@ fn the_end_of_a_hold_may_be_read_before_its_beginning() {
     assert!(objects.is_empty() && objects.of_client.is_empty());
 }
 
+#[test]
+fn the_last_holder_of_an_anchor_leaves_its_actor_unreachable() {
+    let mut objects = Directory::default();
+    let actor = ActorId::new([7; 16]);
+    let anchor = actor.anchor();
+    run(|out| objects.hold(client(1), &[anchor], out));
+    run(|out| objects.hold(client(2), &[anchor], out));
+    run(|out| objects.promise(client(1), &[object(1)], out));
+    run(|out| objects.publish(client(1), object(1), "a value with a handle", &[anchor], out));
+    assert!(run(|out| objects.unhold(client(1), &[anchor], out)).is_empty());
+    assert!(run(|out| objects.client_died(client(2), out)).is_empty(), "the value still has a handle");
+    assert_eq!(run(|out| objects.client_died(client(1), out)), [Outcome::Unreachable(actor)]);
+    assert!(objects.is_empty() && objects.of_client.is_empty());
+}
+
 #[derive(Debug, Clone)]
 enum Say {
     Promise(ObjectId),

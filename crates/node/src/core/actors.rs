@@ -1,17 +1,19 @@
-//! Actors: made, placed, connected, ended.
+//! Actors: made, placed, connected, ended. What follows the loss of a process is in `restarts`.
 
 use super::ending::LEAVING_LIMIT;
 use super::objects::contained_in;
+use super::restarts::death;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
 use crate::core::groups::{Home, Need, home};
 use bytes::Bytes;
-use oxiray_head::{ActorState, Connect, Created, Description};
+use oxiray_head::{Connect, Created, Description};
 use oxiray_ids::{ActorId, JobId, ObjectId};
 use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
 use oxiray_scheduler::Wish;
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorDied, ActorLookup, ActorPlaced, Content, Environment, Failure, Stop, Value,
+    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Environment,
+    Failure, Value,
 };
 use std::collections::BTreeMap;
 
@@ -22,9 +24,13 @@ pub(crate) struct Making {
     handle: Bytes,
     running: Demand,
     ticket: Option<u64>,
-    /// What its constructor needs, until that returned.
+    /// What its constructor needs, as long as it may have to run.
     pub(crate) spec: Option<ActorCreate>,
     contained: Vec<ObjectId>,
+    /// What it waits for in the queue.
+    need: Option<Need>,
+    /// Its constructor's arguments are awaited where it is made.
+    is_unfinished: bool,
 }
 
 impl Making {
@@ -34,11 +40,12 @@ impl Making {
     }
 
     /// Whether it waits for its resources.
+    #[cfg(test)]
     pub(crate) fn is_waiting(&self) -> bool {
         self.ticket.is_some()
     }
 
-    /// What it is to find around it, until its constructor returned.
+    /// What its constructor is to find around it, as long as that may have to run.
     pub(crate) fn environment(&self) -> Option<&Environment> {
         self.spec.as_ref()?.environment.as_ref()
     }
@@ -53,10 +60,16 @@ impl Core {
     pub(crate) fn actor_create(&mut self, from: Key, asked: ActorCreate) {
         let Some(client) = self.clients.get(&from) else { return };
         let (job, creator) = (client.job, client.id);
+        let Some(id) = ActorId::from_slice(&asked.actor) else { return };
+        if self.actors.get(id).is_some_and(|actor| actor.description.creator == creator) {
+            return self.finish_actor(id, asked);
+        }
+        let mut out = Vec::new();
+        self.objects.hold(creator, &[id.anchor()], &mut out);
+        self.carry_out(out);
         if self.is_ending(job) {
             return;
         }
-        let Some(id) = ActorId::from_slice(&asked.actor) else { return };
         let namespace = match asked.namespace.as_str() {
             "" => self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default(),
             named => named.to_owned(),
@@ -69,6 +82,7 @@ impl Core {
             namespace,
             class_name: asked.class_name.clone(),
             detached: asked.detached,
+            max_restarts: asked.max_restarts,
         };
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
         match self.actors.create(description, asked.get_if_exists) {
@@ -95,20 +109,45 @@ impl Core {
     }
 
     fn make_actor(&mut self, id: ActorId, job: JobId, asked: ActorCreate) {
+        let handle = asked.handle.clone();
+        let (running, contained) = (Demand::default(), Vec::new());
+        let making =
+            Making { job, handle, running, ticket: None, spec: None, contained, need: None, is_unfinished: true };
+        self.making.insert(id, making);
+        if !asked.unfinished {
+            self.finish_actor(id, asked);
+        }
+    }
+
+    /// Everything that the actor's constructor needs is there.
+    fn finish_actor(&mut self, id: ActorId, asked: ActorCreate) {
+        if asked.unfinished || self.making.get(&id).is_none_or(|making| !making.is_unfinished) {
+            return;
+        }
         let references = asked.references.iter().filter_map(|argument| argument.reference.clone());
         let mut contained = contained_in(&asked.contained);
         contained.extend(contained_in(&references.collect::<Vec<_>>()));
         self.objects.contain(&contained);
-        let label = asked.class_name.clone();
-        let named = format!("actor `{label}`");
-        let demands = self.actor_needs(&asked, &named);
-        let running = demands.as_ref().map(|(_, running)| running.clone()).unwrap_or_default();
-        let handle = asked.handle.clone();
-        self.making.insert(id, Making { job, handle, running, ticket: None, spec: Some(asked), contained });
-        let queued =
-            demands.and_then(|(need, _)| self.enqueue(Want::Actor(id), job, label, need).map_err(unschedulable));
+        let making = self.making.get_mut(&id).expect("it was just looked at");
+        making.contained = contained;
+        making.is_unfinished = false;
+        making.spec = Some(asked);
+        self.queue_actor(id);
+    }
+
+    /// The actor waits for the resources of a process, where there can be such.
+    pub(crate) fn queue_actor(&mut self, id: ActorId) {
+        let Some(making) = self.making.get(&id) else { return };
+        let (job, Some(spec)) = (making.job, &making.spec) else { return };
+        let label = spec.class_name.clone();
+        let needs = self.actor_needs(spec, &format!("actor `{label}`"));
+        let queued = needs.and_then(|(need, running)| {
+            let making = self.making.get_mut(&id).expect("it was just looked at");
+            (making.need, making.running) = (Some(need.clone()), running);
+            self.enqueue(Want::Actor(id), job, label, need).map_err(unschedulable)
+        });
         match queued {
-            Ok(ticket) => self.making.get_mut(&id).expect("it was just inserted").ticket = Some(ticket),
+            Ok(ticket) => self.making.get_mut(&id).expect("it was just looked at").ticket = Some(ticket),
             Err(failure) => self.actor_died(id, &failure),
         }
     }
@@ -139,7 +178,8 @@ impl Core {
     /// What the actor's process is to be, and what the actor holds while it lives.
     pub(crate) fn actor_post(&self, id: ActorId, label: String) -> (Post, Demand) {
         let making = self.making.get(&id).expect("a dead actor waits for nothing");
-        let spec = making.spec.clone().unwrap_or_default();
+        let mut spec = making.spec.clone().unwrap_or_default();
+        spec.restarts = self.actors.get(id).map_or(0, |actor| actor.restarts);
         let environment = spec.environment.clone().unwrap_or_default();
         let outlives_job = self.actor_outlives_its_job(id);
         let home = home(spec.strategy.as_ref());
@@ -147,6 +187,7 @@ impl Core {
         (post, making.running.clone())
     }
 
+    /// Whether it goes on when its job is over: it is detached, or made by one that is.
     pub(crate) fn actor_outlives_its_job(&self, id: ActorId) -> bool {
         self.actors.get(id).is_some_and(|actor| {
             let creator = self.keys.get(&actor.description.creator).copied();
@@ -177,16 +218,18 @@ impl Core {
         (running, Some(surplus))
     }
 
-    fn connect_actor(&mut self, client: Key, id: ActorId, worker: Key) {
+    pub(crate) fn connect_actor(&mut self, client: Key, id: ActorId, worker: Key) {
         let worker_id = bytes_of(self.workers[&worker].id.as_bytes());
         let placed = ActorPlaced { actor: bytes_of(id.as_bytes()), worker: worker_id };
         self.connect(client, placed.into(), worker);
     }
 
-    pub(crate) fn actor_connect(&mut self, from: Key, actor: &Bytes) {
+    pub(crate) fn actor_connect(&mut self, from: Key, asked: &ActorConnect) {
         let Some(client) = self.clients.get(&from).map(|client| client.id) else { return };
+        let actor = &asked.actor;
         let id = identifier!(ActorId, actor);
         match self.actors.connect(client, id) {
+            Connect::Now(worker) if asked.lost == worker.as_bytes()[..] => self.reconnect_later(from, worker),
             Connect::Now(worker) => {
                 if let Some(key) = self.keys.get(&worker).copied() {
                     self.connect_actor(from, id, key);
@@ -229,7 +272,9 @@ impl Core {
             self.wants_pump = true;
         }
         self.actors.ready(id);
-        self.forget_constructor(id);
+        if !self.actors.get(id).is_some_and(oxiray_head::Actor::may_restart) {
+            self.forget_constructor(id);
+        }
     }
 
     /// The constructor's arguments are no longer needed: what the actor kept of them, it holds itself by now.
@@ -245,53 +290,40 @@ impl Core {
     pub(crate) fn actor_failed(&mut self, from: Key, error: Option<Value>) {
         let Some(Duty::Actor(id)) = self.workers.get(&from).map(|worker| worker.duty) else { return };
         let failure = match error.and_then(|value| value.content) {
-            Some(Content::Raised(cause)) => {
-                let text = "its constructor raised an exception".to_owned();
-                Failure { code: "actor_died".into(), text, cause }
-            }
+            Some(Content::Raised(cause)) => Failure { cause, ..death("its constructor raised an exception.") },
             Some(Content::Failed(failure)) => failure,
-            _ => Failure { code: "actor_died".into(), text: "its constructor failed".into(), cause: Bytes::new() },
+            _ => death("its constructor failed."),
         };
         self.actor_died(id, &failure);
         self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
     }
 
-    pub(crate) fn actor_leaving(&mut self, from: Key, text: &str) {
+    pub(crate) fn actor_leaving(&mut self, from: Key, said: &ActorLeaving) {
         if let Some(worker) = self.workers.get_mut(&from) {
-            worker.last_words = Some(Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() });
+            worker.last_words.get_or_insert_with(|| format!("{}.", said.text));
+            worker.ends_for_good |= !said.unintended;
             self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
         }
     }
 
-    pub(crate) fn actor_kill(&mut self, actor: &Bytes) {
-        self.end_actor(identifier!(ActorId, actor), "it was killed by kill()");
-    }
-
     /// Ends an actor at once, wherever it is in its life.
     pub(crate) fn end_actor(&mut self, id: ActorId, text: &str) {
-        let worker = self.actors.get(id).and_then(oxiray_head::Actor::worker);
-        self.actor_died(id, &Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() });
+        let Some(actor) = self.actors.get(id) else { return };
+        let worker = actor.worker();
+        let waited = match self.making.get(&id) {
+            Some(_) if worker.is_some() || actor.restarts > 0 => String::new(),
+            Some(making) if making.is_unfinished => {
+                " It never ran: the arguments of its constructor were still awaited.".into()
+            }
+            Some(Making { need: Some(Need::Wish(wish)), .. }) => {
+                format!(" It never ran: it was still waiting for {}.", wish.demand)
+            }
+            Some(_) => " It never ran: it was still waiting for its place.".into(),
+            None => String::new(),
+        };
+        self.actor_died(id, &death(&format!("{text}{waited}")));
         if let Some(key) = worker.and_then(|worker| self.keys.get(&worker).copied()) {
             self.kill_worker(key);
-        }
-    }
-
-    /// Nobody has a handle any more, and every call is answered.
-    pub(crate) fn actor_release(&mut self, actor: &Bytes) {
-        const TEXT: &str = "its last handle is gone";
-        let id = identifier!(ActorId, actor);
-        let Some(found) = self.actors.get(id) else { return };
-        match found.state {
-            ActorState::Waiting => self.end_actor(id, TEXT),
-            ActorState::Starting(worker) | ActorState::Alive(worker) => {
-                let Some(key) = self.keys.get(&worker).copied() else { return };
-                let words = Failure { code: "actor_died".into(), text: TEXT.into(), cause: Bytes::new() };
-                if let Some(worker) = self.workers.get_mut(&key) {
-                    worker.last_words = Some(words);
-                }
-                self.send(key, Stop {});
-            }
-            ActorState::Dead(_) => {}
         }
     }
 

@@ -150,7 +150,7 @@ impl Core {
             // Only a constructor leaves an exception behind.
             ActorState::Dead(failure) if !failure.cause.is_empty() => ("FAILED", Some(failure)),
             ActorState::Alive(_) | ActorState::Dead(_) => ("FINISHED", None),
-            ActorState::Waiting => ("PENDING_NODE_ASSIGNMENT", None),
+            ActorState::Waiting | ActorState::Restarting => ("PENDING_NODE_ASSIGNMENT", None),
         };
         let mut task = [0xff; 24];
         task[8..].copy_from_slice(description.id.as_bytes());

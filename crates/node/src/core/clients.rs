@@ -90,7 +90,7 @@ impl Core {
         }
         let orphans = self.actors.client_died(client.id);
         for actor in orphans {
-            self.end_actor(actor, "the process that made it is gone, and it was not detached");
+            self.end_actor(actor, "its owner has died: the process that made it is gone, and it was not detached.");
         }
         self.groups.client_died(client.id);
         let mut out = Vec::new();
@@ -109,11 +109,13 @@ impl Core {
                 self.kill_worker(worker);
             }
         }
-        let is_bound = |id: &ActorId| self.actors.get(*id).is_some_and(|actor| !actor.description.detached);
-        let unplaced =
-            self.making.iter().filter(|(id, making)| making.job == job && making.is_waiting() && is_bound(id));
+        let has_no_process = |id: &ActorId| self.actors.get(*id).is_some_and(|actor| actor.worker().is_none());
+        let unplaced = self
+            .making
+            .iter()
+            .filter(|(id, making)| making.job == job && has_no_process(id) && !self.actor_outlives_its_job(**id));
         for id in unplaced.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.end_actor(id, "its job is over, and it was not detached");
+            self.end_actor(id, "its job is over, and it was not detached.");
         }
         self.end_groups_of_job(job);
         let Some(detail) = self.details.get(&job) else { return };

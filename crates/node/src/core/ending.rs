@@ -1,10 +1,10 @@
 //! How workers end, and when what they held is given back.
 
+use super::restarts::death;
 use super::{Alarm, Core, Duty, Effect, Key};
 use crate::device_check::Residue;
-use bytes::Bytes;
 use oxiray_resources::Grant;
-use oxiray_wire::message::{Failure, Stop};
+use oxiray_wire::message::Stop;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -92,6 +92,9 @@ impl Core {
         self.return_to_service(key, &[]);
         let grants = worker.surplus.into_iter().chain(worker.grant);
         self.give_back(key, grants.collect(), worker.pid.unwrap_or(0));
+        if let Duty::Actor(id) = worker.duty {
+            self.restart_when_due(id);
+        }
         self.wants_pump = true;
         if let Some(job) = worker.job {
             self.close_when_over(job);
@@ -109,9 +112,7 @@ impl Core {
         match duty {
             Duty::Leased(lease) => self.lease_ended(lease, text, None),
             Duty::Actor(id) => {
-                let text = format!("its process (pid {pid}) died unexpectedly: {text}");
-                let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
-                self.actor_died(id, &last_words.unwrap_or(failure));
+                self.actor_lost(key, id, last_words, &format!("its process (pid {pid}) died unexpectedly: {text}"));
             }
             Duty::Spare | Duty::Idle | Duty::Ending => {}
         }
@@ -209,11 +210,15 @@ impl Core {
     /// Whatever keeps it alive, such as a driver that hangs, may keep its devices from working.
     pub(crate) fn does_not_die(&mut self, key: Key) {
         let Some(worker) = self.workers.get(&key) else { return };
-        let pid = worker.pid.unwrap_or(0);
+        let (pid, duty) = (worker.pid.unwrap_or(0), worker.duty);
         let devices = devices_of(worker.grant.iter().chain(&worker.surplus));
         let reason = format!("process {pid} is to be gone, but it, or something that it started, does not die");
         for device in devices {
             self.take_out_of_service(key, &device, &reason);
+        }
+        if let Duty::Actor(id) = duty {
+            // What it holds may never come back, and no other process of the actor may run beside it.
+            self.actor_died(id, &death(&format!("{reason}.")));
         }
         self.verdict(key, "was killed, and has not ended since");
     }

@@ -130,6 +130,7 @@ impl Core {
                 Outcome::Forgotten { owner, object } => {
                     self.tell(owner, Forgotten { object: bytes_of(object.as_bytes()) });
                 }
+                Outcome::Unreachable(actor) => self.actor_unreachable(actor),
                 Outcome::Delete(object) => self.delete_everywhere(object),
             }
         }

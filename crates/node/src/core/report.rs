@@ -106,13 +106,14 @@ impl Core {
                 ActorState::Waiting => ("waiting", None),
                 ActorState::Starting(_) => ("starting", None),
                 ActorState::Alive(_) => ("alive", None),
+                ActorState::Restarting => ("restarting", None),
                 ActorState::Dead(failure) => ("dead", Some(failure.text.clone())),
             };
             let description = &actor.description;
             json!({
                 "actor_id": description.id.hex(), "class": description.class_name, "name": description.name,
                 "namespace": description.namespace, "job_id": description.job.hex(), "detached": description.detached,
-                "state": state, "cause": cause, "pid": pid,
+                "state": state, "cause": cause, "pid": pid, "restarts": actor.restarts,
             })
         };
         let (living, dead): (Vec<_>, Vec<_>) =

@@ -11,18 +11,7 @@ fn tasks(count: usize) -> Vec<TaskId> {
 
 fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId>) -> Recipe {
     let arguments = Arguments { payload: Bytes::from(vec![0; payload]), ..Arguments::default() };
-    let work = Work {
-        function: Bytes::new(),
-        code: Bytes::new(),
-        name: String::new(),
-        arguments,
-        results: 1,
-        max_calls: 0,
-        retries,
-        retry_exceptions: Bytes::new(),
-        parent: TaskId::NIL,
-        stream: None,
-    };
+    let work = Work { arguments, results: 1, retries, ..Work::default() };
     let class =
         Arc::new(Class { demand: Vec::new(), environment: Environment::default(), fresh: false, strategy: None });
     Recipe { work, class, attempt: 0, held, sources, held_bytes: 0 }

@@ -4,7 +4,8 @@ use super::{Amount, ArgumentReference, Environment, Failure, Reference, Strategy
 use bytes::Bytes;
 
 /// client → daemon: make an actor. Answered by [`ActorAnswer`]; unless it was refused or existed
-/// already, the creator is connected without asking ([`ActorPlaced`]).
+/// already, the creator is connected without asking ([`ActorPlaced`]). The creator holds the actor's anchor from
+/// then on, whatever the answer.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ActorCreate {
     /// Names the question.
@@ -58,9 +59,33 @@ pub struct ActorCreate {
     /// References inside the arguments.
     #[prost(message, repeated, tag = "17")]
     pub contained: Vec<Reference>,
+    /// How often it is made anew after its process died; negative for always.
+    #[prost(int32, tag = "18")]
+    pub max_restarts: i32,
+    /// How often it was made anew before; the daemon fills it in for the worker.
+    #[prost(uint32, tag = "19")]
+    pub restarts: u32,
+    /// Groups of methods with threads, or places on an event loop, of their own.
+    #[prost(message, repeated, tag = "20")]
+    pub groups: Vec<ConcurrencyGroup>,
+    /// The constructor's arguments are still awaited: the actor has its id and its name from now on, and the same
+    /// message with everything follows.
+    #[prost(bool, tag = "21")]
+    pub unfinished: bool,
     /// Where it is to be placed.
     #[prost(message, optional, tag = "29")]
     pub strategy: Option<Strategy>,
+}
+
+/// A part of an actor whose calls queue for themselves.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ConcurrencyGroup {
+    /// Its name, which calls give.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// How many of its calls run at once.
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
 }
 
 /// daemon → client: what became of [`ActorCreate`] or [`ActorLookup`].
@@ -90,6 +115,10 @@ pub struct ActorConnect {
     /// `ActorId`.
     #[prost(bytes = "bytes", tag = "1")]
     pub actor: Bytes,
+    /// `WorkerId` of the process to which there was a stream that ended; empty for none. Where that process turns
+    /// out to live, there is a new stream to it.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub lost: Bytes,
 }
 
 /// daemon → client, with the stream: the actor has its process. Calls may be sent at once; they wait
@@ -116,12 +145,39 @@ pub struct ActorDied {
     pub failure: Option<Failure>,
 }
 
+/// daemon → every client that was connected or asked: the actor's process died, and the actor is made anew. What was
+/// under way there is lost; [`ActorPlaced`] or [`ActorDied`] follows.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ActorRestarting {
+    /// `ActorId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub actor: Bytes,
+    /// Code `actor_unavailable`.
+    #[prost(message, optional, tag = "2")]
+    pub failure: Option<Failure>,
+    /// Whether the constructor had not returned: no call was begun there, and all are sent again.
+    #[prost(bool, tag = "3")]
+    pub began_nothing: bool,
+}
+
+/// worker → owner: a call raised what its owner asked to retry, and is run again in its place: one of its retries is
+/// used up.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Retried {
+    /// `TaskId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub task: Bytes,
+}
+
 /// client → daemon: end the actor's process now.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ActorKill {
     /// `ActorId`.
     #[prost(bytes = "bytes", tag = "1")]
     pub actor: Bytes,
+    /// Whether it is made anew where it has restarts left.
+    #[prost(bool, tag = "2")]
+    pub restart: bool,
 }
 
 /// client → daemon: which actor has this name? Answered by [`ActorAnswer`].
@@ -136,13 +192,4 @@ pub struct ActorLookup {
     /// Where it lives; empty for the job's namespace.
     #[prost(string, tag = "3")]
     pub namespace: String,
-}
-
-/// creator → daemon: no handle is left anywhere and every call is answered; the actor ends. The daemon
-/// sends [`Stop`] on the worker's control stream, and the worker leaves when its queue is empty.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct ActorRelease {
-    /// `ActorId`.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub actor: Bytes,
 }

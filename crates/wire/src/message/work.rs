@@ -61,6 +61,15 @@ pub struct Call {
     /// Which attempt this is, counted from 0.
     #[prost(uint32, tag = "9")]
     pub attempt: u32,
+    /// The actor's concurrency group in which it runs; empty for the default one.
+    #[prost(string, tag = "10")]
+    pub group: String,
+    /// How often an actor's method that raises what is to be retried is run again, here; negative for always.
+    #[prost(int32, tag = "11")]
+    pub retries: i32,
+    /// What the call is named in logs, errors and its own context; empty for the method's name.
+    #[prost(string, tag = "12")]
+    pub label: String,
     /// Set for a call whose results come one by one.
     #[prost(message, optional, tag = "14")]
     pub stream: Option<StreamTerms>,

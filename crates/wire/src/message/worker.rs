@@ -77,4 +77,7 @@ pub struct ActorLeaving {
     /// Why, in words.
     #[prost(string, tag = "1")]
     pub text: String,
+    /// Whether nobody meant it to end, so that it is made anew where it has restarts left.
+    #[prost(bool, tag = "2")]
+    pub unintended: bool,
 }

@@ -84,6 +84,8 @@ struct Story {
     world: World,
     drivers: Vec<Key>,
     requests: u64,
+    /// Actors whose creator gave up its only hold.
+    released: BTreeSet<u8>,
 }
 
 impl Story {
@@ -150,18 +152,23 @@ impl Story {
                 self.say(&workers, who, Unblocked {});
             }
             Happening::Actor { who, number, demand, detached } => {
-                let asked = ActorCreate { detached, ..actor(number, DEMANDS[demand], &DEMANDS[demand][..1]) };
+                let max_restarts = i32::from(number % 4) - 1;
+                let (unfinished, made) = (demand == 0, actor(number, DEMANDS[demand], &DEMANDS[demand][..1]));
+                let asked = ActorCreate { detached, max_restarts, unfinished, ..made };
                 self.say(&clients, who, asked);
             }
             Happening::Ready(who) => {
                 self.say(&workers, who, ActorReady {});
             }
             Happening::Kill(number) => {
-                self.say(&clients, 0, ActorKill { actor: id(number) });
+                self.say(&clients, 0, ActorKill { actor: id(number), restart: number % 2 == 0 });
             }
             Happening::Release(number) => {
-                let release = ActorRelease { actor: id(number) };
-                self.say(&clients, 0, release);
+                let creator = self.world.core.actors.get(actor_id(number)).map(|actor| actor.description.creator);
+                let creator = creator.and_then(|creator| self.world.core.keys.get(&creator).copied());
+                if let Some(key) = creator.filter(|_| self.released.insert(number)) {
+                    self.world.say(key, Unhold { objects: vec![anchor(number)] });
+                }
             }
             Happening::Group { who, number, bundles, detached } => {
                 self.requests += 1;
@@ -201,6 +208,14 @@ impl Story {
             let worker = &core.workers[idle];
             assert!(!worker.once && worker.grant.is_none() && busy.insert(*idle), "CORE-3");
         }
+        let mut actors = BTreeSet::new();
+        for worker in core.workers.values() {
+            if let Duty::Actor(id) = worker.duty {
+                assert!(actors.insert(id), "RESTARTS-1");
+                let waits = core.making.get(&id).is_some_and(|making| making.is_waiting());
+                assert!(!waits, "RESTARTS-1: the next process is asked for when the last is gone");
+            }
+        }
         for worker in core.out_of_service.values().flat_map(BTreeMap::keys) {
             let is_undying = core.workers.get(worker).is_some_and(|worker| worker.is_doomed);
             assert!(is_undying || core.rechecks.iter().any(|recheck| recheck.is_remembered(*worker)), "CORE-4");
@@ -239,7 +254,7 @@ impl Story {
     fn end(mut self) {
         for number in 0..30 {
             let killer = self.world.driver();
-            self.world.say(killer, ActorKill { actor: id(number) });
+            self.world.say(killer, ActorKill { actor: id(number), restart: false });
             self.drivers.push(killer);
         }
         for number in 0..6 {
@@ -270,7 +285,7 @@ impl Story {
 proptest! {
     #[test]
     fn nothing_is_granted_twice_and_everything_comes_back(happenings in prop::collection::vec(happening(), 0..150)) {
-        let mut story = Story { world: World::new(4, 2), drivers: Vec::new(), requests: 0 };
+        let mut story = Story { world: World::new(4, 2), drivers: Vec::new(), requests: 0, released: BTreeSet::new() };
         for happening in &happenings {
             story.tell(happening);
             story.check();

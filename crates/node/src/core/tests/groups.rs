@@ -143,7 +143,7 @@ fn a_group_of_a_detached_actor_ends_with_it() {
     world.settle();
     assert_eq!(world.free("CPU"), 30_000);
     let other = world.driver();
-    world.say(other, ActorKill { actor: id(1) });
+    world.say(other, ActorKill { actor: id(1), restart: false });
     assert_eq!(world.free("CPU"), 40_000);
 }
 

@@ -195,7 +195,7 @@ impl World {
     }
 
     pub(super) fn placed(&self, client: Key, actor: u8) -> Option<Key> {
-        let placed = self.joined.iter().find(|(to, message, _)| {
+        let placed = self.joined.iter().rev().find(|(to, message, _)| {
             *to == client && matches!(message, Message::ActorPlaced(placed) if placed.actor[0] == actor)
         });
         placed.map(|(.., worker)| *worker)
@@ -249,6 +249,15 @@ impl World {
             _ => None,
         });
         deaths.collect()
+    }
+
+    /// Of each restart that a client was told of, whether nothing had begun.
+    pub(super) fn restarts(&self, client: Key, actor: u8) -> Vec<bool> {
+        let restarts = self.to(client).filter_map(|message| match message {
+            Message::ActorRestarting(said) if said.actor[0] == actor => Some(said.began_nothing),
+            _ => None,
+        });
+        restarts.collect()
     }
 
     pub(super) fn answer(&self, client: Key, request: u64) -> ActorAnswer {
