@@ -351,7 +351,7 @@ impl Worker {
             if intended {
                 self.runtime.reply(ticket, empty);
             } else {
-                self.runtime.abandon_call(ticket);
+                self.runtime.abandon_call(&ticket);
             }
             let text = if intended { "it called exit_actor()" } else { "its code called sys.exit()" };
             self.runtime.actor_leaving(text.into(), !intended);

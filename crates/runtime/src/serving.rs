@@ -27,7 +27,7 @@ impl Runtime {
     }
 
     /// The call will not be answered: its process ends.
-    pub fn abandon_call(&self, ticket: Ticket) {
+    pub fn abandon_call(&self, ticket: &Ticket) {
         self.shared.with(|state| {
             state.inbox.interrupts.end(ticket.task());
             state.call_is_over(ticket.task().as_bytes());
