@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -30,6 +31,12 @@ class RuntimeContext:
     def get_node_id(self) -> str:
         """The machine, as 56 hexadecimal digits."""
         return _facts("Node ID")["node_id"]
+
+    def get_node_labels(self) -> dict[str, str]:
+        """The labels of this machine."""
+        node_id = _facts("Node labels")["node_id"]
+        nodes = json.loads(_core.cluster()[2]).get("nodes", [])
+        return next((dict(node["labels"]) for node in nodes if node["node_id"] == node_id), {})
 
     def get_worker_id(self) -> str:
         """This process, as 56 hexadecimal digits."""
@@ -117,8 +124,6 @@ class RuntimeContext:
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment in force, as JSON."""
-        import json
-
         return json.dumps(_environment.public(_session.job_environment), sort_keys=True, default=repr)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:

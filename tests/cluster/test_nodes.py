@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import ray
+from oxiray._cli import native_binary
 from ray.cluster_utils import Cluster, Node
 from ray.util.scheduling_strategies import In, NodeAffinitySchedulingStrategy as Affinity, NodeLabelSchedulingStrategy
 
@@ -198,3 +200,21 @@ def test_what_a_member_prints_is_shown(nodes: list[Node], capfd: pytest.CaptureF
 def test_everything_is_given_back(nodes: list[Node]) -> None:
     free: Callable[[], dict[str, float]] = ray.available_resources
     until(lambda: free() == ray.cluster_resources())
+
+
+def test_a_task_knows_its_node(nodes: list[Node]) -> None:
+    @ray.remote
+    def facts() -> tuple[str, dict[str, str]]:
+        return ray.util.get_node_ip_address(), ray.get_runtime_context().get_node_labels()
+
+    listed = {node["NodeID"]: node for node in ray.nodes()}
+    for node in nodes:
+        address, labels = ray.get(facts.options(scheduling_strategy=Affinity(node.node_id, soft=False)).remote())
+        assert (address, labels) == (listed[node.node_id]["NodeManagerAddress"], listed[node.node_id]["Labels"])
+
+
+def test_status_shows_every_node(nodes: list[Node]) -> None:
+    command = [str(native_binary()), "status", "--address", nodes[0].address]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert all(node.node_id in shown.stdout for node in nodes), shown.stdout
+    assert "of 4 first" in shown.stdout

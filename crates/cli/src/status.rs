@@ -35,6 +35,8 @@ fn as_json(report: &ClusterReport) -> anyhow::Result<String> {
 /// What is read of a report's detail; the rest is for programs.
 #[derive(Deserialize)]
 struct Detail {
+    #[serde(default)]
+    nodes: Vec<Node>,
     devices: Vec<Device>,
     waiting: Vec<Waiting>,
     actors: Vec<Actor>,
@@ -42,6 +44,15 @@ struct Detail {
     placement_groups: Vec<Group>,
     workers: Vec<Worker>,
     daemon: Daemon,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    node_id: String,
+    address: String,
+    alive: bool,
+    resources: BTreeMap<String, f64>,
+    available: BTreeMap<String, f64>,
 }
 
 #[derive(Deserialize)]
@@ -112,6 +123,7 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
         };
         writeln!(text, "  {:<24} {line}", total.resource).expect(EXPECT);
     }
+    draw_nodes(&mut text, &detail.nodes);
     draw_devices(&mut text, &detail.devices);
     draw_groups(&mut text, &detail.placement_groups);
     let count = |duty: &str| detail.workers.iter().filter(|worker| worker.duty == duty).count();
@@ -134,6 +146,24 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
         writeln!(text, "  {}", waiting.why).expect(EXPECT);
     }
     Ok(text)
+}
+
+/// One line a node, where there is more than one.
+fn draw_nodes(text: &mut String, nodes: &[Node]) {
+    if nodes.len() < 2 {
+        return;
+    }
+    text.push_str("\nNodes\n");
+    for node in nodes {
+        let used = |(name, total): (&String, &f64)| {
+            let is_shown = !name.starts_with("node:") && !name.ends_with("memory");
+            let used = total - node.available.get(name).copied().unwrap_or(0.0);
+            is_shown.then(|| format!("{used} of {total} {name}"))
+        };
+        let used: Vec<String> = node.resources.iter().filter_map(used).collect();
+        let state = if node.alive { used.join(", ") } else { "dead".to_owned() };
+        writeln!(text, "  {} {:<15} {state}", node.node_id, node.address).expect(EXPECT);
+    }
 }
 
 fn draw_devices(text: &mut String, devices: &[Device]) {

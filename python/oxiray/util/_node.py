@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -17,4 +18,8 @@ def get_node_ip_address(address: Any = None) -> str:
     """This machine's address within the cluster; the local one where there is no cluster. `address` is not used."""
     if not _core.is_connected():
         return "127.0.0.1"
-    return str(_core.context()["address"]).rpartition(":")[0] or "127.0.0.1"
+    facts = _core.context()
+    for node in json.loads(_core.cluster()[2]).get("nodes", []):
+        if node["node_id"] == facts["node_id"]:
+            return str(node["address"])
+    return str(facts["address"]).rpartition(":")[0] or "127.0.0.1"

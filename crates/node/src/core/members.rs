@@ -244,8 +244,8 @@ impl Core {
             }
             Want::Actor(id) if self.still_waits(&wanted, ticket) => self.actor_has(id, worker),
             // It was cancelled, or is gone, while the order was under way.
-            Want::Lease { .. } => self.return_to_member(worker),
-            Want::Actor(_) | Want::Group { .. } => self.kill_worker(worker),
+            Want::Lease { .. } if !self.is_ending(wanted.job) => self.return_to_member(worker),
+            Want::Lease { .. } | Want::Actor(_) | Want::Group { .. } => self.kill_worker(worker),
         }
     }
 

@@ -3,6 +3,7 @@
 mod any_order;
 mod environments;
 mod groups;
+mod members;
 mod world;
 
 use super::*;
