@@ -184,7 +184,7 @@ mod tests {
         let call = Call { task: bytes::Bytes::from_static(&[7; 24]), name: name.into(), ..Call::default() };
         let now = Instant::now();
         let place = log.begin(&call, now);
-        assert_eq!(log.records().last().map(|record| record.stage()), Some(TaskStage::Runs));
+        assert_eq!(log.records().last().map(TaskRecord::stage), Some(TaskStage::Runs));
         log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }])
     }
 

@@ -32,12 +32,11 @@ impl Core {
         let environment = merged(detail.told.environment.as_ref(), &post.environment);
         let once = post.fresh || post.actor.is_some() || !grant.devices().is_empty();
         let reused = if once { None } else { self.take_idle(post.job, &environment) };
-        let key = match reused {
-            Some(key) => key,
-            None => {
-                let origin = self.origin_of(post.job, &environment);
-                self.take_spare(&origin, post.job)
-            }
+        let key = if let Some(key) = reused {
+            key
+        } else {
+            let origin = self.origin_of(post.job, &environment);
+            self.take_spare(&origin, post.job)
         };
         let worker = self.workers.get_mut(&key).expect("it was just chosen");
         worker.job = Some(post.job);

@@ -111,16 +111,16 @@ impl Daemon {
     }
 
     fn show(&mut self, worker: Key, target: Option<Key>, pid: u32, error: bool, printed: Vec<Printed>) {
+        let head = self.core.head_key();
         for Printed { name, lines } in printed {
-            if target.is_some() && target == self.core.head_key() {
-                let relayed = Message::from(LogLines { pid, name, error, lines }).relayed(worker);
-                self.queue(target.expect("it was just found"), &relayed.into(), Vec::new());
-            } else if let Some(driver) = target {
-                self.queue(driver, &LogLines { pid, name, error, lines }.into(), Vec::new());
-            } else {
+            let Some(target) = target else {
                 self.worker_log.line(&format!("worker {worker}, pid {pid}, {name}:"));
                 self.worker_log.append(&lines);
-            }
+                continue;
+            };
+            let printed = Message::from(LogLines { pid, name, error, lines });
+            let message = if head == Some(target) { printed.relayed(worker).into() } else { printed };
+            self.queue(target, &message, Vec::new());
         }
     }
 }

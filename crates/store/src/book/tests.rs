@@ -174,10 +174,6 @@ impl World {
                     held.push(segment);
                 }
                 Place::Spilling { segment, .. } => held.push(segment),
-                Place::Checking { file, .. } => {
-                    assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
-                    spilled += object.size;
-                }
                 Place::OnDisk { segment, file, pins, .. } => {
                     let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
                     assert!(counted == pins && pins > 0, "STORE-3");
@@ -185,7 +181,7 @@ impl World {
                     spilled += object.size;
                     held.push(segment);
                 }
-                Place::Spilled { file } => {
+                Place::Spilled { file } | Place::Checking { file, .. } => {
                     assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
                     spilled += object.size;
                 }

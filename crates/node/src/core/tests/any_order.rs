@@ -212,7 +212,7 @@ impl Story {
         for worker in core.workers.values() {
             if let Duty::Actor(id) = worker.duty {
                 assert!(actors.insert(id), "RESTARTS-1");
-                let waits = core.making.get(&id).is_some_and(|making| making.is_waiting());
+                let waits = core.making.get(&id).is_some_and(crate::core::actors::Making::is_waiting);
                 assert!(!waits, "RESTARTS-1: the next process is asked for when the last is gone");
             }
         }
