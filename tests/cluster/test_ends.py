@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from oxiray._cli import native_binary
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Affinity
 
@@ -82,6 +83,27 @@ def test_a_killed_node_takes_its_work_along(cluster: Cluster, tmp_path: Path) ->
     hard = Affinity(node.node_id, soft=False)
     with pytest.raises(ray.exceptions.TaskUnschedulableError, match="is dead or never was"):
         ray.get(where.options(scheduling_strategy=hard).remote())
+
+
+def test_an_actor_is_made_anew_on_another_node(cluster: Cluster) -> None:
+    node = cluster.add_node(num_cpus=2)
+    strategy = Affinity(node.node_id, soft=True)
+    actor = Somewhere.options(max_restarts=1, max_task_retries=-1, scheduling_strategy=strategy).remote()
+    assert ray.get(actor.where.remote()) == node.node_id
+    node.kill_raylet()
+    assert cluster.head_node is not None
+    assert ray.get(actor.where.remote()) == cluster.head_node.node_id
+
+
+def test_a_node_joins_from_the_command_line(cluster: Cluster) -> None:
+    command = [str(native_binary()), "start", f"--address={cluster.address}", "--num-cpus=1", "--labels=by=hand"]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+    by_hand = where.options(label_selector={"by": "hand"})
+    until(lambda: len(ray.nodes()) == 2)
+    assert ray.get(by_hand.remote()) != cluster.list_all_nodes()[0].node_id
+    nobody = subprocess.run([*command[:2], "--address=127.0.0.1:1"], capture_output=True, text=True, check=False)
+    assert nobody.returncode != 0
+    assert "no cluster answers at 127.0.0.1:1: on this machine run" in nobody.stderr
 
 
 def test_a_resource_that_went_is_waited_for(cluster: Cluster) -> None:
