@@ -42,6 +42,21 @@ fn create_placement_group(
     made.map(PlacementGroupID).map_err(|error| process::error(py, &error))
 }
 
+/// Whether the group is known to be created, without asking; that is told once, and only to who made it.
+#[pyfunction]
+fn placement_group_created(group: &Bound<'_, PlacementGroupID>) -> PyResult<bool> {
+    Ok(process::required()?.take_created(group.get().0))
+}
+
+/// Others are about to be told of a group that was just made. Does nothing where the connection is over.
+#[pyfunction]
+fn share_placement_group(py: Python<'_>, group: &Bound<'_, PlacementGroupID>) {
+    let group = group.get().0;
+    if let Some(runtime) = process::current() {
+        py.detach(|| runtime.share_group(group));
+    }
+}
+
 /// A reference that gets `value` when the group is created.
 #[pyfunction]
 fn placement_group_ready(group: &Bound<'_, PlacementGroupID>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
@@ -70,6 +85,8 @@ fn placement_groups(py: Python<'_>, group: Option<Bound<'_, PlacementGroupID>>, 
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(create_placement_group, module)?)?;
+    module.add_function(wrap_pyfunction!(placement_group_created, module)?)?;
+    module.add_function(wrap_pyfunction!(share_placement_group, module)?)?;
     module.add_function(wrap_pyfunction!(placement_group_ready, module)?)?;
     module.add_function(wrap_pyfunction!(remove_placement_group, module)?)?;
     module.add_function(wrap_pyfunction!(placement_groups, module)?)

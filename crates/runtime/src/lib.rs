@@ -23,6 +23,7 @@ mod classes;
 mod code;
 mod creation;
 mod execute;
+mod fresh_groups;
 mod groups;
 mod interrupt;
 mod lead;

@@ -4,6 +4,7 @@ use crate::actors::Actors;
 use crate::code::Codes;
 use crate::creation::Creation;
 use crate::execute::Inbox;
+use crate::fresh_groups::FreshGroups;
 use crate::lead::Lead;
 use crate::lineage::Lineage;
 use crate::links::{DAEMON, Links, Role, Token};
@@ -73,6 +74,7 @@ pub(crate) struct State {
     pub(crate) streams: Streams,
     /// Objects that stand for placement groups, by the question that their value answers.
     pub(crate) awaited_groups: FxHashMap<u64, (ObjectId, Value)>,
+    pub(crate) fresh_groups: FreshGroups,
     pub(crate) inbox: Inbox,
     pub(crate) yieldings: Yieldings,
     pub(crate) log: TaskLog,
@@ -115,6 +117,7 @@ impl State {
             creations: FxHashMap::default(),
             streams: Streams::default(),
             awaited_groups: FxHashMap::default(),
+            fresh_groups: FreshGroups::default(),
             inbox: Inbox::default(),
             yieldings: Yieldings::default(),
             log: TaskLog::default(),
@@ -208,6 +211,7 @@ impl State {
         self.fail_streams(&failure);
         self.creations.clear();
         self.awaited_groups.clear();
+        self.fresh_groups.clear();
         self.actors.fail_all(&failure);
         let mut effects = Effects::default();
         self.objects.fail_all(&failure, &mut effects);

@@ -30,13 +30,23 @@ class PlacementGroup:
         return PlacementGroup(PlacementGroupID.nil())
 
     def __init__(self, id: PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None) -> None:
-        self.id = id
+        self._id = id
+        #: Whether it was made here and nobody was told its identifier: then what the daemon said of it still holds.
+        self._is_fresh = False
         self.bundle_cache = bundle_cache
+
+    @property
+    def id(self) -> PlacementGroupID:
+        """Its identifier, by which others may find it."""
+        if self._is_fresh:
+            self._is_fresh = False
+            _core.share_placement_group(self._id)
+        return self._id
 
     @property
     def is_empty(self) -> bool:
         """Whether it stands for no group."""
-        return self.id.is_nil()
+        return self._id.is_nil()
 
     def ready(self) -> ObjectRef[PlacementGroup]:
         """A reference that gets this group as its value once all bundles are reserved.
@@ -44,14 +54,20 @@ class PlacementGroup:
         Where the group is removed before, `get` raises `TaskPlacementGroupRemoved`.
         """
         _session.ensure()
-        return _core.put(self) if self.is_empty else _core.placement_group_ready(self.id, self)
+        if self.is_empty:
+            return _core.put(self)
+        # A copy, as others may see the value only when the group is created.
+        return _core.placement_group_ready(self._id, PlacementGroup(self._id, self.bundle_cache))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
         """Waits until all bundles are reserved; False where that does not happen in time.
 
         Raises `TaskPlacementGroupRemoved` where the group is removed.
         """
-        reference = self.ready()
+        _session.ensure()
+        if self.is_empty or (self._is_fresh and _core.placement_group_created(self._id)):
+            return True
+        reference = _core.placement_group_ready(self._id, None)
         if not _core.wait_some([reference], 1, timeout_seconds)[0]:
             return False
         _core.get_one(reference)
@@ -61,7 +77,7 @@ class PlacementGroup:
     def bundle_specs(self) -> list[dict[str, float]]:
         """The resources of each bundle."""
         if self.bundle_cache is None:
-            found = [] if self.is_empty else json.loads(_core.placement_groups(self.id))
+            found = [] if self.is_empty else json.loads(_core.placement_groups(self._id))
             if not found:
                 return []
             self.bundle_cache = [bundle["resources"] for bundle in found[0]["bundles"]]
@@ -73,10 +89,13 @@ class PlacementGroup:
         return len(self.bundle_specs)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PlacementGroup) and other.id == self.id
+        return isinstance(other, PlacementGroup) and other._id == self._id
 
     def __hash__(self) -> int:
-        return hash(self.id)
+        return hash(self._id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlacementGroup, (self.id, self.bundle_cache)
 
     def __repr__(self) -> str:
         return f"PlacementGroup({self.id.hex()})"
@@ -110,7 +129,9 @@ def placement_group(
         detached=lifetime == "detached",
         preferred=NodeID.from_hex(_soft_target_node_id) if _soft_target_node_id else None,
     )
-    return PlacementGroup(group_id, amounts)
+    group = PlacementGroup(group_id, amounts)
+    group._is_fresh = True
+    return group
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
@@ -118,7 +139,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     if not isinstance(placement_group, PlacementGroup):
         raise TypeError(f"remove_placement_group() takes a PlacementGroup, and was given {placement_group!r}")
     _session.ensure()
-    _core.remove_placement_group(placement_group.id)
+    _core.remove_placement_group(placement_group._id)
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:

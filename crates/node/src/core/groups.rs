@@ -79,6 +79,9 @@ impl Need {
 impl Core {
     pub(crate) fn group_create(&mut self, from: Key, asked: &GroupCreate) {
         let failure = self.take_group_on(from, asked).err();
+        if failure.is_none() && asked.tells_when_created {
+            return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group.clone() });
+        }
         self.send(from, GroupAnswer { request: asked.request, failure });
     }
 

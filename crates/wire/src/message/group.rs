@@ -3,7 +3,8 @@
 use super::{Amount, Failure, LabelCondition};
 use bytes::Bytes;
 
-/// client → daemon: reserve these bundles, all or none. Answered by [`GroupAnswer`] at once: the group may wait for room.
+/// client → daemon: reserve these bundles, all or none. Answered by [`GroupAnswer`]: at once, though the group may wait
+/// for room, or with `tells_when_created` then, or when it never will be.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct GroupCreate {
     /// Names the question.
@@ -27,6 +28,9 @@ pub struct GroupCreate {
     /// `NodeId` of the machine to prefer; empty for none.
     #[prost(bytes = "bytes", tag = "7")]
     pub preferred: Bytes,
+    /// Whether the answer is that it is created, not that it is taken on.
+    #[prost(bool, tag = "8")]
+    pub tells_when_created: bool,
 }
 
 /// What is reserved together on one machine.

@@ -76,6 +76,27 @@ fn two_groups_that_want_the_same_are_served_one_after_the_other() {
 }
 
 #[test]
+fn a_maker_that_asks_for_it_is_told_once_when_the_group_is_created_or_never_will_be() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    let told = |number: u8| GroupCreate { tells_when_created: true, ..group(number, &[&[CPU]]) };
+    world.say(driver, told(1));
+    world.say(driver, told(2));
+    world.say(driver, told(3));
+    let codes = |world: &World, request: u64| -> Vec<Option<String>> {
+        answers(world, driver, request).into_iter().map(|answer| answer.failure.map(|failure| failure.code)).collect()
+    };
+    assert_eq!((codes(&world, 1), codes(&world, 2)), (vec![None], vec![]));
+    world.say(driver, GroupRemove { group: group_id(3) });
+    assert_eq!(codes(&world, 3), [Some("task_placement_group_removed".to_owned())]);
+    world.say(driver, GroupRemove { group: group_id(1) });
+    world.say(driver, GroupRemove { group: group_id(2) });
+    assert_eq!((codes(&world, 1), codes(&world, 2)), (vec![None], vec![None]));
+    world.say(driver, GroupCreate { strategy: "BEST".into(), ..told(4) });
+    assert_eq!(codes(&world, 4), [Some("invalid".to_owned())]);
+}
+
+#[test]
 fn removal_kills_what_runs_refuses_what_waits_and_devices_come_back_clean() {
     let mut world = World::new(4, 2);
     let driver = world.driver();
