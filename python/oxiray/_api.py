@@ -106,7 +106,7 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(
-            f"kill() takes the handle of an actor, and was given {type(actor)}. Tasks are not killed by this version"
+            f"kill() takes the handle of an actor, and was given {type(actor)}. To end a task, call cancel(ref, force=True)"
         )
     _session.ensure()
     if not actor._hold.is_current():

@@ -4,6 +4,7 @@ Invariants:
 1. Calls begin in the order they came; how they interleave afterwards is up to where they wait.
 2. At most `concurrency` calls are under way; the others have not begun.
 3. A concurrency group has a loop in a thread of its own: a call that blocks holds up its own group alone.
+4. The constructor runs in the loop of calls of no group, so that it can make what belongs to a running loop.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from oxiray import _generators
@@ -21,8 +24,18 @@ from oxiray._async_context import current_call
 class EventLoops:
     """The event loops of an actor: one for each concurrency group, and one for calls of no group."""
 
-    def __init__(self, concurrency: int, groups: list[tuple[str, int]]) -> None:
-        self._loops = {name: EventLoop(limit) for name, limit in [("", concurrency), *groups]}
+    def __init__(self) -> None:
+        self._loops = {"": EventLoop()}
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """What `function` returns or raises when the loop of calls of no group calls it. Called from another thread."""
+        return self._loops[""].run(function)
+
+    def divide(self, concurrency: int, groups: list[tuple[str, int]]) -> None:
+        """Says how many calls may be under way: of no group, and of each group."""
+        self._loops |= {name: EventLoop() for name, _ in groups}
+        for name, limit in [("", concurrency), *groups]:
+            self._loops[name].limit(limit)
 
     def submit(
         self,
@@ -45,11 +58,43 @@ class EventLoops:
 class EventLoop:
     """An event loop in a thread of its own, and the calls that it runs."""
 
-    def __init__(self, concurrency: int) -> None:
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._places = asyncio.Semaphore(concurrency)
+        self._places = asyncio.Semaphore(1)
         self._calls: dict[str, asyncio.Task[None]] = {}
+        self._arrived: deque[Callable[[], None]] = deque()
+        self._is_woken = False
         threading.Thread(target=self._loop.run_forever, name="oxiray-event-loop", daemon=True).start()
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """What `function` returns or raises when the loop calls it. Called from another thread."""
+        future: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._soon(call)
+        return future.result()
+
+    def limit(self, concurrency: int) -> None:
+        """Says how many calls may be under way, before the first comes."""
+        self._places = asyncio.Semaphore(concurrency)
+
+    def _soon(self, step: Callable[[], None]) -> None:
+        """Has the loop take this step, after those before it. Waking the loop costs a system call: once for many."""
+        self._arrived.append(step)
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._take_steps)
+
+    def _take_steps(self) -> None:
+        # Before they are counted: one that arrives later wakes the loop again.
+        self._is_woken = False
+        for _ in range(len(self._arrived)):
+            self._arrived.popleft()()
 
     def submit(
         self,
@@ -76,7 +121,7 @@ class EventLoop:
 
             call.add_done_callback(end)
 
-        self._loop.call_soon_threadsafe(begin)
+        self._soon(begin)
 
     def cancel(self, task: str) -> None:
         """Cancels the call of this task, where it is under way. Called from another thread."""
@@ -86,7 +131,7 @@ class EventLoop:
             if call is not None:
                 call.cancel()
 
-        self._loop.call_soon_threadsafe(begin)
+        self._soon(begin)
 
     async def _run(
         self,

@@ -126,27 +126,37 @@ def load_function(body: bytes) -> Any:
 
 #: The actor that this process is, once its constructor has returned, and what handles of it are made of.
 _actor: Any = None
+_event_loops: Any = None
 own_traits = b""
 
 
 def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits: bytes) -> Any:
     """The actor: an object of the class in `body`."""
-    global _actor, own_traits
+    global _actor, _event_loops, own_traits
     own_traits = traits
     actor_class = pickle.loads(body)
     actor = actor_class.__new__(actor_class)
-    # Called by itself, since programs written for Ray may return something from it.
-    actor_class.__init__(actor, *args, **kwargs)
+
+    def initialize() -> None:
+        # Called by itself, since programs written for Ray may return something from it.
+        actor_class.__init__(actor, *args, **kwargs)
+
+    if has_async_methods(actor_class):
+        from oxiray import _async_actor
+
+        _event_loops = _async_actor.EventLoops()
+        _event_loops.run(initialize)
+    else:
+        initialize()
     _actor = actor
     return actor
 
 
 def serve_beside(concurrency: int, groups: list[tuple[str, int]]) -> Any:
     """Starts what runs an actor's calls beside the main thread: threads, or the event loops that are returned."""
-    if has_async_methods(type(_actor)):
-        from oxiray import _async_actor
-
-        return _async_actor.EventLoops(concurrency, groups)
+    if _event_loops is not None:
+        _event_loops.divide(concurrency, groups)
+        return _event_loops
     _core.divide_calls([name for name, _ in groups])
     # The main thread is the first that serves calls of no group.
     wanted: list[tuple[str | None, int]] = [(None, concurrency - 1), *groups]

@@ -1,10 +1,14 @@
 """The backend `ray` of joblib: a pool of actors that runs joblib's batches.
 
-Invariant: every batch that was submitted calls back once, with its result or with what it raised.
+Invariants:
+1. Every batch that was submitted calls back once, with its result or with what it raised, unless its pool was ended.
+2. When `terminate` or `abort_everything` has returned, no callback of that pool runs or will: joblib would take the
+   rest of an aborted loop for a part of the next.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +40,8 @@ class RayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads, **kwargs)
         self.ray_remote_args = ray_remote_args
         self._pool: Pool | None = None
+        # Reentrant: a callback submits the next batch.
+        self._telling = threading.RLock()
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """How many actors `n_jobs` means: -1 is one for each CPU of the cluster, -2 one less, None one."""
@@ -66,9 +72,17 @@ class RayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Any:
         """Runs a batch; `callback` is called with what `retrieve_result_callback` takes."""
-        assert self._pool is not None, "joblib configures a backend before it submits"
-        failed = None if callback is None else lambda error: callback(_Failed(error))
-        return self._pool.apply_async(func, (), callback=callback, error_callback=failed)
+        pool = self._pool
+        assert pool is not None, "joblib configures a backend before it submits"
+        if callback is None:
+            return pool.apply_async(func, ())
+
+        def tell(outcome: Any) -> None:
+            with self._telling:
+                if self._pool is pool:
+                    callback(outcome)
+
+        return pool.apply_async(func, (), callback=tell, error_callback=lambda error: tell(_Failed(error)))
 
     def retrieve_result_callback(self, out: Any) -> Any:
         """The batch's results; raises what it raised."""
@@ -78,9 +92,10 @@ class RayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
 
     def terminate(self) -> None:
         """Ends the actors."""
-        if self._pool is not None:
-            self._pool.terminate()
-            self._pool = None
+        with self._telling:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
         self.reset_batch_stats()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:

@@ -1,0 +1,55 @@
+"""What the constructor of an actor with async methods may lean on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    ray.shutdown()
+    ray.init(num_cpus=2)
+    yield
+    ray.shutdown()
+
+
+def test_the_constructor_runs_in_the_loop_of_the_calls() -> None:
+    @ray.remote
+    class Server:
+        def __init__(self) -> None:
+            self.loop = asyncio.get_running_loop()
+            self.opened = self.loop.create_future()
+            self.loop.call_later(0.01, self.opened.set_result, "open")
+
+        async def state(self) -> tuple[str, bool]:
+            return await self.opened, self.loop is asyncio.get_running_loop()
+
+    assert ray.get(Server.remote().state.remote(), timeout=20) == ("open", True)
+
+
+def test_a_constructor_that_raises_ends_the_actor() -> None:
+    @ray.remote
+    class Failing:
+        def __init__(self) -> None:
+            raise LookupError("no such thing")
+
+        async def state(self) -> None: ...
+
+    with pytest.raises(ray.exceptions.ActorDiedError, match="no such thing"):
+        ray.get(Failing.remote().state.remote(), timeout=20)
+
+
+def test_a_constructor_without_a_loop_has_none() -> None:
+    @ray.remote
+    class Plain:
+        def __init__(self) -> None:
+            with pytest.raises(RuntimeError):
+                asyncio.get_running_loop()
+
+        def state(self) -> str:
+            return "made"
+
+    assert ray.get(Plain.remote().state.remote(), timeout=20) == "made"
