@@ -28,6 +28,8 @@ pub(crate) enum Order {
     Get(GetOptions),
     /// Counts actors or tasks by name and state.
     Summary(SummaryOptions),
+    /// Prints what programs count and measure with `ray.util.metrics`, in the text format of Prometheus.
+    Metrics(MetricsOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
 }
@@ -171,6 +173,13 @@ pub(crate) struct GetOptions {
 pub(crate) struct SummaryOptions {
     /// What is counted: actors or tasks.
     pub(crate) kind: String,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MetricsOptions {
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,

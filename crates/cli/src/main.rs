@@ -5,6 +5,7 @@ mod daemon;
 mod hardware;
 mod labels;
 mod list;
+mod metrics;
 mod show;
 mod start;
 mod status;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),
         Order::Summary(options) => list::summary(&options),
+        Order::Metrics(options) => metrics::run(&options),
         Order::Hardware(options) => hardware::run(&options),
     };
     match result {

@@ -3,7 +3,9 @@
 use anyhow::{Context as _, anyhow, bail};
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
-use oxiray_wire::message::{ClusterQuery, ClusterReport, Hello, StateQuery, StateReport, Stop};
+use oxiray_wire::message::{
+    ClusterQuery, ClusterReport, Hello, MetricsQuery, MetricsReport, StateQuery, StateReport, Stop,
+};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::PathBuf;
@@ -66,6 +68,16 @@ impl Visit {
         self.send(ClusterQuery { request: 1 })?;
         match self.next(Instant::now() + ANSWER_LIMIT)? {
             Some(Message::ClusterReport(report)) => Ok(report),
+            Some(Message::Refused(refused)) => bail!(refused.text),
+            _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
+        }
+    }
+
+    /// Everything that is counted and measured.
+    pub(crate) fn metrics(&mut self) -> anyhow::Result<MetricsReport> {
+        self.send(MetricsQuery { request: 1 })?;
+        match self.next(Instant::now() + ANSWER_LIMIT)? {
+            Some(Message::MetricsReport(report)) => Ok(report),
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
         }

@@ -1,4 +1,4 @@
-//! The control plane's state machines: jobs, actors, placement groups, published objects, kept values.
+//! The control plane's state machines: jobs, actors, placement groups, published objects, kept values, metrics.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number; every map is ordered. The daemon
 //! feeds in what happened and carries out what comes back.
@@ -6,12 +6,15 @@
 mod actors;
 mod jobs;
 mod kept;
+mod metrics;
+mod metrics_text;
 mod objects;
 mod placement_groups;
 
 pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description, Lost};
 pub use jobs::{ENDED_JOBS_KEPT, Job, Jobs};
 pub use kept::{KEPT_BYTES_MAX, KEPT_KEY_BYTES_MAX, KEPT_VALUE_BYTES_MAX, Kept, NotKept};
+pub use metrics::{METRIC_LINES_MAX, METRIC_TEXT_BYTES_MAX, MetricKind, Metrics, NotRecorded, Sample};
 pub use objects::{Objects, Outcome};
 pub use placement_groups::{
     Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase, PlacementGroup, PlacementGroups,

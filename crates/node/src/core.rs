@@ -24,6 +24,7 @@ mod kept;
 mod leases;
 mod locations;
 mod members;
+mod metrics;
 mod nodes;
 mod objects;
 mod placing;
@@ -38,7 +39,7 @@ mod waiting;
 use crate::config::Plan;
 use crate::core::groups::{Home, Need};
 use crate::device_check::DeviceCheck;
-use oxiray_head::{Actors, Jobs, Kept, Objects, PlacementGroups};
+use oxiray_head::{Actors, Jobs, Kept, Metrics, Objects, PlacementGroups};
 use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_resources::{Grant, Ledger};
 use oxiray_scheduler::WaitQueue;
@@ -307,6 +308,7 @@ pub struct Core {
     making: BTreeMap<ActorId, actors::Making>,
     objects: Objects<Value>,
     kept: Kept,
+    metrics: Metrics,
     templates: templates::Templates,
     environments: environments::Environments,
     groups: PlacementGroups,
@@ -352,6 +354,7 @@ impl Core {
             making: BTreeMap::new(),
             objects: Objects::default(),
             kept: Kept::default(),
+            metrics: Metrics::default(),
             templates: templates::Templates::default(),
             environments: environments::Environments::default(),
             groups: PlacementGroups::default(),
@@ -429,6 +432,7 @@ impl Core {
             Message::Unhold(said) => self.unhold(from, &said.objects),
             Message::StateQuery(asked) => self.state_query(from, asked),
             Message::TaskLog(told) => self.task_log(from, told),
+            Message::Metrics(told) => self.metrics_told(from, told),
             Message::KeptRequest(asked) => self.keep(from, asked),
             Message::Recover(said) => self.recover(from, said.reference),
             Message::Free(said) => self.free(from, &said.references),

@@ -102,7 +102,9 @@ fn start<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let identity = Identity::from_welcome(welcome)
         .ok_or_else(|| PyConnectionError::new_err("the daemon greeted with malformed identifiers"))?;
-    process::set(Some(Runtime::start(identity, connection, early, false)?));
+    let runtime = Runtime::start(identity, connection, early, false)?;
+    process::set(Some(runtime.clone()));
+    oxiray_runtime::begin_metrics(&runtime);
     context::context(py)
 }
 

@@ -12,6 +12,7 @@
 //! blob.rs       values as bytes, and back
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
+//! metrics.rs    what programs count and measure
 //! worker.rs     the loop of a worker; values_of_call.rs and raised.rs: what it calls with, and
 //!               what comes of it; completion.rs: how an event loop answers one
 //! environment.rs  a runtime environment as the front describes it
@@ -35,6 +36,7 @@ mod groups;
 mod ids;
 mod looking;
 mod memory;
+mod metrics;
 mod process;
 mod python;
 mod raised;
@@ -58,6 +60,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<actors::Hold>()?;
     module.add_class::<buffer::Pin>()?;
     module.add_class::<template::Template>()?;
+    module.add_class::<metrics::Metric>()?;
     module.add_class::<completion::Completion>()?;
     connect::register(module)?;
     groups::register(module)?;

@@ -106,6 +106,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     let flaw = become_assigned(py, &assign)?;
     let runtime = Runtime::start(identity, connection, early, assign.actor.is_some())?;
     process::set(Some(runtime.clone()));
+    oxiray_runtime::begin_metrics(&runtime);
     cancel::make_interruptible(py, &runtime)?;
     py.import("oxiray._lineage")?.call_method0("configure")?;
     let worker = SERVING.get_or_init(|| Worker {
@@ -120,7 +121,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     worker.note_flaw(flaw);
     let Some(actor) = &assign.actor else {
         worker.attend(py, None)?;
-        worker.runtime.leave_task_log();
+        worker.runtime.tell_all();
         worker.runtime.stop_serving();
         return Ok(true);
     };
@@ -136,7 +137,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         worker.runtime.serve_with_event_loop();
     }
     worker.attend(py, None)?;
-    worker.runtime.leave_task_log();
+    worker.runtime.tell_all();
     worker.runtime.stop_serving();
     worker.runtime.actor_leaving("it was asked to end".into(), false);
     if !is_async {

@@ -27,8 +27,11 @@ impl Runtime {
         }
     }
 
-    /// A worker leaves: what it ran is told, so that it is not forgotten with it.
-    pub fn leave_task_log(&self) {
-        self.shared.with(crate::state::State::tell_of_ended);
+    /// A worker leaves: what it ran and recorded is told, so that it is not forgotten with it.
+    pub fn tell_all(&self) {
+        self.shared.with(|state| {
+            state.tell_of_ended();
+            state.tell_of_metrics();
+        });
     }
 }

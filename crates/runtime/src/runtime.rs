@@ -103,6 +103,7 @@ impl Runtime {
     pub fn say_goodbye(&self) {
         self.shared.with(|state| {
             state.tasks.leaving = true;
+            state.tell_of_metrics();
             state.links.post_now(DAEMON, &Goodbye {}.into());
         });
     }

@@ -8,6 +8,7 @@ use crate::fresh_groups::FreshGroups;
 use crate::lead::Lead;
 use crate::lineage::Lineage;
 use crate::links::{DAEMON, Links, Role, Token};
+use crate::metrics::Telling;
 use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
 use crate::streams::Streams;
@@ -78,6 +79,7 @@ pub(crate) struct State {
     pub(crate) inbox: Inbox,
     pub(crate) yieldings: Yieldings,
     pub(crate) log: TaskLog,
+    pub(crate) metrics: Telling,
     pub(crate) questions: Questions,
     /// What each client's calls name by its hash.
     pub(crate) codes: FxHashMap<Token, Codes>,
@@ -121,6 +123,7 @@ impl State {
             inbox: Inbox::default(),
             yieldings: Yieldings::default(),
             log: TaskLog::default(),
+            metrics: Telling::default(),
             questions: Questions::default(),
             codes: FxHashMap::default(),
             unique: Unique::new(),
@@ -424,7 +427,8 @@ impl State {
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
         let again = self.inbox.interrupts.again_at();
-        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again, self.log.tell_at]
+        let told = [self.log.tell_at, self.metrics.at].into_iter().flatten().min();
+        [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again, told]
             .into_iter()
             .flatten()
             .min()
@@ -436,6 +440,9 @@ impl State {
         }
         if self.log.tell_at.is_some_and(|at| at <= now) {
             self.tell_of_ended();
+        }
+        if self.metrics.at.is_some_and(|at| at <= now) {
+            self.tell_of_metrics();
         }
         if self.tasks.next_idle_end().is_some_and(|at| at <= now) {
             self.end_idle_leases(now);

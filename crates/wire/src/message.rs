@@ -16,6 +16,7 @@ mod greeting;
 mod group;
 mod kept;
 mod lease;
+mod metric;
 mod node;
 mod object;
 mod recovery;
@@ -35,6 +36,7 @@ pub use greeting::*;
 pub use group::*;
 pub use kept::*;
 pub use lease::*;
+pub use metric::*;
 pub use node::*;
 pub use object::*;
 pub use recovery::*;
@@ -176,6 +178,9 @@ messages! {
     112 => HoldingsQuery,
     113 => Holdings,
     114 => CollectGarbage,
+    115 => Metrics,
+    116 => MetricsQuery,
+    117 => MetricsReport,
     130 => Relay,
     131 => NodeAdmitted,
     132 => NodeJoin,

@@ -79,6 +79,7 @@ impl Core {
         let Some(client) = self.clients.remove(&key) else { return };
         self.keys.remove(&client.id);
         self.census_without(key);
+        self.metrics.process_gone(client.id);
         for ticket in client.waiting.into_values() {
             self.queue.cancel(&ticket);
             self.wanted.remove(&ticket);

@@ -153,6 +153,7 @@ impl Daemon {
         match message {
             Message::ClusterQuery(asked) => self.report(key, asked.request),
             Message::StateQuery(asked) => self.core.state_query(key, asked.clone()),
+            Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");
                 self.is_stopping = true;

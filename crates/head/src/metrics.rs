@@ -1,0 +1,271 @@
+//! What the cluster's processes count and measure, added up.
+//!
+//! - METRIC-1: counters and histograms are sums over all processes there ever were; a gauge belongs to one process,
+//!   bears its identifier as the tag `WorkerId`, and goes with it.
+//! - METRIC-2: what is kept has never more than [`METRIC_LINES_MAX`] lines as text; what does not fit is refused and noted.
+//! - METRIC-3: all of one name is of one kind, and a histogram's has the same boundaries.
+
+use crate::metrics_text;
+use oxiray_ids::WorkerId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most lines of all metrics together. A counter or gauge has one for each combination of tags, a histogram one
+/// for each of its buckets and three more.
+pub const METRIC_LINES_MAX: usize = 20_000;
+/// The most bytes of one combination of tags, and of a metric's name and description.
+pub const METRIC_TEXT_BYTES_MAX: usize = 1024;
+/// How many different reasons for refusing are remembered.
+const NOTES_MAX: usize = 100;
+/// The tag of a gauge that tells whose it is.
+const WORKER_TAG: &str = "WorkerId";
+
+/// How values of one metric come together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// They are added up.
+    Counter,
+    /// The last one counts, for each process.
+    Gauge,
+    /// They are counted by size.
+    Histogram,
+}
+
+impl MetricKind {
+    /// Its name in the text format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What one process recorded of a metric under the same tags since it told last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The metric's name, without prefix or suffix.
+    pub name: String,
+    /// What it means.
+    pub description: String,
+    /// How values come together.
+    pub kind: MetricKind,
+    /// The upper ends of a histogram's buckets, ascending; the last bucket has none.
+    pub boundaries: Vec<f64>,
+    /// Keys and values.
+    pub tags: Vec<(String, String)>,
+    /// Counter and histogram: the sum of what was recorded. Gauge: the value.
+    pub value: f64,
+    /// Histogram: how many fell into each bucket.
+    pub counts: Vec<u64>,
+}
+
+/// Why a sample is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum NotRecorded {
+    /// METRIC-2.
+    #[error(
+        "`{0}` has combinations of tags that are not kept: all metrics together have at most {METRIC_LINES_MAX} lines. \
+         Use tags with few values, or fewer boundaries"
+    )]
+    Full(String),
+    /// Its text is too long.
+    #[error("`{0}` has tags or a name of more than {METRIC_TEXT_BYTES_MAX} bytes, which are not kept: shorten them")]
+    Long(String),
+    /// METRIC-3.
+    #[error("`{0}` is a {1} in one process and a {2} in another, whose values are not kept: rename one of them")]
+    OtherKind(String, &'static str, &'static str),
+    /// METRIC-3.
+    #[error("`{0}` has other boundaries in another process, whose values are not kept: use the same, or another name")]
+    OtherBoundaries(String),
+}
+
+/// The tags of a series, ascending.
+pub(crate) type Tags = Vec<(String, String)>;
+
+/// All of one name.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) description: String,
+    pub(crate) kind: MetricKind,
+    pub(crate) boundaries: Vec<f64>,
+    pub(crate) series: BTreeMap<(Tags, Option<WorkerId>), Series>,
+}
+
+/// One combination of tags.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) value: f64,
+    pub(crate) counts: Vec<u64>,
+}
+
+impl Family {
+    fn lines_each(&self) -> usize {
+        if self.kind == MetricKind::Histogram { self.boundaries.len() + 3 } else { 1 }
+    }
+}
+
+/// All metrics of a session.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// By the name that they are shown with.
+    families: BTreeMap<String, Family>,
+    lines: usize,
+    with_gauges: BTreeSet<WorkerId>,
+    notes: BTreeSet<NotRecorded>,
+}
+
+impl Metrics {
+    /// Adds what a process recorded. An error is returned the first time only.
+    pub fn record(&mut self, from: WorkerId, sample: Sample) -> Result<(), NotRecorded> {
+        let Err(reason) = self.add(from, sample) else { return Ok(()) };
+        if self.notes.len() < NOTES_MAX && self.notes.insert(reason.clone()) { Err(reason) } else { Ok(()) }
+    }
+
+    fn add(&mut self, from: WorkerId, sample: Sample) -> Result<(), NotRecorded> {
+        let text_bytes = sample.tags.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        if text_bytes.max(sample.name.len()).max(sample.description.len()) > METRIC_TEXT_BYTES_MAX {
+            return Err(NotRecorded::Long(sample.name.chars().take(METRIC_TEXT_BYTES_MAX).collect()));
+        }
+        let is_gauge = sample.kind == MetricKind::Gauge;
+        let mut tags: BTreeMap<String, String> = metrics_text::tags(sample.tags, sample.kind);
+        if is_gauge {
+            tags.insert(WORKER_TAG.into(), from.hex());
+        }
+        let key = (tags.into_iter().collect(), is_gauge.then_some(from));
+        let shown = metrics_text::shown_name(&sample.name, sample.kind);
+        let fresh = Family {
+            description: sample.description,
+            kind: sample.kind,
+            boundaries: sample.boundaries,
+            series: BTreeMap::new(),
+        };
+        if let Some(known) = self.families.get(&shown) {
+            if known.kind != fresh.kind {
+                return Err(NotRecorded::OtherKind(sample.name, known.kind.name(), fresh.kind.name()));
+            }
+            if known.boundaries != fresh.boundaries || sample.counts.len() > known.boundaries.len() + 1 {
+                return Err(NotRecorded::OtherBoundaries(sample.name));
+            }
+        }
+        let lines_each = fresh.lines_each();
+        let is_known = self.families.get(&shown).is_some_and(|family| family.series.contains_key(&key));
+        if !is_known {
+            if self.lines + lines_each > METRIC_LINES_MAX {
+                return Err(NotRecorded::Full(sample.name));
+            }
+            self.lines += lines_each;
+        }
+        let series = self.families.entry(shown).or_insert(fresh).series.entry(key).or_default();
+        if is_gauge {
+            self.with_gauges.insert(from);
+            series.value = sample.value;
+            return Ok(());
+        }
+        series.value += sample.value;
+        series.counts.resize(series.counts.len().max(sample.counts.len()), 0);
+        for (count, added) in series.counts.iter_mut().zip(sample.counts) {
+            *count = count.saturating_add(added);
+        }
+        Ok(())
+    }
+
+    /// A process is gone, and its gauges with it (METRIC-1).
+    pub fn process_gone(&mut self, gone: WorkerId) {
+        if !self.with_gauges.remove(&gone) {
+            return;
+        }
+        for family in self.families.values_mut() {
+            let before = family.series.len();
+            family.series.retain(|(_, by), _| *by != Some(gone));
+            self.lines -= before - family.series.len();
+        }
+        self.families.retain(|_, family| !family.series.is_empty());
+    }
+
+    /// Everything, in the text format of Prometheus.
+    pub fn text(&self) -> String {
+        metrics_text::text(&self.families)
+    }
+
+    /// What was refused, and why.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.notes.iter().map(ToString::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(number: u8) -> WorkerId {
+        WorkerId::from_slice(&[number; 28]).expect("as long as an identifier is")
+    }
+
+    fn sample(kind: MetricKind, name: &str, tags: &[(&str, &str)], value: f64) -> Sample {
+        let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let description = String::new();
+        Sample { name: name.into(), description, kind, boundaries: Vec::new(), tags, value, counts: Vec::new() }
+    }
+
+    fn histogram(boundaries: &[f64], counts: &[u64], value: f64) -> Sample {
+        let one = sample(MetricKind::Histogram, "seconds", &[], value);
+        Sample { boundaries: boundaries.into(), counts: counts.into(), ..one }
+    }
+
+    #[test]
+    fn counters_and_histograms_are_summed_and_stay_and_gauges_go_with_their_process() {
+        let mut metrics = Metrics::default();
+        let (one, other) = (worker(1), worker(2));
+        for (from, count) in [(one, 2.0), (other, 3.0), (one, 1.5)] {
+            metrics.record(from, sample(MetricKind::Counter, "served", &[("k", "v")], count)).expect("it fits");
+            metrics.record(from, sample(MetricKind::Gauge, "depth", &[], count)).expect("it fits");
+            metrics.record(from, histogram(&[1.0, 2.0], &[1, 0, 2], count)).expect("it fits");
+        }
+        let gauge = |by: WorkerId, value: &str| format!("ray_depth{{WorkerId=\"{}\"}} {value}\n", by.hex());
+        let lasting = "# HELP ray_seconds \n# TYPE ray_seconds histogram\n\
+             ray_seconds_bucket{le=\"1.0\"} 3\nray_seconds_bucket{le=\"2.0\"} 3\nray_seconds_bucket{le=\"+Inf\"} 9\n\
+             ray_seconds_sum 6.5\nray_seconds_count 9\n\
+             # HELP ray_served_total \n# TYPE ray_served_total counter\nray_served_total{k=\"v\"} 6.5\n";
+        let head = "# HELP ray_depth \n# TYPE ray_depth gauge\n";
+        assert_eq!(metrics.text(), format!("{head}{}{}{lasting}", gauge(one, "1.5"), gauge(other, "3.0")));
+        metrics.process_gone(one);
+        assert_eq!(metrics.text(), format!("{head}{}{lasting}", gauge(other, "3.0")));
+        metrics.process_gone(other);
+        metrics.process_gone(other);
+        assert_eq!((metrics.text(), metrics.lines), (lasting.into(), 6));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_once_and_noted() {
+        let mut metrics = Metrics::default();
+        metrics.record(worker(1), sample(MetricKind::Counter, "x", &[], 1.0)).expect("it fits");
+        let clash = sample(MetricKind::Gauge, "x_total", &[], 1.0);
+        let expected = NotRecorded::OtherKind("x_total".into(), "counter", "gauge");
+        assert_eq!(metrics.record(worker(1), clash.clone()), Err(expected.clone()));
+        assert_eq!(metrics.record(worker(2), clash), Ok(()));
+        metrics.record(worker(1), histogram(&[1.0], &[1, 0], 1.0)).expect("it fits");
+        let expected_too = NotRecorded::OtherBoundaries("seconds".into());
+        assert_eq!(metrics.record(worker(1), histogram(&[2.0], &[1, 0], 1.0)), Err(expected_too.clone()));
+        let long = "v".repeat(METRIC_TEXT_BYTES_MAX);
+        let long = metrics.record(worker(1), sample(MetricKind::Counter, "x", &[("k", &long)], 1.0));
+        assert_eq!(long, Err(NotRecorded::Long("x".into())));
+        assert_eq!(metrics.notes().count(), 3);
+        assert!(metrics.text().contains("ray_x_total 1.0\n"));
+    }
+
+    #[test]
+    fn there_is_an_end_to_the_lines_and_room_again_when_gauges_go() {
+        let mut metrics = Metrics::default();
+        let gauge = |number: usize| sample(MetricKind::Gauge, "g", &[("n", &number.to_string())], 1.0);
+        for number in 0..METRIC_LINES_MAX {
+            metrics.record(worker(1), gauge(number)).expect("it fits");
+        }
+        assert_eq!(metrics.record(worker(2), gauge(0)), Err(NotRecorded::Full("g".into())));
+        metrics.record(worker(1), gauge(5)).expect("what is there already always fits");
+        metrics.process_gone(worker(1));
+        assert_eq!((metrics.lines, metrics.families.len()), (0, 0));
+        metrics.record(worker(2), gauge(0)).expect("there is room");
+        assert!(metrics.text().contains("n=\"0\""));
+    }
+}
