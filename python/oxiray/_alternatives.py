@@ -35,7 +35,6 @@ ALTERNATIVES = {
     "experimental.multiprocessing": "is ray.util.multiprocessing",
     "experimental.queue": "is ray.util.queue",
     "experimental.state": "is ray.util.state",
-    "experimental.tqdm_ray": "is not in this version: use tqdm in the driver, over ray.util.as_completed(refs)",
     "java_actor_class": _JAVA,
     "java_function": _JAVA,
     "job_submission": "is not in this version: run the program on the cluster's machine with RAY_ADDRESS=auto",

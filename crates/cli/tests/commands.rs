@@ -108,7 +108,7 @@ fn what_cannot_be_offered_is_an_error_that_says_why() {
     assert!(place.sessions().is_empty(), "nothing is left of the attempt");
     for (arguments, reason) in [
         (&["start"][..], "say what to start: --head"),
-        (&["start", "--address=10.0.0.1:6379"], "which this version cannot do yet"),
+        (&["start", "--address=10.0.0.1:6379"], "none of this user runs on this machine"),
         (&["start", "--head", "--resources={\"CPU\": 1}"], "--resources must not name CPU: use --num-cpus"),
         (&["start", "--head", "--resources=[]"], "--resources must be a JSON object of numbers"),
         (&["start", "--head", "--labels=zone"], "--labels must be key=value,key=value or a JSON object"),
