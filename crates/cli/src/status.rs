@@ -48,7 +48,8 @@ struct Detail {
 
 #[derive(Deserialize)]
 struct Node {
-    node_id: String,
+    #[serde(rename = "node_id")]
+    id: String,
     address: String,
     alive: bool,
     resources: BTreeMap<String, f64>,
@@ -162,7 +163,7 @@ fn draw_nodes(text: &mut String, nodes: &[Node]) {
         };
         let used: Vec<String> = node.resources.iter().filter_map(used).collect();
         let state = if node.alive { used.join(", ") } else { "dead".to_owned() };
-        writeln!(text, "  {} {:<15} {state}", node.node_id, node.address).expect(EXPECT);
+        writeln!(text, "  {} {:<15} {state}", node.id, node.address).expect(EXPECT);
     }
 }
 

@@ -101,5 +101,9 @@ class RayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Ends the actors with what they run, and starts new ones where more is to come."""
         self.terminate()
+        # joblib keeps what it had taken from a loop's inputs and not submitted, and would give it to the next loop.
+        with self.parallel._lock:
+            while not self.parallel._ready_batches.empty():
+                self.parallel._ready_batches.get_nowait()
         if ensure_ready:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel, **self.parallel._backend_kwargs)
