@@ -28,7 +28,10 @@ class EventLoops:
         self._loops = {"": EventLoop()}
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """What `function` returns or raises when the loop of calls of no group calls it. Called from another thread."""
+        """Runs `function`, plain or async, in the loop of calls of no group; returns or raises what it does.
+
+        Called from another thread.
+        """
         return self._loops[""].run(function)
 
     def divide(self, concurrency: int, groups: list[tuple[str, int]]) -> None:
@@ -67,16 +70,20 @@ class EventLoop:
         threading.Thread(target=self._loop.run_forever, name="oxiray-event-loop", daemon=True).start()
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """What `function` returns or raises when the loop calls it. Called from another thread."""
+        """Runs `function`, plain or async, in the loop; returns or raises what it does. Called from another thread."""
         future: Future[Any] = Future()
+        # A loop refers to its tasks weakly.
+        begun: list[asyncio.Task[None]] = []
 
-        def call() -> None:
+        async def call() -> None:
+            # Caught here whatever it is: a SystemExit would end the loop.
             try:
-                future.set_result(function())
+                result = function()
+                future.set_result(await result if inspect.isawaitable(result) else result)
             except BaseException as error:
                 future.set_exception(error)
 
-        self._soon(call)
+        self._soon(lambda: begun.append(self._loop.create_task(call())))
         return future.result()
 
     def limit(self, concurrency: int) -> None:

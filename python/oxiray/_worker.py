@@ -137,9 +137,9 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
     actor_class = pickle.loads(body)
     actor = actor_class.__new__(actor_class)
 
-    def initialize() -> None:
-        # Called by itself, since programs written for Ray may return something from it.
-        actor_class.__init__(actor, *args, **kwargs)
+    def initialize() -> Any:
+        # Called by itself, since programs written for Ray may return something from it, or write it as async.
+        return actor_class.__init__(actor, *args, **kwargs)
 
     if has_async_methods(actor_class):
         from oxiray import _async_actor

@@ -53,3 +53,20 @@ def test_a_constructor_without_a_loop_has_none() -> None:
             return "made"
 
     assert ray.get(Plain.remote().state.remote(), timeout=20) == "made"
+
+
+def test_a_constructor_may_be_async() -> None:
+    @ray.remote
+    class Later:
+        async def __init__(self, answer: int) -> None:
+            await asyncio.sleep(0)
+            if answer < 0:
+                raise LookupError("no such answer")
+            self.answer = answer
+
+        async def state(self) -> int:
+            return self.answer
+
+    assert ray.get(Later.remote(3).state.remote(), timeout=20) == 3
+    with pytest.raises(ray.exceptions.ActorDiedError, match="no such answer"):
+        ray.get(Later.remote(-1).state.remote(), timeout=20)

@@ -62,7 +62,8 @@ def test_an_actor_tidies_up_when_it_is_meant_to_end(tmp_path, alive, wait_until,
     if how == "handle":
         del actor
     else:
-        ray.get(getattr(actor, how).remote(), timeout=20)
+        with pytest.raises(ActorDiedError):
+            ray.get(getattr(actor, how).remote(), timeout=20)
     wait_until(lambda: not alive(pid))
     assert lines(log) == ["shutdown", "atexit"]
 
@@ -94,10 +95,11 @@ def test_calls_in_other_threads_finish_before_an_actor_leaves(tmp_path, wait_unt
     actor = ray.remote(max_concurrency=3)(Tidy).remote(log)
     slow = [actor.slow.remote(), actor.slow.remote()]
     wait_until(lambda: lines(log) == ["begun"] * 2)
-    ray.get(actor.leave.remote(), timeout=20)
+    leaving = actor.leave.remote()
     assert ray.get(slow, timeout=20) == ["slow", "slow"]
-    with pytest.raises(ActorDiedError, match="exit_actor"):
-        ray.get(actor.pid.remote(), timeout=20)
+    for late in (leaving, actor.pid.remote()):
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            ray.get(late, timeout=20)
     assert lines(log) == ["begun", "begun", "slow", "slow", "shutdown", "atexit"]
 
 
@@ -106,7 +108,7 @@ def test_what_is_said_of_the_dead(tmp_path) -> None:
     ray.get(killed.pid.remote())
     ray.kill(killed)
     left = ray.remote(Tidy).remote(tmp_path / "log")
-    ray.get(left.leave.remote(), timeout=20)
+    ray.wait([left.leave.remote()], timeout=20)
     broken = ray.remote(Tidy).remote(tmp_path / "log", fails="constructor")
     impossible = ray.remote(resources={"token": 3})(Tidy).remote(tmp_path / "log")
     expected = [

@@ -208,10 +208,7 @@ def test_an_actor_ends_itself(cluster, how, concurrency) -> None:
     leaver = Leaver.remote()
     assert ray.get(leaver.ping.remote()) == 1
     leaving = leaver.__ray_terminate__.remote() if how == "terminate" else leaver.leave.remote()
-    if how == "sys.exit":
-        with pytest.raises(ray.exceptions.ActorDiedError):
-            ray.get(leaving, timeout=20)
-    else:
+    with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(leaving, timeout=20)
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(leaver.ping.remote(), timeout=5)
@@ -358,7 +355,8 @@ def test_async_methods_run_at_once_and_know_their_call(cluster) -> None:
     assert ray.get(actor.plain.remote()) == "plain"
     with pytest.raises(KeyError):
         ray.get(actor.fail.remote())
-    ray.get(actor.leave.remote(), timeout=30)
+    with pytest.raises(ray.exceptions.ActorDiedError, match="exit_actor"):
+        ray.get(actor.leave.remote(), timeout=30)
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(actor.plain.remote(), timeout=30)
 

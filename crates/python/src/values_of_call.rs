@@ -7,7 +7,7 @@ use crate::{process, python};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome};
-use oxiray_wire::message::{ArgumentReference, Content, Value};
+use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -127,4 +127,16 @@ fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<
         )));
     }
     Ok(values)
+}
+
+/// What a call has for its result that ended its actor.
+pub(crate) fn left() -> Value {
+    let text = "The actor is dead because it called exit_actor().".to_owned();
+    let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
+    Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
+}
+
+/// The value `None`.
+pub(crate) fn none() -> Value {
+    Value { content: Some(Content::Inline(Bytes::from_static(&[2]))), contained: Vec::new() }
 }

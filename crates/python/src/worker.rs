@@ -8,6 +8,7 @@ use crate::completion::Completion;
 use crate::context::{self, Assigned, Running};
 use crate::raised::{asks_retry, raised};
 use crate::reference::{begin_borrowing, end_borrowing};
+use crate::values_of_call::{left, none};
 use crate::{caller, cancel, connect, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
@@ -304,9 +305,9 @@ impl Worker {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
                 self.runtime.discard(&outcome.handed, &outcome.stored);
-                let results = vec![none(); results as usize];
-                let empty = Outcome { items: under_way.yielded, results, ..Outcome::default() };
-                return self.leave_at_exit(py, under_way.ticket, empty, &error);
+                let results = vec![left(); results as usize];
+                let last = Outcome { items: under_way.yielded, results, ..Outcome::default() };
+                return self.leave_at_exit(py, under_way.ticket, last, &error);
             }
             Err(error) => {
                 // Results that were made before one failed are nobody's.
@@ -343,14 +344,14 @@ impl Worker {
     }
 
     /// `sys.exit` in a task ends its worker without an answer: the owner hears of the exit, and may retry.
-    /// In an actor it ends the actor; a call that asked for that is answered with the `empty` outcome.
-    fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, empty: Outcome, error: &PyErr) -> Ended {
+    /// In an actor it ends the actor; a call that asked for that with `exit_actor` gets the outcome `last`.
+    fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, last: Outcome, error: &PyErr) -> Ended {
         let is_actor = context::assigned().actor.is_some();
         if is_actor {
             self.runtime.begin_no_more();
             let intended = error.value(py).getattr("oxiray_exit_actor").is_ok();
             if intended {
-                self.runtime.reply(ticket, empty);
+                self.runtime.reply(ticket, last);
             } else {
                 self.runtime.abandon_call(&ticket);
             }
@@ -481,10 +482,6 @@ impl Worker {
         let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());
         let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
     }
-}
-
-fn none() -> Value {
-    Value { content: Some(Content::Inline(Bytes::from_static(&[2]))), contained: Vec::new() }
 }
 
 fn flush_output(py: Python<'_>) {
