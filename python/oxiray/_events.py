@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("oxiray")
 
-_lock = threading.Lock()
+# What the garbage collector runs while it is held may ask for news too.
+_lock = threading.RLock()
 _thread: threading.Thread | None = None
 _waiting: dict[bytes, list[Callable[[], None]]] = {}
 
@@ -29,10 +30,13 @@ _waiting: dict[bytes, list[Callable[[], None]]] = {}
 def start() -> None:
     """Starts the thread, once a connection."""
     global _thread
+    if _thread is not None:
+        return
+    thread = threading.Thread(target=_serve, name="oxiray-news", daemon=True)
     with _lock:
         if _thread is None:
-            _thread = threading.Thread(target=_serve, name="oxiray-news", daemon=True)
-            _thread.start()
+            _thread = thread
+            thread.start()
 
 
 def finish(timeout: float) -> None:
@@ -47,7 +51,7 @@ def finish(timeout: float) -> None:
 def forget() -> None:
     """In a forked child there is no such thread, and nobody is left who could release a lock that was held."""
     global _thread, _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _thread = None
     _waiting.clear()
 

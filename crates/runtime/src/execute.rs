@@ -135,10 +135,19 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn client_gone(&mut self, token: Token) {
+    /// Drops what a client asked for that has not begun; the tasks.
+    pub(crate) fn client_gone(&mut self, token: Token) -> Vec<Bytes> {
+        let mut dropped = Vec::new();
         for items in std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items)) {
-            items.retain(|item| !matches!(item, Item::Call(from, ..) if *from == token));
+            items.retain(|item| match item {
+                Item::Call(from, _, call, _) if *from == token => {
+                    dropped.push(call.task.clone());
+                    false
+                }
+                _ => true,
+            });
         }
+        dropped
     }
 
     /// From here on, calls of these groups queue for themselves.

@@ -189,7 +189,9 @@ impl State {
             Role::Actor(actor) => self.actor_silent(actor),
             Role::Client(_) => {
                 self.codes.remove(&token);
-                self.inbox.client_gone(token);
+                for task in self.inbox.client_gone(token) {
+                    self.yieldings.close(&task);
+                }
                 self.yieldings.client_gone(token);
                 self.news = true;
             }

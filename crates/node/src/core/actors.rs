@@ -30,7 +30,7 @@ pub(crate) struct Making {
     /// What it waits for in the queue.
     need: Option<Need>,
     /// Its constructor's arguments are awaited where it is made.
-    is_unfinished: bool,
+    pub(crate) is_unfinished: bool,
 }
 
 impl Making {
@@ -67,8 +67,8 @@ impl Core {
         let mut out = Vec::new();
         self.objects.hold(creator, &[id.anchor()], &mut out);
         self.carry_out(out);
-        if self.is_ending(job) {
-            return;
+        if !self.may_begin(from, job) {
+            return self.refuse_actor(from, asked);
         }
         let namespace = match asked.namespace.as_str() {
             "" => self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default(),
@@ -101,6 +101,14 @@ impl Core {
             }
             Created::Duplicate => self.log(format!("client {from} made actor {id} twice")),
         }
+    }
+
+    /// Nothing is made: neither who waits for its name nor who calls it waits for ever.
+    fn refuse_actor(&mut self, from: Key, asked: ActorCreate) {
+        let failure = death("it was never made: its job was ending when it was asked for.");
+        let failed = Some(failure.clone());
+        self.send(from, ActorAnswer { request: asked.request, failure: failed, ..ActorAnswer::default() });
+        self.send(from, ActorDied { actor: asked.actor, failure: Some(failure) });
     }
 
     fn found(&self, answer: ActorAnswer, id: ActorId) -> ActorAnswer {

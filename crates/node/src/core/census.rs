@@ -132,7 +132,7 @@ impl Core {
             "job_id": actor.job().hex(), "actor_id": is_call_of_actor.then(|| actor.hex()),
             "type": if is_call_of_actor { "ACTOR_TASK" } else { "NORMAL_TASK" },
             "func_or_class_name": name, "parent_task_id": null,
-            "node_id": ran_here.then(|| self.plan.node.hex()), "worker_id": ran_here.then(|| by.hex()),
+            "node_id": ran_here.then(|| self.node_of_worker(*by).hex()), "worker_id": ran_here.then(|| by.hex()),
             "worker_pid": ran_here.then_some(pid),
             "error_type": (record.stage() == TaskStage::Failed).then(|| error_name(&record.error)),
             "error_message": (!record.text.is_empty()).then_some(&record.text),
@@ -161,7 +161,7 @@ impl Core {
             "task_id": TaskId::new(task).hex(), "attempt_number": 0, "name": name, "state": state,
             "job_id": description.job.hex(), "actor_id": description.id.hex(), "type": "ACTOR_CREATION_TASK",
             "func_or_class_name": name, "parent_task_id": null,
-            "node_id": worker.map(|_| self.plan.node.hex()), "worker_id": worker.map(|id| id.hex()), "worker_pid": pid,
+            "node_id": worker.map(|id| self.node_of_worker(id).hex()), "worker_id": worker.map(|id| id.hex()), "worker_pid": pid,
             "error_type": error.map(|_| "TASK_EXECUTION_EXCEPTION"), "language": "PYTHON",
         })
     }

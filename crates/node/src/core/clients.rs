@@ -93,6 +93,13 @@ impl Core {
         for actor in orphans {
             self.end_actor(actor, "its owner has died: the process that made it is gone, and it was not detached.");
         }
+        // Those are detached: nobody is left who could tell of their constructor's arguments.
+        let unfinished = self.making.iter().filter(|(id, making)| {
+            making.is_unfinished && self.actors.get(**id).is_some_and(|actor| actor.description.creator == client.id)
+        });
+        for actor in unfinished.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end_actor(actor, "the process that made it is gone.");
+        }
         self.groups.client_died(client.id);
         let mut out = Vec::new();
         self.objects.client_died(client.id, &mut out);

@@ -82,7 +82,10 @@ impl Environments {
     pub(crate) fn learn(&mut self, job: JobId, interpreter: &str, specification: &str, command: Vec<String>) {
         let specification = (interpreter.to_owned(), specification.to_owned());
         let progress = Progress::Ready { command };
-        self.by_specification.insert(specification, Preparation { number: 0, progress, jobs: [job].into() });
+        let known = Preparation { number: 0, progress: Progress::Ready { command: Vec::new() }, jobs: BTreeSet::new() };
+        let preparation = self.by_specification.entry(specification).or_insert(known);
+        preparation.progress = progress;
+        preparation.jobs.insert(job);
     }
 
     fn numbered(&mut self, number: u64) -> Option<&mut Preparation> {

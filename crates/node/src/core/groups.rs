@@ -89,12 +89,14 @@ impl Core {
         let invalid = |text: String| failure("invalid", text);
         let job =
             self.clients.get(&from).map(|client| client.job).ok_or_else(|| invalid("its maker is gone".into()))?;
-        if self.is_ending(job) && !self.outlives_its_job(from) {
-            return Err(invalid("its job is ending".into()));
+        let ending = || invalid("its job is ending".into());
+        if !self.may_begin(from, job) {
+            return Err(ending());
         }
         let id = PlacementGroupId::from_slice(&asked.group).ok_or_else(|| invalid("it has no identifier".into()))?;
         let group = group_of(asked).map_err(invalid)?;
-        let owner = if asked.detached { GroupOwner::Nobody } else { self.owner_of_what(from, job) };
+        let owner =
+            if asked.detached { GroupOwner::Nobody } else { self.owner_of_what(from, job).ok_or_else(ending)? };
         let namespace = self.jobs.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
         let description =
             GroupDescription { id, job, owner, name: asked.name.clone(), namespace, group: group.clone() };
@@ -126,21 +128,30 @@ impl Core {
             && detail.noticed.insert(Need::Group(Arc::new(group)))
         {
             let driver = detail.driver;
-            let text = format!(
-                "placement group `{label}` can never be placed on this cluster, and waits in case it grows: {}",
-                reason.message(true)
-            );
+            let why = reason.message(true);
+            let text = if self.members.is_empty() {
+                format!(
+                    "placement group `{label}` can never be placed on this cluster, and waits in case it grows: {why}"
+                )
+            } else {
+                format!(
+                    "placement group `{label}` waits for ever: in this version all bundles of a group are placed on the \
+                     head's node, whatever the other nodes have, and there {why}. Ask for less, or start a larger head"
+                )
+            };
             self.send(driver, Notice { text });
         }
         Ok(())
     }
 
-    /// With whom a group ends that `client` makes: with its job, or with the detached actor that it works for.
-    fn owner_of_what(&self, client: Key, job: JobId) -> GroupOwner {
+    /// With whom a group ends that `client` makes: with its job, or with the detached actor that it works for; with
+    /// nobody where that is over already.
+    fn owner_of_what(&self, client: Key, job: JobId) -> Option<GroupOwner> {
         let mut client = client;
         while let Some(worker) = self.workers.get(&client).filter(|worker| worker.outlives_job) {
             match worker.duty {
-                Duty::Actor(actor) => return GroupOwner::Actor(actor),
+                // These may be the last words of a process that is being killed.
+                Duty::Actor(actor) => return self.making.contains_key(&actor).then_some(GroupOwner::Actor(actor)),
                 Duty::Leased(lease) => match self.leases.get(&lease) {
                     Some(lease) => client = lease.owner,
                     None => break,
@@ -148,7 +159,7 @@ impl Core {
                 Duty::Spare | Duty::Idle | Duty::Ending => break,
             }
         }
-        GroupOwner::Job(job)
+        (!self.is_ending(job)).then_some(GroupOwner::Job(job))
     }
 
     /// Out of the bundle that is named, or out of the first that has room.

@@ -16,7 +16,7 @@ pub(crate) type Refusal = String;
 impl Core {
     pub(crate) fn lease_request(&mut self, from: Key, asked: LeaseRequest) {
         let Some(job) = self.clients.get(&from).map(|client| client.job) else { return };
-        if self.is_ending(job) {
+        if !self.may_begin(from, job) {
             return self.refuse_lease(from, asked.request, "its job is ending".to_owned());
         }
         let label = if asked.label.is_empty() { "a task".to_owned() } else { format!("task `{}`", asked.label) };
@@ -45,6 +45,12 @@ impl Core {
     /// Whether nothing new may begin for a job: its driver said goodbye, or is gone.
     pub(crate) fn is_ending(&self, job: JobId) -> bool {
         self.details.get(&job).is_none_or(|detail| detail.said_goodbye || detail.is_over)
+    }
+
+    /// Whether a client of the job may have something new begin: detached actors, and who works for them, still may when
+    /// the job ends.
+    pub(crate) fn may_begin(&self, client: Key, job: JobId) -> bool {
+        !self.is_ending(job) || self.outlives_its_job(client)
     }
 
     pub(crate) fn refuse_lease(&mut self, to: Key, request: u64, text: String) {
@@ -115,10 +121,8 @@ impl Core {
         if let Some(client) = self.clients.get_mut(&from) {
             client.leases.remove(&number);
         }
-        let job_is_over =
-            |job: Option<JobId>| job.and_then(|job| self.details.get(&job)).is_none_or(|detail| detail.is_over);
-        let Some(found) = self.workers.get_mut(&worker) else { return };
-        if job_is_over(found.job) {
+        let Some(found) = self.workers.get(&worker) else { return };
+        if found.job.is_none_or(|job| self.is_ending(job)) {
             return self.kill_worker(worker);
         }
         if found.once || retiring {
@@ -133,6 +137,11 @@ impl Core {
     /// The worker keeps nothing, and is free for another of its job and environment.
     pub(crate) fn idle_worker(&mut self, worker: Key) {
         let Some(found) = self.workers.get_mut(&worker) else { return };
+        if found.is_doomed {
+            // CORE-1: it may still use what it was granted.
+            found.duty = Duty::Ending;
+            return;
+        }
         found.duty = Duty::Idle;
         if let Some(grant) = found.grant.take() {
             self.ledger.release(grant);

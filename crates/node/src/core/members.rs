@@ -98,6 +98,11 @@ impl Core {
         member.map_or(self.plan.node, |member| member.view.node)
     }
 
+    /// The node that a worker runs on; this one where the worker is not known any more.
+    pub(crate) fn node_of_worker(&self, worker: WorkerId) -> NodeId {
+        self.keys.get(&worker).map_or(self.plan.node, |key| self.node_of(*key))
+    }
+
     /// What a member says; what one of its workers says is returned, with the worker.
     pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
         if let Message::NodeJoin(told) = message {
@@ -305,9 +310,15 @@ impl Core {
 
     fn queue_again(&mut self, order: Order) {
         let Order { ticket, wanted, wish, .. } = order;
-        if self.still_waits(&wanted, ticket) && self.push(ticket, &wanted.want, Need::Wish(wish)).is_ok() {
-            self.wanted.insert(ticket, wanted);
-            self.wants_pump = true;
+        if !self.still_waits(&wanted, ticket) {
+            return;
+        }
+        match self.push(ticket, &wanted.want, Need::Wish(wish)) {
+            Ok(()) => {
+                self.wanted.insert(ticket, wanted);
+                self.wants_pump = true;
+            }
+            Err(full) => self.turn_away(&wanted, full.to_string()),
         }
     }
 

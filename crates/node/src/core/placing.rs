@@ -1,7 +1,7 @@
 //! Who is served, and on which node.
 
 use super::members::REPLACEMENT_LIMIT;
-use super::{Core, Key, Want};
+use super::{Core, Key, Want, Wanted};
 use crate::core::groups::{Need, reserve};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
@@ -30,10 +30,9 @@ struct Nodes {
 impl Core {
     /// Serves whoever can be served, at most `budget` of them.
     pub(crate) fn serve_queue(&mut self, mut budget: usize) -> Vec<(u64, Share)> {
-        let homes = if self.members.is_empty() { BTreeMap::new() } else { self.homes() };
         let mut nodes: Option<Nodes> = None;
         let mut refused: Vec<(Wish, Reason)> = Vec::new();
-        let is_alone = self.members.is_empty() && self.members.lost.is_empty();
+        let is_alone = self.members.is_empty();
         let mut queue = std::mem::take(&mut self.queue);
         let served = queue.serve(|need, ticket| {
             if let Need::Group(group) = need {
@@ -45,10 +44,14 @@ impl Core {
                 Need::Within { .. } | Need::Group(_) => return self.grant_within(need).map(Share::Here),
             };
             if is_alone && wish.place.is_none() {
-                return self.ledger.grant(&wish.demand).ok().map(Share::Here);
+                let granted = self.ledger.grant(&wish.demand).ok().map(Share::Here);
+                // What only a machine that died could meet is refused below.
+                if granted.is_some() || self.members.lost.is_empty() || self.ledger.could_ever(&wish.demand).is_ok() {
+                    return granted;
+                }
             }
             let nodes = nodes.get_or_insert_with(|| self.nodes());
-            let home = homes.get(ticket).copied().unwrap_or(self.plan.node);
+            let home = self.home_of(*ticket);
             match nodes.place(home, wish, &mut self.turn) {
                 Placement::On(node) => {
                     nodes.book(node, wish);
@@ -73,17 +76,16 @@ impl Core {
         served
     }
 
-    /// Where each one that waits asks from, of those that ask from another node.
-    fn homes(&self) -> BTreeMap<u64, NodeId> {
-        let of = |(ticket, wanted): (&u64, &super::Wanted)| match wanted.want {
-            Want::Lease { client, .. } => self.route(client).map(|_| (*ticket, self.node_of(client))),
-            Want::Actor(id) => {
-                let creator = self.actors.get(id).and_then(|actor| self.keys.get(&actor.description.creator));
-                creator.and_then(|key| self.route(*key).map(|_| (*ticket, self.node_of(*key))))
+    /// The node that someone who waits asks from.
+    fn home_of(&self, ticket: u64) -> NodeId {
+        let asker = match self.wanted.get(&ticket).map(|wanted| &wanted.want) {
+            Some(Want::Lease { client, .. }) => Some(*client),
+            Some(Want::Actor(id)) => {
+                self.actors.get(*id).and_then(|actor| self.keys.get(&actor.description.creator)).copied()
             }
-            Want::Group { .. } => None,
+            Some(Want::Group { .. }) | None => None,
         };
-        self.wanted.iter().filter_map(of).collect()
+        asker.map_or(self.plan.node, |asker| self.node_of(asker))
     }
 
     fn nodes(&self) -> Nodes {
@@ -137,22 +139,26 @@ impl Core {
             } else {
                 String::new()
             };
-            match wanted.want {
-                Want::Lease { client, request, .. } => {
-                    if let Some(client) = self.clients.get_mut(&client) {
-                        client.waiting.remove(&request);
-                    }
-                    let text = format!("{}{died}", reason.message(&format!("task `{}`", wanted.label)));
-                    self.refuse_lease(client, request, text);
+            let label = format!("{} `{}`", wanted.want.kind(), wanted.label);
+            self.turn_away(&wanted, format!("{}{died}", reason.message(&label)));
+        }
+    }
+
+    /// Tells someone who waited that they wait for a wish no more.
+    pub(crate) fn turn_away(&mut self, wanted: &Wanted, text: String) {
+        match wanted.want {
+            Want::Lease { client, request, .. } => {
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.waiting.remove(&request);
                 }
-                Want::Actor(id) => {
-                    let text = format!("{}{died}", reason.message(&format!("actor `{}`", wanted.label)));
-                    let failure = Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() };
-                    self.actor_died(id, &failure);
-                }
-                // It waits for room and not for a wish.
-                Want::Group { .. } => {}
+                self.refuse_lease(client, request, text);
             }
+            Want::Actor(id) => {
+                let failure = Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() };
+                self.actor_died(id, &failure);
+            }
+            // It waits for room and not for a wish.
+            Want::Group { .. } => {}
         }
     }
 }

@@ -101,7 +101,9 @@ impl Core {
 
     pub(crate) fn actor_list(&self, most: usize) -> Vec<Json> {
         let one = |actor: &oxiray_head::Actor<oxiray_wire::message::Failure>| {
-            let pid = actor.worker().and_then(|worker| self.keys.get(&worker)).and_then(|key| self.workers[key].pid);
+            let worker = actor.worker().and_then(|worker| self.keys.get(&worker)).copied();
+            let pid = worker.and_then(|key| self.workers[&key].pid);
+            let node = worker.filter(|_| pid.is_some()).map(|key| self.node_of(key).hex());
             let (state, cause) = match &actor.state {
                 ActorState::Waiting => ("waiting", None),
                 ActorState::Starting(_) => ("starting", None),
@@ -114,6 +116,7 @@ impl Core {
                 "actor_id": description.id.hex(), "class": description.class_name, "name": description.name,
                 "namespace": description.namespace, "job_id": description.job.hex(), "detached": description.detached,
                 "state": state, "cause": cause, "pid": pid, "restarts": actor.restarts,
+                "node_id": node,
             })
         };
         let (living, dead): (Vec<_>, Vec<_>) =

@@ -1,6 +1,6 @@
 //! Actors, nodes, workers, jobs and environments as rows with Ray's column names.
 
-use super::{Core, Duty};
+use super::{Core, Duty, Key};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ impl Core {
     /// The rows of a kind that needs nobody else's word.
     pub(crate) fn rows_of(&self, kind: &str) -> Result<Vec<Json>, String> {
         Ok(match kind {
-            "actors" => self.actor_list(ROWS_MAX).into_iter().map(|actor| self.actor_row(&actor)).collect(),
+            "actors" => self.actor_list(ROWS_MAX).iter().map(actor_row).collect(),
             "nodes" => self.all_nodes().iter().map(node_row).collect(),
             "workers" => self.worker_rows(),
             "jobs" => self.job_rows(),
@@ -24,35 +24,22 @@ impl Core {
         })
     }
 
-    fn actor_row(&self, actor: &Json) -> Json {
-        let state = match actor["state"].as_str().unwrap_or_default() {
-            "alive" => "ALIVE",
-            "dead" => "DEAD",
-            "restarting" => "RESTARTING",
-            _ => "PENDING_CREATION",
-        };
-        let has_process = actor["pid"].is_u64();
-        json!({
-            "actor_id": actor["actor_id"], "class_name": actor["class"], "state": state, "job_id": actor["job_id"],
-            "name": actor["name"], "node_id": has_process.then(|| self.plan.node.hex()),
-            "pid": actor["pid"].as_u64().unwrap_or(0), "ray_namespace": actor["namespace"],
-            "death_cause": if actor["cause"].is_null() { Json::Null } else { json!({"error_message": actor["cause"]}) },
-            "is_detached": actor["detached"], "num_restarts": actor["restarts"].as_u64().unwrap_or(0),
-            "required_resources": actor["resources"],
-        })
-    }
-
     fn worker_rows(&self) -> Vec<Json> {
-        let row = |id: String, kind: &str, pid: Option<u32>| {
+        let row = |key: Key, id: String, kind: &str, pid: Option<u32>| {
+            let member = self.route(key).and_then(|(member, _)| self.members.by_key.get(&member));
+            let ip = member.map_or(&self.plan.ip, |member| &member.told.ip);
             json!({
-                "worker_id": id, "is_alive": true, "worker_type": kind, "node_id": self.plan.node.hex(),
-                "ip": self.plan.ip, "pid": pid,
+                "worker_id": id, "is_alive": true, "worker_type": kind, "node_id": self.node_of(key).hex(),
+                "ip": ip, "pid": pid,
             })
         };
         let drivers = self.details.values().filter(|detail| !detail.is_over);
-        let drivers = drivers.map(|detail| row(detail.driver_id.hex(), "DRIVER", Some(detail.told.pid)));
-        let workers = self.workers.values().filter(|worker| worker.duty != Duty::Spare);
-        drivers.chain(workers.map(|worker| row(worker.id.hex(), "WORKER", worker.pid))).take(ROWS_MAX).collect()
+        let drivers = drivers.map(|detail| row(detail.driver, detail.driver_id.hex(), "DRIVER", Some(detail.told.pid)));
+        let workers = self.workers.iter().filter(|(_, worker)| worker.duty != Duty::Spare);
+        drivers
+            .chain(workers.map(|(key, worker)| row(*key, worker.id.hex(), "WORKER", worker.pid)))
+            .take(ROWS_MAX)
+            .collect()
     }
 
     fn job_rows(&self) -> Vec<Json> {
@@ -85,6 +72,23 @@ impl Core {
         };
         uses.into_iter().take(ROWS_MAX).map(row).collect()
     }
+}
+
+fn actor_row(actor: &Json) -> Json {
+    let state = match actor["state"].as_str().unwrap_or_default() {
+        "alive" => "ALIVE",
+        "dead" => "DEAD",
+        "restarting" => "RESTARTING",
+        _ => "PENDING_CREATION",
+    };
+    json!({
+        "actor_id": actor["actor_id"], "class_name": actor["class"], "state": state, "job_id": actor["job_id"],
+        "name": actor["name"], "node_id": actor["node_id"],
+        "pid": actor["pid"].as_u64().unwrap_or(0), "ray_namespace": actor["namespace"],
+        "death_cause": if actor["cause"].is_null() { Json::Null } else { json!({"error_message": actor["cause"]}) },
+        "is_detached": actor["detached"], "num_restarts": actor["restarts"].as_u64().unwrap_or(0),
+        "required_resources": actor["resources"],
+    })
 }
 
 fn group_row(group: &Json) -> Json {

@@ -1,5 +1,6 @@
 //! The core in a world without processes: what it orders is done at once, or when a test says so.
 
+mod after_the_job;
 mod any_order;
 mod environments;
 mod groups;
