@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The task of a thread.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) task: TaskId,
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Running {
 }
 
 /// What the daemon assigned to this worker.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Assigned {
     pub(crate) devices: Vec<Devices>,
     pub(crate) resources: Vec<Amount>,
@@ -34,19 +34,19 @@ pub(crate) struct Assigned {
 }
 
 thread_local! {
-    static HERE: RefCell<Option<Running>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
 /// The latest task of any thread: what threads of the user's own are taken to work for.
-static LATEST: Mutex<Option<Running>> = Mutex::new(None);
-static ASSIGNED: Mutex<Option<Assigned>> = Mutex::new(None);
+static LATEST: Mutex<Option<Arc<Running>>> = Mutex::new(None);
+static ASSIGNED: Mutex<Option<Arc<Assigned>>> = Mutex::new(None);
 static HAS_EVENT_LOOP: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn assign(assigned: Assigned) {
-    *ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner) = Some(assigned);
+    *ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(assigned));
 }
 
-pub(crate) fn assigned() -> Assigned {
+pub(crate) fn assigned() -> Arc<Assigned> {
     ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
@@ -77,7 +77,10 @@ pub(crate) fn current_task(py: Python<'_>) -> TaskId {
 }
 
 pub(crate) fn enter(running: Running) {
-    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&Some(running.clone()));
+    let running = Arc::new(running);
+    let earlier = LATEST.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::clone(&running));
+    // Outside of the lock, which every thread of the user's asks for.
+    drop(earlier);
     HERE.set(Some(running));
 }
 
@@ -85,7 +88,7 @@ pub(crate) fn leave() {
     HERE.set(None);
 }
 
-pub(crate) fn running() -> Option<Running> {
+pub(crate) fn running() -> Option<Arc<Running>> {
     HERE.with_borrow(Clone::clone).or_else(|| LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
@@ -107,14 +110,14 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     answer.set_item("actor_id", assigned.actor.map(|actor| actor.hex()))?;
     answer.set_item("placement_group", assigned.group.map(|group| group.hex()))?;
     answer.set_item("captures", assigned.captures)?;
-    answer.set_item("actor_name", assigned.actor_name)?;
+    answer.set_item("actor_name", &assigned.actor_name)?;
     answer.set_item("restarts", assigned.restarts)?;
     answer.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
     answer.set_item("task_name", running.as_ref().map(|running| running.name.clone()))?;
     answer.set_item("function_name", running.as_ref().map(|running| running.function.clone()))?;
     let devices = PyDict::new(py);
-    for granted in assigned.devices {
-        devices.set_item(granted.resource, (granted.ids, granted.preset))?;
+    for granted in &assigned.devices {
+        devices.set_item(&granted.resource, (&granted.ids, granted.preset))?;
     }
     answer.set_item("devices", devices)?;
     answer.set_item("resources", amounts(py, &assigned.resources)?)?;

@@ -346,7 +346,7 @@ impl Worker {
     /// `sys.exit` in a task ends its worker without an answer: the owner hears of the exit, and may retry.
     /// In an actor it ends the actor; a call that asked for that with `exit_actor` gets the outcome `last`.
     fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, last: Outcome, error: &PyErr) -> Ended {
-        let is_actor = context::assigned().actor.is_some();
+        let is_actor = context::assigned_to_actor();
         if is_actor {
             self.runtime.begin_no_more();
             let intended = error.value(py).getattr("oxiray_exit_actor").is_ok();
@@ -459,17 +459,16 @@ impl Worker {
     }
 
     fn qualified(&self, name: &str) -> String {
-        let assigned = context::assigned();
-        match assigned.actor {
-            Some(_) => format!("{}.{name}", self.label.lock().unwrap_or_else(PoisonError::into_inner)),
-            None => name.to_owned(),
+        if !context::assigned_to_actor() {
+            return name.to_owned();
         }
+        format!("{}.{name}", self.label.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Labels the output that follows; an actor keeps its class's name.
     fn label(&self, name: &str) {
         let mut label = self.label.lock().unwrap_or_else(PoisonError::into_inner);
-        if *label == name || (!label.is_empty() && context::assigned().actor.is_some()) {
+        if *label == name || (!label.is_empty() && context::assigned_to_actor()) {
             return;
         }
         name.clone_into(&mut label);

@@ -233,7 +233,11 @@ impl State {
             }
             Message::Call(call) => {
                 self.yieldings.open(token, &call);
-                let code = self.codes.get(&token).map(|codes| codes.get(&call.function)).unwrap_or_default();
+                let code = if call.function.is_empty() {
+                    Bytes::new()
+                } else {
+                    self.codes.get(&token).map(|codes| codes.get(&call.function)).unwrap_or_default()
+                };
                 self.inbox.push(Item::Call(token, owner, Box::new(call), code));
                 self.news = true;
             }

@@ -7,10 +7,13 @@
 //! - INTERRUPT-1: a call is interrupted only between being handed out and [`Interrupts::end_of_user_code`].
 //! - INTERRUPT-2: one wish interrupts once. A call that goes on regardless is left alone until it is cancelled again.
 //! - INTERRUPT-3: the knocking is repeated until it was heard: a thread may have been about to sleep.
+//! - INTERRUPT-4: while no call is open to an interrupt and none is cancelled, the end of user code changes nothing.
 
 use oxiray_ids::TaskId;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -42,6 +45,8 @@ pub(crate) struct Interrupts {
     open_to_it: Option<TaskId>,
     wish: Option<Wish>,
     for_event_loop: VecDeque<TaskId>,
+    /// Whether the end of user code matters (INTERRUPT-4); read without the lock that all else here is under.
+    pub(crate) matters: Arc<AtomicBool>,
 }
 
 impl Interrupts {
@@ -58,7 +63,12 @@ impl Interrupts {
         self.running.insert(task);
         if can_be_interrupted {
             self.open_to_it = Some(task);
+            self.note_whether_it_matters();
         }
+    }
+
+    fn note_whether_it_matters(&self) {
+        self.matters.store(self.open_to_it.is_some() || !self.cancelled.is_empty(), Ordering::Release);
     }
 
     pub(crate) fn is_running(&self, task: TaskId) -> bool {
@@ -77,6 +87,7 @@ impl Interrupts {
     /// A call that runs is not wanted any more.
     pub(crate) fn cancel(&mut self, task: TaskId, now: Instant) {
         let is_new = self.cancelled.insert(task);
+        self.note_whether_it_matters();
         if self.has_event_loop {
             if is_new {
                 self.for_event_loop.push_back(task);
@@ -131,6 +142,7 @@ impl Interrupts {
         if self.open_to_it == Some(task) {
             self.open_to_it = None;
             self.wish = None;
+            self.note_whether_it_matters();
         }
         !self.cancelled.is_empty() && self.cancelled.contains(&task)
     }
@@ -140,6 +152,7 @@ impl Interrupts {
         self.running.remove(&task);
         if !self.cancelled.is_empty() {
             self.cancelled.remove(&task);
+            self.note_whether_it_matters();
         }
     }
 }
@@ -189,7 +202,9 @@ mod tests {
         interrupts.cancel(first, Instant::now());
         assert!(interrupts.end_of_user_code(first));
         interrupts.end(first);
+        assert!(!interrupts.matters.load(Ordering::Acquire), "nothing is open, nothing cancelled");
         interrupts.begin(second, true);
+        assert!(interrupts.matters.load(Ordering::Acquire));
         assert_eq!(interrupts.again_at(), None, "what is over is not knocked for");
         assert!(!interrupts.take());
         interrupts.cancel(first, Instant::now());

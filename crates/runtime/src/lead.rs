@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) abandoned: AtomicBool,
     /// Who this process is: the same for the life of the connection.
     pub(crate) identity: Identity,
+    /// INTERRUPT-4.
+    pub(crate) end_matters: Arc<AtomicBool>,
     state: Mutex<State>,
     changed: Condvar,
     headlines: Condvar,
@@ -71,6 +74,7 @@ impl Shared {
         Ok(Self {
             abandoned: AtomicBool::new(false),
             identity: state.identity.clone(),
+            end_matters: Arc::clone(&state.inbox.interrupts.matters),
             state: Mutex::new(state),
             changed: Condvar::new(),
             headlines: Condvar::new(),

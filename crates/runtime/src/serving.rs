@@ -6,6 +6,7 @@ use crate::runtime::{Runtime, RuntimeError};
 use crate::state::State;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::Value;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl Runtime {
@@ -75,7 +76,8 @@ impl Runtime {
 
     /// The user's part of a call is over: it is not interrupted any more. Whether it was cancelled.
     pub fn end_of_user_code(&self, task: TaskId) -> bool {
-        self.shared.with(|state| state.inbox.interrupts.end_of_user_code(task))
+        self.shared.end_matters.load(Ordering::Acquire)
+            && self.shared.with(|state| state.inbox.interrupts.end_of_user_code(task))
     }
 
     /// Whether a call that runs here was cancelled.
