@@ -90,6 +90,14 @@ def actor_sync(ray: Any) -> dict[str, Any]:
     return rate(lambda: ray.get(actor.nothing.remote()), 2)
 
 
+def calls_in_flight(ray: Any, actor: Any, calls: int) -> dict[str, Any]:
+    """How many calls of an actor, all under way at once, end in a second."""
+    ray.get([actor.nothing.remote() for _ in range(1000)])
+    began = time.perf_counter()
+    ray.get([actor.nothing.remote() for _ in range(calls)])
+    return {"value": calls / (time.perf_counter() - began)}
+
+
 def actor_in_flight(ray: Any) -> dict[str, Any]:
     ray.init()
 
@@ -98,11 +106,7 @@ def actor_in_flight(ray: Any) -> dict[str, Any]:
         def nothing(self) -> None:
             pass
 
-    actor = Actor.remote()
-    ray.get([actor.nothing.remote() for _ in range(1000)])
-    began = time.perf_counter()
-    ray.get([actor.nothing.remote() for _ in range(10000)])
-    return {"value": 10000 / (time.perf_counter() - began)}
+    return calls_in_flight(ray, Actor.remote(), 10000)
 
 
 def async_actor_calls(ray: Any) -> dict[str, Any]:
@@ -113,11 +117,7 @@ def async_actor_calls(ray: Any) -> dict[str, Any]:
         async def nothing(self) -> None:
             pass
 
-    actor = Actor.remote()
-    ray.get([actor.nothing.remote() for _ in range(1000)])
-    began = time.perf_counter()
-    ray.get([actor.nothing.remote() for _ in range(5000)])
-    return {"value": 5000 / (time.perf_counter() - began)}
+    return calls_in_flight(ray, Actor.remote(), 5000)
 
 
 def threaded_actor_calls(ray: Any) -> dict[str, Any]:
@@ -128,11 +128,7 @@ def threaded_actor_calls(ray: Any) -> dict[str, Any]:
         def nothing(self) -> None:
             pass
 
-    actor = Actor.remote()
-    ray.get([actor.nothing.remote() for _ in range(1000)])
-    began = time.perf_counter()
-    ray.get([actor.nothing.remote() for _ in range(5000)])
-    return {"value": 5000 / (time.perf_counter() - began)}
+    return calls_in_flight(ray, Actor.remote(), 5000)
 
 
 def calls_from_many_to_many(ray: Any) -> dict[str, Any]:

@@ -7,13 +7,7 @@ import asyncio
 import pytest
 import ray
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.shutdown()
-    ray.init(num_cpus=2)
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 def test_the_constructor_runs_in_the_loop_of_the_calls() -> None:

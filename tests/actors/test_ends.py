@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import ray
 from ray.exceptions import ActorDiedError
+from watching import alive, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -55,7 +56,7 @@ def lines(log: Path) -> list[str]:
 
 @pytest.mark.parametrize("cls", [Tidy, AsyncTidy])
 @pytest.mark.parametrize("how", ["leave", "__ray_terminate__", "handle"])
-def test_an_actor_tidies_up_when_it_is_meant_to_end(tmp_path, alive, wait_until, how, cls) -> None:
+def test_an_actor_tidies_up_when_it_is_meant_to_end(tmp_path, how, cls) -> None:
     log = tmp_path / "log"
     actor = ray.remote(cls).remote(log)
     pid = ray.get(actor.pid.remote())
@@ -68,7 +69,7 @@ def test_an_actor_tidies_up_when_it_is_meant_to_end(tmp_path, alive, wait_until,
     assert lines(log) == ["shutdown", "atexit"]
 
 
-def test_a_failing_shutdown_does_not_keep_the_rest_from_running(tmp_path, alive, wait_until) -> None:
+def test_a_failing_shutdown_does_not_keep_the_rest_from_running(tmp_path) -> None:
     actor = ray.remote(Tidy).remote(tmp_path / "log", fails=True)
     pid = ray.get(actor.pid.remote())
     del actor
@@ -77,7 +78,7 @@ def test_a_failing_shutdown_does_not_keep_the_rest_from_running(tmp_path, alive,
 
 
 @pytest.mark.parametrize("how", ["kill", "SIGKILL", "constructor"])
-def test_nothing_is_tidied_up_by_force(tmp_path, alive, wait_until, how) -> None:
+def test_nothing_is_tidied_up_by_force(tmp_path, how) -> None:
     log = tmp_path / "log"
     actor = ray.remote(Tidy).remote(log, fails=how)
     if how == "constructor":
@@ -90,7 +91,7 @@ def test_nothing_is_tidied_up_by_force(tmp_path, alive, wait_until, how) -> None
     assert lines(log) == []
 
 
-def test_calls_in_other_threads_finish_before_an_actor_leaves(tmp_path, wait_until) -> None:
+def test_calls_in_other_threads_finish_before_an_actor_leaves(tmp_path) -> None:
     log = tmp_path / "log"
     actor = ray.remote(max_concurrency=3)(Tidy).remote(log)
     slow = [actor.slow.remote(), actor.slow.remote()]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import ray
 from ray.exceptions import ActorDiedError
+from watching import alive, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -60,7 +61,7 @@ def gone_with_a_reason(member) -> str:
     return str(caught.value)
 
 
-def test_the_last_handle_in_another_process_keeps_the_actor(alive, wait_until) -> None:
+def test_the_last_handle_in_another_process_keeps_the_actor() -> None:
     keeper, member = Keeper.remote(), Member.remote()
     pid = ray.get(member.pid.remote())
     ray.get(keeper.keep.remote([member]))
@@ -72,7 +73,7 @@ def test_the_last_handle_in_another_process_keeps_the_actor(alive, wait_until) -
     wait_until(lambda: not alive(pid))
 
 
-def test_a_borrower_may_keep_what_it_was_given_directly(alive, wait_until) -> None:
+def test_a_borrower_may_keep_what_it_was_given_directly() -> None:
     @ray.remote
     def use(member) -> int:
         return ray.get(member.add.remote())
@@ -85,7 +86,7 @@ def test_a_borrower_may_keep_what_it_was_given_directly(alive, wait_until) -> No
     wait_until(lambda: not alive(pid))
 
 
-def test_a_handle_outlives_the_scope_of_its_maker(alive, wait_until) -> None:
+def test_a_handle_outlives_the_scope_of_its_maker() -> None:
     keeper = Keeper.remote()
     member, pid = ray.get(keeper.make.remote())
     ray.get(keeper.drop.remote())
@@ -94,7 +95,7 @@ def test_a_handle_outlives_the_scope_of_its_maker(alive, wait_until) -> None:
     wait_until(lambda: not alive(pid))
 
 
-def test_a_handle_inside_a_kept_value_counts(alive, wait_until) -> None:
+def test_a_handle_inside_a_kept_value_counts() -> None:
     member = Member.remote()
     pid = ray.get(member.pid.remote())
     box = ray.put({"member": member})
@@ -111,7 +112,7 @@ def test_a_handle_inside_a_kept_value_counts(alive, wait_until) -> None:
     wait_until(lambda: not alive(pid))
 
 
-def test_a_handle_in_a_result_that_nobody_reads_counts(alive, wait_until) -> None:
+def test_a_handle_in_a_result_that_nobody_reads_counts() -> None:
     @ray.remote
     def make(number: int) -> list[object]:
         if number:
@@ -128,7 +129,7 @@ def test_a_handle_in_a_result_that_nobody_reads_counts(alive, wait_until) -> Non
     wait_until(lambda: not alive(pid))
 
 
-def test_queued_calls_are_done_first(tmp_path, alive, wait_until) -> None:
+def test_queued_calls_are_done_first(tmp_path) -> None:
     member, keeper = Member.remote(), Keeper.remote()
     pid = ray.get(member.pid.remote())
     paths = [tmp_path / str(number) for number in range(3)]
@@ -140,7 +141,7 @@ def test_queued_calls_are_done_first(tmp_path, alive, wait_until) -> None:
     assert ray.get(keeper.pid.remote()) > 0
 
 
-def test_the_death_of_a_borrower_gives_its_handles_back(alive, wait_until) -> None:
+def test_the_death_of_a_borrower_gives_its_handles_back() -> None:
     keeper, member = Keeper.remote(), Member.remote()
     pid = ray.get(member.pid.remote())
     ray.get(keeper.keep.remote([member]))
@@ -151,7 +152,7 @@ def test_the_death_of_a_borrower_gives_its_handles_back(alive, wait_until) -> No
     wait_until(lambda: not alive(pid))
 
 
-def test_the_death_of_the_owner_ends_its_actors_whatever_restarts_they_have(alive, wait_until) -> None:
+def test_the_death_of_the_owner_ends_its_actors_whatever_restarts_they_have() -> None:
     @ray.remote(num_cpus=0)
     class Owner:
         def make(self) -> list[object]:
@@ -172,7 +173,7 @@ def test_the_death_of_the_owner_ends_its_actors_whatever_restarts_they_have(aliv
     ray.kill(orphan)
 
 
-def test_handles_found_by_name_do_not_count(alive, wait_until) -> None:
+def test_handles_found_by_name_do_not_count() -> None:
     member = Member.options(name="known").remote()
     pid = ray.get(member.pid.remote())
     found = ray.get_actor("known")
@@ -185,7 +186,7 @@ def test_handles_found_by_name_do_not_count(alive, wait_until) -> None:
         ray.get_actor("known")
 
 
-def test_an_actors_own_handle_does_not_count(alive, wait_until) -> None:
+def test_an_actors_own_handle_does_not_count() -> None:
     @ray.remote(num_cpus=0)
     class Selfish:
         def hold_itself(self) -> int:
@@ -248,7 +249,7 @@ def test_a_handle_may_travel_before_its_actor_is_made(tmp_path) -> None:
     assert ray.get(call, timeout=20) == 5
 
 
-def test_an_actor_that_waits_for_resources_is_cancelled_with_its_last_handle(wait_until) -> None:
+def test_an_actor_that_waits_for_resources_is_cancelled_with_its_last_handle() -> None:
     def waiting() -> list[str]:
         import json
 
@@ -290,7 +291,7 @@ def test_each_caller_reads_its_own_writes() -> None:
     assert ray.get([caller.remote(register, who) for who in range(4)], timeout=30) == [True] * 4
 
 
-def test_many_handles_leave_nothing_behind(alive, wait_until) -> None:
+def test_many_handles_leave_nothing_behind() -> None:
     keeper = Keeper.remote()
     members = [Member.remote() for _ in range(5)]
     pids = ray.get([member.pid.remote() for member in members])

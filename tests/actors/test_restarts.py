@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import ray
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError
+from watching import alive, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -172,7 +173,7 @@ def test_sys_exit_is_a_crash(tmp_path) -> None:
         ray.get(actor.quit.remote(), timeout=20)
 
 
-def test_kill_may_leave_the_restarts(tmp_path, alive, wait_until) -> None:
+def test_kill_may_leave_the_restarts(tmp_path) -> None:
     actor = Actor.options(max_restarts=1).remote(tmp_path / "log")
     pid = ray.get(actor.pid.remote())
     waiting = actor.wait_for.remote(tmp_path / "never")
@@ -194,7 +195,7 @@ def test_a_call_after_kill_goes_to_the_next_process(tmp_path) -> None:
         ray.kill(actor, no_restart=False)
 
 
-def test_a_restart_takes_its_resources_anew(tmp_path, wait_until) -> None:
+def test_a_restart_takes_its_resources_anew(tmp_path) -> None:
     holder = Actor.options(max_restarts=1, resources={"token": 2}, num_cpus=0).remote(tmp_path / "log")
     pid = ray.get(holder.pid.remote())
     assert ray.available_resources().get("token", 0) == 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,7 @@ import ray
 from oxiray._cli import native_binary
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Affinity
-
-
-def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
-    """Returns once `holds()`; fails after `limit` seconds."""
-    end = time.monotonic() + limit
-    while not holds():
-        assert time.monotonic() < end, "it did not come to be in time"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 @pytest.fixture
@@ -48,7 +42,7 @@ class Somewhere:
 
     def stay(self, marker: str) -> None:
         Path(marker).touch()
-        until(lambda: False, limit=600)
+        threading.Event().wait()
 
 
 @ray.remote
@@ -56,7 +50,7 @@ def stay_once(marker: str) -> str:
     """Stays for good the first time."""
     if not os.path.exists(marker):
         Path(marker).touch()
-        until(lambda: False, limit=600)
+        threading.Event().wait()
     return ray.get_runtime_context().get_node_id()
 
 
@@ -69,14 +63,14 @@ def test_a_killed_node_takes_its_work_along(cluster: Cluster, tmp_path: Path) ->
     retried = stay_once.options(scheduling_strategy=there).remote(str(tmp_path / "retried"))
     lost = stay_once.options(scheduling_strategy=there, max_retries=0).remote(str(tmp_path / "lost"))
     for marker in ("call", "retried", "lost"):
-        until((tmp_path / marker).exists)
+        wait_until((tmp_path / marker).exists)
     node.kill_raylet()
     assert ray.get(retried) != node.node_id
     with pytest.raises(ray.exceptions.ActorDiedError, match="that it ran on died"):
         ray.get(call)
     with pytest.raises(ray.exceptions.NodeDiedError, match="that it ran on died"):
         ray.get(lost)
-    until(lambda: not os.path.exists(f"/proc/{pid}"))
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
     dead = [listed for listed in ray.nodes() if not listed["Alive"]]
     assert [listed["NodeID"] for listed in dead] == [node.node_id]
     assert "special" not in ray.cluster_resources()
@@ -99,7 +93,7 @@ def test_a_node_joins_from_the_command_line(cluster: Cluster) -> None:
     command = [str(native_binary()), "start", f"--address={cluster.address}", "--num-cpus=1", "--labels=by=hand"]
     subprocess.run(command, capture_output=True, text=True, check=True)
     by_hand = where.options(label_selector={"by": "hand"})
-    until(lambda: len(ray.nodes()) == 2)
+    wait_until(lambda: len(ray.nodes()) == 2)
     assert ray.get(by_hand.remote()) != cluster.list_all_nodes()[0].node_id
     nobody = subprocess.run([*command[:2], "--address=127.0.0.1:1"], capture_output=True, text=True, check=False)
     assert nobody.returncode != 0
@@ -133,7 +127,7 @@ def test_a_node_ends_with_the_head(cluster: Cluster) -> None:
     pid = ray.get(actor.pid.remote())
     assert cluster.head_node is not None
     cluster.head_node.kill_raylet()
-    until(lambda: not node.is_alive() and not os.path.exists(f"/proc/{pid}"))
+    wait_until(lambda: not node.is_alive() and not os.path.exists(f"/proc/{pid}"))
     with pytest.raises(ray.exceptions.RayError):
         ray.get(actor.where.remote())
 
@@ -161,7 +155,7 @@ def test_a_cluster_dies_with_the_program_that_made_it() -> None:
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     pids = told.stdout.split()
     assert len(pids) == 2, told.stderr
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
 def test_what_a_node_cannot_be_is_said(cluster: Cluster) -> None:

@@ -15,14 +15,7 @@ import ray
 from oxiray._cli import native_binary
 from ray.cluster_utils import Cluster, Node
 from ray.util.scheduling_strategies import In, NodeAffinitySchedulingStrategy as Affinity, NodeLabelSchedulingStrategy
-
-
-def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
-    """Returns once `holds()`; fails after `limit` seconds."""
-    end = time.monotonic() + limit
-    while not holds():
-        assert time.monotonic() < end, "it did not come to be in time"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +59,7 @@ def gather(directory: str, expected: int) -> str:
     """Ends once as many as expected run at the same time."""
     node = ray.get_runtime_context().get_node_id()
     (Path(directory) / str(os.getpid())).touch()
-    until(lambda: len(list(Path(directory).iterdir())) >= expected)
+    wait_until(lambda: len(list(Path(directory).iterdir())) >= expected)
     return node
 
 
@@ -129,7 +122,7 @@ def test_devices_are_those_of_the_node(nodes: list[Node]) -> None:
     assert held == [(nodes[2].node_id, "0", [0]), (nodes[2].node_id, "1", [1])]
     assert "GPU" not in ray.available_resources()
     del holders
-    until(lambda: ray.available_resources().get("GPU") == 2)
+    wait_until(lambda: ray.available_resources().get("GPU") == 2)
 
 
 def test_workers_of_members_use_the_cluster(nodes: list[Node]) -> None:
@@ -194,12 +187,12 @@ def test_what_a_member_prints_is_shown(nodes: list[Node], capfd: pytest.CaptureF
         seen.append("".join(capfd.readouterr()))
         return "said on the second node" in "".join(seen)
 
-    until(is_shown)
+    wait_until(is_shown)
 
 
 def test_everything_is_given_back(nodes: list[Node]) -> None:
     free: Callable[[], dict[str, float]] = ray.available_resources
-    until(lambda: free() == ray.cluster_resources())
+    wait_until(lambda: free() == ray.cluster_resources())
 
 
 def test_a_task_knows_its_node(nodes: list[Node]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,6 @@ from ray.cluster_utils import Cluster, Node
 np = pytest.importorskip("numpy")
 
 MIB = 1 << 20
-
-
-def until(holds: Callable[[], bool], limit: float = 20.0) -> None:
-    """Returns once `holds()`; fails after `limit` seconds."""
-    end = time.monotonic() + limit
-    while not holds():
-        assert time.monotonic() < end, "it did not come to be in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")

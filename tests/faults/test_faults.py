@@ -11,13 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-
-def wait_until(condition, timeout: float = 30.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 def processes_of(session: str) -> list[int]:

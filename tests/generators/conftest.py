@@ -1,34 +1,15 @@
-"""One private cluster for a whole file, and how to see what is left behind."""
+"""How to see what is left behind."""
 
 from __future__ import annotations
 
 import gc
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import ray
 from oxiray import _core
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    """Two CPUs, for every test of a file."""
-    ray.shutdown()
-    ray.init(num_cpus=2)
-    yield
-    ray.shutdown()
-
-
-def wait_until(holds: Callable[[], Any], seconds: float = 8) -> None:
-    """Waits until `holds()` is true."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 def stored_objects() -> int:
@@ -38,7 +19,7 @@ def stored_objects() -> int:
 
 
 @pytest.fixture
-def nothing_left(cluster: None) -> Iterator[None]:
+def nothing_left(two_cpus: None) -> Iterator[None]:
     """Fails where a test leaves objects behind, in this process or in the store."""
     known, stored = _core.objects_known(), stored_objects()
     yield

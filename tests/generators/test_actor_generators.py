@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,9 @@ from typing import Any
 import numpy
 import pytest
 import ray
+from watching import wait_until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-
-def wait_until(condition: Any, timeout: float = 20.0) -> None:
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.01)
 
 
 @ray.remote

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,9 @@ from oxiray.exceptions import (
     TaskCancelledError,
     WorkerCrashedError,
 )
+from watching import wait_until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-
-def wait_until(condition: Any, timeout: float = 20.0) -> None:
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.01)
 
 
 @ray.remote

@@ -14,15 +14,9 @@ from typing import Any
 import numpy
 import pytest
 import ray
+from watching import wait_until
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-
-def wait_until(condition: Any, timeout: float = 20.0) -> None:
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "it never came to hold"
-        time.sleep(0.01)
 
 
 @ray.remote

@@ -5,27 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy
 import ray
 from oxiray import _core, _session
+from watching import wait_until
 
 MIB = 1 << 20
 #: Small enough that a few arrays of `SIZE` push older ones to disk.
 STORE = 80 * MIB
 SIZE = 15 * MIB
-
-
-def wait_until(condition: Callable[[], Any], timeout: float = 20.0) -> None:
-    """Waits for something to become true."""
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def store() -> dict[str, int]:

@@ -10,7 +10,8 @@ import ray
 from oxiray import _core
 from oxiray.exceptions import ErrorType, ObjectLostError, ObjectReconstructionFailedError
 
-from spilled import SIZE, STORE, lose, spill, wait_until
+from spilled import SIZE, STORE, lose, spill
+from watching import wait_until
 
 
 @pytest.fixture

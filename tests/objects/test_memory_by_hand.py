@@ -12,15 +12,10 @@ import ray
 from oxiray import _core
 from ray._private.internal_api import free, memory_summary
 
-from spilled import MIB, store, wait_until
+from spilled import MIB, store
+from watching import wait_until
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.shutdown()
-    ray.init(num_cpus=2)
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 @ray.remote
@@ -53,7 +48,7 @@ class Holder:
         self.box = None
 
 
-def test_freed_objects_say_so(cluster) -> None:
+def test_freed_objects_say_so() -> None:
     large, little, put = ones.remote(), small.remote(), ray.put(numpy.ones(MIB))
     seen = ray.get([large, little, put])[0]
     before = store()["objects"]
@@ -69,7 +64,7 @@ def test_freed_objects_say_so(cluster) -> None:
     wait_until(lambda: store()["objects"] == before - 2)
 
 
-def test_a_freed_object_is_not_made_again(cluster, tmp_path) -> None:
+def test_a_freed_object_is_not_made_again(tmp_path) -> None:
     log = tmp_path / "log"
 
     @ray.remote
@@ -86,7 +81,7 @@ def test_a_freed_object_is_not_made_again(cluster, tmp_path) -> None:
     assert log.read_text() == "x"
 
 
-def test_freed_by_or_for_another_process(cluster) -> None:
+def test_freed_by_or_for_another_process() -> None:
     holder = Holder.remote()
     mine, theirs = ones.remote(), ones.remote()
     ray.get(holder.hold.remote([mine]))
@@ -103,7 +98,7 @@ def test_freed_by_or_for_another_process(cluster) -> None:
             ray.get(theirs, timeout=20)
 
 
-def test_free_takes_references_and_leaves_pending_ones(cluster) -> None:
+def test_free_takes_references_and_leaves_pending_ones() -> None:
     with pytest.raises(TypeError):
         free("no reference")
     with pytest.raises(TypeError):
@@ -126,7 +121,7 @@ def test_free_takes_references_and_leaves_pending_ones(cluster) -> None:
         assert "Holder" in str(error), "only because it read before there was something to read"
 
 
-def test_a_summary_names_objects_sizes_and_holders(cluster) -> None:
+def test_a_summary_names_objects_sizes_and_holders() -> None:
     holder = Holder.remote()
     reference = ray.put(numpy.ones(MIB))
     ray.get(holder.hold.remote([reference]))
@@ -140,14 +135,14 @@ def test_a_summary_names_objects_sizes_and_holders(cluster) -> None:
         memory_summary(units="stones")
 
 
-def test_names(cluster) -> None:
+def test_names() -> None:
     import ray.internal
 
     assert ray.internal.free is free
     ray._private.internal_api.global_gc()
 
 
-def test_garbage_of_other_processes_is_collected(cluster) -> None:
+def test_garbage_of_other_processes_is_collected() -> None:
     from ray._private.internal_api import global_gc
 
     @ray.remote

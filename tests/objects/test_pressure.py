@@ -10,7 +10,8 @@ import pytest
 import ray
 from oxiray import _core, _session
 
-from spilled import MIB, SIZE, STORE, damage, spill, store, wait_until
+from spilled import MIB, SIZE, STORE, damage, spill, store
+from watching import wait_until
 
 
 @ray.remote

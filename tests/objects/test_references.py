@@ -8,13 +8,7 @@ import threading
 import pytest
 import ray
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.shutdown()
-    ray.init(num_cpus=2)
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 @ray.remote

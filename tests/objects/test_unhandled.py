@@ -9,15 +9,9 @@ import pickle
 import pytest
 import ray
 import ray._private.worker
-from spilled import wait_until
+from watching import wait_until
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.shutdown()
-    ray.init(num_cpus=2)
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("two_cpus")
 
 
 @pytest.fixture

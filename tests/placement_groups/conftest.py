@@ -14,7 +14,7 @@ HOSTS = Path(__file__).resolve().parent.parent / "fixtures" / "hosts"
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+def cluster() -> Iterator[Callable[..., Any]]:
     """Starts a cluster: `cluster(num_cpus=4, num_gpus=2, ...)`. It ends with the test."""
     ray.shutdown()
     yield lambda **options: ray.init(**{"num_cpus": 4, **options})

@@ -19,13 +19,7 @@ from oxiray._cli import native_binary
 from ray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Within
-
-
-def wait_until(condition, timeout: float = 20.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 @pytest.mark.parametrize("strategy", ["PACK", "SPREAD", "STRICT_PACK"])

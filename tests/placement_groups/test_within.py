@@ -16,15 +16,9 @@ from ray.util.placement_group import (
     remove_placement_group,
 )
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Within
+from watching import wait_until
 
 pytestmark = pytest.mark.usefixtures("eight_gpus")
-
-
-def wait_until(condition, timeout: float = 20.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def whole() -> bool:

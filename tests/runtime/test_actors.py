@@ -11,6 +11,7 @@ import time
 
 import pytest
 import ray
+from watching import alive, wait_until
 
 
 @ray.remote
@@ -36,21 +37,6 @@ class Counter:
     @ray.method(num_returns=2)
     def pair(self) -> tuple[int, int]:
         return 1, 2
-
-
-def wait_until(condition, timeout: float = 20.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_state_and_order(cluster) -> None:

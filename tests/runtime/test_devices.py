@@ -9,13 +9,7 @@ import time
 
 import pytest
 import ray
-
-
-def wait_until(condition, timeout: float = 20.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 @ray.remote(num_gpus=1)

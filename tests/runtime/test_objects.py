@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-import time
 
 import numpy
 import pytest
 import ray
 from oxiray import _core
+from watching import wait_until
 
 MIB = 1 << 20
 
@@ -21,13 +21,6 @@ def identity(value):
 @ray.remote
 def total(array):
     return float(array.sum())
-
-
-def wait_until(condition, timeout: float = 20.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_put_keeps_a_copy(cluster) -> None:

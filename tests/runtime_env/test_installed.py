@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import ray
 from ray.exceptions import RuntimeEnvSetupError
+from watching import wait_until
 
 pytestmark = pytest.mark.timeout(100)
 
@@ -37,13 +38,6 @@ class Versioned:
         import tinyone
 
         return tinyone.VERSION
-
-
-def wait_until(condition, timeout: float = 60.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def uv_is_to_be_had() -> bool:

@@ -5,18 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 import ray
 from ray.exceptions import RuntimeEnvSetupError
-
-
-def wait_until(condition, timeout: float = 30.0) -> None:
-    until = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
+from watching import wait_until
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ import ray
 from ray.util import state
 from ray.util.state.common import ActorState, TaskState
 from ray.util.state.exception import RayStateApiException, ServerUnavailable
-
-Until = Callable[[Callable[[], object]], None]
-
+from watching import wait_until
 
 @ray.remote
 def quick(number: int) -> int:
@@ -77,7 +74,7 @@ def ended(reference: Any) -> None:
     ray.wait([reference], timeout=20)
 
 
-def test_tasks_that_ended(cluster: ray.RayContext, until: Until) -> None:
+def test_tasks_that_ended(cluster: ray.RayContext) -> None:
     ended(quick.remote(1))
     ended(raises.remote())
     done = tasks("quick", detail=True)[0]
@@ -93,15 +90,15 @@ def test_tasks_that_ended(cluster: ray.RayContext, until: Until) -> None:
     failed = tasks("raises")[0]
     assert (failed.state, failed.error_type) == ("FAILED", "TASK_EXECUTION_EXCEPTION")
     ended(dies.remote())
-    until(lambda: tasks("dies"))
+    wait_until(lambda: tasks("dies"))
     crashed = tasks("dies", detail=True)[0]
     assert (crashed.state, crashed.error_type) == ("FAILED", "WORKER_DIED")
     assert "status 3" in str(crashed.error_message)
 
 
-def test_what_ended_outlives_the_process_that_ran_it(cluster: ray.RayContext, until: Until) -> None:
+def test_what_ended_outlives_the_process_that_ran_it(cluster: ray.RayContext) -> None:
     pid = ray.get(once.remote())
-    until(lambda: pid not in [worker.pid for worker in state.list_workers()])
+    wait_until(lambda: pid not in [worker.pid for worker in state.list_workers()])
     assert [(row.state, row.worker_pid) for row in tasks("once")] == [("FINISHED", pid)]
 
 
@@ -115,7 +112,7 @@ def test_every_attempt_has_its_row(cluster: ray.RayContext, tmp_path: Path) -> N
     assert {row.task_id for row in found} == {reference.task_id().hex()}
 
 
-def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path, until: Until) -> None:
+def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path) -> None:
     marker = tmp_path / "go"
     references = [waits_for.remote(str(marker)) for _ in range(4)]
     behind = quick.remote(references[0])
@@ -123,7 +120,7 @@ def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path, until: Until) 
     def states() -> list[str]:
         return sorted(row.state for row in tasks("waits_for"))
 
-    until(lambda: states() == ["PENDING_NODE_ASSIGNMENT"] * 2 + ["RUNNING"] * 2)
+    wait_until(lambda: states() == ["PENDING_NODE_ASSIGNMENT"] * 2 + ["RUNNING"] * 2)
     running = state.list_tasks(filters=[("name", "=", "waits_for"), ("state", "=", "running")])
     assert all(row.worker_pid != os.getpid() for row in running)
     assert [row.state for row in tasks("quick") if row.task_id == behind.task_id().hex()] == ["PENDING_ARGS_AVAIL"]
@@ -133,7 +130,7 @@ def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path, until: Until) 
     assert states() == ["FINISHED"] * 4
 
 
-def test_actors_and_their_calls(cluster: ray.RayContext, until: Until) -> None:
+def test_actors_and_their_calls(cluster: ray.RayContext) -> None:
     counter = Counter.options(name="shown").remote()
     assert ray.get(counter.count.remote()) == 1
     ended(counter.fail.remote())
@@ -159,7 +156,7 @@ def test_actors_and_their_calls(cluster: ray.RayContext, until: Until) -> None:
     assert counts["summary"]["Counter"] == {"class_name": "Counter", "state_counts": {"ALIVE": 1}}
     assert state.summarize_tasks()["cluster"]["summary"]["Counter.fail"]["state_counts"] == {"FAILED": 1}
     ray.kill(counter)
-    until(lambda: state.list_actors(filters=[("name", "=", "shown")])[0].state == "DEAD")
+    wait_until(lambda: state.list_actors(filters=[("name", "=", "shown")])[0].state == "DEAD")
 
 
 def test_nodes_workers_and_jobs(cluster: ray.RayContext) -> None:

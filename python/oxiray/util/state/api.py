@@ -11,15 +11,15 @@ from oxiray.util.state.common import (
     DEFAULT_LIMIT,
     DEFAULT_RPC_TIMEOUT,
     SCHEMAS,
-    ActorState,
+    ActorState as ActorState,
     DriverInfo,
-    JobState,
-    NodeState,
-    ObjectState,
-    PlacementGroupState,
-    RuntimeEnvState,
-    TaskState,
-    WorkerState,
+    JobState as JobState,
+    NodeState as NodeState,
+    ObjectState as ObjectState,
+    PlacementGroupState as PlacementGroupState,
+    RuntimeEnvState as RuntimeEnvState,
+    TaskState as TaskState,
+    WorkerState as WorkerState,
 )
 from oxiray.util.state.exception import RayStateApiException, ServerUnavailable
 
@@ -221,14 +221,6 @@ def timeline() -> list[dict[str, Any]]:
 
 
 __all__ = [
-    "ActorState",
-    "JobState",
-    "NodeState",
-    "ObjectState",
-    "PlacementGroupState",
-    "RuntimeEnvState",
-    "TaskState",
-    "WorkerState",
     "get_actor",
     "get_job",
     "get_node",

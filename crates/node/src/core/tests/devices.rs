@@ -1,0 +1,85 @@
+//! What becomes of devices whose holders are gone.
+
+use super::*;
+
+#[test]
+fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
+    let mut world = World::new(1, 2);
+    let driver = world.driver();
+    world.residue.set(Residue::Held);
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(5));
+    assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 20_000), "it may still forget");
+    world.pass(Duration::from_secs(6));
+    assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 10_000), "out of service");
+    let report = world.core.report(1, StoreFigures::default(), 0);
+    let detail: serde_json::Value = serde_json::from_str(&report.detail).expect("JSON");
+    assert_eq!(detail["devices"][0]["state"], "quarantined");
+    assert!(detail["devices"][0]["reason"].as_str().expect("a reason").contains("still holds memory"));
+}
+
+#[test]
+fn a_device_that_forgets_in_time_is_granted_again() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    world.residue.set(Residue::Held);
+    world.say(driver, request(1, &[GPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.say(driver, request(2, &[GPU]));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.grants_of(driver).len(), 1);
+    world.residue.set(Residue::Gone);
+    world.pass(Duration::from_secs(1));
+    world.granted(driver, 2);
+}
+
+#[test]
+fn a_device_out_of_service_comes_back_when_it_forgets_after_all() {
+    for late in [Residue::Held, Residue::Pending] {
+        let mut world = World::new(1, 1);
+        let driver = world.driver();
+        world.residue.set(late);
+        world.say(driver, request(1, &[CPU, GPU]));
+        let (lease, worker) = world.granted(driver, 1);
+        world.say(driver, request(2, &[GPU]));
+        world.say(driver, LeaseReturn { lease, retiring: false });
+        world.bury(worker, "killed by signal 9 (SIGKILL)");
+        world.pass(Duration::from_secs(60));
+        assert_eq!((world.free("CPU"), world.total("GPU")), (10_000, 0), "the rest of the grant is back");
+        assert!(world.out_of_service()[0].contains("memory"), "{:?}", world.out_of_service());
+        world.residue.set(Residue::Gone);
+        world.pass(Duration::from_secs(11));
+        world.granted(driver, 2);
+        assert!(world.out_of_service().is_empty());
+    }
+}
+
+#[test]
+fn devices_of_a_tree_that_does_not_die_are_out_of_service_until_it_does() {
+    let mut world = World::new(4, 2);
+    let driver = world.driver();
+    let half = ("GPU", 5_000);
+    world.say(driver, request(1, &[half]));
+    world.say(driver, request(2, &[half]));
+    let ((lease, returned), (_, crashed)) = (world.granted(driver, 1), world.granted(driver, 2));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.pass(Duration::from_secs(15));
+    world.core.worker_died(crashed);
+    world.settle();
+    assert_eq!(world.total("GPU"), 20_000, "they may still die");
+    world.pass(Duration::from_secs(6));
+    assert_eq!((world.total("GPU"), world.free("GPU")), (10_000, 10_000), "out of service");
+    assert!(world.out_of_service()[0].contains("does not die"), "{:?}", world.out_of_service());
+    world.pass(Duration::from_secs(6));
+    world.bury(returned, "killed by signal 9 (SIGKILL)");
+    assert_eq!(world.total("GPU"), 10_000, "the other is still there");
+    world.say(driver, request(3, &[("GPU", 20_000)]));
+    world.bury(crashed, "exited with status 1");
+    world.granted(driver, 3);
+    assert!(world.out_of_service().is_empty());
+}

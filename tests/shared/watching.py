@@ -1,0 +1,26 @@
+"""How tests wait for what other processes do, and look at whether those live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+#: How long to leave the processor to the others between two looks, in seconds.
+_PAUSE = 0.005
+
+
+def wait_until(holds: Callable[[], object], timeout: float = 20.0) -> None:
+    """Returns once `holds()` is true; fails after `timeout` seconds."""
+    end = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < end, "it did not come to hold in time"
+        time.sleep(_PAUSE)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process lives: one that only waits to be reaped does not."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
