@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _core, _environment, _events, _lineage as lineage, _logging, runtime_env as environments
+from oxiray import _cli, _core, _environment, _events, _lineage as lineage, _logging, _sites, runtime_env as environments
 from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
 
@@ -122,6 +122,7 @@ def _open(options: InitOptions) -> RayContext:
     if options.logging_config is not None:
         _logging.configure(_logging.LoggingConfig(**options.logging_config))
     lineage.configure(options.system_config)
+    _sites.configure()
     _events.start()
     _context = RayContext(_address_info(info))
     return _context

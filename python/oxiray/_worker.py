@@ -27,6 +27,7 @@ def prepare() -> None:
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import oxiray._lineage
+    import oxiray._sites
     import oxiray.util.accelerators  # noqa: F401
 
 

@@ -22,12 +22,14 @@ pub(crate) enum Order {
     Stop(StopOptions),
     /// Shows what is used, by whom, and what waits.
     Status(StatusOptions),
-    /// Lists actors, jobs, nodes, placement-groups, runtime-envs, tasks or workers.
+    /// Lists actors, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
     List(ListOptions),
     /// Shows one of them by its identifier, in detail.
     Get(GetOptions),
-    /// Counts actors or tasks by name and state.
+    /// Counts actors or tasks by name and state, or references to objects by where they were made.
     Summary(SummaryOptions),
+    /// Shows which process refers to which object, why, how large it is, and where it lies.
+    Memory(MemoryOptions),
     /// Prints what programs count and measure with `ray.util.metrics`, in the text format of Prometheus.
     Metrics(MetricsOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
@@ -136,7 +138,7 @@ pub(crate) struct StatusOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListOptions {
-    /// What is listed: actors, jobs, nodes, placement-groups, runtime-envs, tasks or workers.
+    /// What is listed: actors, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
     pub(crate) kind: String,
     /// How the rows are printed.
     #[arg(long, default_value = "default")]
@@ -160,7 +162,7 @@ pub(crate) struct ListOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct GetOptions {
-    /// What it is: actors, jobs, nodes, placement-groups, tasks or workers.
+    /// What it is: actors, jobs, nodes, objects, placement-groups, tasks or workers.
     pub(crate) kind: String,
     /// Its identifier.
     pub(crate) id: String,
@@ -171,7 +173,7 @@ pub(crate) struct GetOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryOptions {
-    /// What is counted: actors or tasks.
+    /// What is counted: actors, objects or tasks.
     pub(crate) kind: String,
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
@@ -183,6 +185,64 @@ pub(crate) struct MetricsOptions {
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MemoryOptions {
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// What references stand together by.
+    #[arg(long, default_value = "NODE_ADDRESS", ignore_case = true)]
+    pub(crate) group_by: GroupBy,
+    /// What they are sorted by.
+    #[arg(long, default_value = "OBJECT_SIZE", ignore_case = true)]
+    pub(crate) sort_by: SortBy,
+    /// What sizes are told in.
+    #[arg(long, default_value = "B", ignore_case = true)]
+    pub(crate) units: Units,
+    /// Shows only what the store holds altogether.
+    #[arg(long)]
+    pub(crate) stats_only: bool,
+    /// The most references shown of each group.
+    #[arg(short, long)]
+    pub(crate) num_entries: Option<usize>,
+}
+
+/// What references stand together by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum GroupBy {
+    /// The machine of the process that has them.
+    NodeAddress,
+    /// Where they were made.
+    StackTrace,
+}
+
+/// What references are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum SortBy {
+    /// The process that has them.
+    Pid,
+    /// The object's size, largest first.
+    ObjectSize,
+    /// What keeps the object.
+    ReferenceType,
+}
+
+/// What sizes are told in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum Units {
+    /// Bytes.
+    B,
+    /// Thousands of bytes.
+    Kb,
+    /// Millions.
+    Mb,
+    /// Thousands of millions.
+    Gb,
 }
 
 /// How rows are printed.

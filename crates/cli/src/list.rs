@@ -43,6 +43,7 @@ pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
         "actors" => "actor_id",
         "jobs" => "job_id",
         "nodes" => "node_id",
+        "objects" => "object_id",
         "placement_groups" => "placement_group_id",
         "tasks" => "task_id",
         "workers" => "worker_id",

@@ -5,6 +5,7 @@ mod daemon;
 mod hardware;
 mod labels;
 mod list;
+mod memory;
 mod metrics;
 mod show;
 mod start;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),
         Order::Summary(options) => list::summary(&options),
+        Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),
         Order::Hardware(options) => hardware::run(&options),
     };

@@ -71,8 +71,23 @@ pub(crate) fn summary(report: &Json) -> String {
     for (name, total) in all.iter().filter(|(name, _)| name.starts_with("total_")) {
         writeln!(text, "{name}: {total}").expect(EXPECT);
     }
-    let rows: Vec<Json> = all["summary"].as_object().into_iter().flat_map(|rows| rows.values().cloned()).collect();
-    let named = ["func_or_class_name", "class_name", "type", "state_counts"];
+    let named = |(name, row): (&String, &Json)| {
+        let mut row = row.clone();
+        row["call_site"] = name.as_str().into();
+        row
+    };
+    let rows: Vec<Json> = all["summary"].as_object().into_iter().flatten().map(named).collect();
+    let by = if all["summary_by"] == "callsite" { "call_site" } else { "func_or_class_name" };
+    let named = [
+        by,
+        "class_name",
+        "type",
+        "state_counts",
+        "total_objects",
+        "total_size_mb",
+        "total_num_workers",
+        "ref_type_counts",
+    ];
     let columns: Vec<String> = named
         .iter()
         .filter(|name| rows.first().is_some_and(|row| !row[**name].is_null()))

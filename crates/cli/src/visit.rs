@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, bail};
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, Hello, MetricsQuery, MetricsReport, StateQuery, StateReport, Stop,
+    ClusterQuery, ClusterReport, Hello, HoldingsQuery, MetricsQuery, MetricsReport, StateQuery, StateReport, Stop,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -78,6 +78,16 @@ impl Visit {
         self.send(MetricsQuery { request: 1 })?;
         match self.next(Instant::now() + ANSWER_LIMIT)? {
             Some(Message::MetricsReport(report)) => Ok(report),
+            Some(Message::Refused(refused)) => bail!(refused.text),
+            _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
+        }
+    }
+
+    /// Which objects the daemon knows and who holds them, as JSON.
+    pub(crate) fn holdings(&mut self) -> anyhow::Result<String> {
+        self.send(HoldingsQuery { request: 1 })?;
+        match self.next(Instant::now() + ANSWER_LIMIT)? {
+            Some(Message::Holdings(told)) => Ok(told.detail),
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
         }

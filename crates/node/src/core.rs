@@ -26,6 +26,7 @@ mod locations;
 mod members;
 mod metrics;
 mod nodes;
+mod object_rows;
 mod objects;
 mod placing;
 mod report;
@@ -48,6 +49,7 @@ use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
+pub(crate) use object_rows::NOT_RECORDED;
 pub use report::StoreFigures;
 pub use templates::Origin;
 
@@ -432,6 +434,7 @@ impl Core {
             Message::Unhold(said) => self.unhold(from, &said.objects),
             Message::StateQuery(asked) => self.state_query(from, asked),
             Message::TaskLog(told) => self.task_log(from, told),
+            Message::ObjectLog(told) => self.object_log(from, told),
             Message::Metrics(told) => self.metrics_told(from, told),
             Message::KeptRequest(asked) => self.keep(from, asked),
             Message::Recover(said) => self.recover(from, said.reference),

@@ -1,5 +1,7 @@
 //! From all rows of a kind to those that were asked for: columns, filters, limits, counts. Pure.
 
+mod object_summary;
+
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -193,6 +195,9 @@ pub(crate) fn answer(asked: &StateQuery, rows: Vec<Json>) -> Result<StateReport,
         rows.into_iter().filter(|row| asked.filters.iter().all(|filter| fits(row, filter))).collect();
     let total = fitting.len() as u64;
     let report = StateReport { request: asked.request, total, ..StateReport::default() };
+    if asked.summary && kind == "objects" {
+        return Ok(StateReport { rows: object_summary::summary(&fitting).to_string(), ..report });
+    }
     if asked.summary {
         return Ok(StateReport { rows: summary(kind, &fitting)?.to_string(), ..report });
     }
@@ -258,7 +263,7 @@ fn summary(kind: &str, rows: &[Json]) -> Result<Json, String> {
     let (by, key) = match kind {
         "actors" => ("class", "class_name"),
         "tasks" => ("func_name", "func_or_class_name"),
-        _ => return Err(format!("there is no summary of {kind}: there are those of actors and tasks")),
+        _ => return Err(format!("there is no summary of {kind}: there are those of actors, objects and tasks")),
     };
     let text = |row: &Json, name: &str| row[name].as_str().unwrap_or_default().to_owned();
     let mut groups: BTreeMap<String, (Counts, String)> = BTreeMap::new();

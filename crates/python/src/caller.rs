@@ -158,6 +158,8 @@ impl Caller {
             self.runtime.release(id);
         }
         let (task, results) = called.map_err(|error| process::error(py, &error))?;
+        let how = if matches!(self.callee, Callee::Class(_)) { "task call" } else { "actor call" };
+        crate::sites::note(py, &self.runtime, &results, how)?;
         if self.work.stream.is_some() {
             let generator = ObjectRefGenerator::adopt(self.runtime.clone(), task);
             return Ok(Bound::new(py, generator)?.into_any());

@@ -41,6 +41,7 @@ mod process;
 mod python;
 mod raised;
 mod reference;
+mod sites;
 mod strategy;
 mod streaming;
 mod template;
@@ -66,6 +67,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     groups::register(module)?;
     values::register(module)?;
     memory::register(module)?;
+    sites::register(module)?;
     actors::register(module)?;
     cancel::register(module)?;
     looking::register(module)?;

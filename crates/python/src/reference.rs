@@ -148,10 +148,9 @@ impl ObjectRef {
         PyBytes::new(py, &owner)
     }
 
-    /// Where the reference was made; not recorded, so always empty.
-    #[expect(clippy::unused_self, reason = "Ray's signature")]
-    fn call_site(&self) -> &'static str {
-        ""
+    /// Where the reference was made; empty where that is not recorded.
+    fn call_site(&self) -> String {
+        self.runtime.as_ref().map(|runtime| runtime.site(self.id)).unwrap_or_default()
     }
 
     /// A `concurrent.futures.Future` of the value.

@@ -32,6 +32,7 @@ mod lineage;
 mod links;
 mod looking;
 mod metrics;
+mod object_log;
 mod objects;
 mod questions;
 mod reading;

@@ -152,6 +152,14 @@ impl Lineage {
         (self.entries.len(), self.bytes)
     }
 
+    /// The small values that recipes keep, once for each use.
+    pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> {
+        self.entries
+            .values()
+            .filter_map(|entry| entry.recipe.as_ref().ok())
+            .flat_map(|recipe| recipe.held.iter().copied())
+    }
+
     pub(crate) fn knows(&self, task: TaskId) -> bool {
         self.entries.contains_key(&task)
     }

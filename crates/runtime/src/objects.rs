@@ -85,11 +85,12 @@ pub(crate) struct Objects {
     me: WorkerId,
     known: FxHashMap<ObjectId, Object>,
     values_came: u64,
+    sites: sites::Sites,
 }
 
 impl Objects {
     pub(crate) fn new(me: WorkerId) -> Self {
-        Self { me, known: FxHashMap::default(), values_came: 0 }
+        Self { me, known: FxHashMap::default(), values_came: 0, sites: sites::Sites::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -174,6 +175,7 @@ impl Objects {
             MapEntry::Occupied(entry) if entry.get().uses == 0 && !entry.get().is_owed() => {
                 let object = entry.remove();
                 shed_map(&mut self.known);
+                self.sites.forget(id);
                 effects.unhold.extend((0..object.holds).map(|_| id));
                 if object.has_recipe {
                     effects.forgotten.push((id, object.promised));
@@ -362,6 +364,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Bytes {
 }
 
 mod loss;
+mod sites;
 
 #[cfg(test)]
 mod tests {

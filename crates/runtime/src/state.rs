@@ -81,6 +81,8 @@ pub(crate) struct State {
     pub(crate) log: TaskLog,
     pub(crate) metrics: Telling,
     pub(crate) questions: Questions,
+    /// Stored objects that are mapped for reading, and how often.
+    pub(crate) pinned: FxHashMap<ObjectId, u32>,
     /// What each client's calls name by its hash.
     pub(crate) codes: FxHashMap<Token, Codes>,
     pub(crate) unique: Unique,
@@ -125,6 +127,7 @@ impl State {
             log: TaskLog::default(),
             metrics: Telling::default(),
             questions: Questions::default(),
+            pinned: FxHashMap::default(),
             codes: FxHashMap::default(),
             unique: Unique::new(),
             headlines: VecDeque::new(),
@@ -371,6 +374,7 @@ impl State {
                 self.news = true;
             }
             Message::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
+            Message::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
             Message::LogLines(lines) => self.tell(News::Lines(lines)),
             Message::Notice(Notice { text }) => self.tell(News::Notice(text)),
             Message::Assign(assign) => {

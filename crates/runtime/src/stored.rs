@@ -40,7 +40,15 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         if !self.shared.abandoned.load(Ordering::Relaxed) {
             let object = copy(self.id.as_bytes());
-            self.shared.with(|state| state.links.post(DAEMON, &Unpin { object }.into()));
+            self.shared.with(|state| {
+                if let Some(count) = state.pinned.get_mut(&self.id) {
+                    *count -= 1;
+                    if *count == 0 {
+                        state.pinned.remove(&self.id);
+                    }
+                }
+                state.links.post(DAEMON, &Unpin { object }.into());
+            });
         }
     }
 }
@@ -108,7 +116,12 @@ impl Runtime {
                     return Err(error);
                 }
             };
-            match self.shared.with(|state| state.questions.segments.reader(segment)) {
+            let mapping = self.shared.with(|state| {
+                let mapping = state.questions.segments.reader(segment)?;
+                *state.pinned.entry(id).or_default() += 1;
+                Some(mapping)
+            });
+            match mapping {
                 Some(mapping) => return Ok(Pinned { mapping, size, id, shared: Arc::clone(&self.shared) }),
                 None => self.give_up(segment, &Unpin { object: object.clone() }.into()),
             }
@@ -153,6 +166,16 @@ impl Runtime {
                 segments: state.questions.segments.len(),
             }
         })
+    }
+
+    /// References to these were made at a place in the program, which is remembered as long as they are known.
+    pub fn record_site(&self, ids: &[ObjectId], site: &str) {
+        self.shared.with(|state| state.objects.record_site(ids, site));
+    }
+
+    /// Where references to an object were made, where that was recorded.
+    pub fn site(&self, id: ObjectId) -> String {
+        self.shared.with(|state| state.objects.site(id).unwrap_or_default().to_owned())
     }
 
     /// Which objects the daemon knows and who holds them, as JSON.

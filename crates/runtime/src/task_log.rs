@@ -6,7 +6,7 @@
 
 use crate::links::DAEMON;
 use crate::state::State;
-use crate::submit::Target;
+use crate::submit::{Target, Task};
 use oxiray_ids::TaskId;
 use oxiray_wire::message::{Call, Content, TaskLog as Told, TaskRecord, TaskStage, Value};
 use rustc_hash::FxHashSet;
@@ -144,18 +144,9 @@ impl State {
     /// Tells the daemon of every call that this process runs, ran lately, or waits for.
     pub(crate) fn tell_of_tasks(&mut self, number: u64) {
         let mut records = self.log.records();
-        let sent: FxHashSet<TaskId> =
-            self.tasks.leases.values().flat_map(|lease| lease.under_way.iter().copied()).collect();
+        let sent = self.sent();
         records.extend(self.tasks.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
-            let is_sent = match task.target {
-                Target::Class(_) => sent.contains(id),
-                Target::Actor(actor) => self.actors.is_under_way(actor, *id),
-            };
-            let stage = match task.waiting_for {
-                0 if is_sent => TaskStage::Sent,
-                0 => TaskStage::WaitsForWorker,
-                _ => TaskStage::WaitsForArguments,
-            };
+            let stage = self.stage(id, task, &sent);
             TaskRecord {
                 task: crate::objects::copy(id.as_bytes()),
                 attempt: task.attempt,
@@ -165,6 +156,24 @@ impl State {
             }
         }));
         self.links.post_now(DAEMON, &Told { number, records }.into());
+    }
+
+    /// The calls of functions that are under way with some worker.
+    pub(crate) fn sent(&self) -> FxHashSet<TaskId> {
+        self.tasks.leases.values().flat_map(|lease| lease.under_way.iter().copied()).collect()
+    }
+
+    /// How far a call is that has not ended; `sent` as [`State::sent`] says.
+    pub(crate) fn stage(&self, id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
+        let is_sent = match task.target {
+            Target::Class(_) => sent.contains(id),
+            Target::Actor(actor) => self.actors.is_under_way(actor, *id),
+        };
+        match task.waiting_for {
+            0 if is_sent => TaskStage::Sent,
+            0 => TaskStage::WaitsForWorker,
+            _ => TaskStage::WaitsForArguments,
+        }
     }
 
     /// Tells the daemon of calls that ended since it was told last.

@@ -19,6 +19,7 @@ mod lease;
 mod metric;
 mod node;
 mod object;
+mod object_log;
 mod recovery;
 mod report;
 mod state;
@@ -39,6 +40,7 @@ pub use lease::*;
 pub use metric::*;
 pub use node::*;
 pub use object::*;
+pub use object_log::*;
 pub use recovery::*;
 pub use report::*;
 pub use state::*;
@@ -181,6 +183,8 @@ messages! {
     115 => Metrics,
     116 => MetricsQuery,
     117 => MetricsReport,
+    118 => ObjectLogQuery,
+    119 => ObjectLog,
     130 => Relay,
     131 => NodeAdmitted,
     132 => NodeJoin,

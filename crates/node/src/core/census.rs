@@ -1,13 +1,17 @@
-//! What runs and what ran: collected from every process when somebody asks.
+//! What runs, what ran and what is referred to: collected from every process when somebody asks.
 //!
 //! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or
 //!   [`PATIENCE`] is over.
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
+use super::object_rows::ObjectsTold;
 use super::{Alarm, Core, Key, bytes_of, identifier};
 use crate::listing;
 use oxiray_ids::{TaskId, WorkerId};
-use oxiray_wire::message::{Failure, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage};
+use oxiray_wire::Message;
+use oxiray_wire::message::{
+    Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
+};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -32,7 +36,14 @@ struct Question {
     asker: Key,
     asked: StateQuery,
     awaited: BTreeSet<Key>,
-    told: Vec<Told>,
+    heard: Heard,
+}
+
+/// What processes said to one question.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    calls: Vec<Told>,
+    pub(super) objects: Vec<ObjectsTold>,
 }
 
 #[derive(Debug, Default)]
@@ -44,10 +55,14 @@ pub(crate) struct Census {
 impl Core {
     /// Somebody asks for a list or a summary.
     pub fn state_query(&mut self, asker: Key, asked: StateQuery) {
-        if !matches!(asked.kind.as_str(), "tasks" | "timeline") {
-            let rows = self.rows_of(&asked.kind);
-            return self.report_state(asker, &asked, rows);
-        }
+        let question: fn(u64) -> Message = match asked.kind.as_str() {
+            "tasks" | "timeline" => |number| TaskLogQuery { number }.into(),
+            "objects" => |number| ObjectLogQuery { number }.into(),
+            kind => {
+                let rows = self.rows_of(kind);
+                return self.report_state(asker, &asked, rows);
+            }
+        };
         if self.census.open.len() >= OPEN_MAX {
             let text = format!("{OPEN_MAX} such questions are open already: ask again in a moment");
             return self.refuse_state(asker, asked.request, text);
@@ -55,10 +70,10 @@ impl Core {
         let number = self.new_key();
         let awaited: BTreeSet<Key> = self.clients.keys().copied().collect();
         for client in &awaited {
-            self.send(*client, TaskLogQuery { number });
+            self.send(*client, question(number));
         }
         self.alarm_at(self.now + PATIENCE, Alarm::Census(number));
-        self.census.open.insert(number, Question { asker, asked, awaited, told: Vec::new() });
+        self.census.open.insert(number, Question { asker, asked, awaited, heard: Heard::default() });
         self.close_census(number, false);
     }
 
@@ -73,11 +88,16 @@ impl Core {
             self.census.remembered.drain(..surplus);
             return;
         }
-        if let Some(question) = self.census.open.get_mut(&log.number)
+        self.hear_census(log.number, from, |heard| heard.calls.extend(told));
+    }
+
+    /// A process answers a question, once.
+    pub(super) fn hear_census(&mut self, number: u64, from: Key, hear: impl FnOnce(&mut Heard)) {
+        if let Some(question) = self.census.open.get_mut(&number)
             && question.awaited.remove(&from)
         {
-            question.told.extend(told);
-            self.close_census(log.number, false);
+            hear(&mut question.heard);
+            self.close_census(number, false);
         }
     }
 
@@ -99,8 +119,11 @@ impl Core {
             return;
         }
         let Some(question) = self.census.open.remove(&number) else { return };
-        let told = self.census.remembered.iter().cloned().chain(question.told).collect();
-        let rows = self.task_rows(told);
+        let rows = if question.asked.kind == "objects" {
+            self.object_rows(&question.heard.objects)
+        } else {
+            self.task_rows(self.census.remembered.iter().cloned().chain(question.heard.calls).collect())
+        };
         self.report_state(question.asker, &question.asked, Ok(rows));
     }
 
@@ -179,7 +202,8 @@ impl Core {
     }
 }
 
-fn stage_name(stage: TaskStage) -> &'static str {
+/// Ray's name for a stage.
+pub(super) fn stage_name(stage: TaskStage) -> &'static str {
     match stage {
         TaskStage::Unknown => "NIL",
         TaskStage::WaitsForArguments => "PENDING_ARGS_AVAIL",

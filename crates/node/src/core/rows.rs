@@ -18,7 +18,7 @@ impl Core {
             "runtime_envs" => self.environment_rows(),
             "placement_groups" => self.group_list(ROWS_MAX).iter().map(group_row).collect(),
             other => {
-                let kinds = "actors, jobs, nodes, placement_groups, runtime_envs, tasks, workers";
+                let kinds = "actors, jobs, nodes, objects, placement_groups, runtime_envs, tasks, workers";
                 return Err(format!("there is no list of `{other}` in this version: there are {kinds}"));
             }
         })

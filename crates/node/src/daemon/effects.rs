@@ -85,6 +85,12 @@ impl Daemon {
         }
     }
 
+    /// Who holds which objects, and where they lie.
+    pub(super) fn tell_holdings(&mut self, asker: Key, request: u64) {
+        let detail = self.core.holdings(|object| self.store.describe(object));
+        self.queue(asker, &Holdings { request, detail }.into(), Vec::new());
+    }
+
     /// A message from a driver or a worker.
     pub(super) fn dispatch(&mut self, from: Key, message: Message) {
         let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
@@ -108,8 +114,7 @@ impl Daemon {
                 Ok(())
             }
             Message::HoldingsQuery(asked) => {
-                let detail = self.core.holdings(|object| self.store.describe(object));
-                self.queue(from, &Holdings { request: asked.request, detail }.into(), Vec::new());
+                self.tell_holdings(from, asked.request);
                 Ok(())
             }
             Message::Seal(said) => self.store.seal(from, object(&said.object)),

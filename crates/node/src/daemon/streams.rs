@@ -153,6 +153,7 @@ impl Daemon {
         match message {
             Message::ClusterQuery(asked) => self.report(key, asked.request),
             Message::StateQuery(asked) => self.core.state_query(key, asked.clone()),
+            Message::HoldingsQuery(asked) => self.tell_holdings(key, asked.request),
             Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");

@@ -56,7 +56,7 @@ pub struct Forgotten {
     pub object: Bytes,
 }
 
-/// client → daemon: which objects are there, and who holds them? Answered by [`Holdings`].
+/// client, command line → daemon: which objects are there, and who holds them? Answered by [`Holdings`].
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct HoldingsQuery {
     /// Names the question.

@@ -189,6 +189,19 @@ def summarize_actors(
     return _summary("actors", address)
 
 
+def summarize_objects(
+    address: str | None = None,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> dict[str, Any]:
+    """How many references to objects there are, and how large those are, by where they were made.
+
+    Where that is not recorded all are together; `RAY_record_ref_creation_sites=1` has it recorded.
+    """
+    return _summary("objects", address)
+
+
 def summarize_tasks(
     address: str | None = None,
     timeout: int = DEFAULT_RPC_TIMEOUT,
@@ -237,6 +250,7 @@ __all__ = [
     "list_tasks",
     "list_workers",
     "summarize_actors",
+    "summarize_objects",
     "summarize_tasks",
 ]
 

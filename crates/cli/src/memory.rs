@@ -1,0 +1,154 @@
+//! `oxiray memory`: which process refers to which object, why, how large it is, and where it lies.
+
+use crate::arguments::{GroupBy, MemoryOptions, SortBy, Units};
+use crate::visit::{self, Visit};
+use crate::{say, show};
+use anyhow::bail;
+use oxiray_wire::message::StateQuery;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How long the daemon may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// The most references that the daemon tells of.
+const ROWS_MAX: u32 = 10_000;
+const EXPECT: &str = "writing to a string does not fail";
+
+pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
+    let mut visit = Visit::begin(&visit::find(options.address.as_deref())?)?;
+    let report: Json = serde_json::from_str(&visit.report()?.detail)?;
+    let store = store_line(&report["store"], options.units);
+    if options.stats_only {
+        say(&store);
+        return Ok(());
+    }
+    let asked = StateQuery { request: 1, kind: "objects".into(), limit: ROWS_MAX, ..StateQuery::default() };
+    let answer = visit.state(asked, ANSWER_LIMIT)?;
+    let mut rows: Vec<Json> = serde_json::from_str(&answer.rows)?;
+    let holdings: Json = serde_json::from_str(&visit.holdings()?)?;
+    add_places(&mut rows, &holdings)?;
+    sort(&mut rows, options.sort_by);
+    let mut text = grouped(&rows, options);
+    if answer.total > rows.len() as u64 {
+        writeln!(text, "{} of {} references are shown", rows.len(), answer.total).expect(EXPECT);
+    }
+    if rows.iter().any(|row| row["call_site"] == "disabled") {
+        text.push_str(
+            "where references are made is not recorded: set RAY_record_ref_creation_sites=1 for the program and its \
+             cluster\n",
+        );
+    }
+    say(&format!("{text}\n{store}"));
+    Ok(())
+}
+
+/// Where each object lies, by what the daemon knows of its store. What is small lies with its owner.
+fn add_places(rows: &mut [Json], holdings: &Json) -> anyhow::Result<()> {
+    let Some(objects) = holdings["objects"].as_array() else { bail!("the daemon's answer has no objects") };
+    let places: BTreeMap<&str, &Json> =
+        objects.iter().filter_map(|entry| Some((entry["object"].as_str()?, &entry["place"]))).collect();
+    for row in rows {
+        let place = row["object_id"].as_str().and_then(|id| places.get(id)).filter(|place| !place.is_null());
+        let unstored = if row["object_size"].as_i64() == Some(-1) { "not made yet" } else { "with its process" };
+        row["place"] = place.map_or_else(|| json!(unstored), |place| (*place).clone());
+    }
+    Ok(())
+}
+
+fn sort(rows: &mut [Json], by: SortBy) {
+    match by {
+        SortBy::ObjectSize => rows.sort_by_key(|row| std::cmp::Reverse(row["object_size"].as_i64())),
+        SortBy::Pid => rows.sort_by_key(|row| row["pid"].as_u64()),
+        SortBy::ReferenceType => rows.sort_by_key(|row| row["reference_type"].to_string()),
+    }
+}
+
+fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
+    let (key, words) = match options.group_by {
+        GroupBy::NodeAddress => ("ip", "on"),
+        GroupBy::StackTrace => ("call_site", "made at"),
+    };
+    let mut groups: BTreeMap<&str, Vec<&Json>> = BTreeMap::new();
+    for row in rows {
+        groups.entry(row[key].as_str().unwrap_or_default()).or_default().push(row);
+    }
+    let columns = ["object", "size", "reference", "task", "attempt", "place", "type", "pid", "ip", "call_site"];
+    let columns: Vec<String> = columns.into_iter().filter(|name| *name != key).map(str::to_owned).collect();
+    let mut text = String::new();
+    for (name, rows) in groups {
+        let bytes: i64 = rows.iter().filter_map(|row| row["object_size"].as_i64()).filter(|size| *size > 0).sum();
+        let total = size(bytes, options.units);
+        writeln!(text, "{} references {words} {name}, to {total}: {}", rows.len(), by_type(&rows)).expect(EXPECT);
+        let shown: Vec<Json> =
+            rows.iter().take(options.num_entries.unwrap_or(usize::MAX)).map(|row| cells(row, options.units)).collect();
+        writeln!(text, "{}", show::table(&columns, &shown)).expect(EXPECT);
+    }
+    text
+}
+
+fn by_type(rows: &[&Json]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows {
+        *counts.entry(row["reference_type"].as_str().unwrap_or_default()).or_default() += 1;
+    }
+    counts.into_iter().map(|(name, count)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+fn cells(row: &Json, units: Units) -> Json {
+    json!({
+        "object": row["object_id"], "size": size(row["object_size"].as_i64().unwrap_or(-1), units),
+        "reference": row["reference_type"], "task": row["task_status"], "attempt": row["attempt_number"],
+        "place": row["place"], "type": row["type"], "pid": row["pid"], "ip": row["ip"], "call_site": row["call_site"],
+    })
+}
+
+fn size(bytes: i64, units: Units) -> String {
+    match (bytes, units) {
+        (..0, _) => "?".into(),
+        (_, Units::B) => format!("{bytes} B"),
+        (_, Units::Kb) => format!("{:.3} KB", bytes as f64 / 1e3),
+        (_, Units::Mb) => format!("{:.3} MB", bytes as f64 / 1e6),
+        (_, Units::Gb) => format!("{:.3} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn store_line(store: &Json, units: Units) -> String {
+    let of = |name: &str| size(store[name].as_i64().unwrap_or(0), units);
+    format!(
+        "object store of this machine: {} objects, {} of {} in memory, {} on disk",
+        store["objects"],
+        of("used"),
+        of("capacity"),
+        of("spilled")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_grouped_and_placed() {
+        let row = |id: &str, size: i64, ip: &str| {
+            json!({"object_id": id, "object_size": size, "ip": ip, "reference_type": "LOCAL_REFERENCE", "pid": 7,
+                   "task_status": "FINISHED", "attempt_number": 1, "type": "DRIVER", "call_site": "a.py:1"})
+        };
+        let mut rows = vec![row("aa", 15, "10.0.0.1"), row("bb", 2_000_000, "10.0.0.1"), row("cc", -1, "10.0.0.2")];
+        add_places(&mut rows, &json!({"objects": [{"object": "bb", "place": "on disk"}]})).expect("it has objects");
+        sort(&mut rows, SortBy::ObjectSize);
+        let options = MemoryOptions {
+            address: None,
+            group_by: GroupBy::NodeAddress,
+            sort_by: SortBy::ObjectSize,
+            units: Units::Mb,
+            stats_only: false,
+            num_entries: Some(1),
+        };
+        let text = grouped(&rows, &options);
+        assert!(text.starts_with("2 references on 10.0.0.1, to 2.000 MB: 2 LOCAL_REFERENCE\nOBJECT"), "{text}");
+        assert!(text.contains("bb      2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
+        assert!(text.contains("not made yet"), "{text}");
+    }
+}

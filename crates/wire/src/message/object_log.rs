@@ -1,0 +1,66 @@
+//! What each process refers to: collected for those who ask who keeps what.
+
+use super::TaskStage;
+use bytes::Bytes;
+
+/// daemon → client: to which objects do you refer? Answered by [`ObjectLog`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ObjectLogQuery {
+    /// Names the question.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+}
+
+/// client → daemon: the objects that it refers to.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ObjectLog {
+    /// The question.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// The objects, up to a limit.
+    #[prost(message, repeated, tag = "2")]
+    pub records: Vec<ObjectRecord>,
+    /// Whether the sender records where references are made.
+    #[prost(bool, tag = "3")]
+    pub records_sites: bool,
+}
+
+/// One object, as one process knows it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ObjectRecord {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// Bytes of its value, where that is known there.
+    #[prost(uint64, optional, tag = "2")]
+    pub size: Option<u64>,
+    /// How far the task is that makes it; unknown where another process owns it.
+    #[prost(enumeration = "TaskStage", tag = "3")]
+    pub stage: i32,
+    /// Which attempt of the task, counted from 0.
+    #[prost(uint32, tag = "4")]
+    pub attempt: u32,
+    /// What keeps it there.
+    #[prost(enumeration = "ObjectUse", tag = "5")]
+    pub used: i32,
+    /// Where its reference was made; empty where that was not recorded.
+    #[prost(string, tag = "6")]
+    pub site: String,
+}
+
+/// What keeps an object in a process; of several the first in this order but [`ObjectUse::Unknown`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+pub enum ObjectUse {
+    /// What this build does not know, or records for making other values again.
+    Unknown = 0,
+    /// It stands for an actor.
+    Actor = 1,
+    /// Its bytes in the store are mapped.
+    Mapped = 2,
+    /// A call that has not ended takes it.
+    Argument = 3,
+    /// The program has references to it.
+    Referred = 4,
+    /// A value that is there contains it.
+    Contained = 5,
+}
