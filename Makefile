@@ -50,8 +50,7 @@ bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check
 
 ecosystem: $(BUILD)/ecosystem/installed
-	$(BUILD)/ecosystem/bin/python -m pytest -q tests/ecosystem
-	$(BUILD)/ecosystem/bin/python tests/ecosystem/programs/modin_frames.py --megabytes 1024
+	$(BUILD)/ecosystem/bin/python -m pytest -q -rP tests/ecosystem --megabytes 1024
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
