@@ -12,19 +12,20 @@ use oxiray_wire::Message;
 use oxiray_wire::message::{
     Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
 };
+use prost::Message as _;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long processes have to tell of their calls.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Calls of workers that left which are remembered.
+/// Calls that ended which are remembered, at most.
 const REMEMBERED_MAX: usize = 10_000;
 /// Questions that may be open at once.
 const OPEN_MAX: usize = 64;
 
 /// A call, and who told of it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Told {
     record: TaskRecord,
     by: WorkerId,
@@ -46,10 +47,41 @@ pub(super) struct Heard {
     pub(super) objects: Vec<ObjectsTold>,
 }
 
+/// Calls that one process told of, as they lie on the wire: a fifth of what they take as records.
+#[derive(Debug)]
+struct Remembered {
+    log: Box<[u8]>,
+    calls: usize,
+    by: WorkerId,
+    pid: u32,
+}
+
+impl Remembered {
+    fn told(&self) -> impl Iterator<Item = Told> {
+        let log = TaskLog::decode(&*self.log).unwrap_or_default();
+        log.records.into_iter().map(|record| Told { record, by: self.by, pid: self.pid })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Census {
     open: BTreeMap<u64, Question>,
-    remembered: VecDeque<Told>,
+    remembered: VecDeque<Remembered>,
+    /// In all of `remembered`.
+    calls: usize,
+}
+
+impl Census {
+    fn remember(&mut self, log: &TaskLog, by: WorkerId, pid: u32) {
+        let calls = log.records.len();
+        self.remembered.push_back(Remembered { log: log.encode_to_vec().into(), calls, by, pid });
+        self.calls += calls;
+        while self.calls > REMEMBERED_MAX
+            && let Some(oldest) = self.remembered.pop_front()
+        {
+            self.calls -= oldest.calls;
+        }
+    }
 }
 
 impl Core {
@@ -81,13 +113,10 @@ impl Core {
     pub(crate) fn task_log(&mut self, from: Key, log: TaskLog) {
         let Some(by) = self.clients.get(&from).map(|client| client.id) else { return };
         let pid = self.workers.get(&from).and_then(|worker| worker.pid).unwrap_or(0);
-        let told = log.records.into_iter().map(|record| Told { record, by, pid });
         if log.number == 0 {
-            self.census.remembered.extend(told);
-            let surplus = self.census.remembered.len().saturating_sub(REMEMBERED_MAX);
-            self.census.remembered.drain(..surplus);
-            return;
+            return self.census.remember(&log, by, pid);
         }
+        let told = log.records.into_iter().map(|record| Told { record, by, pid });
         self.hear_census(log.number, from, |heard| heard.calls.extend(told));
     }
 
@@ -122,7 +151,9 @@ impl Core {
         let rows = if question.asked.kind == "objects" {
             self.object_rows(&question.heard.objects)
         } else {
-            self.task_rows(self.census.remembered.iter().cloned().chain(question.heard.calls).collect())
+            self.task_rows(
+                self.census.remembered.iter().flat_map(Remembered::told).chain(question.heard.calls).collect(),
+            )
         };
         self.report_state(question.asker, &question.asked, Ok(rows));
     }
