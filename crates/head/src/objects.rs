@@ -11,6 +11,8 @@
 //! - OBJECT-3: a subscription is answered once, with the value or with the death of its owner. With the value the
 //!   subscriber holds once what it contains: it was handed on by the daemon.
 //! - OBJECT-4: of a loss the owner is told once, until it publishes again.
+//! - OBJECT-5: while somebody waits for a value, its owner has promised to publish it, or was asked to. Values that
+//!   travel with calls are known to those who run them without a promise; when one is lost there, it is asked for.
 
 use oxiray_ids::{ActorId, ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +38,13 @@ pub enum Outcome<V> {
     },
     /// Tell an owner that its object's bytes are lost and wanted.
     Lost {
+        /// The owner.
+        owner: WorkerId,
+        /// The object.
+        object: ObjectId,
+    },
+    /// Tell an owner that somebody waits for an object that it has not promised.
+    Wanted {
         /// The owner.
         owner: WorkerId,
         /// The object.
@@ -81,6 +90,8 @@ struct Entry<V> {
     contained: Vec<ObjectId>,
     /// Whether the store has bytes of it.
     is_stored: bool,
+    /// Its owner promised to publish it, or was asked to.
+    is_promised: bool,
     /// Its owner was told that its bytes are lost, and has not published since.
     is_lost: bool,
     /// The user gave it up: nothing is read of it any more.
@@ -97,6 +108,7 @@ impl<V> Default for Entry<V> {
             value: None,
             contained: Vec::new(),
             is_stored: false,
+            is_promised: false,
             is_lost: false,
             is_freed: false,
         }
@@ -123,7 +135,9 @@ impl<V: Clone> Objects<V> {
     /// `owner` will publish these, and holds them from here on.
     pub fn promise(&mut self, owner: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
         for object in objects {
-            self.entry(owner, *object).owner = Some(owner);
+            let entry = self.entry(owner, *object);
+            entry.owner = Some(owner);
+            entry.is_promised = true;
             self.count(owner, *object, 1, out);
         }
     }
@@ -171,7 +185,11 @@ impl<V: Clone> Objects<V> {
             return out.push(Outcome::OwnerDied { client, object });
         }
         self.entry(client, object).subscribers.insert(client);
-        self.entry(owner, object).owner.get_or_insert(owner);
+        let entry = self.entry(owner, object);
+        let owner = *entry.owner.get_or_insert(owner);
+        if !std::mem::replace(&mut entry.is_promised, true) {
+            out.push(Outcome::Wanted { owner, object });
+        }
     }
 
     /// What is known of an object that has its value, and what that contains.
@@ -233,6 +251,7 @@ impl<V: Clone> Objects<V> {
             entry.subscribers.remove(&client);
             if entry.owner == Some(client) {
                 entry.owner = None;
+                entry.is_promised = false;
                 for waiting in std::mem::take(&mut entry.subscribers) {
                     out.push(Outcome::OwnerDied { client: waiting, object });
                     self.disentangle(waiting, object);

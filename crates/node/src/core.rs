@@ -49,6 +49,7 @@ use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
+pub use locations::Whereabouts;
 pub(crate) use object_rows::NOT_RECORDED;
 pub use report::StoreFigures;
 pub use templates::Origin;
@@ -136,6 +137,8 @@ pub enum Effect {
         /// The driver.
         client: Key,
     },
+    /// Where an object lies, for a member that asked or for this node.
+    Located(Whereabouts),
     /// Delete an object from the store.
     Delete {
         /// The object.

@@ -251,6 +251,11 @@ impl Lineage {
         self.elsewhere.insert(object);
     }
 
+    /// Whether others refer to the stored result, and nobody here.
+    pub(crate) fn is_elsewhere(&self, object: ObjectId) -> bool {
+        self.elsewhere.contains(&object)
+    }
+
     /// A user that was elsewhere is here again, or gone; `false` where it was not elsewhere.
     pub(crate) fn leave_elsewhere(&mut self, object: ObjectId) -> bool {
         self.elsewhere.remove(&object)

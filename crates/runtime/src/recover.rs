@@ -61,6 +61,20 @@ impl State {
         }
     }
 
+    /// Somebody waits for an object of this process that the daemon was not told of when it asked.
+    pub(crate) fn wanted_elsewhere(&mut self, object: &[u8]) {
+        let Some(id) = ObjectId::from_slice(object) else { return };
+        if self.objects.is_own(id) {
+            return self.promise(&[id]);
+        }
+        if self.lost.is_none() && !self.lineage.is_elsewhere(id) {
+            // Where it was published meanwhile, the daemon does not listen to this.
+            let reason = if id.index() >= ObjectId::FIRST_PUT { Reason::Put } else { Reason::NotFound };
+            let value = Some(unreconstructable(id, reason));
+            self.links.post_now(DAEMON, &Publish { object: copy(object), value }.into());
+        }
+    }
+
     fn publish_again(&mut self, id: ObjectId) {
         let Some(value) = self.objects.value(id).cloned() else { return };
         self.links.post_now(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) }.into());

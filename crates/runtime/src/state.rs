@@ -347,6 +347,7 @@ impl State {
                 }
             }
             Message::Lost(said) => self.lost_elsewhere(&said.object),
+            Message::Wanted(said) => self.wanted_elsewhere(&said.object),
             Message::CollectGarbage(_) => {
                 self.inbox.collect();
                 self.news = true;

@@ -208,6 +208,9 @@ messages! {
     152 => Chunk,
     153 => Fetched,
     154 => Copied,
+    155 => Seek,
+    156 => Sought,
+    157 => Wanted,
 }
 
 /// How much of a resource.

@@ -23,6 +23,7 @@ impl<V: Clone> Objects<V> {
         }
         let entry = self.entry(owner, object);
         entry.owner.get_or_insert(owner);
+        entry.is_promised = true;
         if !std::mem::replace(&mut entry.is_lost, true) {
             out.push(Outcome::Lost { owner, object });
         }

@@ -25,12 +25,29 @@ fn answer(to: u8, of: u8, value: &'static str) -> Outcome<&'static str> {
 #[test]
 fn a_subscription_is_answered_when_the_value_comes_and_later_ones_at_once() {
     let mut objects = Directory::default();
-    assert!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)).is_empty());
+    let wanted = Outcome::Wanted { owner: client(1), object: object(1) };
+    assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)), [wanted], "OBJECT-5");
     assert!(run(|out| objects.promise(client(1), &[object(1)], out)).is_empty());
     objects.hold(client(2), &[object(1)], &mut Vec::new());
     let out = run(|out| objects.publish(client(1), object(1), "v", &[], out));
     assert_eq!(out, [answer(2, 1, "v")]);
     assert_eq!(run(|out| objects.subscribe(client(3), object(1), client(1), false, out)), [answer(3, 1, "v")]);
+}
+
+#[test]
+fn an_owner_is_asked_once_for_what_it_has_not_promised() {
+    let mut objects = Directory::default();
+    run(|out| objects.stored(client(1), object(1), out));
+    run(|out| objects.hold(client(1), &[object(1)], out));
+    let wanted = Outcome::Wanted { owner: client(1), object: object(1) };
+    assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)), [wanted], "OBJECT-5");
+    assert!(run(|out| objects.subscribe(client(3), object(1), client(1), true, out)).is_empty());
+    run(|out| objects.promise(client(1), &[object(1)], out));
+    let out = run(|out| objects.publish(client(1), object(1), "v", &[], out));
+    assert_eq!(out, [answer(2, 1, "v"), answer(3, 1, "v")]);
+    let lost = Outcome::Lost { owner: client(1), object: object(2) };
+    assert_eq!(run(|out| objects.lost(client(2), object(2), client(1), true, out)), [lost]);
+    assert!(run(|out| objects.subscribe(client(2), object(2), client(1), true, out)).is_empty(), "it was told");
 }
 
 #[test]

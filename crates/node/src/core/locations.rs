@@ -2,19 +2,100 @@
 //!
 //! - LOCATION-1: a member is named for an object only while the directory knows the object to be stored.
 //! - LOCATION-2: an object that is deleted is deleted from every store that has it.
+//! - LOCATION-3: an object is called lost only when every member was asked for it. A reader's question may overtake the
+//!   word of who writes the object, since the two come on different streams; the answer to a search cannot.
+//! - LOCATION-4: a search ends when all have answered, are gone, or one has the object; whoever asked is told once.
 
 use super::{Core, Effect, Key, bytes_of};
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_wire::message::ObjectDelete;
+use oxiray_wire::message::{ObjectDelete, Seek, Sought};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where copies are.
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
     by_object: BTreeMap<ObjectId, BTreeSet<Key>>,
+    searches: BTreeMap<u64, Search>,
+    last_search: u64,
+}
+
+/// What was found out of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whereabouts {
+    /// The member that asked; nothing for this node.
+    pub asker: Option<Key>,
+    /// The object.
+    pub object: ObjectId,
+    /// The node that has it; nothing where none has.
+    pub node: Option<NodeId>,
+}
+
+/// An object that no store is known to have.
+#[derive(Debug)]
+struct Search {
+    object: ObjectId,
+    /// The member that asks; nothing for this node.
+    asker: Option<Key>,
+    unanswered: BTreeSet<Key>,
 }
 
 impl Core {
+    /// Finds an object for a member, or for this node; `without` turned out not to have it, and `is_here` tells whether
+    /// this node's store has it. Answered by [`Effect::Located`].
+    pub fn locate(&mut self, asker: Option<Key>, object: ObjectId, without: Option<NodeId>, is_here: bool) {
+        // Whoever asks has it not.
+        if let Some(member) = asker {
+            self.forget_location(member, object);
+        }
+        if let Some(node) = without {
+            self.missing_on(node, object);
+        }
+        let own = (is_here && without != Some(self.plan.node)).then_some(self.plan.node);
+        if let Some(node) = own.or_else(|| Some(self.holder_of(object)?.1)) {
+            return self.out.push(Effect::Located(Whereabouts { asker, object, node: Some(node) }));
+        }
+        let others = self.members.by_key.iter().filter(|(key, member)| Some(**key) != asker && !member.is_silent);
+        let unanswered: BTreeSet<Key> = others.map(|(key, _)| *key).collect();
+        self.locations.last_search += 1;
+        let number = self.locations.last_search;
+        for member in &unanswered {
+            self.send(*member, Seek { search: number, object: bytes_of(object.as_bytes()) });
+        }
+        self.locations.searches.insert(number, Search { object, asker, unanswered });
+        self.end_search_when_answered(number);
+    }
+
+    pub(crate) fn sought(&mut self, member: Key, said: &Sought) {
+        let Some(search) = self.locations.searches.get_mut(&said.search) else { return };
+        search.unanswered.remove(&member);
+        if said.is_here && self.objects.has_bytes(search.object) {
+            self.locations.by_object.entry(search.object).or_default().insert(member);
+        }
+        self.end_search_when_answered(said.search);
+    }
+
+    /// LOCATION-4.
+    fn end_search_when_answered(&mut self, number: u64) {
+        let Some(search) = self.locations.searches.get(&number) else { return };
+        let found = self.holder_of(search.object).map(|(_, node)| node);
+        if found.is_some() || search.unanswered.is_empty() {
+            let Search { object, asker, .. } = self.locations.searches.remove(&number).expect("it was just found");
+            self.out.push(Effect::Located(Whereabouts { asker, object, node: found }));
+        }
+    }
+
+    /// The member answers nothing any more.
+    pub(crate) fn search_without(&mut self, member: Key) {
+        self.locations.searches.retain(|_, search| search.asker != Some(member));
+        let searches: Vec<u64> = self.locations.searches.keys().copied().collect();
+        for number in searches {
+            if let Some(search) = self.locations.searches.get_mut(&number) {
+                search.unanswered.remove(&member);
+            }
+            self.end_search_when_answered(number);
+        }
+    }
+
     /// A worker of a member has room for an object in the store there.
     pub fn stored_elsewhere(&mut self, worker: Key, object: ObjectId) {
         let Some((member, _)) = self.route(worker) else { return };
@@ -40,9 +121,8 @@ impl Core {
     }
 
     /// The node turned out not to have the object.
-    pub fn missing_on(&mut self, node: NodeId, object: ObjectId) {
-        let member = self.members.by_key.iter().find(|(_, member)| member.view.node == node).map(|(key, _)| *key);
-        if let Some(member) = member {
+    fn missing_on(&mut self, node: NodeId, object: ObjectId) {
+        if let Some(member) = self.member_of(node) {
             self.forget_location(member, object);
         }
     }
@@ -64,10 +144,21 @@ impl Core {
         }
     }
 
-    /// A member that has the object, other than `except`, with its node.
-    pub fn holder_of(&self, object: ObjectId, except: Option<Key>) -> Option<(Key, NodeId)> {
-        let mut members = self.locations.by_object.get(&object)?.iter().filter(|member| Some(**member) != except);
-        members.find_map(|key| Some((*key, self.members.by_key.get(key)?.view.node)))
+    /// A member that has the object and can be asked for it, with its node.
+    pub fn holder_of(&self, object: ObjectId) -> Option<(Key, NodeId)> {
+        let members = self.locations.by_object.get(&object)?.iter();
+        let known = members.filter_map(|key| Some((*key, self.members.by_key.get(key)?)));
+        known.filter(|(_, member)| !member.is_silent).map(|(key, member)| (key, member.view.node)).next()
+    }
+
+    /// Whether objects may lie in other nodes' stores.
+    pub fn has_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
+    /// The member of a node.
+    pub fn member_of(&self, node: NodeId) -> Option<Key> {
+        self.members.by_key.iter().find(|(_, member)| member.view.node == node).map(|(key, _)| *key)
     }
 
     /// The node of a member.

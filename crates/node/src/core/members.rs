@@ -39,8 +39,18 @@ pub(crate) struct Member {
     pub(crate) workers: BTreeMap<u64, Key>,
     jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
-    is_silent: bool,
+    pub(crate) is_silent: bool,
     pub(crate) store_used: u64,
+}
+
+impl Member {
+    /// What it has, less what it was ordered since.
+    fn look_again(&mut self) {
+        self.view = self.reported.clone();
+        for demand in self.under_way.values() {
+            self.view.take(demand);
+        }
+    }
 }
 
 /// A node that is dead.
@@ -78,6 +88,11 @@ impl Members {
     /// Those that can be ordered to do something.
     pub(crate) fn views(&self) -> impl Iterator<Item = (Key, &NodeView)> {
         self.by_key.iter().filter(|(_, member)| !member.is_silent).map(|(key, member)| (*key, &member.view))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn orders_under_way(&self) -> usize {
+        self.orders.len()
     }
 
     /// Machines that died a moment ago: another one like them may come.
@@ -118,6 +133,7 @@ impl Core {
             }
             Message::NodeState(state) => self.member_changed(from, &state),
             Message::Placed(said) => self.placed(from, &said),
+            Message::Sought(said) => self.sought(from, &said),
             Message::PlaceRefused(said) => self.place_refused(from, said),
             Message::WorkerForked(said) => {
                 if let Some(key) = worker(said.worker).filter(|key| self.workers[key].pid.is_none()) {
@@ -166,10 +182,7 @@ impl Core {
         apply(&mut member.reported, state);
         member.store_used = state.store_used;
         member.under_way = member.under_way.split_off(&(state.order + 1));
-        member.view = member.reported.clone();
-        for demand in member.under_way.values() {
-            member.view.take(demand);
-        }
+        member.look_again();
         self.wants_pump = true;
     }
 
@@ -302,6 +315,7 @@ impl Core {
         }
         if let Some(found) = self.members.by_key.get_mut(&member) {
             found.under_way.remove(&said.order);
+            found.look_again();
         }
         if let Some(order) = self.members.orders.remove(&said.order) {
             self.queue_again(order);
@@ -337,6 +351,7 @@ impl Core {
     pub fn member_silent(&mut self, key: Key) {
         if let Some(member) = self.members.by_key.get_mut(&key) {
             member.is_silent = true;
+            self.search_without(key);
         }
     }
 
@@ -349,6 +364,7 @@ impl Core {
             self.members.routes.remove(worker);
         }
         self.forget_locations(key);
+        self.search_without(key);
         let text = format!("the node {node} ({}) that it ran on died", member.told.ip);
         for worker in member.workers.values() {
             if let Some(Duty::Leased(lease)) = self.workers.get(worker).map(|worker| worker.duty) {

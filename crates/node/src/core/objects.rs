@@ -5,7 +5,7 @@ use bytes::Bytes;
 use oxiray_head::Outcome;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_wire::message::{
-    CollectGarbage, Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value,
+    CollectGarbage, Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value, Wanted,
 };
 
 /// What readers of a freed object are told.
@@ -123,6 +123,9 @@ impl Core {
                 }
                 Outcome::Lost { owner, object } => {
                     self.tell(owner, Lost { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Wanted { owner, object } => {
+                    self.tell(owner, Wanted { object: bytes_of(object.as_bytes()) });
                 }
                 Outcome::Freed { owner, object } => {
                     self.tell(owner, Freed { object: bytes_of(object.as_bytes()) });

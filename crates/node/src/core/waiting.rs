@@ -99,8 +99,6 @@ impl Core {
     pub(crate) fn reclaim_again(&mut self) {
         self.reclaim.is_armed = false;
         if !self.queue.is_empty() {
-            // Whatever changed without a word of it (on a member, say) is seen now at the latest.
-            self.wants_pump = true;
             self.ask_for_idle_leases();
             self.reclaim.period = (self.reclaim.period * 2).min(RECLAIM_PERIODS.1);
             self.arm_reclaim();

@@ -46,6 +46,7 @@ impl Daemon {
                     self.dirty.insert(client);
                 }
             }
+            Effect::Located(found) => self.tell_whereabouts(found),
             Effect::Delete { object } => self.store.delete(object),
             Effect::LeaveStore { client } => {
                 self.reader_gone(client);
@@ -138,7 +139,7 @@ impl Daemon {
     }
 
     fn can_be_read(&self, object: ObjectId) -> bool {
-        self.store.has(object) || self.core.holder_of(object, None).is_some()
+        self.store.has(object) || self.core.holder_of(object).is_some()
     }
 
     /// A client writes an object: the directory learns of its first holder; `false` where the client is gone.

@@ -5,7 +5,7 @@ use super::streams::Role;
 use crate::core::Key;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Newcomer, NodeAdmitted};
+use oxiray_wire::message::{Newcomer, NodeAdmitted, Sought};
 use std::os::fd::OwnedFd;
 
 /// Members are told apart by addresses of the loopback network, the head's own excepted.
@@ -78,6 +78,13 @@ impl Daemon {
             Message::ObjectDelete(said) => {
                 self.store.delete(ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL));
                 self.answer_from_store();
+            }
+            Message::Seek(asked) => {
+                let object = ObjectId::from_slice(&asked.object).unwrap_or(ObjectId::NIL);
+                let sought = Sought { search: asked.search, is_here: self.has_of_its_own(object) };
+                if let Some(head) = self.core.head_key() {
+                    self.queue(head, &sought.into(), Vec::new());
+                }
             }
             Message::Located(said) => self.located(said),
             Message::NodePeer(said) => {

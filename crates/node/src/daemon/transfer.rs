@@ -7,7 +7,7 @@
 
 use super::Daemon;
 use super::streams::{Role, Stream};
-use crate::core::Key;
+use crate::core::{Key, Whereabouts};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_store::{Access, SegmentCache, SegmentId};
@@ -68,7 +68,7 @@ fn told(object: ObjectId) -> Bytes {
 impl Daemon {
     /// Reads an object for a client: from this node's store, or from another's by way of it.
     pub(super) fn read(&mut self, from: Key, request: u64, object: ObjectId) {
-        let is_elsewhere = self.core.head_key().is_some() || self.core.holder_of(object, None).is_some();
+        let is_elsewhere = self.core.head_key().is_some() || self.core.has_members();
         let is_coming = self.transfer.incoming.contains_key(&object);
         if !is_coming && (!is_elsewhere || self.store.has(object)) {
             return self.store.pin(from, request, object, self.now);
@@ -94,36 +94,45 @@ impl Daemon {
             let without = without.map(|node| Bytes::copy_from_slice(node.as_bytes())).unwrap_or_default();
             return self.queue(head, &Locate { object: told(object), without }.into(), Vec::new());
         }
-        if let Some(node) = without {
-            self.core.missing_on(node, object);
-        }
-        match self.core.holder_of(object, None) {
-            Some((member, node)) => {
-                self.introduce(None, member);
-                self.begin_fetch(object, node);
-            }
-            None => self.refuse_readers(object, None),
-        }
+        self.core.locate(None, object, without, false);
     }
 
     /// A member asks where an object is.
     pub(super) fn locate_for(&mut self, member: Key, asked: &Locate) {
         let object = id(&asked.object);
-        if let Some(node) = NodeId::from_slice(&asked.without) {
-            self.core.missing_on(node, object);
-        }
-        let mut located = Located { object: asked.object.clone(), ..Located::default() };
-        let own = self.core.own_node();
         if let Some(failure) = self.core.freed(object) {
-            located.failure = Some(failure);
-        } else if self.store.has(object) && asked.without != own.as_bytes()[..] {
-            self.introduce(None, member);
-            located.node = Bytes::copy_from_slice(own.as_bytes());
-        } else if let Some((holder, node)) = self.core.holder_of(object, Some(member)) {
-            self.introduce(Some(holder), member);
-            located.node = Bytes::copy_from_slice(node.as_bytes());
+            let located = Located { object: asked.object.clone(), failure: Some(failure), ..Located::default() };
+            return self.queue(member, &located.into(), Vec::new());
         }
-        self.queue(member, &located.into(), Vec::new());
+        let is_here = self.has_of_its_own(object);
+        self.core.locate(Some(member), object, NodeId::from_slice(&asked.without), is_here);
+    }
+
+    /// Whether this node's store has the object other than as a copy on its way here.
+    pub(super) fn has_of_its_own(&self, object: ObjectId) -> bool {
+        self.store.has(object) && !self.transfer.incoming.contains_key(&object)
+    }
+
+    /// The core knows where an object is.
+    pub(super) fn tell_whereabouts(&mut self, found: Whereabouts) {
+        let Whereabouts { asker, object, node } = found;
+        let holder = node.and_then(|node| self.core.member_of(node));
+        match (asker, node) {
+            (Some(member), _) => {
+                if node.is_some() {
+                    self.introduce(holder, member);
+                }
+                let node = node.map(|node| Bytes::copy_from_slice(node.as_bytes())).unwrap_or_default();
+                self.queue(member, &Located { object: told(object), node, failure: None }.into(), Vec::new());
+            }
+            (None, Some(node)) => {
+                if let Some(member) = holder {
+                    self.introduce(None, member);
+                }
+                self.begin_fetch(object, node);
+            }
+            (None, None) => self.refuse_readers(object, None),
+        }
     }
 
     /// Gives two nodes a stream to each other, where they have none; `None` is this node.

@@ -24,6 +24,15 @@ pub struct Lost {
     pub object: Bytes,
 }
 
+/// daemon → owner: somebody asks for the value of this object, of which the daemon was told nothing yet. Answered by a
+/// `Promise`, where that is not under way, and a `Publish`.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Wanted {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
 /// client → daemon: give the memory of these objects back, whoever still refers to them.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Free {

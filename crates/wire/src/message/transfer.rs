@@ -44,6 +44,29 @@ pub struct Located {
     pub failure: Option<Failure>,
 }
 
+/// head → member: somebody wants an object that no store is known to have. What the member said before its answer, of
+/// objects being written say, is known by then. Answered by [`Sought`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Seek {
+    /// Names the search.
+    #[prost(uint64, tag = "1")]
+    pub search: u64,
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub object: Bytes,
+}
+
+/// member → head.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Sought {
+    /// The search.
+    #[prost(uint64, tag = "1")]
+    pub search: u64,
+    /// Whether the object lies in the member's store, or is being written there by one of its workers.
+    #[prost(bool, tag = "2")]
+    pub is_here: bool,
+}
+
 /// head → member, with a stream: another node, to exchange objects with.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodePeer {

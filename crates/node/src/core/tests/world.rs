@@ -29,6 +29,8 @@ pub(super) struct World {
     dismissed: BTreeSet<Key>,
     closed: BTreeSet<Key>,
     pub(super) deleted: Vec<ObjectId>,
+    /// What was found out of objects, and not looked at yet.
+    pub(super) found: Vec<Whereabouts>,
     pub(super) running: BTreeSet<Key>,
     last_pid: u32,
     /// Preparations of environments that were begun, and those that are not needed any more.
@@ -75,6 +77,7 @@ impl World {
             dismissed: BTreeSet::new(),
             closed: BTreeSet::new(),
             deleted: Vec::new(),
+            found: Vec::new(),
             running: BTreeSet::new(),
             last_pid: 100,
             preparing: Vec::new(),
@@ -145,6 +148,7 @@ impl World {
             Effect::Kill { worker } => drop(self.killed.insert(worker)),
             Effect::Close { client } => drop(self.closed.insert(client)),
             Effect::Delete { object } => self.deleted.push(object),
+            Effect::Located(found) => self.found.push(found),
             Effect::Prepare { number, .. } => self.preparing.push(number),
             Effect::EndPreparation { number } => self.given_up.push(number),
             Effect::StartTemplate { .. } | Effect::EndTemplate { .. } | Effect::LeaveStore { .. } | Effect::Log(_) => {}
