@@ -76,31 +76,6 @@ def test_producers_wait_for_room_and_all_results_are_right(cluster) -> None:
     assert store()["used"] <= STORE
 
 
-def test_what_can_never_fit_is_refused_at_once(cluster) -> None:
-    cluster(object_store_memory=STORE)
-    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="object_store_memory"):
-        ray.put(numpy.zeros(2 * STORE, dtype=numpy.uint8))
-
-    @ray.remote
-    def large():
-        return numpy.zeros(2 * STORE, dtype=numpy.uint8)
-
-    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="object_store_memory"):
-        ray.get(large.remote(), timeout=30)
-    assert store()["objects"] == 0
-
-
-def test_a_store_full_of_what_is_being_read_refuses_after_a_while_and_recovers(cluster) -> None:
-    cluster(object_store_memory=STORE)
-    references = [ray.put(numpy.zeros(SIZE, dtype=numpy.uint8)) for _ in range(STORE // SIZE)]
-    reading = ray.get(references)
-    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="read|held|use"):
-        ray.put(numpy.zeros(SIZE, dtype=numpy.uint8))
-    del reading
-    gc.collect()
-    assert ray.get(ray.put(numpy.ones(SIZE, dtype=numpy.uint8)))[0] == 1
-
-
 def test_memory_files_are_as_few_as_the_objects_in_them(cluster) -> None:
     cluster(object_store_memory=STORE)
     before = memory_files(_session._daemon_pid)

@@ -12,6 +12,10 @@ use std::path::PathBuf;
 const STORE_SHARE: f64 = 0.3;
 /// The share of the machine's memory that tasks may ask for where nothing is said.
 const MEMORY_SHARE: f64 = 0.7;
+/// How full the file system may get that objects are spilled to, in thousandths, where nothing is said.
+const SPILL_FULLNESS_MAX: u32 = 950;
+/// The variable that says otherwise, as a share of one.
+const SPILL_FULLNESS_VARIABLE: &str = "RAY_local_fs_capacity_threshold";
 /// The smallest object store.
 const STORE_BYTES_MIN: u64 = 1 << 20;
 
@@ -60,6 +64,12 @@ pub enum PlanError {
     /// A resource has no proper amount.
     #[error(transparent)]
     Inventory(#[from] oxiray_resources::InventoryError),
+    /// How full the disk may get is no share.
+    #[error("{SPILL_FULLNESS_VARIABLE} is `{given}`: it is to be a share of the file system between 0 and 1")]
+    Fullness {
+        /// What the variable says.
+        given: String,
+    },
     /// The object store would be too small to hold anything.
     #[error("object_store_memory is {given} bytes; it needs {STORE_BYTES_MIN} or more")]
     StoreTooSmall {
@@ -81,6 +91,8 @@ pub struct Plan {
     pub labels: BTreeMap<String, String>,
     /// Bytes of the object store.
     pub store_bytes: u64,
+    /// How full the file system may get that objects are spilled to, in thousandths.
+    pub spill_fullness_max: u32,
     /// The host's name.
     pub hostname: String,
     /// Its name in listings.
@@ -131,6 +143,7 @@ impl Plan {
             inventory,
             labels,
             store_bytes,
+            spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
             hostname: machine::hostname(),
             name: config.node_name.clone().unwrap_or_else(|| ip.clone()),
             ip,
@@ -144,6 +157,14 @@ impl Plan {
     /// How many idle workers are kept.
     pub fn idle_workers_max(&self) -> usize {
         (self.inventory.total("CPU").wholes() as usize).clamp(1, 1024)
+    }
+}
+
+fn fullness(given: Option<String>) -> Result<u32, PlanError> {
+    let Some(given) = given else { return Ok(SPILL_FULLNESS_MAX) };
+    match given.parse::<f64>() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok((share * 1000.0).round() as u32),
+        _ => Err(PlanError::Fullness { given }),
     }
 }
 
@@ -171,5 +192,7 @@ mod tests {
         assert!(serde_json::from_str::<Config>(r#"{"resorces": {}}"#).is_err());
         let config = Config { object_store_memory: Some(5), ..Config::default() };
         assert!(matches!(Plan::make(&config, &Host::real()), Err(PlanError::StoreTooSmall { given: 5 })));
+        assert_eq!(fullness(Some("0.5".into())).expect("a share"), 500);
+        assert!(fullness(Some("95".into())).is_err() && fullness(Some("full".into())).is_err());
     }
 }

@@ -40,6 +40,7 @@ impl Node {
             offer,
             labels: BTreeMap::new(),
             store_bytes: 0,
+            spill_fullness_max: 950,
             hostname: "here".into(),
             name: "test".into(),
             ip: "127.0.0.1".into(),

@@ -7,6 +7,7 @@
 //! for itself against younger ones; one that only an unpin, a seal or a delete could satisfy keeps nothing, so that
 //! younger, smaller requests pass it and none waits for a pin that waits for it.
 
+mod fallback;
 mod jobs;
 mod place;
 mod queue;
@@ -33,11 +34,13 @@ pub(crate) enum Effect {
     Make { segment: SegmentId, capacity: u64 },
     /// Give the memory file's pages back.
     Discard { segment: SegmentId },
+    /// Make a file of `size` bytes named by the job, for a client to write.
+    File { job: JobId, size: u64 },
     /// Copy `size` bytes of the segment into a new file named by the job.
     Spill { job: JobId, segment: SegmentId, size: u64 },
     /// Compare the file with what was written to it.
     Check { job: JobId, file: JobId },
-    /// The segment is the file, for reading.
+    /// The segment is the file, for reading or for writing.
     Map { segment: SegmentId, file: JobId },
     /// Copy the file back into the segment.
     Restore { job: JobId, segment: SegmentId, file: JobId },
@@ -73,6 +76,13 @@ struct Waiting {
     object: ObjectId,
 }
 
+/// What a writer is done with.
+struct Written {
+    segment: SegmentId,
+    deleted: bool,
+    file: Option<JobId>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Book {
     limits: Limits,
@@ -83,6 +93,8 @@ pub(crate) struct Book {
     idle: BTreeMap<u64, ObjectId>,
     idle_bytes: u64,
     queue: VecDeque<Request>,
+    /// Memory has had no room for a while, and nothing was let go of since: creates go to disk without waiting.
+    is_crowded: bool,
     /// Every unanswered request.
     waiting: BTreeMap<Ticket, Waiting>,
     jobs: HashMap<JobId, Job>,
@@ -103,6 +115,7 @@ impl Book {
             idle: BTreeMap::new(),
             idle_bytes: 0,
             queue: VecDeque::new(),
+            is_crowded: false,
             waiting: BTreeMap::new(),
             jobs: HashMap::new(),
             clock: 0,
@@ -126,10 +139,9 @@ impl Book {
         let capacity = match (refusal, segment_capacity(size, self.limits.capacity)) {
             (Some(error), _) => return self.refuse(ticket, client, error),
             (None, Some(capacity)) => capacity,
-            (None, None) => {
-                let error = StoreError::TooLarge { asked: size, capacity: self.limits.capacity };
-                return self.refuse(ticket, client, error);
-            }
+            // The disk may have room for what memory never will.
+            (None, None) if self.has_disk_for(size) => size,
+            (None, None) => return self.refuse(ticket, client, self.too_large(size)),
         };
         let place = Place::Queued(ticket);
         self.objects.insert(object, Object { size, capacity, place, waiters: Vec::new() });
@@ -140,8 +152,10 @@ impl Book {
     }
 
     pub(crate) fn seal(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
-        let (segment, deleted) = self.finish_writing(client, object)?;
-        if deleted {
+        let Written { segment, deleted, file } = self.finish_writing(client, object)?;
+        if let Some(file) = file {
+            self.sealed_on_disk(object, segment, file, deleted);
+        } else if deleted {
             self.segments.release(segment, &mut self.out);
             self.objects.remove(&object);
         } else {
@@ -152,18 +166,21 @@ impl Book {
     }
 
     pub(crate) fn abort(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
-        let (segment, _) = self.finish_writing(client, object)?;
-        self.segments.release(segment, &mut self.out);
+        let Written { segment, file, .. } = self.finish_writing(client, object)?;
+        match file {
+            None => self.segments.release(segment, &mut self.out),
+            Some(file) => self.drop_file(object, segment, file),
+        }
         self.remove(object, "its writer gave it up before it was sealed");
         self.pump();
         Ok(())
     }
 
-    fn finish_writing(&mut self, client: ClientId, object: ObjectId) -> Result<(SegmentId, bool), StoreError> {
+    fn finish_writing(&mut self, client: ClientId, object: ObjectId) -> Result<Written, StoreError> {
         match self.objects.get(&object).ok_or(StoreError::Unknown { object })?.place {
-            Place::Writing { segment, writer, deleted } if writer == client => {
+            Place::Writing { segment, writer, deleted, file } if writer == client => {
                 self.clients.entry(client).or_default().writing.remove(&object);
-                Ok((segment, deleted))
+                Ok(Written { segment, deleted, file })
             }
             _ => Err(StoreError::NotWriter { object, client }),
         }
@@ -225,6 +242,7 @@ impl Book {
             }
             Place::Pinned { .. } | Place::OnDisk { .. } => self.grant_pin(ticket, client, object),
             Place::Queued(_)
+            | Place::Making { .. }
             | Place::Writing { .. }
             | Place::Spilled { .. }
             | Place::Restoring { .. }
@@ -331,7 +349,7 @@ impl Book {
                 self.jobs.get_mut(&job).expect("a restoring object has a job").cancel();
                 self.forget(file, size);
             }
-            Place::Queued(_) | Place::Lost { .. } => {}
+            Place::Queued(_) | Place::Making { .. } | Place::Lost { .. } => {}
         }
         self.remove(object, "it was deleted while it was waited for");
         self.pump();
@@ -341,7 +359,10 @@ impl Book {
     fn remove(&mut self, object: ObjectId, reason: &str) {
         self.refuse_waiters(object, &StoreError::Lost { object, reason: reason.to_owned() });
         let known = self.objects.remove(&object).expect("objects are removed once");
-        if let Place::Queued(ticket) = known.place {
+        if let Place::Making { job, .. } = known.place {
+            self.jobs.get_mut(&job).expect("a file being made has a job").cancel();
+        }
+        if let Place::Queued(ticket) | Place::Making { ticket, .. } = known.place {
             let error = StoreError::Lost { object, reason: reason.to_owned() };
             if self.waiting.contains_key(&ticket) {
                 let client = self.answered(ticket).client;
@@ -371,10 +392,13 @@ impl Book {
         }
         let Client { pins, writing } = self.clients.remove(&client).unwrap_or_default();
         for object in writing {
-            let Some(&Object { place: Place::Writing { segment, .. }, .. }) = self.objects.get(&object) else {
+            let Some(&Object { place: Place::Writing { segment, file, .. }, .. }) = self.objects.get(&object) else {
                 unreachable!("clients are noted as writers of unsealed objects only");
             };
-            self.segments.discard(segment, &mut self.out);
+            match file {
+                None => self.segments.discard(segment, &mut self.out),
+                Some(file) => self.drop_file(object, segment, file),
+            }
             self.remove(object, "its writer died before it was sealed");
         }
         for (object, count) in pins {
@@ -387,7 +411,7 @@ impl Book {
     fn stop_waiting(&mut self, ticket: Ticket, reason: &str) {
         let Waiting { object, .. } = self.answered(ticket);
         let known = self.objects.get_mut(&object).expect("a request waits for a known object");
-        if matches!(known.place, Place::Queued(create) if create == ticket) {
+        if matches!(known.place, Place::Queued(create) | Place::Making { ticket: create, .. } if create == ticket) {
             return self.remove(object, reason);
         }
         known.waiters.retain(|&waiter| waiter != ticket);

@@ -40,4 +40,4 @@ pub use cache::SegmentCache;
 pub use error::StoreError;
 pub use mapping::{ReadMapping, WriteMapping};
 pub use store::{Options, Store};
-pub use terms::{Access, ClientId, Event, ObjectState, SegmentId, Stats, Ticket};
+pub use terms::{Access, ClientId, Event, Expired, ObjectState, SegmentId, Stats, Ticket};

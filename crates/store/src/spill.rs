@@ -4,8 +4,9 @@
 
 use crate::book::{JobId, JobResult};
 use crate::checksum::Checksum;
+use crate::terms::Access;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, openat, unlinkat};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -25,12 +26,17 @@ const STEP: usize = 1 << 20;
 pub(crate) struct SpilledFile {
     file: Arc<File>,
     size: u64,
-    checksum: u32,
+    /// Nothing where clients write the file.
+    checksum: Option<u32>,
 }
 
 /// A copy to be made.
 #[derive(Debug)]
 pub(crate) enum Copy {
+    /// No copy: makes a file with room for so many bytes.
+    Nothing {
+        size: u64,
+    },
     ToDisk {
         memory: Arc<File>,
         size: u64,
@@ -46,10 +52,14 @@ pub(crate) enum Copy {
 }
 
 impl SpilledFile {
-    /// A descriptor for a client to read the file by.
-    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+    /// A descriptor for a client to read or write the file by.
+    pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
+        let mode = match access {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+        Ok(rustix::fs::open(path, mode | OFlags::CLOEXEC, Mode::empty())?)
     }
 }
 
@@ -62,10 +72,12 @@ struct Directory {
     descriptor: OwnedFd,
     /// Removed with the store, where the store made it.
     made: Option<PathBuf>,
+    /// How full its file system may get, in thousandths.
+    fullness_max: u32,
 }
 
 impl Directory {
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path, fullness_max: u32) -> io::Result<Self> {
         let made = match DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => Some(path.to_owned()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
@@ -73,11 +85,43 @@ impl Directory {
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { descriptor, made })
+        Ok(Self { descriptor, made, fullness_max })
     }
 
-    /// A new file without a name.
-    fn file(&self, job: JobId) -> io::Result<File> {
+    /// Refuses what would make the file system fuller than it may get, so that others still have room there.
+    fn check_room(&self, size: u64) -> io::Result<()> {
+        let system = fstatvfs(&self.descriptor)?;
+        let unit = u128::from(system.f_frsize);
+        let (whole, free) = (u128::from(system.f_blocks) * unit, u128::from(system.f_bavail) * unit);
+        let taken = whole.saturating_sub(free) + u128::from(size);
+        if taken * 1000 <= whole * u128::from(self.fullness_max) {
+            return Ok(());
+        }
+        let percent = |part: u32| format!("{}.{} %", part / 10, part % 10);
+        let full = (whole.saturating_sub(free) * 1000).checked_div(whole).unwrap_or(1000) as u32;
+        Err(io::Error::other(format!(
+            "its file system is {} full, and may get {} full with these {size} bytes (RAY_local_fs_capacity_threshold)",
+            percent(full),
+            percent(self.fullness_max)
+        )))
+    }
+
+    /// A new file without a name, with room for `size` bytes where the file system can tell that beforehand; with
+    /// whether it can.
+    fn file(&self, job: JobId, size: u64) -> io::Result<(File, bool)> {
+        self.check_room(size)?;
+        let file = self.nameless(job)?;
+        if size == 0 {
+            return Ok((file, true));
+        }
+        match fallocate(&file, FallocateFlags::empty(), 0, size) {
+            Ok(()) => Ok((file, true)),
+            Err(Errno::OPNOTSUPP) => Ok((file, false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn nameless(&self, job: JobId) -> io::Result<File> {
         let (mode, flags) = (Mode::RUSR | Mode::WUSR, OFlags::RDWR | OFlags::CLOEXEC);
         match openat(&self.descriptor, ".", flags | OFlags::TMPFILE, mode) {
             // Not every file system makes files without a name: give one a name for a moment.
@@ -113,9 +157,10 @@ pub(crate) struct Spiller {
 }
 
 impl Spiller {
-    /// `copies_limit`: how many copies may be under way, so that handing one over never blocks.
-    pub(crate) fn start(directory: &Path, copies_limit: usize) -> io::Result<Self> {
-        let directory = Directory::open(directory)?;
+    /// `copies_limit`: how many copies may be under way, so that handing one over never blocks. `fullness_max`: how full
+    /// the file system may get, in thousandths.
+    pub(crate) fn start(directory: &Path, copies_limit: usize, fullness_max: u32) -> io::Result<Self> {
+        let directory = Directory::open(directory, fullness_max)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (copies, incoming) = sync_channel(copies_limit);
@@ -169,6 +214,10 @@ impl Copier {
                 return;
             }
             let result = match copy {
+                Copy::Nothing { size } => self
+                    .make(job, size, &mut buffer)
+                    .map(Some)
+                    .map_err(|error| format!("making a file for an object: {error}")),
                 Copy::ToDisk { memory, size } => self
                     .save(job, &memory, size, &mut buffer)
                     .map(Some)
@@ -185,47 +234,60 @@ impl Copier {
     }
 
     fn save(&self, job: JobId, memory: &File, size: u64, buffer: &mut [u8]) -> io::Result<SpilledFile> {
-        let file = self.directory.file(job)?;
-        if size > 0 {
-            match fallocate(&file, FallocateFlags::empty(), 0, size) {
-                // Not every file system can tell beforehand that there is room.
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let (file, _) = self.directory.file(job, size)?;
         let checksum = self.copy(memory, Some(&file), size, buffer)?;
-        Ok(SpilledFile { file: Arc::new(file), size, checksum })
+        Ok(SpilledFile { file: Arc::new(file), size, checksum: Some(checksum) })
+    }
+
+    /// A file that a client can write through a mapping, without ever being killed for want of room.
+    fn make(&self, job: JobId, size: u64, buffer: &mut [u8]) -> io::Result<SpilledFile> {
+        let room = size.max(1);
+        let (file, is_there) = self.directory.file(job, room)?;
+        if !is_there {
+            buffer.fill(0);
+            self.in_steps(room, |offset, step| file.write_all_at(&buffer[..step], offset))?;
+        }
+        Ok(SpilledFile { file: Arc::new(file), size, checksum: None })
     }
 
     fn load(&self, memory: Option<&File>, spilled: &SpilledFile, buffer: &mut [u8]) -> JobResult {
         let SpilledFile { file, size, checksum } = spilled;
+        if memory.is_none() && checksum.is_none() {
+            return Ok(());
+        }
         let found = self
             .copy(file, memory, *size, buffer)
             .map_err(|error| format!("its spilled bytes could not be read back: {error}"))?;
-        if found == *checksum {
-            Ok(())
-        } else {
-            Err(format!("its spilled bytes changed on disk (checksum {found:08x}, written as {checksum:08x})"))
+        match checksum {
+            Some(checksum) if found != *checksum => {
+                Err(format!("its spilled bytes changed on disk (checksum {found:08x}, written as {checksum:08x})"))
+            }
+            _ => Ok(()),
         }
     }
 
     fn copy(&self, from: &File, to: Option<&File>, size: u64, buffer: &mut [u8]) -> io::Result<u32> {
         let mut checksum = Checksum::new();
+        self.in_steps(size, |offset, step| {
+            let bytes = &mut buffer[..step];
+            from.read_exact_at(bytes, offset)?;
+            checksum.update(bytes);
+            to.map_or(Ok(()), |to| to.write_all_at(bytes, offset))
+        })?;
+        Ok(checksum.value())
+    }
+
+    fn in_steps(&self, size: u64, mut act: impl FnMut(u64, usize) -> io::Result<()>) -> io::Result<()> {
         let mut offset = 0;
         while offset < size {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(io::Error::other("the object store is being closed"));
             }
             let step = usize::try_from(size - offset).map_or(STEP, |rest| rest.min(STEP));
-            let bytes = &mut buffer[..step];
-            from.read_exact_at(bytes, offset)?;
-            checksum.update(bytes);
-            if let Some(to) = to {
-                to.write_all_at(bytes, offset)?;
-            }
+            act(offset, step)?;
             offset += step as u64;
         }
-        Ok(checksum.value())
+        Ok(())
     }
 }
 
@@ -242,7 +304,7 @@ mod tests {
     #[test]
     fn bytes_come_back_and_changed_bytes_are_noticed() {
         let directory = tempfile::tempdir().unwrap();
-        let spiller = Spiller::start(directory.path(), 2).unwrap();
+        let spiller = Spiller::start(directory.path(), 2, 1000).unwrap();
         let size = STEP as u64 + 5;
         let memory = Memory::new(2 << 20).unwrap();
         memory.file().write_all_at(&vec![7; STEP + 5], 0).unwrap();
@@ -267,13 +329,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_to_be_written_has_room_and_one_too_many_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let spiller = Spiller::start(directory.path(), 1, 1000).unwrap();
+        let size = 3 * STEP as u64;
+        spiller.submit(JobId(1), Copy::Nothing { size }).unwrap();
+        let (_, Ok(Some(file))) = wait(&spiller) else { panic!("there is room") };
+        assert_eq!(file.file.metadata().unwrap().len(), size);
+        let writer = File::from(file.open(Access::ReadWrite).unwrap());
+        writer.write_all_at(&[7], size - 1).unwrap();
+        assert!(File::from(file.open(Access::ReadOnly).unwrap()).write_at(&[7], 0).is_err());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "STORE-5");
+
+        let full = Spiller::start(directory.path(), 1, 0).unwrap();
+        full.submit(JobId(1), Copy::Nothing { size }).unwrap();
+        let refused = wait(&full).1.unwrap_err();
+        assert!(refused.contains("may get 0.0 % full"), "{refused}");
+    }
+
+    #[test]
     fn a_directory_that_the_store_makes_is_private_and_goes_with_it() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("spill");
-        let spiller = Spiller::start(&path, 1).unwrap();
+        let spiller = Spiller::start(&path, 1, 1000).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         drop(spiller);
         assert!(!path.exists());
-        assert!(Spiller::start(&parent.path().join("a/b"), 1).is_err());
+        assert!(Spiller::start(&parent.path().join("a/b"), 1, 1000).is_err());
     }
 }

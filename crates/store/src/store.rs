@@ -5,7 +5,7 @@ use crate::class::SMALLEST;
 use crate::error::StoreError;
 use crate::memory::Memory;
 use crate::spill::{Copy, SpilledFile, Spiller};
-use crate::terms::{Access, ClientId, Event, ObjectState, SegmentId, Stats, Ticket};
+use crate::terms::{Access, ClientId, Event, Expired, ObjectState, SegmentId, Stats, Ticket};
 use oxiray_ids::ObjectId;
 use std::collections::HashMap;
 use std::io;
@@ -27,6 +27,8 @@ pub struct Options {
     pub spill_directory: Option<PathBuf>,
     /// The most bytes of objects on disk.
     pub spill_limit_bytes: u64,
+    /// How full the file system of the spill directory may get, in thousandths.
+    pub spill_fullness_max: u32,
     /// The most requests that wait at once.
     pub waiting_limit: usize,
 }
@@ -39,6 +41,7 @@ impl Options {
             pool_limit_bytes: capacity_bytes,
             spill_directory: None,
             spill_limit_bytes: u64::MAX,
+            spill_fullness_max: 1000,
             waiting_limit: 16_384,
         }
     }
@@ -53,7 +56,7 @@ pub struct Store {
     book: Book,
     memory: HashMap<SegmentId, Memory>,
     spilled: HashMap<JobId, SpilledFile>,
-    /// Files that are read where they are.
+    /// Files that are read or written where they are.
     mapped: HashMap<SegmentId, SpilledFile>,
     spiller: Option<Spiller>,
     events: Vec<Event>,
@@ -71,7 +74,7 @@ impl Store {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let start = |directory: &PathBuf| {
-            Spiller::start(directory, COPIES_LIMIT).map_err(|error| {
+            Spiller::start(directory, COPIES_LIMIT, options.spill_fullness_max).map_err(|error| {
                 let text = format!("spill directory `{}`: {error}; name another one", directory.display());
                 io::Error::new(error.kind(), text)
             })
@@ -99,8 +102,9 @@ impl Store {
     /// [`StoreError::Sealed`] where the object is there already, which a second attempt of a task may find.
     ///
     /// Room is made by dropping pooled segments, then by spilling the objects that were not used for longest. Where
-    /// everything left is pinned or being written, the request waits until [`Store::expire`]. Where only the disk is in
-    /// the way, it is refused as soon as no copy is under way.
+    /// everything left is pinned or being written, the request waits until [`Store::hurry`] or [`Store::expire`] have a
+    /// file on disk made for it; so does at once what is larger than the store. Where only the disk is in the way, it is
+    /// refused as soon as no copy is under way.
     pub fn create(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
         self.book.create(ticket, client, object, size);
         self.apply();
@@ -148,11 +152,18 @@ impl Store {
         self.apply();
     }
 
-    /// The ticket's deadline has passed: it is refused now, where it still waits. Tells whether it did.
-    pub fn expire(&mut self, ticket: Ticket) -> bool {
-        let waited = self.book.expire(ticket);
+    /// The request has waited for a while for others to let go of their memory: where it still does, its object is
+    /// written to disk instead, and so are those of further requests until somebody lets go.
+    pub fn hurry(&mut self, ticket: Ticket) {
+        self.book.hurry(ticket);
         self.apply();
-        waited
+    }
+
+    /// The ticket's deadline has passed: where it still waits, a file on disk is made for it, or it is refused now.
+    pub fn expire(&mut self, ticket: Ticket) -> Expired {
+        let expired = self.book.expire(ticket);
+        self.apply();
+        expired
     }
 
     /// A descriptor of `segment` to be sent to `client`; `None` where the client was given one with this access, so
@@ -168,7 +179,7 @@ impl Store {
         }
         let descriptor = match self.memory.get(&segment) {
             Some(memory) => memory.open(access),
-            None => self.mapped[&segment].open(),
+            None => self.mapped[&segment].open(access),
         };
         if descriptor.is_err() {
             self.book.take_back(segment, client);
@@ -244,6 +255,7 @@ impl Store {
                     let spilled = self.spilled[&file].clone();
                     self.submit(job, Copy::Check { spilled });
                 }
+                Effect::File { job, size } => self.submit(job, Copy::Nothing { size }),
                 Effect::Spill { job, segment, size } => {
                     let memory = self.memory[&segment].file();
                     self.submit(job, Copy::ToDisk { memory, size });

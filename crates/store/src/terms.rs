@@ -75,6 +75,17 @@ pub enum Event {
     },
 }
 
+/// What became of a request whose time ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expired {
+    /// It is refused.
+    Refused,
+    /// A file on disk is being made for it: it is answered when that is there.
+    Busy,
+    /// It does not wait any more.
+    Gone,
+}
+
 /// Where an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {

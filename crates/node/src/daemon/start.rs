@@ -282,7 +282,7 @@ fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Re
     }
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
-    let store = StoreDesk::open(plan.store_bytes, spill).step("open the object store")?;
+    let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
     let description = Description {
         address: address.clone(),
         token: hexadecimal(&oxiray_ids::random::<32>()),

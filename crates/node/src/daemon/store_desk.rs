@@ -2,7 +2,7 @@
 
 use crate::core::{Key, StoreFigures};
 use oxiray_ids::ObjectId;
-use oxiray_store::{Access, ClientId, Event, ObjectState, Options, SegmentId, Store, StoreError, Ticket};
+use oxiray_store::{Access, ClientId, Event, Expired, ObjectState, Options, SegmentId, Store, StoreError, Ticket};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a request for room waits for others to let go of theirs.
+/// How long a request for room waits for others to let go of theirs before it goes to disk.
+const CROWDED_AFTER: Duration = Duration::from_secs(1);
+/// How long it waits where the disk has no room for it either.
 const ROOM_LIMIT: Duration = Duration::from_secs(5);
 /// How long a request for an object waits for who writes it, or for the disk.
 const PIN_LIMIT: Duration = Duration::from_secs(60);
@@ -26,18 +28,30 @@ pub(crate) struct Answer {
     pub(crate) stored: Option<ObjectId>,
 }
 
+/// A request that is not answered.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    request: u64,
+    /// When it is looked at next.
+    deadline: Instant,
+    /// When it is to be answered, if that is not yet at the deadline.
+    last: Option<Instant>,
+}
+
 #[derive(Debug)]
 pub(crate) struct StoreDesk {
     store: Store,
-    /// The request of each ticket that is not answered, and when it is to be.
-    requests: BTreeMap<Ticket, (u64, Instant)>,
+    /// The request of each ticket that is not answered, and when to look at it.
+    requests: BTreeMap<Ticket, Open>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     last_ticket: u64,
 }
 
 impl StoreDesk {
-    pub(crate) fn open(capacity_bytes: u64, spill_directory: PathBuf) -> io::Result<Self> {
-        let options = Options { spill_directory: Some(spill_directory), ..Options::new(capacity_bytes) };
+    /// `fullness_max`: how full the file system of the spill directory may get, in thousandths.
+    pub(crate) fn open(capacity_bytes: u64, spill_directory: PathBuf, fullness_max: u32) -> io::Result<Self> {
+        let spill_directory = Some(spill_directory);
+        let options = Options { spill_directory, spill_fullness_max: fullness_max, ..Options::new(capacity_bytes) };
         let store = Store::new(options)?;
         Ok(Self { store, requests: BTreeMap::new(), deadlines: BTreeSet::new(), last_ticket: 0 })
     }
@@ -50,21 +64,26 @@ impl StoreDesk {
         self.store.progress();
     }
 
-    fn ticket(&mut self, request: u64, deadline: Instant) -> Ticket {
+    fn ticket(&mut self, open: Open) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.requests.insert(ticket, (request, deadline));
-        self.deadlines.insert((deadline, ticket));
+        self.look_at(ticket, open);
         ticket
     }
 
+    fn look_at(&mut self, ticket: Ticket, open: Open) {
+        self.requests.insert(ticket, open);
+        self.deadlines.insert((open.deadline, ticket));
+    }
+
     pub(crate) fn allocate(&mut self, client: Key, request: u64, object: ObjectId, size: u64, now: Instant) {
-        let ticket = self.ticket(request, now + ROOM_LIMIT);
+        let open = Open { request, deadline: now + CROWDED_AFTER, last: Some(now + ROOM_LIMIT) };
+        let ticket = self.ticket(open);
         self.store.create(ticket, ClientId(client), object, size);
     }
 
     pub(crate) fn pin(&mut self, client: Key, request: u64, object: ObjectId, now: Instant) {
-        let ticket = self.ticket(request, now + PIN_LIMIT);
+        let ticket = self.ticket(Open { request, deadline: now + PIN_LIMIT, last: None });
         self.store.pin(ticket, ClientId(client), object);
     }
 
@@ -120,9 +139,18 @@ impl StoreDesk {
             && at <= now
         {
             self.deadlines.pop_first();
-            // A ticket that waited is refused, and forgotten with the answer; the others are those of the gone.
-            if !self.store.expire(ticket) {
-                self.requests.remove(&ticket);
+            let Some(open) = self.requests.get(&ticket).copied() else { continue };
+            if let Some(last) = open.last {
+                self.store.hurry(ticket);
+                self.look_at(ticket, Open { deadline: last, last: None, ..open });
+                continue;
+            }
+            match self.store.expire(ticket) {
+                // It is forgotten with the answer.
+                Expired::Refused => {}
+                Expired::Busy => self.look_at(ticket, Open { deadline: now + ROOM_LIMIT, ..open }),
+                // Its client is.
+                Expired::Gone => drop(self.requests.remove(&ticket)),
             }
         }
     }
@@ -191,9 +219,9 @@ impl StoreDesk {
     }
 
     fn answered(&mut self, ticket: Ticket) -> u64 {
-        let Some((request, deadline)) = self.requests.remove(&ticket) else { return 0 };
-        self.deadlines.remove(&(deadline, ticket));
-        request
+        let Some(open) = self.requests.remove(&ticket) else { return 0 };
+        self.deadlines.remove(&(open.deadline, ticket));
+        open.request
     }
 }
 
@@ -231,6 +259,9 @@ mod tests {
         assert!(granted.descriptor.is_some() && granted.stored == Some(object(1)) && granted.to == 7);
         desk.allocate(8, 42, object(2), 1 << 20, now);
         assert!(desk.answers().is_empty(), "it waits for room");
+        assert_eq!(desk.next_deadline(), Some(now + CROWDED_AFTER));
+        desk.expire(now + CROWDED_AFTER);
+        assert!(desk.answers().is_empty(), "there is no disk to go to");
         assert_eq!(desk.next_deadline(), Some(now + ROOM_LIMIT));
         desk.expire(now + ROOM_LIMIT);
         let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
@@ -254,6 +285,7 @@ mod tests {
         desk.answers();
         desk.allocate(8, 3, object(2), 2 << 20, now);
         desk.client_gone(8);
+        desk.expire(now + PIN_LIMIT);
         desk.expire(now + PIN_LIMIT);
         assert!(desk.answers().is_empty() && desk.requests.is_empty() && desk.deadlines.is_empty());
     }

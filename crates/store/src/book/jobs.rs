@@ -17,12 +17,17 @@ pub(super) enum Job {
     Restore { object: Option<ObjectId>, segment: SegmentId },
     /// The object is struck out where it was deleted meanwhile.
     Check { object: Option<ObjectId> },
+    /// The object is struck out where nobody is to write it any more: the file is dropped when it is made.
+    File { object: Option<ObjectId>, size: u64 },
 }
 
 impl Job {
     pub(super) fn cancel(&mut self) {
         match self {
-            Self::Spill { object, .. } | Self::Restore { object, .. } | Self::Check { object } => *object = None,
+            Self::Spill { object, .. }
+            | Self::Restore { object, .. }
+            | Self::Check { object }
+            | Self::File { object, .. } => *object = None,
         }
     }
 
@@ -66,6 +71,20 @@ impl Disk {
         self.refused.clone()
     }
 
+    pub(super) fn take(&mut self, bytes: u64) {
+        self.used += bytes;
+    }
+
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        self.used -= bytes;
+    }
+
+    /// The disk did not take these bytes.
+    pub(super) fn refuse(&mut self, bytes: u64, reason: String) {
+        self.used -= bytes;
+        self.refused = Some(reason);
+    }
+
     pub(super) fn try_again(&mut self) {
         self.refused = None;
     }
@@ -107,6 +126,7 @@ impl Book {
             Job::Restore { object: None, segment } => self.segments.release(segment, &mut self.out),
             Job::Check { object: Some(object) } => self.check_done(object, result),
             Job::Check { object: None } => {}
+            Job::File { object, size } => self.file_done(job, object, size, result),
         }
         self.pump();
     }
@@ -122,8 +142,7 @@ impl Book {
                 self.segments.release(segment, &mut self.out);
             }
             (Some((object, segment)), Err(reason)) => {
-                self.disk.used -= size;
-                self.disk.refused = Some(reason);
+                self.disk.refuse(size, reason);
                 self.lie_idle(object, segment);
             }
             (None, Ok(())) => self.forget(job, size),
@@ -175,6 +194,12 @@ impl Book {
             self.refuse_waiters(object, &StoreError::Lost { object, reason });
             return self.forget(file, size);
         }
+        self.readable_on_disk(object, file);
+    }
+
+    /// The file of an object that is written may be read: whoever waits gets pins.
+    pub(super) fn readable_on_disk(&mut self, object: ObjectId, file: JobId) {
+        let known = self.objects.get_mut(&object).expect("the caller found the object");
         let waiters = std::mem::take(&mut known.waiters);
         if waiters.is_empty() {
             known.place = Place::Spilled { file };

@@ -17,7 +17,7 @@ impl Object {
     pub(super) fn refuse_another(&mut self, object: ObjectId) -> Option<StoreError> {
         match &mut self.place {
             Place::Lost { .. } => None,
-            Place::Queued(_) | Place::Writing { .. } => Some(StoreError::Exists { object }),
+            Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => Some(StoreError::Exists { object }),
             Place::Pinned { deleted, .. } | Place::OnDisk { deleted, .. } => {
                 *deleted = false;
                 Some(StoreError::Sealed { object })
@@ -35,10 +35,17 @@ impl Object {
 pub(super) enum Place {
     /// Its create waits for room.
     Queued(Ticket),
+    /// Its create found no memory, and waits for a file on disk.
+    Making {
+        ticket: Ticket,
+        job: JobId,
+    },
     Writing {
         segment: SegmentId,
         writer: ClientId,
         deleted: bool,
+        /// The file that the segment is, where it takes no memory.
+        file: Option<JobId>,
     },
     /// Sealed and not pinned since `since`: may be spilled.
     Idle {
@@ -87,7 +94,7 @@ impl Book {
 
     pub(crate) fn state_of(&self, object: ObjectId) -> Option<ObjectState> {
         self.objects.get(&object).map(|known| match known.place {
-            Place::Queued(_) | Place::Writing { .. } => ObjectState::Unsealed,
+            Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => ObjectState::Unsealed,
             Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
             Place::Spilled { .. } | Place::Restoring { .. } | Place::Checking { .. } | Place::OnDisk { .. } => {
                 ObjectState::Spilled
@@ -106,11 +113,12 @@ impl Book {
             spill_limit: self.limits.disk,
             objects: self.objects.len(),
             pinned: count(|place| matches!(place, Place::Pinned { .. } | Place::OnDisk { .. })),
-            unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Writing { .. })),
+            unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Making { .. } | Place::Writing { .. })),
             spilled: count(|place| {
                 !matches!(
                     place,
                     Place::Queued(_)
+                        | Place::Making { .. }
                         | Place::Writing { .. }
                         | Place::Idle { .. }
                         | Place::Pinned { .. }

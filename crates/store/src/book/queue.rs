@@ -1,6 +1,7 @@
 //! Who waits for memory, and what is moved to disk for them.
 
 use super::{Book, ClientId, Event, ObjectId, Place, StoreError, Ticket, Waiting};
+use crate::terms::Expired;
 
 #[derive(Debug)]
 pub(super) struct Request {
@@ -90,7 +91,10 @@ impl Book {
                 return self.start_check(object);
             }
             match remedy {
-                Remedy::Held => return false,
+                Remedy::Held => {
+                    let Wish::Create(object) = request.wish else { return false };
+                    return (self.is_crowded || need > self.limits.capacity) && self.start_file(object);
+                }
                 Remedy::DiskFull if !self.jobs.is_empty() => return false,
                 Remedy::DiskFull => {
                     self.refuse_request(request);
@@ -140,9 +144,10 @@ impl Book {
             unreachable!("creates wait for queued objects");
         };
         let client = self.answered(ticket).client;
+        self.is_crowded = false;
         let segment = self.segments.take(capacity, Some(client), &mut self.out);
         self.objects.get_mut(&object).expect("found above").place =
-            Place::Writing { segment, writer: client, deleted: false };
+            Place::Writing { segment, writer: client, deleted: false, file: None };
         self.clients.entry(client).or_default().writing.insert(object);
         self.tell(Event::Created { ticket, client, object, segment, capacity, size });
     }
@@ -157,7 +162,7 @@ impl Book {
         }
     }
 
-    fn refuse_create(&mut self, object: ObjectId, error: StoreError) {
+    pub(super) fn refuse_create(&mut self, object: ObjectId, error: StoreError) {
         let Place::Queued(ticket) = self.objects[&object].place else {
             unreachable!("creates wait for queued objects");
         };
@@ -169,33 +174,46 @@ impl Book {
     /// Why `need` bytes for an object of `asked` bytes are not to be had now.
     fn no_room(&self, asked: u64, need: u64) -> StoreError {
         let capacity = self.limits.capacity;
+        if need > capacity {
+            return self.too_large(asked);
+        }
         let coming: u64 = self.jobs.values().map(super::Job::coming).sum();
         let short = need.saturating_sub(self.segments.room() + coming);
-        if let Remedy::DiskFull = self.remedy(short) {
-            return StoreError::OutOfDisk {
-                asked,
-                capacity,
-                spilled: self.disk.used(),
-                limit: self.limits.disk,
-                directory: self.limits.directory.clone(),
-                reason: self.disk.refusal(),
-            };
+        if self.disk.refusal().is_some() || matches!(self.remedy(short), Remedy::DiskFull) {
+            return self.out_of_disk(asked);
         }
         let used = self.segments.used();
         let held = used - self.idle_bytes - coming;
         StoreError::ObjectStoreFull { asked, capacity, used, held, spilling: !self.disk.is_off() }
     }
 
-    /// The ticket's time has run out; whether it was still waiting.
-    pub(crate) fn expire(&mut self, ticket: Ticket) -> bool {
-        let Some(&Waiting { client, object }) = self.waiting.get(&ticket) else { return false };
+    pub(super) fn out_of_disk(&self, asked: u64) -> StoreError {
+        StoreError::OutOfDisk {
+            asked,
+            capacity: self.limits.capacity,
+            spilled: self.disk.used(),
+            limit: self.limits.disk,
+            directory: self.limits.directory.clone(),
+            reason: self.disk.refusal(),
+        }
+    }
+
+    /// The ticket's time has run out.
+    pub(crate) fn expire(&mut self, ticket: Ticket) -> Expired {
+        let Some(&Waiting { client, object }) = self.waiting.get(&ticket) else { return Expired::Gone };
         let known = &self.objects[&object];
         let error = match known.place {
+            Place::Making { ticket: create, .. } if create == ticket => return Expired::Busy,
             Place::Queued(create) if create == ticket => {
+                if self.start_file(object) {
+                    self.queue.retain(|request| request.wish.object() != object);
+                    return Expired::Busy;
+                }
+                let known = &self.objects[&object];
                 let error = self.no_room(known.size, known.capacity);
                 self.refuse_create(object, error);
                 self.pump();
-                return true;
+                return Expired::Refused;
             }
             Place::Spilled { .. } => self.no_room(known.size, known.capacity),
             Place::Restoring { .. } | Place::Checking { .. } => {
@@ -204,7 +222,7 @@ impl Book {
             _ => StoreError::NotReady { object, reason: "its writer has not sealed it" },
         };
         self.answer_late(ticket, client, error);
-        true
+        Expired::Refused
     }
 
     fn answer_late(&mut self, ticket: Ticket, client: ClientId, error: StoreError) {

@@ -53,6 +53,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         offer,
         labels: BTreeMap::new(),
         store_bytes: 0,
+        spill_fullness_max: 950,
         hostname: "here".into(),
         name: "test".into(),
         ip: "127.0.0.1".into(),

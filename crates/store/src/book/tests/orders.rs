@@ -12,6 +12,7 @@ enum Step {
     Unpin { client: u64, object: u64 },
     Delete { object: u64 },
     Gone { client: u64 },
+    Hurry { back: u64 },
     Expire { back: u64 },
     Job { works: bool },
     Give { client: u64, segment: u64 },
@@ -22,12 +23,14 @@ fn step() -> impl Strategy<Value = Step> {
     let pair = || (0..4_u64, 0..10_u64);
     prop_oneof![
         8 => (pair(), 1..3 * MIB).prop_map(|((client, object), size)| Step::Create { client, object, size }),
+        1 => (pair(), 6 * MIB..8 * MIB).prop_map(|((client, object), size)| Step::Create { client, object, size }),
         8 => pair().prop_map(|(client, object)| Step::Seal { client, object }),
         1 => pair().prop_map(|(client, object)| Step::Abort { client, object }),
         6 => pair().prop_map(|(client, object)| Step::Pin { client, object }),
         6 => pair().prop_map(|(client, object)| Step::Unpin { client, object }),
         2 => (0..10_u64).prop_map(|object| Step::Delete { object }),
         1 => (0..4_u64).prop_map(|client| Step::Gone { client }),
+        3 => (1..8_u64).prop_map(|back| Step::Hurry { back }),
         2 => (1..8_u64).prop_map(|back| Step::Expire { back }),
         8 => (0..10).prop_map(|chance| Step::Job { works: chance > 0 }),
         2 => (0..4_u64, 0..30_u64).prop_map(|(client, segment)| Step::Give { client, segment }),
@@ -48,6 +51,7 @@ impl World {
             Step::Pin { client, object: id } => self.book.pin(Ticket(ticket), ClientId(client), object(id)),
             Step::Delete { object: id } => self.book.delete(object(id)),
             Step::Gone { client } => self.book.client_gone(ClientId(client)),
+            Step::Hurry { back } => self.book.hurry(Ticket(ticket.saturating_sub(back))),
             Step::Expire { back } => drop(self.book.expire(Ticket(ticket.saturating_sub(back)))),
             Step::Job { works } => drop(self.finish_job(if works { Ok(()) } else { Err("input/output error") })),
             Step::Give { client, segment } => {
@@ -73,7 +77,7 @@ proptest! {
     /// objects deleted, nothing is held.
     #[test]
     fn every_order_of_events_keeps_the_invariants(steps in prop::collection::vec(step(), 1..200)) {
-        let mut world = World::new(6 * MIB, 5 * MIB);
+        let mut world = World::new(6 * MIB, 8 * MIB);
         for (ticket, step) in steps.iter().enumerate() {
             world.step(step, ticket as u64);
         }
