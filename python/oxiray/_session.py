@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _core, _environment, _events, _lineage as lineage, _logging, _sites, runtime_env as environments
+from oxiray import _cli, _core, _environment, _events, _logging, _switches, runtime_env as environments
 from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
 
@@ -121,8 +121,7 @@ def _open(options: InitOptions) -> RayContext:
     generation += 1
     if options.logging_config is not None:
         _logging.configure(_logging.LoggingConfig(**options.logging_config))
-    lineage.configure(options.system_config)
-    _sites.configure()
+    _switches.configure(options.system_config)
     _events.start()
     _context = RayContext(_address_info(info))
     return _context
@@ -249,7 +248,7 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
     try:
         # The daemon has descriptor 3 for its driver; everything else of ours closes on exec.
         actions = [(os.POSIX_SPAWN_DUP2, theirs, 3)]
-        variables = {**os.environ, **lineage.variables(options.system_config)}
+        variables = {**os.environ, **_switches.variables(options.system_config)}
         _daemon_pid = os.posix_spawn(binary, command, variables, file_actions=actions, setsid=True)
     except OSError as error:
         os.close(ours)

@@ -26,8 +26,8 @@ def prepare() -> None:
     import oxiray  # noqa: F401  what tasks use without importing it
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    import oxiray._lineage
     import oxiray._sites
+    import oxiray._switches
     import oxiray.util.accelerators  # noqa: F401
 
 

@@ -4,6 +4,10 @@ use crate::process;
 use crate::values::ids_of;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::time::Duration;
+
+/// The longest wait there is before a task is run again: a day.
+const DELAY_MS_MAX: u64 = 86_400_000;
 
 /// How many objects this process knows.
 #[pyfunction]
@@ -54,11 +58,19 @@ fn configure_lineage(enabled: bool, bytes_limit: usize) -> PyResult<()> {
     Ok(())
 }
 
+/// How many milliseconds a task waits at least before it is run again.
+#[pyfunction]
+fn configure_retries(delay_ms: u64) -> PyResult<()> {
+    process::required()?.configure_retries(Duration::from_millis(delay_ms.min(DELAY_MS_MAX)));
+    Ok(())
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(objects_known, module)?)?;
     module.add_function(wrap_pyfunction!(figures, module)?)?;
     module.add_function(wrap_pyfunction!(holdings, module)?)?;
     module.add_function(wrap_pyfunction!(free, module)?)?;
     module.add_function(wrap_pyfunction!(collect_garbage, module)?)?;
-    module.add_function(wrap_pyfunction!(configure_lineage, module)?)
+    module.add_function(wrap_pyfunction!(configure_lineage, module)?)?;
+    module.add_function(wrap_pyfunction!(configure_retries, module)?)
 }

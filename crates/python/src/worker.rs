@@ -109,8 +109,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     process::set(Some(runtime.clone()));
     oxiray_runtime::begin_metrics(&runtime);
     cancel::make_interruptible(py, &runtime)?;
-    py.import("oxiray._lineage")?.call_method0("configure")?;
-    py.import("oxiray._sites")?.call_method0("configure")?;
+    py.import("oxiray._switches")?.call_method0("configure")?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,
         functions: Mutex::new(Functions::new()),

@@ -25,6 +25,7 @@ impl Submission {
             leases: Vec::new(),
             requests: Vec::new(),
             average_us: None,
+            has_told_of_pauses: false,
         };
         let index = self.free_queues.pop().unwrap_or(self.queues.len());
         if index == self.queues.len() {

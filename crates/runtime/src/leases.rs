@@ -83,7 +83,7 @@ impl State {
             self.fail_task(task, failure);
         } else if let Some(task) = running
             && !self.end_if_cancelled(task)
-            && !self.try_again(task, true)
+            && !self.try_again(task, Some(&ended.text))
         {
             let (name, attempts) = self
                 .tasks

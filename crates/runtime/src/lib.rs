@@ -5,6 +5,7 @@
 //!               └── State ── links.rs      streams to the daemon, to workers and actors, from clients
 //!                        ├── objects.rs    values and references
 //!                        ├── submit.rs     tasks, classes, leases
+//!                        ├── retrying.rs   tasks that are run again, and when
 //!                        ├── lineage.rs    how stored values were made; recover.rs makes lost ones again
 //!                        ├── actors.rs     ordered calls to actors, made in creation.rs
 //!                        ├── streams.rs    results that come one by one, read in reading.rs
@@ -37,6 +38,7 @@ mod objects;
 mod questions;
 mod reading;
 mod recover;
+mod retrying;
 mod runtime;
 mod serving;
 mod slack;

@@ -11,6 +11,7 @@ use crate::links::{DAEMON, Links, Role, Token};
 use crate::metrics::Telling;
 use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
+use crate::retrying::Retrying;
 use crate::streams::Streams;
 use crate::submit::Submission;
 use crate::task_log::TaskLog;
@@ -69,6 +70,7 @@ pub(crate) struct State {
     pub(crate) lead: Lead,
     pub(crate) objects: Objects,
     pub(crate) tasks: Submission,
+    pub(crate) retrying: Retrying,
     pub(crate) lineage: Lineage,
     pub(crate) actors: Actors,
     pub(crate) creations: FxHashMap<TaskId, Creation>,
@@ -116,6 +118,7 @@ impl State {
             links,
             lead: Lead::default(),
             tasks: Submission::default(),
+            retrying: Retrying::default(),
             lineage: Lineage::default(),
             actors: Actors::default(),
             creations: FxHashMap::default(),
@@ -434,7 +437,7 @@ impl State {
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
         let again = self.inbox.interrupts.again_at();
-        let told = [self.log.tell_at, self.metrics.at].into_iter().flatten().min();
+        let told = [self.log.tell_at, self.metrics.at, self.retrying.next_due()].into_iter().flatten().min();
         [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again, told]
             .into_iter()
             .flatten()
@@ -450,6 +453,9 @@ impl State {
         }
         if self.metrics.at.is_some_and(|at| at <= now) {
             self.tell_of_metrics();
+        }
+        if self.retrying.next_due().is_some_and(|at| at <= now) {
+            self.end_pauses(now);
         }
         if self.tasks.next_idle_end().is_some_and(|at| at <= now) {
             self.end_idle_leases(now);

@@ -11,7 +11,7 @@ use oxiray_wire::Message;
 use oxiray_wire::message::{Abort, Allocate, CollectGarbage, HoldingsQuery, Pin, Seal, SegmentsUnmapped, Unpin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a grant may cross the unmapping of its segment.
 const GRANTS_LIMIT: usize = 8;
@@ -151,6 +151,11 @@ impl Runtime {
     /// Whether lost values are made again, and how many bytes the records for that may take.
     pub fn configure_lineage(&self, enabled: bool, bytes_limit: usize) {
         self.shared.with(|state| state.lineage.configure(enabled, bytes_limit));
+    }
+
+    /// How long a task waits at least before it is run again.
+    pub fn configure_retries(&self, delay: Duration) {
+        self.shared.with(|state| state.retrying.delay = delay);
     }
 
     /// What this process keeps.

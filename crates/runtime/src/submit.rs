@@ -54,6 +54,10 @@ pub(crate) struct Task {
     pub(crate) suspect: bool,
     /// Nobody wants it any more, though a worker has it: it is not run again.
     pub(crate) cancelled: bool,
+    /// How many workers in a row died of it.
+    pub(crate) crashes: u32,
+    /// It waits so long for its next attempt.
+    pub(crate) paused_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -65,6 +69,8 @@ pub(crate) struct Queue {
     pub(crate) leases: Vec<u64>,
     pub(crate) requests: Vec<u64>,
     pub(crate) average_us: Option<f32>,
+    /// The user knows that its tasks wait before they are tried again.
+    pub(crate) has_told_of_pauses: bool,
 }
 
 #[derive(Debug)]
@@ -202,7 +208,17 @@ impl State {
         if let Target::Class(queue) = target {
             self.tasks.queues[queue].uses += 1;
         }
-        self.tasks.tasks.insert(task, Task { work, target, waiting_for, attempt, suspect: false, cancelled: false });
+        let entry = Task {
+            work,
+            target,
+            waiting_for,
+            attempt,
+            suspect: false,
+            cancelled: false,
+            crashes: 0,
+            paused_until: None,
+        };
+        self.tasks.tasks.insert(task, entry);
         if let Some(failure) = self.lost.clone() {
             return self.fail_task(task, &failure);
         }
@@ -414,7 +430,7 @@ impl State {
     pub(crate) fn finish(&mut self, id: TaskId, mut reply: Reply, worker: WorkerId) {
         let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
         self.hold_for(&kept, &worker);
-        if reply.retry && self.try_again(id, false) {
+        if reply.retry && self.try_again(id, None) {
             return;
         }
         self.stream_replied(id, &mut reply);
@@ -434,32 +450,6 @@ impl State {
         }
         self.keep_recipe(id, stored);
         self.drop_task(id);
-    }
-
-    /// Puts a task back into its queue where it has retries left.
-    pub(crate) fn try_again(&mut self, id: TaskId, suspect: bool) -> bool {
-        if !self.spend_retry(id) {
-            return false;
-        }
-        let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
-        task.suspect = suspect;
-        if let Target::Class(queue) = task.target {
-            self.tasks.queues[queue].pending.push_front(id);
-            return true;
-        }
-        false
-    }
-
-    /// Counts one more attempt; `false` where none is left.
-    pub(crate) fn spend_retry(&mut self, id: TaskId) -> bool {
-        let leaving = self.tasks.leaving;
-        let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
-        if task.work.retries == 0 || leaving || task.cancelled {
-            return false;
-        }
-        task.work.retries -= i32::from(task.work.retries > 0);
-        task.attempt += 1;
-        true
     }
 
     /// The task ends with this failure as the value of each result.

@@ -1,0 +1,121 @@
+//! Tasks that are run again, and the pauses before that.
+//!
+//! The first few attempts follow at once: a worker dies of many things that do not happen twice. A task whose worker dies
+//! every time waits longer and longer, so that one that is retried for ever does not keep the machine busy with starting
+//! processes; its owner is told once why.
+//!
+//! - RETRY-1: a task that waits for its next attempt is in no queue, and enters it once.
+
+use crate::state::{News, State};
+use crate::submit::Target;
+use oxiray_ids::TaskId;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How many workers in a row a task may lose before it waits.
+const CRASHES_WITHOUT_PAUSE: u32 = 3;
+/// The first pause; each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// The tasks that wait for their next attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Retrying {
+    /// How long every task waits at least.
+    pub(crate) delay: Duration,
+    waiting: BTreeSet<(Instant, TaskId)>,
+}
+
+impl Retrying {
+    /// When the next task is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.waiting.first().map(|(at, _)| *at)
+    }
+}
+
+/// How long to wait after so many deaths in a row.
+fn pause_after(crashes: u32) -> Duration {
+    match crashes.checked_sub(CRASHES_WITHOUT_PAUSE + 1) {
+        None => Duration::ZERO,
+        Some(doublings) => PAUSE_MIN.saturating_mul(1 << doublings.min(16)).min(PAUSE_MAX),
+    }
+}
+
+impl State {
+    /// Puts a task back into its queue, now or later, where it has retries left. `crash` is how its worker ended, where
+    /// that is why it is run again.
+    pub(crate) fn try_again(&mut self, id: TaskId, crash: Option<&str>) -> bool {
+        if !self.spend_retry(id) {
+            return false;
+        }
+        let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
+        task.suspect = crash.is_some();
+        task.crashes = if crash.is_some() { task.crashes + 1 } else { 0 };
+        let Target::Class(queue) = task.target else { return false };
+        let pause = self.retrying.delay.max(pause_after(task.crashes));
+        if pause.is_zero() {
+            self.tasks.queues[queue].pending.push_front(id);
+            return true;
+        }
+        let until = Instant::now() + pause;
+        task.paused_until = Some(until);
+        let (name, crashes) = (task.work.name.clone(), task.crashes);
+        self.retrying.waiting.insert((until, id));
+        self.timer_moved = true;
+        if let Some(crash) = crash
+            && crashes == CRASHES_WITHOUT_PAUSE + 1
+            && !std::mem::replace(&mut self.tasks.queues[queue].has_told_of_pauses, true)
+        {
+            self.tell(News::Notice(format!(
+                "`{name}` was begun {crashes} times, and each time its worker died: {crash}. It is tried again after pauses \
+                 of up to {} s, since its max_retries allows more attempts; cancel() ends that, and the worker's output and \
+                 the session's daemon.log may tell what is wrong",
+                PAUSE_MAX.as_secs()
+            )));
+        }
+        true
+    }
+
+    /// Counts one more attempt; `false` where none is left.
+    pub(crate) fn spend_retry(&mut self, id: TaskId) -> bool {
+        let leaving = self.tasks.leaving;
+        let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
+        if task.work.retries == 0 || leaving || task.cancelled {
+            return false;
+        }
+        task.work.retries -= i32::from(task.work.retries > 0);
+        task.attempt += 1;
+        true
+    }
+
+    /// Tasks whose pause is over enter their queues (RETRY-1).
+    pub(crate) fn end_pauses(&mut self, now: Instant) {
+        while let Some((at, id)) = self.retrying.waiting.first().copied()
+            && at <= now
+        {
+            self.retrying.waiting.pop_first();
+            // It may have ended meanwhile, and even have begun anew.
+            let Some(task) = self.tasks.tasks.get_mut(&id).filter(|task| task.paused_until == Some(at)) else {
+                continue;
+            };
+            task.paused_until = None;
+            if let Target::Class(queue) = task.target {
+                self.tasks.queues[queue].pending.push_front(id);
+                self.pump(queue);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_begin_late_and_end_at_a_limit() {
+        let milliseconds = |crashes| pause_after(crashes).as_millis();
+        assert_eq!([0, 1, 3].map(milliseconds), [0, 0, 0]);
+        assert_eq!([4, 5, 6, 10, 11, 40, u32::MAX].map(milliseconds), [100, 200, 400, 6400, 10_000, 10_000, 10_000]);
+    }
+}
