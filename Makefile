@@ -4,6 +4,7 @@
 #   test   checks and every test; the last line reads `N passed, N failed`
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
+#   bench-scheduler  a million requests on up to 10,000 machines, in one process; writes benches/SCHEDULER.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   soak   20,000 tasks of random device shares with workers killed at random
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-preload ecosystem soak memory lint wheel clean venv
+.PHONY: demo test bench bench-scheduler bench-preload ecosystem soak memory lint wheel clean venv
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -45,6 +46,9 @@ lint: venv
 
 bench: venv $(BUILD)/ray/made
 	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
+
+bench-scheduler:
+	cargo bench --quiet --locked -p oxiray-scheduler --bench cluster -- --write $(CURDIR)/benches/SCHEDULER.md
 
 bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check

@@ -344,6 +344,25 @@ def idle_memory(ray: Any) -> dict[str, Any]:
     return {"value": sum(counted.values()), "proportional_mb": proportional_kb / 1024, "processes": counted}
 
 
+def shares_on_two_machines(ray: Any) -> dict[str, Any]:
+    """How many of eight actors that each want 0.4 of a GPU run on two machines of two GPUs, after 20 seconds at most."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 8, "num_gpus": 2})
+    cluster.add_node(num_cpus=8, num_gpus=2)
+    ray.init(address=cluster.address)
+
+    @ray.remote(num_cpus=0, num_gpus=0.4)
+    class Actor:
+        def ready(self) -> bool:
+            return True
+
+    actors = [Actor.remote() for _ in range(8)]
+    began = time.perf_counter()
+    ready, waiting = ray.wait([actor.ready.remote() for actor in actors], num_returns=8, timeout=20)
+    return {"value": len(ready), "waiting": len(waiting), "seconds": time.perf_counter() - began}
+
+
 CASES = {
     "init": Case("`init()` until the first task's result", "ms", 25, False, init_to_result),
     "task-sync": Case("task, one after the other", "/s", 15, True, task_sync),
@@ -363,6 +382,13 @@ CASES = {
     "gpu-actor": Case("actor with `num_gpus=1`: create, call, kill", "ms", 60, False, gpu_actor),
     "placement-group": Case(
         "placement groups of one bundle: create, wait, remove, 100 at a time", "/s", 10, True, placement_groups
+    ),
+    "shares-on-two-machines": Case(
+        "of 8 actors with 0.4 of a GPU on two machines of 2 GPUs, those that run within 20 s",
+        "actors",
+        1.01,
+        True,
+        shares_on_two_machines,
     ),
     "idle-memory": Case("resident memory of the idle runtime, no workers", "MB", 12, False, idle_memory),
 }

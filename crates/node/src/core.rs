@@ -326,8 +326,6 @@ pub struct Core {
     /// The nodes that joined, where this is the head.
     members: members::Members,
     locations: locations::Locations,
-    /// Counts placements, so that equal nodes take turns.
-    turn: u64,
     /// The head that this node serves, where it joined one.
     head: Option<serving::Head>,
     reclaim: waiting::Reclaim,
@@ -371,7 +369,6 @@ impl Core {
             alarms: BTreeSet::new(),
             members: members::Members::default(),
             locations: locations::Locations::default(),
-            turn: 0,
             head: None,
             reclaim: waiting::Reclaim::default(),
             last_number: 0,

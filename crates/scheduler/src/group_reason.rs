@@ -2,7 +2,7 @@
 
 use oxiray_resources::Demand;
 
-use crate::{Bundle, Group, GroupStrategy, Misfit, NodeView, Place, Placement, Reason, Strategy, Wish, place};
+use crate::{Bundle, Group, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, Strategy, Wish, place};
 
 /// Why a placement group is not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl GroupReason {
 fn alone(nodes: &[NodeView], index: usize, bundle: &Bundle) -> Option<GroupObstacle> {
     let selectors = if bundle.selector.0.is_empty() { Vec::new() } else { vec![bundle.selector.clone()] };
     let wish = Wish::new(bundle.demand.clone(), Place { strategy: Strategy::Default, selectors });
-    match place(nodes, &wish, 0) {
+    match place(nodes, &wish, &Near::default(), 0) {
         Placement::On(_) => None,
         Placement::Wait(reason) | Placement::Never(reason) => Some(GroupObstacle::Bundle { bundle: index, reason }),
     }

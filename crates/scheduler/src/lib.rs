@@ -3,18 +3,25 @@
 //! Everything here is a function of its arguments: no clock, no socket, no file, no thread and no
 //! random source. The caller owns the ledgers and the clock, and starts what was placed.
 
+mod bits;
+mod fleet;
 mod group;
 mod group_reason;
+mod machine;
+mod near;
 mod node_view;
 mod place;
 mod reason;
+mod shape;
 mod strategy;
 mod wait_queue;
 
+pub use fleet::{Fleet, Found};
 pub use group::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, place_group};
 pub use group_reason::{GroupObstacle, GroupReason};
-pub use node_view::{Misfit, NodeView};
-pub use place::{PACKED_UNTIL, Placement, place};
+pub use near::{LARGE_BYTES_MIN, Near};
+pub use node_view::{HALF, Misfit, NodeView, STEPS};
+pub use place::{Placement, place};
 pub use reason::{Obstacle, Reason};
 pub use strategy::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
 pub use wait_queue::{PushError, WAITING_MAX, WaitQueue, Waiting};

@@ -5,6 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Busy, Demand, Inventory, Ledger, NoPacking, Quantity, ResourceName, obtainable, pack};
 
+/// Machines are as much used as each other where these many steps tell no difference.
+pub const STEPS: usize = 64;
+/// The step at which a machine is half used.
+pub const HALF: usize = STEPS / 2;
+/// What everybody uses, with or without accelerators.
+pub(crate) const SHARED: [ResourceName; 3] =
+    [ResourceName::CPU, ResourceName::MEMORY, ResourceName::OBJECT_STORE_MEMORY];
+
 /// A machine as its ledger stood at one moment. The machine's own ledger decides in the end: a view
 /// may be out of date, and a demand placed by it may still have to wait there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +60,10 @@ impl NodeView {
         Ok(())
     }
 
-    /// How much of the scarcest of its processors and its memory is in use: from 0 to 1.
-    pub fn utilization(&self) -> f64 {
-        let shared = [ResourceName::CPU, ResourceName::MEMORY, ResourceName::OBJECT_STORE_MEMORY];
-        let used = shared.iter().map(|name| {
-            let total = self.inventory.total(name.as_str()).as_f64();
-            let free = self.free.get(name).copied().unwrap_or_default().as_f64();
-            if total > 0.0 { 1.0 - free / total } else { 0.0 }
-        });
-        used.fold(0.0, f64::max)
+    /// How much of the scarcest of its processors and its memory is in use, in steps: from 0 to below [`STEPS`].
+    pub fn step(&self) -> usize {
+        let free = |name: &ResourceName| self.free.get(name).copied().unwrap_or_default();
+        step_of(SHARED.iter().map(|name| (free(name), self.inventory.total(name.as_str()))))
     }
 
     /// Books `demand` on this view, as the machine's ledger would: the lowest wholly free devices for whole ones, the
@@ -112,7 +115,16 @@ impl NodeView {
     }
 }
 
-fn book(devices: &mut [Option<Quantity>], asked: Quantity) {
+/// The step for what is free of each resource, and what there is of it.
+pub(crate) fn step_of(amounts: impl Iterator<Item = (Quantity, Quantity)>) -> usize {
+    let used = amounts.map(|(free, total)| {
+        let used = total.units().saturating_sub(free.units());
+        (u128::from(used) * STEPS as u128).checked_div(u128::from(total.units())).unwrap_or(0)
+    });
+    used.max().map_or(0, |step| (step as usize).min(STEPS - 1))
+}
+
+pub(crate) fn book(devices: &mut [Option<Quantity>], asked: Quantity) {
     if asked >= Quantity::ONE {
         let whole = devices.iter_mut().filter(|free| **free == Some(Quantity::ONE));
         whole.take(asked.wholes() as usize).for_each(|free| *free = Some(Quantity::ZERO));

@@ -1,4 +1,4 @@
-//! Which machine a wish is met on.
+//! Which machine a wish is met on: the rules, plainly, and why there is none.
 //!
 //! - PLACE-1: a machine is named only where its view has room for the demand, device by device.
 //! - PLACE-2: [`Placement::Never`] means that no machine that the wish allows could meet it with nothing running.
@@ -7,10 +7,7 @@ use oxiray_ids::NodeId;
 use oxiray_resources::Demand;
 
 use crate::strategy::{Otherwise, Place, Selector, Strategy, Wish};
-use crate::{NodeView, Reason};
-
-/// The default strategy takes the preferred machine, and then others in order, until they are this much used.
-pub const PACKED_UNTIL: f64 = 0.5;
+use crate::{HALF, Near, NodeView, Reason};
 
 /// Where a wish is met.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +20,17 @@ pub enum Placement {
     Never(Reason),
 }
 
-/// Places `wish`. The order of `nodes` is the caller's preference: the first is where the wish comes from. `turn` counts
-/// the placements of [`Strategy::Spread`], so that equals take turns.
-pub fn place(nodes: &[NodeView], wish: &Wish, turn: u64) -> Placement {
+/// Places `wish` by a look at every machine. [`Strategy::Spread`] looks from the machine at `turn` on.
+///
+/// [`Fleet`](crate::Fleet) finds the same machine without a look at each; only this one knows why there is none.
+pub fn place(nodes: &[NodeView], wish: &Wish, near: &Near<'_>, turn: usize) -> Placement {
     let demand = &wish.demand;
-    let Some(place) = &wish.place else { return packed(&nodes.iter().collect::<Vec<_>>(), demand, "") };
+    let Some(place) = &wish.place else { return packed(&nodes.iter().collect::<Vec<_>>(), demand, near, "") };
     let (mut wait, mut never) = (None, None);
     let anywhere = [Selector::default()];
     let selectors = if place.selectors.is_empty() { &anywhere[..] } else { &place.selectors };
     for selector in selectors {
-        match place_where(nodes, demand, place, selector, turn) {
+        match place_where(nodes, demand, place, selector, near, turn) {
             Placement::Wait(reason) => drop(wait.get_or_insert(reason)),
             Placement::Never(reason) => drop(never.get_or_insert(reason)),
             on @ Placement::On(_) => return on,
@@ -45,83 +43,113 @@ pub fn place(nodes: &[NodeView], wish: &Wish, turn: u64) -> Placement {
     }
 }
 
-fn place_where(nodes: &[NodeView], demand: &Demand, place: &Place, selector: &Selector, turn: u64) -> Placement {
+fn place_where(
+    nodes: &[NodeView],
+    demand: &Demand,
+    place: &Place,
+    selector: &Selector,
+    near: &Near<'_>,
+    turn: usize,
+) -> Placement {
     let allowed: Vec<&NodeView> = nodes.iter().filter(|view| selector.matches(&view.labels)).collect();
     if allowed.is_empty() && !nodes.is_empty() {
         return Placement::Never(Reason::no_labels(nodes, demand, selector));
     }
     let among = if selector.0.is_empty() { String::new() } else { format!(" where {selector}") };
     match &place.strategy {
-        Strategy::Default => packed(&allowed, demand, &among),
-        Strategy::Spread => spread(&allowed, demand, &among, turn),
-        Strategy::Node { node, otherwise } => on_node(&allowed, demand, *node, *otherwise, &among),
-        Strategy::Labels { hard, soft } => labelled(nodes, &allowed, demand, hard, soft),
+        Strategy::Default => packed(&allowed, demand, near, &among),
+        Strategy::Spread => spread(nodes, &allowed, demand, &among, turn),
+        Strategy::Node { node, otherwise } => on_node(&allowed, demand, (*node, *otherwise), near, &among),
+        Strategy::Labels { hard, soft } => labelled(nodes, &allowed, demand, (hard, soft), near),
     }
 }
 
-fn labelled(all: &[NodeView], allowed: &[&NodeView], demand: &Demand, hard: &Selector, soft: &Selector) -> Placement {
+fn labelled(
+    all: &[NodeView],
+    allowed: &[&NodeView],
+    demand: &Demand,
+    (hard, soft): (&Selector, &Selector),
+    near: &Near<'_>,
+) -> Placement {
     let matching: Vec<&NodeView> = allowed.iter().copied().filter(|view| hard.matches(&view.labels)).collect();
     if matching.is_empty() && !allowed.is_empty() {
         return Placement::Never(Reason::no_labels(all, demand, hard));
     }
     let preferred: Vec<&NodeView> = matching.iter().copied().filter(|view| soft.matches(&view.labels)).collect();
-    if let on @ Placement::On(_) = packed(&preferred, demand, "") {
+    if let on @ Placement::On(_) = packed(&preferred, demand, near, "") {
         return on;
     }
     let among = if hard.0.is_empty() { String::new() } else { format!(" where {hard}") };
-    packed(&matching, demand, &among)
+    packed(&matching, demand, near, &among)
 }
 
-fn on_node(nodes: &[&NodeView], demand: &Demand, node: NodeId, otherwise: Otherwise, among: &str) -> Placement {
+fn on_node(
+    nodes: &[&NodeView],
+    demand: &Demand,
+    (node, otherwise): (NodeId, Otherwise),
+    near: &Near<'_>,
+    among: &str,
+) -> Placement {
     let others = || nodes.iter().copied().filter(|view| view.node != node).collect::<Vec<_>>();
     let is_soft = matches!(otherwise, Otherwise::ElsewhereWhenGone | Otherwise::Elsewhere);
     let Some(wanted) = nodes.iter().find(|view| view.node == node) else {
         if is_soft {
-            return packed(nodes, demand, among);
+            return packed(nodes, demand, near, among);
         }
         return Placement::Never(Reason::gone(demand, node));
     };
     let Err(busy) = wanted.fits(demand) else { return Placement::On(node) };
     let here = format!(" on machine {}", node.hex());
     if wanted.inventory.could_ever(demand).is_err() {
-        let elsewhere = is_soft.then(|| packed(&others(), demand, among));
+        let elsewhere = is_soft.then(|| packed(&others(), demand, near, among));
         return elsewhere.unwrap_or_else(|| Placement::Never(Reason::never(&[*wanted], demand, &here)));
     }
     match otherwise {
         Otherwise::Wait | Otherwise::ElsewhereWhenGone => Placement::Wait(Reason::busy(demand, busy, &here)),
         Otherwise::Fail => Placement::Never(Reason::occupied(demand, busy, &here)),
-        Otherwise::Elsewhere => match packed(&others(), demand, among) {
+        Otherwise::Elsewhere => match packed(&others(), demand, near, among) {
             on @ Placement::On(_) => on,
             Placement::Wait(_) | Placement::Never(_) => Placement::Wait(Reason::busy(demand, busy, &here)),
         },
     }
 }
 
-fn packed(nodes: &[&NodeView], demand: &Demand, among: &str) -> Placement {
-    let fitting = match fitting(nodes, demand, among) {
-        Ok(fitting) => fitting,
-        Err(placement) => return placement,
-    };
-    let used = |view: &NodeView| view.utilization();
-    let first = fitting.iter().find(|view| used(view) < PACKED_UNTIL);
-    let least = || fitting.iter().min_by(|one, other| used(one).total_cmp(&used(other)));
-    let chosen = first.or_else(least).expect("what fits is not empty");
-    Placement::On(chosen.node)
-}
-
-fn spread(nodes: &[&NodeView], demand: &Demand, among: &str, turn: u64) -> Placement {
+/// Where large arguments lie; at home, while that is less than half used; machine after machine until each is half used;
+/// the least used.
+fn packed(nodes: &[&NodeView], demand: &Demand, near: &Near<'_>, among: &str) -> Placement {
     let mut fitting = match fitting(nodes, demand, among) {
         Ok(fitting) => fitting,
         Err(placement) => return placement,
     };
-    fitting.sort_by_key(|view| view.node);
-    let count = fitting.len();
-    fitting.rotate_left((turn % count as u64) as usize);
-    let chosen = fitting.iter().min_by(|one, other| one.utilization().total_cmp(&other.utilization()));
+    if demand.devices().next().is_none() && fitting.iter().any(|view| view.free_devices.is_empty()) {
+        fitting.retain(|view| view.free_devices.is_empty());
+    }
+    let of = |node: NodeId| fitting.iter().copied().find(|view| view.node == node);
+    if let Some(view) = near.with_arguments().into_iter().find_map(of) {
+        return Placement::On(view.node);
+    }
+    // What stands first wins among equals.
+    let home = near.home.and_then(of);
+    let in_order = || home.into_iter().chain(fitting.iter().copied());
+    let first = in_order().find(|view| view.step() < HALF);
+    let chosen = first.or_else(|| in_order().min_by_key(|view| view.step()));
     Placement::On(chosen.expect("what fits is not empty").node)
 }
 
-/// The machines with room (PLACE-1): without accelerators where the demand asks for none and such machines have room.
+fn spread(all: &[NodeView], nodes: &[&NodeView], demand: &Demand, among: &str, turn: usize) -> Placement {
+    let fitting = match fitting(nodes, demand, among) {
+        Ok(fitting) => fitting,
+        Err(placement) => return placement,
+    };
+    let position = |view: &NodeView| all.iter().position(|other| other.node == view.node);
+    let chosen = fitting.into_iter().min_by_key(|view| {
+        let position = position(view);
+        (view.step(), position < Some(turn), position)
+    });
+    Placement::On(chosen.expect("what fits is not empty").node)
+}
+
+/// The machines with room (PLACE-1).
 fn fitting<'views>(
     nodes: &[&'views NodeView],
     demand: &Demand,
@@ -135,9 +163,6 @@ fn fitting<'views>(
             Err(shortage) if busy.is_none() && view.inventory.could_ever(demand).is_ok() => busy = Some(shortage),
             Err(_) => {}
         }
-    }
-    if demand.devices().next().is_none() && fitting.iter().any(|view| view.free_devices.is_empty()) {
-        fitting.retain(|view| view.free_devices.is_empty());
     }
     match busy {
         _ if !fitting.is_empty() => Ok(fitting),

@@ -44,7 +44,8 @@ pub struct Place {
 /// How a machine is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// The preferred machine until it is half used, then the least used one.
+    /// Machine after machine until each is half used, then the least used one; work without accelerators keeps off
+    /// machines that have some while others have room.
     #[default]
     Default,
     /// The least used machine; among equals each in turn.

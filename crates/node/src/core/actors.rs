@@ -146,9 +146,9 @@ impl Core {
     /// The actor waits for the resources of a process, where there can be such.
     pub(crate) fn queue_actor(&mut self, id: ActorId) {
         let Some(making) = self.making.get(&id) else { return };
-        let (job, Some(spec)) = (making.job, &making.spec) else { return };
+        let (job, Some(spec)) = (making.job, making.spec.clone()) else { return };
         let label = spec.class_name.clone();
-        let needs = self.actor_needs(spec, &format!("actor `{label}`"));
+        let needs = self.actor_needs(&spec, &format!("actor `{label}`"));
         let queued = needs.and_then(|(need, running)| {
             let making = self.making.get_mut(&id).expect("it was just looked at");
             (making.need, making.running) = (Some(need.clone()), running);
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// What an actor waits for, and what it holds once it runs.
-    fn actor_needs(&self, asked: &ActorCreate, named: &str) -> Result<(Need, Demand), Failure> {
+    fn actor_needs(&mut self, asked: &ActorCreate, named: &str) -> Result<(Need, Demand), Failure> {
         let strategy = asked.strategy.as_ref();
         if let (Some(_), Some(told)) = (home(strategy), strategy) {
             return self.actor_within(asked, told, named);

@@ -58,7 +58,12 @@ impl Core {
     }
 
     /// What is wished for, where it could ever be met.
-    pub(crate) fn check(&self, amounts: &[Amount], strategy: Option<&Strategy>, label: &str) -> Result<Wish, Refusal> {
+    pub(crate) fn check(
+        &mut self,
+        amounts: &[Amount],
+        strategy: Option<&Strategy>,
+        label: &str,
+    ) -> Result<Wish, Refusal> {
         let wish = wish(demand_of(amounts, label)?, strategy);
         if let Some(reason) = self.never(&wish) {
             return Err(reason.message(label));

@@ -12,7 +12,7 @@ use super::groups::Need;
 use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
-use oxiray_scheduler::{NodeView, Wish};
+use oxiray_scheduler::{Fleet, NodeView, Wish};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Amount, Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
@@ -78,6 +78,9 @@ pub(crate) struct Members {
     orders: BTreeMap<u64, Order>,
     pub(crate) lost: Vec<Lost>,
     last_order: u64,
+    pub(crate) by_node: BTreeMap<NodeId, Key>,
+    /// Those that can be ordered to do something, and this node, as the scheduler knows them.
+    pub(crate) fleet: Fleet,
 }
 
 impl Members {
@@ -93,6 +96,15 @@ impl Members {
     #[cfg(test)]
     pub(crate) fn orders_under_way(&self) -> usize {
         self.orders.len()
+    }
+
+    /// Has the scheduler know the member as it stands.
+    pub(crate) fn show(&mut self, key: Key) {
+        match self.by_key.get(&key) {
+            Some(member) if !member.is_silent => self.fleet.put(&member.view),
+            Some(member) => self.fleet.remove(member.view.node),
+            None => {}
+        }
     }
 
     /// Machines that died a moment ago: another one like them may come.
@@ -173,7 +185,10 @@ impl Core {
             jobs: BTreeSet::new(),
             is_silent: false,
         };
+        self.show_own();
+        self.members.by_node.insert(member.view.node, key);
         self.members.by_key.insert(key, member);
+        self.members.show(key);
         self.wants_pump = true;
     }
 
@@ -183,6 +198,7 @@ impl Core {
         member.store_used = state.store_used;
         member.under_way = member.under_way.split_off(&(state.order + 1));
         member.look_again();
+        self.members.show(key);
         self.wants_pump = true;
     }
 
@@ -317,6 +333,7 @@ impl Core {
             found.under_way.remove(&said.order);
             found.look_again();
         }
+        self.members.show(member);
         if let Some(order) = self.members.orders.remove(&said.order) {
             self.queue_again(order);
         }
@@ -353,12 +370,15 @@ impl Core {
             member.is_silent = true;
             self.search_without(key);
         }
+        self.members.show(key);
     }
 
     /// The member's process is gone, and its workers with it.
     pub fn member_gone(&mut self, key: Key) {
         let Some(member) = self.members.by_key.remove(&key) else { return };
         let node = member.view.node;
+        self.members.by_node.remove(&node);
+        self.members.fleet.remove(node);
         self.log(format!("node {node} at {} is gone", member.told.ip));
         for worker in member.workers.values() {
             self.members.routes.remove(worker);

@@ -6,9 +6,8 @@ use crate::core::groups::{Need, reserve};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_resources::{BundleId, Grant};
-use oxiray_scheduler::{NodeView, Placement, Reason, Wish, place};
+use oxiray_scheduler::{Found, Near, NodeView, Placement, Reason, Wish, place};
 use oxiray_wire::message::Failure;
-use std::collections::BTreeMap;
 
 /// What someone who waited is given.
 #[derive(Debug)]
@@ -21,17 +20,11 @@ pub(crate) enum Share {
     There(Key, Wish),
 }
 
-/// The nodes as they stand, this one first, and which of them are members.
-struct Nodes {
-    views: Vec<NodeView>,
-    members: BTreeMap<NodeId, Key>,
-}
-
 impl Core {
     /// Serves whoever can be served, at most `budget` of them.
     pub(crate) fn serve_queue(&mut self, mut budget: usize) -> Vec<(u64, Share)> {
-        let mut nodes: Option<Nodes> = None;
-        let mut refused: Vec<(Wish, Reason)> = Vec::new();
+        let mut is_shown = false;
+        let mut refused: Vec<Wish> = Vec::new();
         let is_alone = self.members.is_empty();
         let mut queue = std::mem::take(&mut self.queue);
         let served = queue.serve(|need, ticket| {
@@ -50,30 +43,47 @@ impl Core {
                     return granted;
                 }
             }
-            let nodes = nodes.get_or_insert_with(|| self.nodes());
-            let home = self.home_of(*ticket);
-            match nodes.place(home, wish, &mut self.turn) {
-                Placement::On(node) => {
-                    nodes.book(node, wish);
-                    match nodes.members.get(&node) {
+            if !std::mem::replace(&mut is_shown, true) {
+                self.show_own();
+            }
+            let near = Near::home(self.home_of(*ticket));
+            match self.members.fleet.find(wish, &near) {
+                Found::On(node) => {
+                    self.members.fleet.take(node, &wish.demand);
+                    match self.members.by_node.get(&node) {
                         Some(member) => Some(Share::There(*member, wish.clone())),
                         None => self.ledger.grant(&wish.demand).ok().map(Share::Here),
                     }
                 }
-                Placement::Wait(_) => None,
-                Placement::Never(reason) => {
-                    refused.push((wish.clone(), reason));
+                Found::Busy => None,
+                Found::Never => {
+                    refused.push(wish.clone());
                     None
                 }
             }
         });
         self.queue = queue;
-        for (wish, reason) in refused {
-            if !self.may_be_replaced(&wish) {
+        for wish in refused {
+            if let Placement::Never(reason) = self.look_everywhere(&wish)
+                && !self.may_be_replaced(&wish)
+            {
                 self.refuse_class(&wish, &reason);
             }
         }
         served
+    }
+
+    /// Has the scheduler know this node as it stands.
+    pub(crate) fn show_own(&mut self) {
+        let view = self.view();
+        self.members.fleet.put(&view);
+    }
+
+    /// Places a wish by a look at every node, for the reason.
+    fn look_everywhere(&self, wish: &Wish) -> Placement {
+        let views: Vec<NodeView> =
+            std::iter::once(self.view()).chain(self.members.views().map(|(_, view)| view.clone())).collect();
+        place(&views, wish, &Near::default(), 0)
     }
 
     /// The node that someone who waits asks from.
@@ -88,22 +98,17 @@ impl Core {
         asker.map_or(self.plan.node, |asker| self.node_of(asker))
     }
 
-    fn nodes(&self) -> Nodes {
-        let mut nodes = Nodes { views: vec![self.view()], members: BTreeMap::new() };
-        for (key, view) in self.members.views() {
-            nodes.views.push(view.clone());
-            nodes.members.insert(view.node, key);
-        }
-        nodes
-    }
-
     /// Why nothing could ever meet the wish; nothing where something could, or may soon.
-    pub(crate) fn never(&self, wish: &Wish) -> Option<Reason> {
+    pub(crate) fn never(&mut self, wish: &Wish) -> Option<Reason> {
         let is_plain = self.members.is_empty() && wish.place.is_none();
         if is_plain && self.ledger.could_ever(&wish.demand).is_ok() {
             return None;
         }
-        match place(&self.nodes().views, wish, 0) {
+        self.show_own();
+        if self.members.fleet.find(wish, &Near::default()) != Found::Never {
+            return None;
+        }
+        match self.look_everywhere(wish) {
             Placement::Never(reason) => (!self.may_be_replaced(wish)).then_some(reason),
             Placement::On(_) | Placement::Wait(_) => None,
         }
@@ -111,7 +116,7 @@ impl Core {
 
     /// What keeps the wish from being met now.
     pub(crate) fn obstacle(&self, wish: &Wish) -> Option<Reason> {
-        match place(&self.nodes().views, wish, 0) {
+        match self.look_everywhere(wish) {
             Placement::Never(reason) | Placement::Wait(reason) => Some(reason),
             Placement::On(_) => None,
         }
@@ -124,13 +129,13 @@ impl Core {
             .as_deref()
             .is_some_and(|place| matches!(place.strategy, oxiray_scheduler::Strategy::Node { .. }));
         let lost: Vec<NodeView> = self.members.lately_lost(self.now).cloned().collect();
-        !by_name && !matches!(place(&lost, wish, 0), Placement::Never(_))
+        !by_name && !matches!(place(&lost, wish, &Near::default(), 0), Placement::Never(_))
     }
 
     fn refuse_class(&mut self, wish: &Wish, reason: &Reason) {
         let seconds = REPLACEMENT_LIMIT.as_secs();
         let lost: Vec<NodeView> = self.members.lost.iter().map(|lost| lost.view.clone()).collect();
-        let was_possible = !matches!(place(&lost, wish, 0), Placement::Never(_));
+        let was_possible = !matches!(place(&lost, wish, &Near::default(), 0), Placement::Never(_));
         for ticket in self.queue.tickets(&Need::Wish(wish.clone())) {
             self.queue.cancel(&ticket);
             let Some(wanted) = self.wanted.remove(&ticket) else { continue };
@@ -159,26 +164,6 @@ impl Core {
             }
             // It waits for room and not for a wish.
             Want::Group { .. } => {}
-        }
-    }
-}
-
-impl Nodes {
-    /// The place of a wish that comes from `home`, which stands first from here on.
-    fn place(&mut self, home: NodeId, wish: &Wish, turn: &mut u64) -> Placement {
-        if let Some(position) = self.views.iter().position(|view| view.node == home) {
-            self.views[..=position].rotate_right(1);
-        }
-        let placement = place(&self.views, wish, *turn);
-        if matches!(placement, Placement::On(_)) {
-            *turn += 1;
-        }
-        placement
-    }
-
-    fn book(&mut self, node: NodeId, wish: &Wish) {
-        if let Some(view) = self.views.iter_mut().find(|view| view.node == node) {
-            view.take(&wish.demand);
         }
     }
 }

@@ -43,7 +43,9 @@ impl Core {
                     }
                     Share::Here(grant) => grant,
                     Share::There(member, wish) => {
-                        if !is_over {
+                        if is_over {
+                            self.members.show(member);
+                        } else {
                             self.order(member, ticket, wanted, wish);
                         }
                         continue;

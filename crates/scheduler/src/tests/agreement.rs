@@ -6,7 +6,7 @@ use oxiray_resources::{Demand, Grant, Never, Quantity, ResourceName, Shortage};
 use proptest::prelude::*;
 
 use super::{ledger, node};
-use crate::{NodeView, Obstacle, Placement, place};
+use crate::{Near, NodeView, Obstacle, Placement, place};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
@@ -24,7 +24,7 @@ proptest! {
         for (cpu, gpu) in asked {
             let amounts = [(ResourceName::CPU, cpu), (ResourceName::GPU, gpu)];
             let demand = Demand::new(amounts.map(|(name, units)| (name, Quantity::from_units(units)))).unwrap();
-            let placement = place(&[NodeView::new(node(1), &ledger, BTreeMap::new())], &demand.clone().into(), 0);
+            let placement = place(&[NodeView::new(node(1), &ledger, BTreeMap::new())], &demand.clone().into(), &Near::default(), 0);
             match (ledger.grant(&demand), placement) {
                 (Ok(grant), placement) => {
                     prop_assert_eq!(placement, Placement::On(node(1)));

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use oxiray_resources::Ledger;
 
 use super::{demand, ledger, node};
-use crate::{NodeView, Placement, place};
+use crate::{Near, NodeView, Placement, place};
 
 #[derive(Default)]
 struct Cluster {
@@ -48,7 +48,7 @@ impl Cluster {
             .zip(0..)
             .map(|((_, ledger), number)| NodeView::new(node(number), ledger, BTreeMap::new()))
             .collect();
-        match place(&views, &asked.clone().into(), 0) {
+        match place(&views, &asked.clone().into(), &Near::default(), 0) {
             Placement::On(id) => {
                 let (name, ledger) = &mut self.machines[usize::from(id.as_bytes()[0])];
                 // What is granted here is held to the end of the script.
@@ -159,6 +159,8 @@ fn what_can_never_be_placed_is_told_with_what_to_change() {
 fn long_lists_are_cut() {
     let offers: Vec<String> = (10..40).map(|number| format!("r{number} 1")).collect();
     let views = [NodeView::new(node(0), &ledger(&offers.join(", ")), BTreeMap::new())];
-    let Placement::Never(reason) = place(&views, &demand("disk 1").into(), 0) else { panic!("no machine has disks") };
+    let Placement::Never(reason) = place(&views, &demand("disk 1").into(), &Near::default(), 0) else {
+        panic!("no machine has disks")
+    };
     assert!(reason.to_string().contains("`r29` and 10 more;"), "{reason}");
 }

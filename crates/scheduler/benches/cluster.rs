@@ -1,0 +1,299 @@
+//! A million requests of twenty kinds on clusters of 100, 1,000 and 10,000 machines: how many are placed in a second on
+//! one core, how long one decision takes, and how much memory that needs.
+//!
+//! `make bench-scheduler`, or `cargo bench -p oxiray-scheduler --bench cluster -- --write "$PWD/benches/SCHEDULER.md"`.
+//! `--requests N` and `--machines N` measure less.
+//!
+//! What is measured is the scheduler: the queue, the decision, what is booked on the view, and the word of a machine whose
+//! ledger changed. What the machines' own ledgers do, which other computers would, is left out of the time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use oxiray_ids::NodeId;
+use oxiray_resources::{Demand, Grant, Inventory, Ledger, Quantity, ResourceName};
+use oxiray_scheduler::{Condition, Fleet, Found, Near, NodeView, Operator, Place, Selector, Strategy, WaitQueue, Wish};
+
+/// What machines there are: eight devices each, but for every tenth, which has none.
+const MACHINES: [&str; 5] = [
+    "CPU 64, memory 512, GPU 8, accelerator_type:H100 1",
+    "CPU 64, memory 512, GPU 8, accelerator_type:A100 1",
+    "CPU 96, memory 768, TPU 8, accelerator_type:TPU-V5P 1",
+    "CPU 96, memory 768, neuron_cores 8, accelerator_type:aws-neuron-core 1",
+    "CPU 64, memory 512, GPU 8, accelerator_type:H100 1",
+];
+const WITHOUT_DEVICES: &str = "CPU 128, memory 1024";
+
+/// The kinds of requests: whole devices, shares, and none.
+const DEMANDS: [&str; 20] = [
+    "CPU 1",
+    "CPU 2, memory 8",
+    "CPU 4, memory 16",
+    "CPU 0.5",
+    "GPU 1, CPU 1",
+    "GPU 2, CPU 4",
+    "GPU 4, CPU 8, memory 64",
+    "GPU 8, CPU 16, memory 128",
+    "GPU 0.5, CPU 1",
+    "GPU 0.25, CPU 1",
+    "GPU 0.4",
+    "GPU 0.1, CPU 0.5",
+    "GPU 1, CPU 1, accelerator_type:H100 0.001",
+    "GPU 0.3, CPU 1, accelerator_type:A100 0.001",
+    "TPU 4, CPU 8",
+    "TPU 8, CPU 16",
+    "neuron_cores 1, CPU 1",
+    "neuron_cores 2, CPU 2, memory 16",
+    "GPU 0.2, CPU 1",
+    "CPU 1, memory 4",
+];
+/// Those that are spread, and those that want a zone.
+const SPREAD: [usize; 2] = [2, 9];
+const IN_ZONE: [usize; 2] = [5, 19];
+
+/// How many may end before others are placed: what one turn of a daemon's loop hears.
+const ENDS_PER_ROUND: usize = 32;
+
+fn amounts(text: &str) -> Vec<(ResourceName, f64)> {
+    let entries = text.split(", ").map(|entry| entry.split_once(' ').expect("`name amount`"));
+    entries
+        .map(|(name, amount)| (ResourceName::new(name).expect("a name"), amount.parse().expect("a number")))
+        .collect()
+}
+
+fn wish(kind: usize) -> Wish {
+    let amounts = amounts(DEMANDS[kind]).into_iter();
+    let amounts = amounts.map(|(name, number)| (name, Quantity::from_f64(number).expect("an amount")));
+    let demand = Demand::new(amounts).expect("a demand");
+    let strategy = if SPREAD.contains(&kind) { Strategy::Spread } else { Strategy::Default };
+    let condition = Condition { key: "zone".into(), operator: Operator::In(vec!["a".into(), "b".into()]) };
+    let selectors = if IN_ZONE.contains(&kind) { vec![Selector(vec![condition])] } else { Vec::new() };
+    Wish::new(demand, Place { strategy, selectors })
+}
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % limit
+    }
+}
+
+struct Machine {
+    node: NodeId,
+    ledger: Ledger,
+    labels: BTreeMap<String, String>,
+}
+
+struct Figures {
+    machines: usize,
+    joined: Duration,
+    placing: Duration,
+    decisions: Vec<u32>,
+    placed: usize,
+    fleet_bytes: u64,
+    queue_bytes: u64,
+    plain_scan: Duration,
+}
+
+/// What this thread has used of its core: others on this machine do not count.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * 4096
+}
+
+fn machines(count: usize) -> Vec<Machine> {
+    let machine = |number: usize| {
+        let mut bytes = [0; 28];
+        bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        let node = NodeId::new(bytes);
+        let offer = if number % 10 == 9 { WITHOUT_DEVICES } else { MACHINES[number % MACHINES.len()] };
+        let mark = format!("node:10.{}.{}.{}", number >> 16, number >> 8 & 255, number & 255);
+        let mut offer = amounts(offer);
+        offer.push((ResourceName::new(&mark).expect("a name"), 1.0));
+        let zone = ["a", "b", "c", "d"][number / 16 % 4];
+        let labels = [("ray.io/node-id".to_owned(), node.hex()), ("zone".to_owned(), zone.to_owned())];
+        Machine { node, ledger: Ledger::new(Inventory::new(offer).expect("an inventory")), labels: labels.into() }
+    };
+    (0..count).map(machine).collect()
+}
+
+fn measure(count: usize, requests: usize) -> Figures {
+    let mut machines = machines(count);
+    let before = resident();
+    let begin = Instant::now();
+    let mut fleet = Fleet::default();
+    for machine in &machines {
+        fleet.put(&NodeView::new(machine.node, &machine.ledger, machine.labels.clone()));
+    }
+    let joined = begin.elapsed();
+    let wishes: Vec<Wish> = (0..DEMANDS.len()).map(wish).collect();
+    let with_fleet = resident();
+    let mut queue: WaitQueue<u64, Wish> = WaitQueue::new();
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    for ticket in 0..requests as u64 {
+        queue.push(ticket, wishes[dice.below(wishes.len())].clone()).expect("there is room");
+    }
+    let queue_bytes = resident().saturating_sub(with_fleet);
+    let views = fleet.views();
+    let begin = Instant::now();
+    for wish in &wishes {
+        let _ = std::hint::black_box(oxiray_scheduler::place(&views, wish, &Near::default(), 0));
+    }
+    let plain_scan = begin.elapsed() / wishes.len() as u32;
+    drop(views);
+
+    let mut figures = Figures {
+        machines: count,
+        joined,
+        placing: Duration::ZERO,
+        decisions: Vec::with_capacity(requests * 2),
+        placed: 0,
+        fleet_bytes: 0,
+        queue_bytes,
+        plain_scan,
+    };
+    let by_node: std::collections::HashMap<NodeId, usize> =
+        machines.iter().enumerate().map(|(index, machine)| (machine.node, index)).collect();
+    let mut running: Vec<(usize, Grant)> = Vec::new();
+    while !queue.is_empty() {
+        let begin = processor_time();
+        let decisions = &mut figures.decisions;
+        let served = queue.serve(|wish, _| {
+            let begin = Instant::now();
+            let found = fleet.find(wish, &Near::default());
+            decisions.push(begin.elapsed().as_nanos() as u32);
+            match found {
+                Found::On(node) => fleet.take(node, &wish.demand).then(|| (node, wish.demand.clone())),
+                Found::Busy | Found::Never => None,
+            }
+        });
+        figures.placing += processor_time().saturating_sub(begin);
+        figures.placed += served.len();
+        for (_, (node, demand)) in served {
+            let index = by_node[&node];
+            let grant = machines[index].ledger.grant(&demand).expect("the ledger has what the view had");
+            running.push((index, grant));
+        }
+        let mut changed = Vec::with_capacity(ENDS_PER_ROUND);
+        for _ in 0..ENDS_PER_ROUND.min(running.len()) {
+            let (index, grant) = running.swap_remove(dice.below(running.len()));
+            machines[index].ledger.release(grant);
+            changed.push(index);
+        }
+        let view = |index: usize| {
+            let machine = &machines[index];
+            NodeView::new(machine.node, &machine.ledger, machine.labels.clone())
+        };
+        let views: Vec<NodeView> = changed.into_iter().map(view).collect();
+        let begin = processor_time();
+        for view in &views {
+            fleet.put(view);
+        }
+        figures.placing += processor_time().saturating_sub(begin);
+    }
+    assert_eq!(figures.placed, requests, "everything that waited was placed");
+    figures.fleet_bytes = with_fleet.saturating_sub(before);
+    figures.decisions.sort_unstable();
+    figures
+}
+
+fn row(figures: &Figures) -> String {
+    let at = |part: f64| f64::from(figures.decisions[(figures.decisions.len() as f64 * part) as usize]) / 1e3;
+    let per_second = figures.placed as f64 / figures.placing.as_secs_f64();
+    format!(
+        "| {} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} | {:.0} | {:.1} | {:.0} |",
+        figures.machines,
+        per_second,
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        f64::from(*figures.decisions.last().expect("there were decisions")) / 1e3,
+        figures.plain_scan.as_secs_f64() * 1e6,
+        figures.joined.as_secs_f64() * 1e6 / figures.machines as f64,
+        figures.fleet_bytes as f64 / 1e6,
+        figures.queue_bytes as f64 / 1e6,
+    )
+}
+
+fn environment() -> String {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("an unknown processor");
+    let level = if cfg!(debug_assertions) { "a debug build" } else { "a release build" };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default().to_owned();
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!(
+        "{}, {cores} cores, load {load}; {level} of oxiray {}",
+        model.trim_start_matches(['\t', ' ', ':']),
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn heading(requests: usize) -> String {
+    format!(
+        "# The scheduler at scale\n\n`make bench-scheduler`: {requests} requests of {} kinds, whole devices, shares and \
+         none, wait on machines of 8 devices (GPU, TPU and Neuron mixed; every tenth has none). All that fit are placed; \
+         then {ENDS_PER_ROUND} that run end at a time, and what fits is placed, until nobody waits. One thread, a process \
+         for each row: `placed per s` counts the processor's time, decisions the clock's, in µs (what else this machine \
+         did comes in); memory is what the process grew by.\n\nMeasured on {}.\n\n\
+         | machines | placed per s | decision: median | 99 % | 99.9 % | longest | a look at every machine instead | \
+         a machine joins | machines, MB | requests, MB |\n|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        DEMANDS.len(),
+        environment()
+    )
+}
+
+/// One size in a process of its own, so that its memory is its own.
+fn measured_apart(machines: usize, requests: usize) -> String {
+    let own = std::env::current_exe().expect("the path of this program");
+    let sizes = [("--machines", machines), ("--requests", requests)];
+    let done = sizes
+        .iter()
+        .fold(std::process::Command::new(own), |mut command, (name, number)| {
+            command.arg(name).arg(number.to_string());
+            command
+        })
+        .output()
+        .expect("this program runs again");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).trim().to_owned()
+}
+
+fn print(line: &str) {
+    writeln!(std::io::stdout(), "{line}").expect("somebody reads it");
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let option = |name: &str| {
+        let position = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(position + 1)
+    };
+    let number = |name: &str| option(name).map(|text| text.parse::<usize>().expect("a number"));
+    let requests = number("--requests").unwrap_or(1_000_000);
+    if let Some(machines) = number("--machines") {
+        return print(&row(&measure(machines, requests)));
+    }
+    let mut text = heading(requests);
+    for machines in [100, 1_000, 10_000] {
+        let row = measured_apart(machines, requests);
+        print(&row);
+        let _ = writeln!(text, "{row}");
+    }
+    if let Some(path) = option("--write") {
+        std::fs::write(path, text).expect("the results can be written");
+    }
+}
