@@ -92,7 +92,7 @@ impl Serialized {
             let bytes = buffer.bytes();
             let start = at.next_multiple_of(ALIGNMENT);
             target[at..start].fill(0);
-            target[start..start + bytes.len()].copy_from_slice(bytes);
+            oxiray_store::copy(&mut target[start..start + bytes.len()], bytes);
             at = start + bytes.len();
         }
     }

@@ -29,6 +29,7 @@ mod book;
 mod cache;
 mod checksum;
 mod class;
+mod copy;
 mod error;
 mod mapping;
 mod memory;
@@ -37,6 +38,7 @@ mod store;
 mod terms;
 
 pub use cache::SegmentCache;
+pub use copy::copy;
 pub use error::StoreError;
 pub use mapping::{ReadMapping, WriteMapping};
 pub use store::{Options, Store};

@@ -12,6 +12,11 @@ use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored, WorkerKill};
 impl Daemon {
     /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
     pub(super) fn carry_out(&mut self) {
+        self.settle();
+        self.flush_all();
+    }
+
+    fn settle(&mut self) {
         loop {
             self.answer_from_store();
             let effects = self.core.settle();
@@ -22,7 +27,6 @@ impl Daemon {
                 self.carry_out_one(effect);
             }
         }
-        self.flush_all();
     }
 
     fn carry_out_one(&mut self, effect: Effect) {
@@ -97,6 +101,8 @@ impl Daemon {
         let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
         let result = match &message {
             Message::Allocate(asked) => {
+                // What the client let go of a moment ago is the best place: it has that mapped.
+                self.settle();
                 self.store.allocate(from, asked.request, object(&asked.object), asked.size, self.now);
                 Ok(())
             }
