@@ -413,7 +413,7 @@ impl Core {
     /// A message from a client that was let in, or from a worker.
     pub fn message(&mut self, from: Key, message: Message) {
         match message {
-            Message::LeaseRequest(asked) => self.lease_request(from, asked),
+            Message::LeaseRequest(asked) => self.lease_request(from, *asked),
             Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
             Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
             Message::LeaseKill(asked) => self.lease_kill(from, asked.lease),
@@ -423,7 +423,7 @@ impl Core {
             Message::ActorReady(_) => self.actor_ready(from),
             Message::ActorFailed(said) => self.actor_failed(from, said.error),
             Message::ActorLeaving(said) => self.actor_leaving(from, &said),
-            Message::ActorCreate(asked) => self.actor_create(from, asked),
+            Message::ActorCreate(asked) => self.actor_create(from, *asked),
             Message::ActorConnect(asked) => self.actor_connect(from, &asked),
             Message::ActorKill(asked) => self.actor_kill(&asked),
             Message::ActorLookup(asked) => self.actor_lookup(from, &asked),

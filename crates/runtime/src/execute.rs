@@ -99,9 +99,9 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn assign(&mut self, assign: Assign) {
+    pub(crate) fn assign(&mut self, assign: Box<Assign>) {
         self.is_actor = assign.actor.is_some();
-        self.items.push_back(Item::Assign(Box::new(assign)));
+        self.items.push_back(Item::Assign(assign));
     }
 
     pub(crate) fn serve_as(&mut self, is_actor: bool) {

@@ -52,13 +52,17 @@ pub use transfer::*;
 pub use work::*;
 pub use worker::*;
 
+macro_rules! held {
+    ($name:ident) => { $name };
+    ($name:ident boxed) => { Box<$name> };
+}
+
 macro_rules! messages {
-    ($($kind:literal => $name:ident,)*) => {
-        /// A message of any kind.
+    ($($kind:literal => $name:ident $($boxed:ident)?,)*) => {
+        /// A message of any kind. Large and seldom ones are boxed, so that calls and replies are moved around cheaply.
         #[derive(Debug, Clone, PartialEq)]
         #[expect(missing_docs, reason = "each variant holds the struct of its name, documented there")]
-        #[expect(clippy::large_enum_variant, reason = "messages are decoded and consumed at once, never kept in bulk")]
-        pub enum Message { $($name($name),)* }
+        pub enum Message { $($name(held!($name $($boxed)?)),)* }
 
         impl Message {
             /// The number that stands for this message in a frame's header.
@@ -85,25 +89,25 @@ macro_rules! messages {
             pub fn decode(kind: u16, body: Bytes) -> Result<Option<Self>, FrameError> {
                 let malformed = |_| FrameError::Body { kind };
                 Ok(Some(match kind {
-                    $($kind => Self::$name($name::decode(body).map_err(malformed)?),)*
+                    $($kind => Self::$name($name::decode(body).map_err(malformed)?.into()),)*
                     _ => return Ok(None),
                 }))
             }
         }
 
         $(impl From<$name> for Message {
-            fn from(body: $name) -> Self { Self::$name(body) }
+            fn from(body: $name) -> Self { Self::$name(body.into()) }
         })*
     };
 }
 
 messages! {
-    1 => Hello,
+    1 => Hello boxed,
     2 => Welcome,
     3 => Refused,
     4 => Goodbye,
     5 => Stop,
-    10 => LeaseRequest,
+    10 => LeaseRequest boxed,
     11 => LeaseCancel,
     12 => LeaseGranted,
     13 => LeaseRefused,
@@ -112,14 +116,14 @@ messages! {
     16 => LeaseEnded,
     17 => CancelObject,
     18 => LeaseKill,
-    20 => Assign,
+    20 => Assign boxed,
     21 => Peer,
     22 => Blocked,
     23 => Unblocked,
     24 => ActorReady,
     25 => ActorFailed,
     26 => ActorLeaving,
-    30 => ActorCreate,
+    30 => ActorCreate boxed,
     31 => ActorAnswer,
     32 => ActorConnect,
     33 => ActorPlaced,
@@ -187,11 +191,11 @@ messages! {
     119 => ObjectLog,
     130 => Relay,
     131 => NodeAdmitted,
-    132 => NodeJoin,
+    132 => NodeJoin boxed,
     133 => NodeState,
     134 => JobTold,
     135 => JobOver,
-    136 => Place,
+    136 => Place boxed,
     137 => Placed,
     138 => PlaceRefused,
     139 => WorkerReturn,
@@ -348,5 +352,11 @@ mod tests {
     fn unknown_kinds_are_skipped_and_bad_bodies_refused() {
         assert_eq!(Message::decode(60_000, Bytes::new()), Ok(None));
         assert_eq!(Message::decode(71, Bytes::from_static(&[0xff; 9])), Err(FrameError::Body { kind: 71 }));
+    }
+
+    #[test]
+    fn no_message_is_larger_than_a_call() {
+        let bytes = std::mem::size_of::<Message>();
+        assert!(bytes <= std::mem::size_of::<Call>() + 8, "{bytes} bytes: box the largest");
     }
 }

@@ -133,7 +133,7 @@ impl Core {
     /// What a member says; what one of its workers says is returned, with the worker.
     pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
         if let Message::NodeJoin(told) = message {
-            self.member_joined(from, told);
+            self.member_joined(from, *told);
             return None;
         }
         let worker = |number: u64| self.members.by_key.get(&from)?.workers.get(&number).copied();

@@ -56,7 +56,7 @@ impl Core {
                 }
                 self.forget_job_when_over(job);
             }
-            Message::Place(order) => self.place_for_head(order),
+            Message::Place(order) => self.place_for_head(*order),
             Message::WorkerReturn(said) => self.make_idle(said.worker),
             Message::WorkerKill(said) => self.kill_worker(said.worker),
             other => self.log(format!("the head sent a message of kind {} that is not for a member", other.kind())),

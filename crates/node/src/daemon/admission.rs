@@ -54,9 +54,10 @@ impl Daemon {
     pub(super) fn greeted(&mut self, key: Key, message: Message) {
         let Some(stream) = self.streams.get(&key) else { return };
         let (is_expected, peer_pid) = (matches!(stream.role, Role::Expected), stream.peer_pid);
-        let Message::Hello(Hello { token, driver, node }) = message else {
+        let Message::Hello(hello) = message else {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
+        let Hello { token, driver, node } = *hello;
         if !is_expected && !same(token.as_bytes(), self.token.as_bytes()) {
             return self
                 .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
