@@ -152,15 +152,21 @@ impl Shared {
     }
 
     fn follow(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
-        /// A follower hears no signals, so it looks for itself now and then.
+        /// A follower hears no signals, so the main thread, whose business they are, looks for itself now and then.
         const LISTEN: Duration = Duration::from_millis(100);
         if state.lead.in_background {
             self.kick();
         }
         state.lead.followers += 1;
-        let listen_until = Instant::now() + LISTEN;
-        let until = deadline.map_or(listen_until, |deadline| deadline.min(listen_until));
-        let timed_out = self.changed.wait_until(state, until).timed_out();
+        let is_main = rustix::thread::gettid() == rustix::process::getpid();
+        let listen_until = is_main.then(|| Instant::now() + LISTEN);
+        let until = [deadline, listen_until].into_iter().flatten().min();
+        let timed_out = if let Some(until) = until {
+            self.changed.wait_until(state, until).timed_out()
+        } else {
+            self.changed.wait(state);
+            false
+        };
         state.lead.followers -= 1;
         timed_out && until == listen_until
     }
