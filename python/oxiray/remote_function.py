@@ -3,7 +3,7 @@
 Invariants:
 1. A function is serialized once a connection and named by its content's hash from then on.
 2. What every call of one function with one set of options shares is prepared once (`_core.Caller`), so
-   that a call costs its arguments and little else.
+   that a call costs its arguments and little else; what other options do not change is shared among them.
 """
 
 from __future__ import annotations
@@ -82,13 +82,12 @@ def stream_terms(num_returns: int | str, ahead: int, per_yield: int) -> tuple[in
 class RemoteFunction:
     """A function decorated with `@remote`: call it with `.remote(...)`."""
 
-    def __init__(self, function: Any, options: _options.TaskOptions, code: dict[str, Any] | None = None) -> None:
+    def __init__(self, function: Any, options: _options.TaskOptions, shared: dict[str, Any] | None = None) -> None:
         self._function = function
         self._function_name = f"{function.__module__}.{function.__qualname__}"
         self._options = options
-        self._positions = Positions(function)
-        # Shared by everything made through `.options()`: the function is serialized once.
-        self._code = {} if code is None else code
+        # By everything made through `.options()`: the function is looked at and serialized once.
+        self._shared = {"positions": Positions(function)} if shared is None else shared
         self._caller: Any = None
         self._generation = -1
         functools.update_wrapper(self, function)
@@ -108,7 +107,7 @@ class RemoteFunction:
     def options(self, **options: Any) -> RemoteFunction:
         """The same function with other options."""
         merged = _options.task_options(options, in_options=True, base=self._options)
-        return RemoteFunction(self._function, merged, self._code)
+        return RemoteFunction(self._function, merged, self._shared)
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
         target = self.options(**options) if options else self
@@ -121,29 +120,37 @@ class RemoteFunction:
             options.num_returns, options.generator_backpressure_num_objects, options.num_objects_per_yield
         )
         _session.ensure()
-        if "body" not in self._code:
+        positions = self._shared["positions"]
+        if "body" not in self._shared:
             body = code_of(self._function, "function")
-            self._code.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
+            self._shared.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
         holds_devices = any(name in options.resources for name in _options.ACCELERATORS)
         retried = options.retry_exceptions
         self._caller = _core.Caller.of_function(
-            hash=self._code["hash"],
-            body=self._code["body"],
+            hash=self._shared["hash"],
+            body=self._shared["body"],
             name=options.name or self._function.__name__,
             resources=options.resources,
-            environment=_session.described_environment(options.runtime_env),
+            environment=self._environment(),
             fresh=holds_devices and options.max_calls == 1,
             results=1 if stream else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,
             retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
             stream=stream,
-            least_arguments=self._positions.least,
-            most_arguments=self._positions.most,
-            bind=self._positions.bind,
+            least_arguments=positions.least,
+            most_arguments=positions.most,
+            bind=positions.bind,
             strategy=_strategies.told(options, self._function.__name__),
         )
         self._generation = _session.generation
+
+    def _environment(self) -> dict[str, Any]:
+        asked, known = self._options.runtime_env, self._shared.get("environment")
+        if known is None or known[0] != _session.generation or known[1] is not asked:
+            known = (_session.generation, asked, _session.described_environment(asked))
+            self._shared["environment"] = known
+        return known[2]
 
     def __reduce__(self) -> Any:
         return RemoteFunction, (self._function, self._options)
