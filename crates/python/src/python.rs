@@ -131,6 +131,13 @@ looked_up!(
     "flush"
 );
 
+looked_up!(
+    /// Makes a reference anew that was pickled.
+    borrow,
+    "oxiray._core",
+    "_borrow"
+);
+
 /// The exception for a failure of the runtime's; `object` is the one that cannot be had for it.
 pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId>) -> PyErr {
     let cause = if failure.cause.is_empty() {

@@ -1,7 +1,7 @@
 //! `ObjectRef`: a value that is here, elsewhere, or still being made.
 
 use crate::ids::{JobID, TaskID, hash};
-use crate::process;
+use crate::{process, python};
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_runtime::Runtime;
 use pyo3::exceptions::PyValueError;
@@ -11,7 +11,9 @@ use std::cell::RefCell;
 
 thread_local! {
     /// References met while a value is pickled in this thread; `None` outside of the runtime's pickling.
-    static CONTAINED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
+    static CONTAINED: RefCell<Option<Contained>> = const { RefCell::new(None) };
+    /// References that the value contains which is unpickled in this thread.
+    static EXPECTED: RefCell<Option<Expected>> = const { RefCell::new(None) };
     /// References made while the arguments of a call are unpickled in this thread.
     static BORROWED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
 }
@@ -19,18 +21,95 @@ thread_local! {
 /// What `__reduce__` returns: how to make the reference anew, and of what.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>, Bound<'py, PyBytes>));
 
+#[derive(Default)]
+struct Contained {
+    ids: Vec<ObjectId>,
+    /// The owner of the last of them. Pickle writes the same object once, and most references of a value have one owner.
+    owner: Option<(WorkerId, Py<PyBytes>)>,
+}
+
 /// Notes the references that one value contains.
 pub(crate) struct Collected {
-    outer: Option<Vec<ObjectId>>,
+    outer: Option<Contained>,
 }
 
 impl Collected {
     pub(crate) fn begin() -> Self {
-        Self { outer: CONTAINED.replace(Some(Vec::new())) }
+        Self { outer: CONTAINED.replace(Some(Contained::default())) }
     }
 
     pub(crate) fn end(self) -> Vec<ObjectId> {
-        CONTAINED.replace(self.outer).unwrap_or_default()
+        CONTAINED.replace(self.outer).unwrap_or_default().ids
+    }
+}
+
+fn owner_bytes(py: Python<'_>, owner: WorkerId) -> Bound<'_, PyBytes> {
+    let make = || PyBytes::new(py, owner.as_bytes());
+    CONTAINED.with_borrow_mut(|contained| match contained {
+        None => make(),
+        Some(Contained { owner: Some((last, bytes)), .. }) if *last == owner => bytes.bind(py).clone(),
+        Some(contained) => {
+            let bytes = make();
+            contained.owner = Some((owner, bytes.clone().unbind()));
+            bytes
+        }
+    })
+}
+
+/// References that are about to be unpickled, in the order in which they were pickled, each with one use counted.
+struct Expected {
+    runtime: Runtime,
+    ids: std::vec::IntoIter<ObjectId>,
+}
+
+/// While this lives, the references inside of an object's value take uses that were counted together, so that not each of
+/// them asks for the runtime's lock. One that comes out of turn counts its own; what is left over is given back.
+pub(crate) struct Expecting<'py> {
+    _py: Python<'py>,
+    outer: Option<Expected>,
+    collects_after: bool,
+}
+
+impl<'py> Expecting<'py> {
+    /// From so many references on Python's collector waits until all are made: it would look at them again and again,
+    /// and none of them is garbage.
+    const MANY: usize = 256;
+
+    /// Has the value of `id` unpickled in this thread, which contains so many references.
+    pub(crate) fn begin(py: Python<'py>, runtime: &Runtime, id: ObjectId, contained: usize) -> Option<Self> {
+        if contained == 0 {
+            return None;
+        }
+        let mut ids = runtime.use_contained(id);
+        // Handles of actors count themselves.
+        let anchors: Vec<ObjectId> = ids.extract_if(.., |inner| inner.anchored_actor().is_some()).collect();
+        runtime.release_all(&anchors);
+        let expected = Expected { runtime: runtime.clone(), ids: ids.into_iter() };
+        // SAFETY: the interpreter's lock is held, as `py` proves.
+        let collects_after = contained >= Self::MANY && unsafe { pyo3::ffi::PyGC_Disable() } == 1;
+        Some(Self { _py: py, outer: EXPECTED.replace(Some(expected)), collects_after })
+    }
+
+    fn take(id: ObjectId) -> Option<Runtime> {
+        EXPECTED.with_borrow_mut(|expected| {
+            let expected = expected.as_mut()?;
+            (expected.ids.as_slice().first() == Some(&id)).then(|| {
+                expected.ids.next();
+                expected.runtime.clone()
+            })
+        })
+    }
+}
+
+impl Drop for Expecting<'_> {
+    fn drop(&mut self) {
+        if let Some(left) = EXPECTED.replace(self.outer.take()) {
+            left.runtime.release_all(left.ids.as_slice());
+        }
+        if self.collects_after {
+            // SAFETY: the interpreter's lock is held, as `_py` proves.
+            unsafe { pyo3::ffi::PyGC_Enable() };
+        }
     }
 }
 
@@ -45,7 +124,7 @@ pub(crate) fn end_borrowing() -> Vec<ObjectId> {
 
 /// The value that is pickled in this thread contains the object; `false` where the runtime pickles nothing.
 pub(crate) fn note_contained(id: ObjectId) -> bool {
-    CONTAINED.with_borrow_mut(|contained| contained.as_mut().map(|contained| contained.push(id)).is_some())
+    CONTAINED.with_borrow_mut(|contained| contained.as_mut().map(|contained| contained.ids.push(id)).is_some())
 }
 
 /// The object's reference was made in this thread, perhaps by unpickling a call's arguments.
@@ -144,8 +223,10 @@ impl ObjectRef {
 
     /// The process that owns the value, as its identifier's bytes.
     fn owner_address<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let owner = self.runtime.as_ref().map_or_else(bytes::Bytes::new, |runtime| runtime.reference(self.id).owner);
-        PyBytes::new(py, &owner)
+        match &self.runtime {
+            Some(runtime) => PyBytes::new(py, runtime.owner(self.id).as_bytes()),
+            None => PyBytes::new(py, &[]),
+        }
     }
 
     /// Where the reference was made; empty where that is not recorded.
@@ -191,9 +272,8 @@ impl ObjectRef {
             runtime.retain(this.id);
             runtime.promise(&[this.id]);
         }
-        let owner = runtime.reference(this.id).owner;
-        let borrow = py.import("oxiray._core")?.getattr("_borrow")?;
-        Ok((borrow, (PyBytes::new(py, this.id.as_bytes()), PyBytes::new(py, &owner))))
+        let owner = owner_bytes(py, runtime.owner(this.id));
+        Ok((python::borrow(py)?.clone(), (PyBytes::new(py, this.id.as_bytes()), owner)))
     }
 }
 
@@ -207,10 +287,14 @@ fn parse(id: &[u8]) -> PyResult<ObjectId> {
 #[pyfunction]
 #[pyo3(name = "_borrow")]
 fn borrow(id: &[u8], owner: &[u8]) -> PyResult<ObjectRef> {
-    let runtime = process::required()?;
     let id = parse(id)?;
-    let owner = WorkerId::from_slice(owner).unwrap_or(WorkerId::NIL);
-    runtime.borrow(id, owner);
+    let runtime = if let Some(runtime) = Expecting::take(id) {
+        runtime
+    } else {
+        let runtime = process::required()?;
+        runtime.borrow(id, WorkerId::from_slice(owner).unwrap_or(WorkerId::NIL));
+        runtime
+    };
     note_borrowed(id);
     Ok(ObjectRef::adopt(runtime, id))
 }

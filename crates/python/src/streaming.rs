@@ -75,9 +75,7 @@ impl Worker {
         let serialized = Serialized::of(item)?;
         let id = Runtime::item_id(under_way.task, index);
         let handed = serialized.contained.clone();
-        for inner in &handed {
-            self.runtime.retain(*inner);
-        }
+        self.runtime.retain_all(&handed);
         let value = match keep(py, &self.runtime, id, serialized, INLINE_BYTES) {
             Ok(value) => value,
             Err(error) => {

@@ -2,11 +2,11 @@
 
 use crate::blob::{self, Serialized};
 use crate::generator::ObjectRefGenerator;
-use crate::reference::ObjectRef;
+use crate::reference::{Expecting, ObjectRef};
 use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Unmet, Waitable};
+use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Seen, Unmet, Waitable};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -40,7 +40,7 @@ pub(crate) fn keep(
     serialized: Serialized,
     inline_bytes: usize,
 ) -> PyResult<Value> {
-    let contained = serialized.contained.iter().map(|inner| runtime.reference(*inner)).collect();
+    let contained = runtime.references(&serialized.contained);
     let size = serialized.size();
     if size <= inline_bytes {
         return Ok(Value { content: Some(Content::Inline(serialized.into_bytes())), contained });
@@ -56,13 +56,20 @@ pub(crate) fn load<'py>(
     py: Python<'py>,
     runtime: &Runtime,
     id: ObjectId,
-    value: &Value,
+    value: &Seen,
     deadline: Option<Instant>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let expecting = || Expecting::begin(py, runtime, id, value.contained);
     match &value.content {
-        Some(Content::Inline(blob)) => blob::load_inline(py, blob),
+        Some(Content::Inline(blob)) => {
+            let _expecting = expecting();
+            blob::load_inline(py, blob)
+        }
         Some(Content::Stored(_)) => match py.detach(|| runtime.pin(id, deadline)) {
-            Ok(pinned) => blob::load_pinned(py, pinned),
+            Ok(pinned) => {
+                let _expecting = expecting();
+                blob::load_pinned(py, pinned)
+            }
             Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
                 let again = process::patiently(py, || runtime.get(&[id], deadline))?;
                 let again = again.map_err(|error| process::error(py, &error))?;
@@ -154,7 +161,7 @@ fn await_values(
     ids: &[ObjectId],
     deadline: Option<Instant>,
     timeout: Option<f64>,
-) -> PyResult<Vec<Value>> {
+) -> PyResult<Vec<Seen>> {
     match process::patiently(py, || runtime.get(ids, deadline))? {
         Ok(values) => Ok(values),
         Err(RuntimeError::Unmet(Unmet::TimedOut)) => {

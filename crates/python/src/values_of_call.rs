@@ -6,7 +6,7 @@ use crate::worker::Worker;
 use crate::{process, python};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
-use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome};
+use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, Seen};
 use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -48,12 +48,12 @@ impl Worker {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
         };
         if let Some(value) = argument.value.as_ref().filter(|value| !is_stored(value)) {
-            return load(py, &self.runtime, id, value, None);
+            return load(py, &self.runtime, id, &Seen::from(value), None);
         }
         // The object is to be known here in case that its stored bytes are lost.
         self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
         if let Some(value) = &argument.value {
-            let loaded = load(py, &self.runtime, id, value, None);
+            let loaded = load(py, &self.runtime, id, &Seen::from(value), None);
             self.runtime.release(id);
             return loaded;
         }
@@ -84,10 +84,8 @@ impl Worker {
         for (index, value) in values.iter().enumerate() {
             let id = task.object(index as u32 + 1);
             let serialized = Serialized::of(value)?;
-            for inner in &serialized.contained {
-                self.runtime.retain(*inner);
-                outcome.handed.push(*inner);
-            }
+            self.runtime.retain_all(&serialized.contained);
+            outcome.handed.extend_from_slice(&serialized.contained);
             let size = serialized.size();
             let kept = keep(py, &self.runtime, id, serialized, INLINE_BYTES.min(room))?;
             room = room.saturating_sub(size);

@@ -22,6 +22,7 @@ mod actors;
 mod cancel;
 mod classes;
 mod code;
+mod contained;
 mod creation;
 mod execute;
 mod fresh_groups;
@@ -53,6 +54,7 @@ mod work;
 mod yielding;
 
 pub use cancel::NotForced;
+pub use contained::Seen;
 pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
 pub use metrics::{MetricIndex, MetricKind, NotKept, begin_metrics, declare_metric, record_metric};

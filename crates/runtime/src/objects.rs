@@ -303,9 +303,14 @@ impl Objects {
         }
     }
 
+    /// The process that owns the object.
+    pub(crate) fn owner(&self, id: ObjectId) -> WorkerId {
+        self.known.get(&id).map_or(self.me, |object| object.owner)
+    }
+
     /// The object as it travels.
     pub(crate) fn reference(&self, id: ObjectId) -> Reference {
-        let owner = self.known.get(&id).map_or(self.me, |object| object.owner);
+        let owner = self.owner(id);
         Reference { object: copy(id.as_bytes()), owner: copy(owner.as_bytes()) }
     }
 

@@ -1,5 +1,6 @@
 //! The runtime of one process, as the language front uses it.
 
+use crate::contained::Seen;
 use crate::lead::{Shared, Unmet};
 use crate::links::{DAEMON, Links};
 use crate::questions::Answer;
@@ -9,8 +10,8 @@ use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorLookup, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Reference, Unpin,
-    Value, Welcome,
+    ActorAnswer, ActorCreate, ActorLookup, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Unpin, Value,
+    Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
@@ -141,9 +142,9 @@ impl Runtime {
         self.shared.with(|state| state.objects.borrow(id, owner));
     }
 
-    /// The owner of an object, as references to it carry it.
-    pub fn reference(&self, id: ObjectId) -> Reference {
-        self.shared.with(|state| state.objects.reference(id))
+    /// The owner of an object.
+    pub fn owner(&self, id: ObjectId) -> WorkerId {
+        self.shared.with(|state| state.objects.owner(id))
     }
 
     /// References to these leave the process by a way that the runtime does not see: the daemon is told.
@@ -165,19 +166,19 @@ impl Runtime {
     }
 
     /// The value where it is there already, without waiting.
-    pub fn peek(&self, id: ObjectId) -> Option<Value> {
-        self.shared.with(|state| state.objects.look_at(id).cloned())
+    pub fn peek(&self, id: ObjectId) -> Option<Seen> {
+        self.shared.with(|state| state.objects.look_at(id).map(Seen::from))
     }
 
     /// Waits for every value, in order.
-    pub fn get(&self, ids: &[ObjectId], deadline: Option<Instant>) -> Result<Vec<Value>, RuntimeError> {
+    pub fn get(&self, ids: &[ObjectId], deadline: Option<Instant>) -> Result<Vec<Seen>, RuntimeError> {
         let mut done = 0;
         self.waiting(ids, deadline, |state| {
             while done < ids.len() && state.objects.is_ready(ids[done]) {
                 done += 1;
             }
-            (done == ids.len())
-                .then(|| ids.iter().map(|id| state.objects.look_at(*id).cloned().unwrap_or_default()).collect())
+            let seen = |id: &ObjectId| state.objects.look_at(*id).map(Seen::from).unwrap_or_default();
+            (done == ids.len()).then(|| ids.iter().map(seen).collect())
         })
     }
 

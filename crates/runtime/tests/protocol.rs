@@ -115,7 +115,8 @@ fn submit(runtime: &Runtime, work: Work) -> ObjectId {
 
 fn value_of(runtime: &Runtime, id: ObjectId) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
-    runtime.get(&[id], Some(deadline)).expect("the value comes").remove(0)
+    let seen = runtime.get(&[id], Some(deadline)).expect("the value comes").remove(0);
+    Value { content: seen.content, contained: Vec::new() }
 }
 
 fn failure_of(runtime: &Runtime, id: ObjectId) -> Failure {
