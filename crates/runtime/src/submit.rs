@@ -60,6 +60,12 @@ pub(crate) struct Task {
     pub(crate) paused_until: Option<Instant>,
 }
 
+impl Task {
+    fn runs_alone(&self) -> bool {
+        self.suspect || self.work.max_calls > 0 || self.work.retries == 0
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) class: Arc<Class>,
@@ -123,23 +129,16 @@ impl Submission {
 
     /// The lease that takes the front task of a queue now.
     fn choose(&self, queue: &Queue, task: &Task) -> Option<u64> {
-        let alone = queue.class.fresh
-            || queue.class.is_spread()
-            || task.work.max_calls > 0
-            || task.work.retries == 0
-            || task.suspect;
+        let alone = queue.class.fresh || queue.class.is_spread() || task.runs_alone();
         let depth = match queue.average_us {
             Some(average) if !alone => ((AHEAD_US / average.max(1.0)) as usize).clamp(1, DEPTH_LIMIT),
             _ => 1,
         };
         let candidates = queue.leases.iter().map(|id| (*id, &self.leases[id])).filter(|(_, lease)| !lease.closing);
         let (id, lease) = candidates.min_by_key(|(_, lease)| lease.under_way.len())?;
-        (lease.under_way.len() < depth && !lease.under_way.iter().any(|task| self.runs_alone(*task))).then_some(id)
-    }
-
-    /// SUBMIT-3.
-    fn runs_alone(&self, task: TaskId) -> bool {
-        self.tasks.get(&task).is_some_and(|task| task.suspect || task.work.max_calls > 0 || task.work.retries == 0)
+        // SUBMIT-3: nothing joins what runs alone, so the first tells for all.
+        let first = lease.under_way.front().and_then(|first| self.tasks.get(first));
+        (lease.under_way.len() < depth && !first.is_some_and(Task::runs_alone)).then_some(id)
     }
 
     pub(crate) fn set_idle(&mut self, id: u64, idle: bool) {
