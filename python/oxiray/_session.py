@@ -167,27 +167,34 @@ def _address_info(info: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _roots() -> list[Path]:
-    user = f"oxiray-{os.geteuid()}"
-    chosen = os.environ.get("OXIRAY_TMPDIR") or os.environ.get("RAY_TMPDIR")
-    return [Path(chosen) / user] if chosen else [Path("/tmp") / user]
+def _running_sessions() -> list[dict[str, Any]]:
+    """The clusters of this user on this machine, as they describe themselves."""
+    chosen = os.environ.get("OXIRAY_TMPDIR") or os.environ.get("RAY_TMPDIR") or "/tmp"
+    root = Path(chosen) / f"oxiray-{os.geteuid()}"
+    try:
+        kept_by = root.lstat()
+    except OSError:
+        return []
+    if kept_by.st_uid != os.geteuid() or kept_by.st_mode & 0o077:
+        return []  # whoever can write there could pose as a daemon
+    sessions = []
+    for description in sorted(root.glob("*/session.json")):
+        try:
+            found = json.loads(description.read_text())
+        except (OSError, ValueError):
+            continue
+        if found.get("member"):
+            continue  # its head is where programs connect
+        found["directory"] = str(description.parent)
+        current = root / "current"
+        found["current"] = current.is_file() and current.read_text().strip() == description.parent.name
+        sessions.append(found)
+    return sessions
 
 
 def _find_session(options: InitOptions) -> dict[str, Any] | None:
     """The running cluster that `options.address` means; `None` to start a private one."""
-    sessions = []
-    for root in _roots():
-        for description in sorted(root.glob("*/session.json")):
-            try:
-                found = json.loads(description.read_text())
-            except (OSError, ValueError):
-                continue
-            if found.get("member"):
-                continue  # its head is where programs connect
-            found["directory"] = str(description.parent)
-            current = root / "current"
-            found["current"] = current.is_file() and current.read_text().strip() == description.parent.name
-            sessions.append(found)
+    sessions = _running_sessions()
     if options.address in (None, "auto"):
         for session in sessions:
             if session["current"]:

@@ -112,6 +112,53 @@ def test_a_resource_that_went_is_waited_for(cluster: Cluster) -> None:
     assert cluster.list_all_nodes() == [again, cluster.head_node]
 
 
+def test_what_no_node_has_waits_for_one_that_joins(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    task = where.options(resources={"rare": 1}).remote()
+    actor = Somewhere.options(resources={"rare": 1}).remote()
+    asked = actor.where.remote()
+    told = ""
+
+    def is_told() -> bool:
+        nonlocal told
+        told += capfd.readouterr().err
+        return "no machine offers `rare`" in told
+
+    wait_until(is_told)
+    assert "It waits up to 30 s for such a machine to join" in told
+    assert ray.wait([task, asked], timeout=0.1)[0] == []
+    cluster.add_node(num_cpus=1, resources={"common": 1})
+    assert ray.wait([task, asked], timeout=0.1)[0] == []
+    node = cluster.add_node(num_cpus=1, resources={"rare": 2})
+    assert ray.get([task, asked], timeout=20) == [node.node_id] * 2
+
+
+def test_what_no_node_has_is_refused_when_none_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OXIRAY_INFEASIBLE_WAIT_S", "0.5")
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2}, connect=True)
+    try:
+        began = time.monotonic()
+        task = where.options(num_cpus=3, max_retries=0).remote()
+        actor = Somewhere.options(resources={"rare": 1}).remote()
+        selected = where.options(label_selector={"zone": "nowhere"}).remote()
+        with pytest.raises(ray.exceptions.TaskUnschedulableError, match="2 CPU.* No such machine has joined for 0.5 s"):
+            ray.get(task, timeout=20)
+        with pytest.raises(ray.exceptions.ActorUnschedulableError, match="rare.* No such machine has joined for 0.5 s"):
+            ray.get(actor.where.remote(), timeout=20)
+        with pytest.raises(ray.exceptions.TaskUnschedulableError, match=r"`zone` in \(nowhere\), but no machine"):
+            ray.get(selected, timeout=20)
+        assert 0.4 < time.monotonic() - began < 10
+        assert len(ray.get(where.remote(), timeout=20)) == 56, "others run"
+    finally:
+        cluster.shutdown()
+
+
+def test_a_wait_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OXIRAY_INFEASIBLE_WAIT_S", "soon")
+    with pytest.raises(RuntimeError, match="OXIRAY_INFEASIBLE_WAIT_S is `soon`; it is a number of seconds"):
+        Cluster(initialize_head=True)
+
+
 def test_a_node_that_comes_serves_who_waits(cluster: Cluster, tmp_path: Path) -> None:
     held = [Somewhere.options(num_cpus=1).remote() for _ in range(2)]
     ray.get([actor.pid.remote() for actor in held])

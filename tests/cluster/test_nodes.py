@@ -22,7 +22,9 @@ from watching import wait_until
 def nodes() -> Iterator[list[Node]]:
     """A head and two members, which are told apart by resources and labels."""
     ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    # No other node comes.
+    at_once = {"OXIRAY_INFEASIBLE_WAIT_S": "0"}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "env_vars": at_once})
     first = cluster.add_node(num_cpus=2, resources={"first": 4}, labels={"zone": "a"}, env_vars={"WHERE": "first"})
     second = cluster.add_node(num_cpus=2, resources={"second": 4}, labels={"zone": "b"}, num_gpus=2)
     cluster.connect()

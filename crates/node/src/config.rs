@@ -7,6 +7,7 @@ use oxiray_resources::{DEVICE_RESOURCES, Inventory, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The share of the machine's memory that the object store may take where nothing is said.
 const STORE_SHARE: f64 = 0.3;
@@ -18,6 +19,13 @@ const SPILL_FULLNESS_MAX: u32 = 950;
 const SPILL_FULLNESS_VARIABLE: &str = "RAY_local_fs_capacity_threshold";
 /// The smallest object store.
 const STORE_BYTES_MIN: u64 = 1 << 20;
+
+/// Says how many seconds a demand waits for a node that can meet it.
+const NODE_WAIT_VARIABLE: &str = "OXIRAY_INFEASIBLE_WAIT_S";
+/// How long that is where nothing is said.
+const NODE_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait that may be asked for: a day.
+const NODE_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The JSON object of `oxiray daemon --config`. Everything may be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -70,6 +78,12 @@ pub enum PlanError {
         /// What the variable says.
         given: String,
     },
+    /// The wait for nodes is no length of time.
+    #[error("{NODE_WAIT_VARIABLE} is `{given}`; it is a number of seconds, from 0 to {}", NODE_WAIT_MAX.as_secs())]
+    NodeWait {
+        /// What was asked for.
+        given: String,
+    },
     /// The object store would be too small to hold anything.
     #[error("object_store_memory is {given} bytes; it needs {STORE_BYTES_MIN} or more")]
     StoreTooSmall {
@@ -103,6 +117,8 @@ pub struct Plan {
     pub variables: BTreeMap<String, String>,
     /// How many forked workers wait unassigned.
     pub spare_workers: usize,
+    /// How long a demand that no node can meet waits for one that can; zero where no node can join.
+    pub node_wait: Duration,
     /// What its user should know.
     pub warnings: Vec<String>,
 }
@@ -149,6 +165,7 @@ impl Plan {
             ip,
             variables: std::env::vars().collect(),
             spare_workers: config.spare_workers.unwrap_or(2),
+            node_wait: node_wait(std::env::var(NODE_WAIT_VARIABLE).ok())?,
             warnings,
             offer,
         })
@@ -168,6 +185,12 @@ fn fullness(given: Option<String>) -> Result<u32, PlanError> {
     }
 }
 
+fn node_wait(given: Option<String>) -> Result<Duration, PlanError> {
+    let Some(given) = given.filter(|given| !given.trim().is_empty()) else { return Ok(NODE_WAIT) };
+    let seconds = given.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.filter(|wait| *wait <= NODE_WAIT_MAX).ok_or(PlanError::NodeWait { given })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +208,17 @@ mod tests {
         assert_eq!(plan.inventory.total("node:__internal_head__").units(), 10_000);
         assert_eq!(plan.labels["zone"], "a");
         assert!(plan.inventory.total("memory").wholes() > 0);
+    }
+
+    #[test]
+    fn the_wait_for_nodes_is_a_number_of_seconds() {
+        let wait = |given: &str| node_wait(Some(given.to_owned())).map_err(|error| error.to_string());
+        assert_eq!(node_wait(None).expect("a wait"), NODE_WAIT);
+        assert_eq!(wait("0"), Ok(Duration::ZERO));
+        assert_eq!(wait(" 1.5 "), Ok(Duration::from_millis(1500)));
+        for wrong in ["-1", "soon", "NaN", "1e9"] {
+            assert!(wait(wrong).is_err_and(|text| text.contains("OXIRAY_INFEASIBLE_WAIT_S")), "{wrong}");
+        }
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod report;
 mod restarts;
 mod rows;
 mod serving;
+mod shortage;
 mod strategy;
 mod templates;
 mod waiting;
@@ -46,7 +47,7 @@ use oxiray_resources::{Grant, Ledger};
 use oxiray_scheduler::WaitQueue;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 pub use locations::Whereabouts;
@@ -244,8 +245,8 @@ pub(crate) struct JobDetail {
     told: Driver,
     said_goodbye: bool,
     is_over: bool,
-    /// What its driver was told of that others wait for it ([`Core::notice`]).
-    noticed: HashSet<Need>,
+    /// What its driver was told of that waits.
+    noticed: shortage::Noticed,
 }
 
 /// Who waits in the queue.
@@ -280,7 +281,7 @@ pub(crate) enum Alarm {
     Reclaim,
     Notice,
     Recheck,
-    NoReplacement,
+    NoNodeCame,
     Census(u64),
     Overdue(Key),
     Verdict(Key),
@@ -325,6 +326,7 @@ pub struct Core {
     alarms: BTreeSet<(Instant, Alarm)>,
     /// The nodes that joined, where this is the head.
     members: members::Members,
+    shortages: shortage::Shortages,
     locations: locations::Locations,
     /// The head that this node serves, where it joined one.
     head: Option<serving::Head>,
@@ -368,6 +370,7 @@ impl Core {
             device_check,
             alarms: BTreeSet::new(),
             members: members::Members::default(),
+            shortages: shortage::Shortages::default(),
             locations: locations::Locations::default(),
             head: None,
             reclaim: waiting::Reclaim::default(),
@@ -474,7 +477,7 @@ impl Core {
                 Alarm::Reclaim => self.reclaim_again(),
                 Alarm::Notice => self.notice(),
                 Alarm::Recheck => self.recheck(),
-                Alarm::NoReplacement => self.wants_pump = true,
+                Alarm::NoNodeCame => self.look_at_shortages(),
                 Alarm::Census(number) => self.close_census(number, true),
                 Alarm::Overdue(worker) => self.kill_worker(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),

@@ -2,6 +2,9 @@
 //!
 //! A daemon holds a lock on its directory for life. One that nobody locks belonged to a daemon that was
 //! killed, and whoever comes next removes it.
+//!
+//! Where a session lies elsewhere than its user's sessions do, a link among those leads to it, so that whoever looks for
+//! it need not know where it is. Only the user can make such a link, since nobody else may enter that directory.
 
 use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, private_directory};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -50,6 +53,8 @@ pub struct Session {
     directory: PathBuf,
     /// Holds the lock, and names the directory whatever it is called.
     lock: OwnedFd,
+    /// The other directory of sessions that a link leads here from.
+    shown_in: Option<PathBuf>,
 }
 
 impl Session {
@@ -64,7 +69,7 @@ impl Session {
             if let Some(lock) = lock(&directory)?
                 && directory.exists()
             {
-                return Ok(Self { directory, lock });
+                return Ok(Self { directory, lock, shown_in: None });
             }
         }
     }
@@ -72,6 +77,18 @@ impl Session {
     /// Where it is.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Lets the session be found under `root` too.
+    pub fn show_in(&mut self, root: &Path) -> io::Result<()> {
+        std::os::unix::fs::symlink(fs::canonicalize(&self.directory)?, root.join(self.name()))?;
+        self.shown_in = Some(root.to_owned());
+        Ok(())
+    }
+
+    /// The directories of sessions that it is found under.
+    fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.directory.parent().into_iter().chain(self.shown_in.as_deref())
     }
 
     /// Listens on the session's socket. The path goes through the directory's descriptor, since socket
@@ -92,10 +109,12 @@ impl Session {
 
     /// Makes the session the one that `address="auto"` means.
     pub fn make_current(&self) -> io::Result<()> {
-        let root = self.directory.parent().unwrap_or(&self.directory);
-        let unfinished = self.directory.join("current.new");
-        self.create(&unfinished)?.write_all(self.name().as_bytes())?;
-        fs::rename(unfinished, root.join(CURRENT))
+        for root in self.roots() {
+            let unfinished = root.join(format!("{}.current", self.name()));
+            self.create(&unfinished)?.write_all(self.name().as_bytes())?;
+            fs::rename(unfinished, root.join(CURRENT))?;
+        }
+        Ok(())
     }
 
     /// A file in the directory that only its user reads; what is written is appended.
@@ -105,11 +124,15 @@ impl Session {
 
     /// Removes everything.
     pub fn remove(self) {
-        let current = self.directory.parent().map(|root| root.join(CURRENT)).unwrap_or_default();
-        if fs::read_to_string(&current).is_ok_and(|name| name.trim() == self.name()) {
-            let _ = fs::remove_file(current);
+        for current in self.roots().map(|root| root.join(CURRENT)) {
+            if fs::read_to_string(&current).is_ok_and(|name| name.trim() == self.name()) {
+                let _ = fs::remove_file(current);
+            }
         }
         let _ = fs::remove_dir_all(&self.directory);
+        if let Some(root) = &self.shown_in {
+            let _ = fs::remove_file(root.join(self.name()));
+        }
     }
 
     fn name(&self) -> String {
@@ -136,8 +159,15 @@ pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
 /// Removes what killed daemons left under `root`.
 pub fn sweep(root: &Path) {
     for directory in directories(root) {
-        if let Ok(Some(_lock)) = lock(&directory) {
-            let _ = fs::remove_dir_all(&directory);
+        match lock(&directory) {
+            Ok(Some(_lock)) if directory.is_symlink() => {
+                let _ = fs::canonicalize(&directory).and_then(fs::remove_dir_all);
+                let _ = fs::remove_file(&directory);
+            }
+            Ok(Some(_lock)) => drop(fs::remove_dir_all(&directory)),
+            // A link that leads nowhere.
+            Err(_) if directory.is_symlink() && !directory.exists() => drop(fs::remove_file(&directory)),
+            Ok(None) | Err(_) => {}
         }
     }
 }
@@ -203,6 +233,39 @@ mod tests {
         assert!(living(root.path()).is_empty());
         sweep(root.path());
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_session_that_lies_elsewhere_is_found_and_swept_like_any_other() {
+        let (root, elsewhere) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let entries = |root: &tempfile::TempDir| fs::read_dir(root.path()).expect("there").count();
+        let make = || {
+            let mut session = Session::make(elsewhere.path()).expect("a session");
+            session.show_in(root.path()).expect("shown");
+            session.describe(&description()).expect("described");
+            session.make_current().expect("current");
+            session
+        };
+        let session = make();
+        let found = living(root.path());
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            fs::canonicalize(&found[0].0).expect("there"),
+            fs::canonicalize(session.directory()).expect("there")
+        );
+        sweep(root.path());
+        assert_eq!(living(root.path()).len(), 1);
+        session.remove();
+        assert_eq!((entries(&root), entries(&elsewhere)), (0, 0));
+
+        drop(make());
+        sweep(root.path());
+        assert!(living(root.path()).is_empty() && living(elsewhere.path()).is_empty());
+        assert_eq!((entries(&root), entries(&elsewhere)), (1, 1), "only the names of the current ones are left");
+        let directory = make().directory().to_owned();
+        fs::remove_dir_all(directory).expect("removed");
+        sweep(root.path());
+        assert_eq!(entries(&root), 1, "a link that leads nowhere goes");
     }
 
     #[test]

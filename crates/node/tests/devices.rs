@@ -46,6 +46,7 @@ impl Node {
             ip: "127.0.0.1".into(),
             variables: BTreeMap::new(),
             spare_workers: 0,
+            node_wait: Duration::ZERO,
             warnings: Vec::new(),
         };
         let now = Instant::now();

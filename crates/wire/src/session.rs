@@ -3,7 +3,7 @@
 //! ```text
 //! <root>/                   0700, the user's own: $OXIRAY_TMPDIR, $RAY_TMPDIR, or /tmp/oxiray-<uid>
 //!   current                 names the session that `address="auto"` means
-//!   <session>/              0700
+//!   <session>/              0700; a link to such a directory where the session was told to lie elsewhere
 //!     socket                0600, the daemon listens here
 //!     session.json          0600, address, token and process id
 //!     daemon.log            0600

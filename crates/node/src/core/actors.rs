@@ -6,11 +6,11 @@ use super::restarts::death;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
 use crate::core::groups::{Home, Need, home};
+use crate::core::leases::demand_of;
 use bytes::Bytes;
 use oxiray_head::{Connect, Created, Description};
 use oxiray_ids::{ActorId, JobId, ObjectId};
 use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
-use oxiray_scheduler::Wish;
 use oxiray_wire::message::{
     ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Environment,
     Failure, Value,
@@ -145,10 +145,11 @@ impl Core {
 
     /// The actor waits for the resources of a process, where there can be such.
     pub(crate) fn queue_actor(&mut self, id: ActorId) {
-        let Some(making) = self.making.get(&id) else { return };
-        let (job, Some(spec)) = (making.job, making.spec.clone()) else { return };
+        let Some(making) = self.making.get_mut(&id) else { return };
+        let (job, Some(spec)) = (making.job, making.spec.take()) else { return };
         let label = spec.class_name.clone();
-        let needs = self.actor_needs(&spec, &format!("actor `{label}`"));
+        let needs = self.actor_needs(job, &spec, &format!("actor `{label}`"));
+        self.making.get_mut(&id).expect("it was just looked at").spec = Some(spec);
         let queued = needs.and_then(|(need, running)| {
             let making = self.making.get_mut(&id).expect("it was just looked at");
             (making.need, making.running) = (Some(need.clone()), running);
@@ -161,15 +162,14 @@ impl Core {
     }
 
     /// What an actor waits for, and what it holds once it runs.
-    fn actor_needs(&mut self, asked: &ActorCreate, named: &str) -> Result<(Need, Demand), Failure> {
+    fn actor_needs(&mut self, job: JobId, asked: &ActorCreate, named: &str) -> Result<(Need, Demand), Failure> {
         let strategy = asked.strategy.as_ref();
         if let (Some(_), Some(told)) = (home(strategy), strategy) {
             return self.actor_within(asked, told, named);
         }
-        let demands = self.check(&asked.running, strategy, named).and_then(|running| {
-            let placement = self.check(&asked.placement, strategy, named)?;
-            let demand = at_least(&placement.demand, &running.demand);
-            Ok((Need::Wish(Wish { demand, ..placement }), running.demand))
+        let demands = demand_of(&asked.running, named).and_then(|running| {
+            let placement = at_least(&demand_of(&asked.placement, named)?, &running);
+            Ok((Need::Wish(self.check(job, placement, strategy, named)?), running))
         });
         demands.map_err(unschedulable)
     }
@@ -340,8 +340,7 @@ impl Core {
         self.forget_constructor(id);
         if let Some(making) = self.making.remove(&id) {
             if let Some(ticket) = making.ticket {
-                self.queue.cancel(&ticket);
-                self.wanted.remove(&ticket);
+                self.withdraw(ticket);
             }
             self.forget_job_when_over(making.job);
         }

@@ -1,10 +1,11 @@
 //! Drivers come and go; workers join as clients when they are assigned.
 
+use super::shortage::Noticed;
 use super::{Client, Core, Duty, Effect, JobDetail, Key, Origin, bytes_of};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{Amount, Driver, Welcome};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
     /// A driver was let in.
@@ -20,7 +21,7 @@ impl Core {
             told,
             said_goodbye: false,
             is_over: false,
-            noticed: HashSet::new(),
+            noticed: Noticed::default(),
         };
         self.details.insert(job, detail);
         let welcome = self.welcome(id, job);
@@ -81,8 +82,7 @@ impl Core {
         self.census_without(key);
         self.metrics.process_gone(client.id);
         for ticket in client.waiting.into_values() {
-            self.queue.cancel(&ticket);
-            self.wanted.remove(&ticket);
+            self.withdraw(ticket);
         }
         for lease in client.leases {
             if let Some(lease) = self.leases.remove(&lease) {
@@ -129,8 +129,7 @@ impl Core {
         let Some(detail) = self.details.get(&job) else { return };
         let waiting = self.clients.get_mut(&detail.driver).map(|client| std::mem::take(&mut client.waiting));
         for ticket in waiting.unwrap_or_default().into_values() {
-            self.queue.cancel(&ticket);
-            self.wanted.remove(&ticket);
+            self.withdraw(ticket);
         }
     }
 

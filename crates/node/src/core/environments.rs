@@ -26,7 +26,8 @@ enum Progress {
     UnderWay {
         since: Instant,
         limit_s: u32,
-        waiting: Vec<(u64, Need)>,
+        /// By their tickets, and so in the order in which they came.
+        waiting: BTreeMap<u64, Need>,
     },
     /// Workers are started with this command; with the driver's interpreter where it is empty.
     Ready {
@@ -88,6 +89,15 @@ impl Environments {
         preparation.jobs.insert(job);
     }
 
+    /// Somebody does not wait any more.
+    pub(crate) fn withdraw(&mut self, ticket: u64) {
+        for preparation in self.by_specification.values_mut() {
+            if let Progress::UnderWay { waiting, .. } = &mut preparation.progress {
+                waiting.remove(&ticket);
+            }
+        }
+    }
+
     fn numbered(&mut self, number: u64) -> Option<&mut Preparation> {
         self.by_specification.values_mut().find(|preparation| preparation.number == number)
     }
@@ -116,7 +126,7 @@ impl Core {
         let progress = self.preparation(wanted.job, &environment)?;
         match progress {
             Progress::Ready { .. } => return Some(need),
-            Progress::UnderWay { waiting, .. } => waiting.push((ticket, need)),
+            Progress::UnderWay { waiting, .. } => drop(waiting.insert(ticket, need)),
             Progress::Failed { text, .. } => {
                 let text = text.clone();
                 self.environments.refused.push((ticket, text));
@@ -133,7 +143,7 @@ impl Core {
         if self.environments.by_specification.get(&specification).is_none_or(is_over) {
             let number = self.new_key();
             let limit_s = environment.setup_timeout_s;
-            let progress = Progress::UnderWay { since: self.now, limit_s, waiting: Vec::new() };
+            let progress = Progress::UnderWay { since: self.now, limit_s, waiting: BTreeMap::new() };
             let jobs = BTreeSet::new();
             let begun = Preparation { number, progress, jobs };
             if let Some(failed) = self.environments.by_specification.insert(specification.clone(), begun) {

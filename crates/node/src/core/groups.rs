@@ -124,8 +124,7 @@ impl Core {
             .insert(id, Reservation { ticket: Some(ticket), since: self.now, took: None, bundles: Vec::new() });
         if let GroupPlacement::Never(reason) = place_group(&[self.view()], &group)
             && let Some(detail) = self.details.get_mut(&job)
-            && !detail.is_over
-            && detail.noticed.insert(Need::Group(Arc::new(group)))
+            && detail.is_news(Need::Group(Arc::new(group)))
         {
             let driver = detail.driver;
             let why = reason.message(true);
@@ -226,8 +225,7 @@ impl Core {
         }
         let reservation = self.reservations.remove(&id).expect("a group that is not removed is held");
         if let Some(ticket) = reservation.ticket {
-            self.queue.cancel(&ticket);
-            self.wanted.remove(&ticket);
+            self.withdraw(ticket);
         }
         self.refuse_within(id, &failure);
         self.kill_within(id, &failure);
@@ -247,8 +245,7 @@ impl Core {
         let within =
             self.wanted.iter().filter(|(_, wanted)| home_of(&wanted.want).is_some_and(|home| home.group == id));
         for ticket in within.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            self.queue.cancel(&ticket);
-            let wanted = self.wanted.remove(&ticket).expect("it was just looked at");
+            let wanted = self.withdraw(ticket).expect("it was just looked at");
             match wanted.want {
                 Want::Lease { client, request, .. } => {
                     if let Some(client) = self.clients.get_mut(&client) {

@@ -23,7 +23,10 @@ impl Core {
         let home = home(asked.strategy.as_ref());
         let need = match (home, &asked.strategy) {
             (Some(_), Some(told)) => self.need_within(&asked.demand, told, &label),
-            _ => self.check(&asked.demand, asked.strategy.as_ref(), &label).map(Need::Wish).map_err(unschedulable),
+            _ => demand_of(&asked.demand, &label)
+                .and_then(|demand| self.check(job, demand, asked.strategy.as_ref(), &label))
+                .map(Need::Wish)
+                .map_err(unschedulable),
         };
         let need = match need {
             Ok(need) => need,
@@ -57,18 +60,27 @@ impl Core {
         self.send(to, LeaseRefused { request, failure: Some(unschedulable(text)) });
     }
 
-    /// What is wished for, where it could ever be met.
+    /// What is wished for, where it can be met, or waits for a node that can.
     pub(crate) fn check(
         &mut self,
-        amounts: &[Amount],
+        job: JobId,
+        demand: Demand,
         strategy: Option<&Strategy>,
         label: &str,
     ) -> Result<Wish, Refusal> {
-        let wish = wish(demand_of(amounts, label)?, strategy);
-        if let Some(reason) = self.never(&wish) {
-            return Err(reason.message(label));
+        let wish = wish(demand, strategy);
+        match self.never(&wish) {
+            Some(reason) if !self.may_wait_for_a_node(job, &wish, &reason, label) => Err(reason.message(label)),
+            _ => Ok(wish),
         }
-        Ok(wish)
+    }
+
+    /// Takes back what somebody waits for, wherever it waits (ENVIRONMENT-2).
+    pub(crate) fn withdraw(&mut self, ticket: u64) -> Option<Wanted> {
+        if !self.queue.cancel(&ticket) {
+            self.environments.withdraw(ticket);
+        }
+        self.wanted.remove(&ticket)
     }
 
     pub(crate) fn view(&self) -> NodeView {
@@ -110,8 +122,7 @@ impl Core {
     pub(crate) fn lease_cancel(&mut self, from: Key, request: u64) {
         let Some(client) = self.clients.get_mut(&from) else { return };
         if let Some(ticket) = client.waiting.remove(&request) {
-            self.queue.cancel(&ticket);
-            self.wanted.remove(&ticket);
+            self.withdraw(ticket);
         }
     }
 

@@ -18,12 +18,10 @@ use oxiray_wire::message::{
     Amount, Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How many dead members are remembered for listings.
 const LOST_KEPT: usize = 100;
-/// How long a demand that only a dead member could meet waits for another such machine before it is refused.
-pub(crate) const REPLACEMENT_LIMIT: Duration = Duration::from_secs(30);
 /// Stands for the template of a worker that another node forks.
 const ELSEWHERE: TemplateKey = TemplateKey::MAX;
 
@@ -58,7 +56,7 @@ impl Member {
 pub(crate) struct Lost {
     pub(crate) told: NodeJoin,
     pub(crate) view: NodeView,
-    at: Instant,
+    pub(crate) at: Instant,
 }
 
 #[derive(Debug)]
@@ -105,11 +103,6 @@ impl Members {
             Some(member) => self.fleet.remove(member.view.node),
             None => {}
         }
-    }
-
-    /// Machines that died a moment ago: another one like them may come.
-    pub(crate) fn lately_lost(&self, now: Instant) -> impl Iterator<Item = &NodeView> {
-        self.lost.iter().filter(move |lost| now < lost.at + REPLACEMENT_LIMIT).map(|lost| &lost.view)
     }
 }
 
@@ -401,7 +394,6 @@ impl Core {
         if self.members.lost.len() > LOST_KEPT {
             self.members.lost.remove(0);
         }
-        self.alarm_at(self.now + REPLACEMENT_LIMIT, super::Alarm::NoReplacement);
         self.wants_pump = true;
     }
 

@@ -1,6 +1,5 @@
 //! Who is served, and on which node.
 
-use super::members::REPLACEMENT_LIMIT;
 use super::{Core, Key, Want, Wanted};
 use crate::core::groups::{Need, reserve};
 use bytes::Bytes;
@@ -26,6 +25,7 @@ impl Core {
         let mut is_shown = false;
         let mut refused: Vec<Wish> = Vec::new();
         let is_alone = self.members.is_empty();
+        let may_be_short = !self.plan.node_wait.is_zero() || !self.members.lost.is_empty();
         let mut queue = std::mem::take(&mut self.queue);
         let served = queue.serve(|need, ticket| {
             if let Need::Group(group) = need {
@@ -38,8 +38,8 @@ impl Core {
             };
             if is_alone && wish.place.is_none() {
                 let granted = self.ledger.grant(&wish.demand).ok().map(Share::Here);
-                // What only a machine that died could meet is refused below.
-                if granted.is_some() || self.members.lost.is_empty() || self.ledger.could_ever(&wish.demand).is_ok() {
+                // What no node can meet is refused below, when it has waited long enough.
+                if granted.is_some() || !may_be_short || self.ledger.could_ever(&wish.demand).is_ok() {
                     return granted;
                 }
             }
@@ -64,11 +64,7 @@ impl Core {
         });
         self.queue = queue;
         for wish in refused {
-            if let Placement::Never(reason) = self.look_everywhere(&wish)
-                && !self.may_be_replaced(&wish)
-            {
-                self.refuse_class(&wish, &reason);
-            }
+            self.no_node_can(&wish);
         }
         served
     }
@@ -80,7 +76,7 @@ impl Core {
     }
 
     /// Places a wish by a look at every node, for the reason.
-    fn look_everywhere(&self, wish: &Wish) -> Placement {
+    pub(crate) fn look_everywhere(&self, wish: &Wish) -> Placement {
         let views: Vec<NodeView> =
             std::iter::once(self.view()).chain(self.members.views().map(|(_, view)| view.clone())).collect();
         place(&views, wish, &Near::default(), 0)
@@ -98,7 +94,7 @@ impl Core {
         asker.map_or(self.plan.node, |asker| self.node_of(asker))
     }
 
-    /// Why nothing could ever meet the wish; nothing where something could, or may soon.
+    /// Why no node there is could ever meet the wish.
     pub(crate) fn never(&mut self, wish: &Wish) -> Option<Reason> {
         let is_plain = self.members.is_empty() && wish.place.is_none();
         if is_plain && self.ledger.could_ever(&wish.demand).is_ok() {
@@ -109,7 +105,7 @@ impl Core {
             return None;
         }
         match self.look_everywhere(wish) {
-            Placement::Never(reason) => (!self.may_be_replaced(wish)).then_some(reason),
+            Placement::Never(reason) => Some(reason),
             Placement::On(_) | Placement::Wait(_) => None,
         }
     }
@@ -119,33 +115,6 @@ impl Core {
         match self.look_everywhere(wish) {
             Placement::Never(reason) | Placement::Wait(reason) => Some(reason),
             Placement::On(_) => None,
-        }
-    }
-
-    /// Whether a machine that could meet it died less than [`REPLACEMENT_LIMIT`] ago. One that is named is gone for good.
-    fn may_be_replaced(&self, wish: &Wish) -> bool {
-        let by_name = wish
-            .place
-            .as_deref()
-            .is_some_and(|place| matches!(place.strategy, oxiray_scheduler::Strategy::Node { .. }));
-        let lost: Vec<NodeView> = self.members.lately_lost(self.now).cloned().collect();
-        !by_name && !matches!(place(&lost, wish, &Near::default(), 0), Placement::Never(_))
-    }
-
-    fn refuse_class(&mut self, wish: &Wish, reason: &Reason) {
-        let seconds = REPLACEMENT_LIMIT.as_secs();
-        let lost: Vec<NodeView> = self.members.lost.iter().map(|lost| lost.view.clone()).collect();
-        let was_possible = !matches!(place(&lost, wish, &Near::default(), 0), Placement::Never(_));
-        for ticket in self.queue.tickets(&Need::Wish(wish.clone())) {
-            self.queue.cancel(&ticket);
-            let Some(wanted) = self.wanted.remove(&ticket) else { continue };
-            let died = if was_possible {
-                format!(". A machine that could died, and no other has come for {seconds} s")
-            } else {
-                String::new()
-            };
-            let label = format!("{} `{}`", wanted.want.kind(), wanted.label);
-            self.turn_away(&wanted, format!("{}{died}", reason.message(&label)));
         }
     }
 

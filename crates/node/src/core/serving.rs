@@ -1,6 +1,7 @@
 //! A node that serves a head: it carries out orders within its own ledger, and tells what becomes of its workers.
 
 use super::clients::amounts;
+use super::shortage::Noticed;
 use super::{Core, Duty, JobDetail, Key, Origin, bytes_of, identifier};
 use crate::core::assign::{Post, merged};
 use oxiray_ids::{ActorId, JobId, WorkerId};
@@ -10,7 +11,6 @@ use oxiray_wire::message::{
     Amount, DevicesFree, JobTold, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerDied, WorkerForked,
     WorkerGone,
 };
-use std::collections::HashSet;
 
 /// The head that this node serves.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Core {
             told: driver,
             said_goodbye: false,
             is_over: false,
-            noticed: HashSet::new(),
+            noticed: Noticed::default(),
         };
         let origin = Origin::plain(&detail.told.interpreter);
         self.details.insert(job, detail);

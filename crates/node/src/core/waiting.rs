@@ -121,7 +121,7 @@ impl Core {
         for (wanted, need, count) in due {
             let text = self.why_it_waits(&wanted, &need, count);
             let Some(detail) = self.details.get_mut(&wanted.job) else { continue };
-            if !detail.is_over && detail.noticed.insert(need) {
+            if detail.is_news(need) {
                 let driver = detail.driver;
                 self.send(driver, Notice { text });
             }
@@ -155,7 +155,7 @@ impl Core {
             Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
             Some(never) => {
                 let reason = never.message(&what);
-                return format!("{reason}. It has waited {waited} s, since a machine that could meet it died lately");
+                return format!("{reason}. It has waited {waited} s for such a machine to join");
             }
             None => return format!("{what} has waited {waited} s for {demand}{others}"),
         };

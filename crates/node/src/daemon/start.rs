@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The port that addresses end with where nothing else is said, as Ray's do.
 const DEFAULT_PORT: u16 = 6379;
@@ -127,7 +127,8 @@ pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<()
 
 /// What comes before the machine is looked at: the sooner the template starts, the sooner the first task runs.
 struct Foundation {
-    root: PathBuf,
+    /// Where the sessions of the user are, and links to those that lie elsewhere.
+    home: PathBuf,
     session: Session,
     log: Journal,
     brood: Brood,
@@ -137,11 +138,18 @@ struct Foundation {
 
 impl Foundation {
     fn lay(config: &Config, keeps_output: bool) -> Result<Self, StartError> {
+        let home = root(&Config::default()).step("make the directory of its user's sessions")?;
         let root = root(config).step("make the directory of its session")?;
-        let session = Session::make(&root).step("make the directory of its session")?;
+        let mut session = Session::make(&root).step("make the directory of its session")?;
+        if root != home
+            && let Err(source) = session.show_in(&home)
+        {
+            session.remove();
+            return Err(StartError::System { step: "show its session among its user's", source });
+        }
         let built = Self::lay_in(config, keeps_output, &session);
         match built {
-            Ok((log, brood, stop_signals, template)) => Ok(Self { root, session, log, brood, stop_signals, template }),
+            Ok((log, brood, stop_signals, template)) => Ok(Self { home, session, log, brood, stop_signals, template }),
             Err(error) => {
                 session.remove();
                 Err(error)
@@ -174,8 +182,8 @@ impl Foundation {
     }
 
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
-        let Self { root, session, mut log, mut brood, stop_signals, template } = self;
-        let prepared = prepare(config, &root, &session, driver.is_some());
+        let Self { home, session, mut log, mut brood, stop_signals, template } = self;
+        let prepared = prepare(config, &home, &session, driver.is_some());
         let Prepared { plan, device_check, address, store, description, listener, joined } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
@@ -254,16 +262,19 @@ struct Prepared {
     joined: Option<Joined>,
 }
 
-fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Result<Prepared, StartError> {
-    session::sweep(root);
+fn prepare(config: &Config, home: &Path, session: &Session, private: bool) -> Result<Prepared, StartError> {
+    session::sweep(home);
     let host = Host::from_environment().map_err(PlanError::from)?;
-    let joined = config.join.as_deref().map(|address| join::join(root, address)).transpose()?;
+    let joined = config.join.as_deref().map(|address| join::join(home, address)).transpose()?;
     let mut config = config.clone();
     if let Some(joined) = &joined {
         config.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
     }
     let config = &config;
-    let plan = Plan::make(config, &host)?;
+    let mut plan = Plan::make(config, &host)?;
+    if private {
+        plan.node_wait = Duration::ZERO;
+    }
     let device_check = device_check::of(&host, &plan.offer);
     let port = match (config.port, private) {
         (Some(port), _) if port != 0 => port,
@@ -272,7 +283,7 @@ fn prepare(config: &Config, root: &Path, session: &Session, private: bool) -> Re
         (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
     };
     if !private && joined.is_none() {
-        let taken = session::living(root)
+        let taken = session::living(home)
             .into_iter()
             .filter(|(_, other)| !other.member)
             .find(|(_, other)| port_of(&other.address) == Some(port));

@@ -7,6 +7,10 @@ use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{LeaseCancel, LeaseReturn};
 use proptest::prelude::*;
+use std::time::Duration;
+
+/// How long what no node can meet waits for one, where a test is about that.
+const WAIT: Duration = Duration::from_secs(30);
 
 /// The head's stream, at the member.
 const HEAD: Key = 1 << 40;
@@ -27,14 +31,23 @@ fn taken(world: &mut World, to: Key) -> Vec<Message> {
 
 impl Pair {
     fn new(own_cpus: u32, member_cpus: u32) -> Self {
+        let mut pair = Self::apart(own_cpus, member_cpus);
+        pair.join();
+        pair
+    }
+
+    /// The member has not joined yet.
+    fn apart(own_cpus: u32, member_cpus: u32) -> Self {
         let (mut head, mut member) = (World::new(own_cpus, 0), World::new(member_cpus, 0));
         member.core.plan.node = NodeId::new([7; 28]);
-        member.core.serve_head(HEAD);
-        member.settle();
         let stream = head.core.new_key();
-        let mut pair = Self { head, member, stream };
-        pair.exchange();
-        pair
+        Self { head, member, stream }
+    }
+
+    fn join(&mut self) {
+        self.member.core.serve_head(HEAD);
+        self.member.settle();
+        self.exchange();
     }
 
     /// Everything that was said arrives, and what is said to that, until nothing more is.
@@ -151,15 +164,55 @@ fn with_a_member_end_its_leases_and_its_orders_are_queued_again() {
     pair.exchange();
     let (lease, _) = pair.head.granted(driver, 1);
     pair.head.say(driver, request(2, &[CPU]));
+    pair.head.core.plan.node_wait = WAIT;
     pair.head.core.member_gone(pair.stream);
     pair.head.settle();
     let ended = pair.head.ended(driver);
     assert_eq!(ended.len(), 1);
     assert!(ended[0].0 == lease && ended[0].1.contains("that it ran on died"), "{ended:?}");
     assert_eq!(pair.head.core.queue.len(), 1, "MEMBER-3");
-    pair.head.pass(std::time::Duration::from_secs(31));
+    pair.head.pass(WAIT);
     let refusal = pair.head.refusal(driver, 2);
     assert!(refusal.contains("A machine that could died, and no other has come for 30 s"), "{refusal}");
+}
+
+#[test]
+fn what_no_node_can_meet_waits_for_one_that_can() {
+    let mut pair = Pair::apart(1, 2);
+    pair.head.core.plan.node_wait = WAIT;
+    let driver = pair.head.driver();
+    pair.head.say(driver, request(1, &[("CPU", 20_000)]));
+    let notices = pair.head.notices(driver);
+    assert!(notices.len() == 1 && notices[0].contains("It waits up to 30 s"), "SHORTAGE-2: {notices:?}");
+    pair.head.say(driver, request(2, &[("CPU", 20_000)]));
+    assert_eq!(pair.head.notices(driver).len(), 1, "once for each demand");
+    pair.head.pass(WAIT / 2);
+    pair.join();
+    assert!(pair.is_on_member(pair.head.granted(driver, 1).1));
+    pair.head.pass(WAIT);
+    assert!(pair.head.refusals(driver).is_empty(), "the second one waits its turn");
+}
+
+#[test]
+fn each_is_refused_when_it_has_waited_long_enough() {
+    let mut pair = Pair::apart(1, 2);
+    pair.head.core.plan.node_wait = WAIT;
+    let driver = pair.head.driver();
+    let large = [("CPU", 30_000)];
+    pair.head.say(driver, request(1, &large));
+    pair.head.pass(WAIT / 2);
+    pair.head.say(driver, request(2, &large));
+    pair.head.say(driver, request(3, &large));
+    pair.head.say(driver, LeaseCancel { request: 3 });
+    pair.join();
+    pair.head.pass(WAIT / 2);
+    assert_eq!(pair.head.refusals(driver), [1], "SHORTAGE-1");
+    let text = pair.head.refusal(driver, 1);
+    assert!(text.contains("2 CPU") && text.contains("No such machine has joined for 30 s"), "{text}");
+    pair.head.pass(WAIT / 2);
+    assert_eq!(pair.head.refusals(driver), [1, 2]);
+    pair.head.pass(WAIT);
+    assert!(pair.head.core.shortages.is_empty() && pair.head.core.wanted.is_empty());
 }
 
 #[derive(Debug, Clone)]

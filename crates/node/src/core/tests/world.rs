@@ -59,6 +59,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         ip: "127.0.0.1".into(),
         variables: BTreeMap::new(),
         spare_workers: 1,
+        node_wait: Duration::ZERO,
         warnings: Vec::new(),
     }
 }
@@ -224,6 +225,15 @@ impl World {
             _ => None,
         });
         refused.expect("the request was refused").text
+    }
+
+    /// The requests that were refused.
+    pub(super) fn refusals(&self, client: Key) -> Vec<u64> {
+        let refused = self.to(client).filter_map(|message| match message {
+            Message::LeaseRefused(refused) => Some(refused.request),
+            _ => None,
+        });
+        refused.collect()
     }
 
     pub(super) fn ended(&self, client: Key) -> Vec<(u64, String)> {
