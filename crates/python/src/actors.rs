@@ -8,7 +8,7 @@ use crate::strategy::{self, Told};
 use crate::{connect, context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ActorId;
-use oxiray_runtime::{ActorWork, Runtime, wire_amounts};
+use oxiray_runtime::{ActorWork, Runtime, amounts};
 use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -119,8 +119,8 @@ fn create_actor<'py>(
         namespace,
         detached,
         get_if_exists,
-        placement: wire_amounts(&units(placement)?),
-        running: wire_amounts(&units(running)?),
+        placement: amounts(&units(placement)?),
+        running: amounts(&units(running)?),
         environment: Some(environment.into()),
         class_name,
         class: Bytes::copy_from_slice(body),

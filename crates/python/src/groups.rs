@@ -7,7 +7,7 @@ use crate::process;
 use crate::reference::ObjectRef;
 use crate::strategy::{Condition, conditions};
 use bytes::Bytes;
-use oxiray_runtime::wire_amounts;
+use oxiray_runtime::amounts;
 use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Value};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ fn create_placement_group(
     let mut selectors = selectors.into_iter();
     let bundles = bundles.into_iter().map(|bundle| {
         let conditions = conditions(selectors.next().unwrap_or_default());
-        Ok(GroupBundle { demand: wire_amounts(&units(bundle)?), conditions })
+        Ok(GroupBundle { demand: amounts(&units(bundle)?), conditions })
     });
     let create = GroupCreate {
         name,

@@ -8,6 +8,7 @@
 //!   after that the daemon is asked.
 //! - FRESH-2: what waits for a group gets one value: when the daemon answers, or when the process loses its daemon.
 
+use crate::awaited_groups::Awaiting;
 use oxiray_ids::{ObjectId, PlacementGroupId};
 use oxiray_wire::message::{Failure, Value};
 use rustc_hash::FxHashMap;
@@ -15,14 +16,11 @@ use rustc_hash::FxHashMap;
 /// The most groups of which an answer is kept that nobody waited for; of further ones the daemon is asked.
 const ANSWERS_KEPT_MAX: usize = 10_000;
 
-/// An object that stands for a group, and its value once the group is created.
-pub(crate) type Awaiting = (ObjectId, Value);
-
 #[derive(Debug)]
 enum Fresh {
     /// The daemon has not answered; `is_private` as long as its answer would be the truth (FRESH-1).
     Asked {
-        awaiting: Vec<Awaiting>,
+        awaiting: Awaiting,
         is_private: bool,
     },
     Created,
@@ -54,13 +52,15 @@ impl FreshGroups {
     /// The daemon is asked to make the group.
     pub(crate) fn asked(&mut self, question: u64, group: PlacementGroupId) {
         self.questions.insert(question, group);
-        self.groups.insert(group, Fresh::Asked { awaiting: Vec::new(), is_private: true });
+        self.groups.insert(group, Fresh::Asked { awaiting: Awaiting::default(), is_private: true });
     }
 
     /// The daemon's answer. Returns what waited for it; `None` where the question was about something else.
-    pub(crate) fn answered(&mut self, question: u64, failure: Option<&Failure>) -> Option<Vec<Awaiting>> {
+    pub(crate) fn answered(&mut self, question: u64, failure: Option<&Failure>) -> Option<Awaiting> {
         let group = self.questions.remove(&question)?;
-        let Some(Fresh::Asked { awaiting, is_private }) = self.groups.remove(&group) else { return Some(Vec::new()) };
+        let Some(Fresh::Asked { awaiting, is_private }) = self.groups.remove(&group) else {
+            return Some(Awaiting::default());
+        };
         if is_private && awaiting.is_empty() && self.groups.len() < ANSWERS_KEPT_MAX {
             self.groups.insert(group, failure.cloned().map_or(Fresh::Created, Fresh::Refused));
         }
@@ -68,10 +68,16 @@ impl FreshGroups {
     }
 
     /// Somebody here waits for the group, by `object`, which is to get `value`.
-    pub(crate) fn awaited(&mut self, group: PlacementGroupId, object: ObjectId, value: Value) -> Known {
+    pub(crate) fn awaited(
+        &mut self,
+        group: PlacementGroupId,
+        object: ObjectId,
+        value: Value,
+        is_known: impl Fn(ObjectId) -> bool,
+    ) -> Known {
         match self.groups.get_mut(&group) {
             Some(Fresh::Asked { awaiting, is_private: true }) => {
-                awaiting.push((object, value));
+                awaiting.push(object, value, is_known);
                 Known::Later
             }
             Some(Fresh::Refused(failure)) => Known::Refused(failure.clone()),
@@ -138,11 +144,11 @@ mod tests {
     fn created_is_told_once() {
         let (mut fresh, ids) = made(2);
         assert!(!fresh.take_created(ids[0]));
-        assert_eq!(fresh.answered(1, None), Some(Vec::new()));
+        assert_eq!(fresh.answered(1, None), Some(Awaiting::default()));
         assert!(fresh.take_created(ids[0]) && !fresh.take_created(ids[0]));
-        assert_eq!(fresh.answered(2, None), Some(Vec::new()));
-        assert_eq!(fresh.awaited(ids[1], object(), Value::default()), Known::Created(Value::default()));
-        assert_eq!(fresh.awaited(ids[1], object(), Value::default()), Known::Nothing(Value::default()));
+        assert_eq!(fresh.answered(2, None), Some(Awaiting::default()));
+        assert_eq!(fresh.awaited(ids[1], object(), Value::default(), |_| true), Known::Created(Value::default()));
+        assert_eq!(fresh.awaited(ids[1], object(), Value::default(), |_| true), Known::Nothing(Value::default()));
         assert_eq!(fresh.answered(3, None), None, "a question about something else");
     }
 
@@ -150,10 +156,10 @@ mod tests {
     fn what_waits_gets_the_answer_and_nothing_is_kept() {
         let (mut fresh, ids) = made(1);
         let waiting = object();
-        assert_eq!(fresh.awaited(ids[0], waiting, Value::default()), Known::Later);
+        assert_eq!(fresh.awaited(ids[0], waiting, Value::default(), |_| true), Known::Later);
         assert!(fresh.forget(ids[0]), "others may know of it now");
-        assert_eq!(fresh.awaited(ids[0], object(), Value::default()), Known::Nothing(Value::default()));
-        assert_eq!(fresh.answered(1, None), Some(vec![(waiting, Value::default())]));
+        assert_eq!(fresh.awaited(ids[0], object(), Value::default(), |_| true), Known::Nothing(Value::default()));
+        assert_eq!(fresh.answered(1, None).map(Awaiting::into_objects), Some(vec![(waiting, Value::default())]));
         assert!(fresh.groups.is_empty() && fresh.questions.is_empty());
     }
 
@@ -173,7 +179,7 @@ mod tests {
         fresh.answered(1, Some(&failure()));
         fresh.forget(ids[0]);
         for _ in 0..2 {
-            assert_eq!(fresh.awaited(ids[0], object(), Value::default()), Known::Refused(failure()));
+            assert_eq!(fresh.awaited(ids[0], object(), Value::default(), |_| true), Known::Refused(failure()));
         }
     }
 

@@ -53,15 +53,17 @@ impl Runtime {
                 state.resolve(id, failed(failure), 0, 0);
                 return id;
             }
-            let value = match state.fresh_groups.awaited(group, id, value) {
+            let State { objects, fresh_groups, awaited_groups, questions, .. } = state;
+            let value = match fresh_groups.awaited(group, id, value, |object| objects.contains(object)) {
                 Known::Created(value) => return state.resolved(id, value),
                 Known::Refused(failure) => return state.resolved(id, failed(failure)),
                 Known::Later => return id,
                 Known::Nothing(value) => value,
             };
-            let request = state.questions.forget();
-            state.awaited_groups.insert(request, (id, value));
-            state.links.post_now(DAEMON, &GroupAwait { request, group: copy(group.as_bytes()) }.into());
+            let is_known = |object| objects.contains(object);
+            if let Some(request) = awaited_groups.join(group, id, value, is_known, || questions.forget()) {
+                state.links.post_now(DAEMON, &GroupAwait { request, group: copy(group.as_bytes()) }.into());
+            }
             id
         })
     }
@@ -71,6 +73,7 @@ impl Runtime {
         let message = GroupRemove { group: copy(group.as_bytes()) }.into();
         self.shared.with(|state| {
             state.fresh_groups.forget(group);
+            state.awaited_groups.forget(group);
             state.links.post_soon(DAEMON, &message);
         });
     }
@@ -102,15 +105,15 @@ impl State {
     /// The answer to a question about a group: for an object that stands for it, or for whoever asked.
     pub(crate) fn group_answered(&mut self, answer: GroupAnswer) {
         self.news = true;
-        if let Some(awaiting) = self.fresh_groups.answered(answer.request, answer.failure.as_ref()) {
-            for (id, value) in awaiting {
+        let fresh = self.fresh_groups.answered(answer.request, answer.failure.as_ref());
+        let Some(awaiting) = fresh.or_else(|| self.awaited_groups.answered(answer.request)) else {
+            drop(self.questions.answer(Message::GroupAnswer(answer), None));
+            return;
+        };
+        for (id, value) in awaiting.into_objects() {
+            if self.objects.contains(id) {
                 self.resolve(id, answer.failure.clone().map_or(value, failed), 0, 0);
             }
-            return;
-        }
-        match self.awaited_groups.remove(&answer.request) {
-            Some((id, value)) => self.resolve(id, answer.failure.map_or(value, failed), 0, 0),
-            None => drop(self.questions.answer(Message::GroupAnswer(answer), None)),
         }
     }
 

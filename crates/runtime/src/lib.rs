@@ -19,6 +19,7 @@
 //! Nothing here knows Python: values are bytes, and what they mean is the front's business.
 
 mod actors;
+mod awaited_groups;
 mod cancel;
 mod classes;
 mod code;
@@ -59,9 +60,9 @@ pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
 pub use metrics::{MetricIndex, MetricKind, NotKept, begin_metrics, declare_metric, record_metric};
 pub use reading::{Next, Waitable};
-pub use runtime::{ActorWork, INLINE_BYTES, Runtime, RuntimeError, wire_amounts};
+pub use runtime::{ActorWork, INLINE_BYTES, Runtime, RuntimeError};
 pub use state::{Identity, News};
 pub use stored::{Figures, LOST, Pinned};
-pub use submit::INLINE_TOTAL_BYTES;
+pub use submit::{INLINE_TOTAL_BYTES, amounts};
 pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Streaming, Work};
 pub use yielding::{Pace, Yielded};

@@ -5,7 +5,7 @@ use crate::lead::{Shared, Unmet};
 use crate::links::{DAEMON, Links};
 use crate::questions::Answer;
 use crate::state::{Identity, News, State};
-use crate::submit::{Target, amounts};
+use crate::submit::Target;
 use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
@@ -395,9 +395,4 @@ pub(crate) fn unexpected() -> RuntimeError {
         text: "the daemon gave an answer that does not fit the question: the two are of different builds".into(),
         cause: Bytes::new(),
     })
-}
-
-/// Resource amounts as messages carry them.
-pub fn wire_amounts(demand: &[(String, u64)]) -> Vec<oxiray_wire::message::Amount> {
-    amounts(demand)
 }

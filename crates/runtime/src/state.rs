@@ -1,6 +1,7 @@
 //! Everything a process's runtime knows, changed only under its one lock.
 
 use crate::actors::Actors;
+use crate::awaited_groups::AwaitedGroups;
 use crate::code::Codes;
 use crate::creation::Creation;
 use crate::execute::Inbox;
@@ -26,7 +27,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Lines from workers that wait to be shown; more are dropped and counted.
+/// Lines from workers that wait to be shown; of more, only the number is.
 const LINES_LIMIT: usize = 10_000;
 /// A task that waits longer than this lends its CPU.
 const BLOCKED_AFTER: Duration = Duration::from_millis(1);
@@ -76,7 +77,7 @@ pub(crate) struct State {
     pub(crate) creations: FxHashMap<TaskId, Creation>,
     pub(crate) streams: Streams,
     /// Objects that stand for placement groups, by the question that their value answers.
-    pub(crate) awaited_groups: FxHashMap<u64, (ObjectId, Value)>,
+    pub(crate) awaited_groups: AwaitedGroups,
     pub(crate) fresh_groups: FreshGroups,
     pub(crate) inbox: Inbox,
     pub(crate) yieldings: Yieldings,
@@ -123,7 +124,7 @@ impl State {
             actors: Actors::default(),
             creations: FxHashMap::default(),
             streams: Streams::default(),
-            awaited_groups: FxHashMap::default(),
+            awaited_groups: AwaitedGroups::default(),
             fresh_groups: FreshGroups::default(),
             inbox: Inbox::default(),
             yieldings: Yieldings::default(),
@@ -229,6 +230,7 @@ impl State {
         self.apply(effects);
         self.questions.fail_all(&failure);
         self.inbox.close();
+        self.tell_what_was_dropped();
         self.headlines.push_back(News::Over);
         self.news = true;
     }
@@ -405,8 +407,21 @@ impl State {
             self.lines_dropped += 1;
             return;
         }
+        self.tell_what_was_dropped();
         self.headlines.push_back(news);
         self.news = true;
+    }
+
+    /// Where lines were dropped, says how many, in their place.
+    fn tell_what_was_dropped(&mut self) {
+        let dropped = std::mem::take(&mut self.lines_dropped);
+        if dropped > 0 {
+            let text = format!(
+                "{dropped} messages of workers are not shown here, since more came than this program could print: the \
+                 session's worker.log has them all"
+            );
+            self.headlines.push_back(News::Notice(text));
+        }
     }
 
     /// The task of this thread waits from now on: its CPU may be lent after a moment. `false` where no task

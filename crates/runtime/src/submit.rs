@@ -484,6 +484,7 @@ impl State {
     }
 }
 
-pub(crate) fn amounts(demand: &[(String, u64)]) -> Vec<Amount> {
+/// Resource amounts as messages carry them.
+pub fn amounts(demand: &[(String, u64)]) -> Vec<Amount> {
     demand.iter().map(|(resource, units)| Amount { resource: resource.clone(), units: *units }).collect()
 }
