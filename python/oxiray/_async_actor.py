@@ -5,6 +5,7 @@ Invariants:
 2. At most `concurrency` calls are under way; the others have not begun.
 3. A concurrency group has a loop in a thread of its own: a call that blocks holds up its own group alone.
 4. The constructor runs in the loop of calls of no group, so that it can make what belongs to a running loop.
+5. When a call ends the actor, those that have begun go on, and those that have not end as it did.
 """
 
 from __future__ import annotations
@@ -15,17 +16,38 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from oxiray import _generators
 from oxiray._async_context import current_call
 
 
+@dataclass(slots=True)
+class _Call:
+    """A call, and whom to tell how it ended."""
+
+    target: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] | None
+    completion: Any
+    #: Its task, and the names that it goes by.
+    identity: tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Ending:
+    """What ended the actor, once something did; all its loops share this."""
+
+    error: SystemExit | None = None
+
+
 class EventLoops:
     """The event loops of an actor: one for each concurrency group, and one for calls of no group."""
 
     def __init__(self) -> None:
-        self._loops = {"": EventLoop()}
+        self._ending = _Ending()
+        self._loops = {"": EventLoop(self._ending)}
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Runs `function`, plain or async, in the loop of calls of no group; returns or raises what it does.
@@ -36,7 +58,7 @@ class EventLoops:
 
     def divide(self, concurrency: int, groups: list[tuple[str, int]]) -> None:
         """Says how many calls may be under way: of no group, and of each group."""
-        self._loops |= {name: EventLoop() for name, _ in groups}
+        self._loops |= {name: EventLoop(self._ending) for name, _ in groups}
         for name, limit in [("", concurrency), *groups]:
             self._loops[name].limit(limit)
 
@@ -50,7 +72,7 @@ class EventLoops:
         group: str,
     ) -> None:
         """Runs a call of the group; `completion` is told how it ended. Called from another thread."""
-        self._loops[group].submit(target, args, kwargs, completion, identity)
+        self._loops[group].submit(_Call(target, args, kwargs, completion, identity))
 
     def cancel(self, task: str) -> None:
         """Cancels the call of this task, where it is under way. Called from another thread."""
@@ -61,7 +83,8 @@ class EventLoops:
 class EventLoop:
     """An event loop in a thread of its own, and the calls that it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, ending: _Ending) -> None:
+        self._ending = ending
         self._loop = asyncio.new_event_loop()
         self._places = asyncio.Semaphore(1)
         self._calls: dict[str, asyncio.Task[None]] = {}
@@ -103,30 +126,24 @@ class EventLoop:
         for _ in range(len(self._arrived)):
             self._arrived.popleft()()
 
-    def submit(
-        self,
-        target: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any] | None,
-        completion: Any,
-        identity: tuple[str, str, str],
-    ) -> None:
-        """Runs a call; `completion` is told how it ended. Called from another thread."""
+    def submit(self, call: _Call) -> None:
+        """Runs a call. Called from another thread."""
+        name = call.identity[0]
 
         def begin() -> None:
-            call = self._loop.create_task(self._run(target, args, kwargs or {}, completion, identity))
+            task = self._loop.create_task(self._run(call))
             # A loop refers to its tasks weakly.
-            self._calls[identity[0]] = call
+            self._calls[name] = task
 
             def end(ended: asyncio.Task[None]) -> None:
                 # One that raised what is to be retried is followed by another of the same name.
-                if self._calls.get(identity[0]) is ended:
-                    del self._calls[identity[0]]
+                if self._calls.get(name) is ended:
+                    del self._calls[name]
                 # One that is cancelled before its first step never runs, and answers nobody.
                 if ended.cancelled():
-                    completion.failed(asyncio.CancelledError())
+                    call.completion.failed(asyncio.CancelledError())
 
-            call.add_done_callback(end)
+            task.add_done_callback(end)
 
         self._soon(begin)
 
@@ -140,23 +157,22 @@ class EventLoop:
 
         self._soon(begin)
 
-    async def _run(
-        self,
-        target: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        completion: Any,
-        identity: tuple[str, str, str],
-    ) -> None:
-        current_call.set(identity)
+    async def _run(self, call: _Call) -> None:
+        current_call.set(call.identity)
+        completion = call.completion
         async with self._places:
+            if self._ending.error is not None:
+                completion.failed(self._ending.error)
+                return
             try:
-                result = target(*args, **kwargs)
+                result = call.target(*call.args, **(call.kwargs or {}))
                 if inspect.isawaitable(result):
                     result = await result
                 if completion.is_stream:
                     result = await _generators.drain(result, completion)
             except BaseException as error:
+                if isinstance(error, SystemExit):
+                    self._ending.error = error
                 completion.failed(error)
             else:
                 completion.done(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -102,6 +103,37 @@ def test_calls_in_other_threads_finish_before_an_actor_leaves(tmp_path) -> None:
         with pytest.raises(ActorDiedError, match="exit_actor"):
             ray.get(late, timeout=20)
     assert lines(log) == ["begun", "begun", "slow", "slow", "shutdown", "atexit"]
+
+
+def test_coroutines_finish_before_an_async_actor_leaves(tmp_path) -> None:
+    @ray.remote(max_concurrency=3)
+    class Async:
+        async def wait(self, begun: str, end: str) -> str:
+            (tmp_path / begun).touch()
+            while not (tmp_path / end).exists():
+                await asyncio.sleep(0.005)
+            return "went on"
+
+        async def leave(self) -> None:
+            ray.actor.exit_actor()
+
+    actor = Async.remote()
+    running = [actor.wait.remote("one", "end"), actor.wait.remote("two", "end")]
+    wait_until(lambda: (tmp_path / "one").exists() and (tmp_path / "two").exists())
+    holding = actor.wait.remote("three", "leave")
+    wait_until((tmp_path / "three").exists)
+    leaving, never = actor.leave.remote(), actor.wait.remote("never", "end")
+    (tmp_path / "leave").touch()
+    assert ray.get(holding, timeout=20) == "went on"
+    with pytest.raises(ActorDiedError, match="exit_actor"):
+        ray.get(leaving, timeout=20)
+    late = actor.wait.remote("late", "end")
+    (tmp_path / "end").touch()
+    assert ray.get(running, timeout=20) == ["went on"] * 2
+    for gone in (never, late):
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            ray.get(gone, timeout=20)
+    assert not (tmp_path / "never").exists() and not (tmp_path / "late").exists()
 
 
 def test_what_is_said_of_the_dead(tmp_path) -> None:

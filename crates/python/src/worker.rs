@@ -131,8 +131,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     }
     let groups: Vec<(&str, u32)> = actor.groups.iter().map(|group| (group.name.as_str(), group.limit)).collect();
     let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency, groups))?;
-    let is_async = !event_loop.is_none();
-    if is_async {
+    if !event_loop.is_none() {
         *worker.event_loop.lock().unwrap_or_else(PoisonError::into_inner) = Some(event_loop.unbind());
         context::serve_with_event_loop();
         worker.runtime.serve_with_event_loop();
@@ -141,9 +140,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     worker.runtime.tell_all();
     worker.runtime.stop_serving();
     worker.runtime.actor_leaving("it was asked to end".into(), false);
-    if !is_async {
-        py.detach(|| worker.runtime.finish_calls(FINISHING_LIMIT));
-    }
+    py.detach(|| worker.runtime.finish_calls(FINISHING_LIMIT));
     Ok(true)
 }
 

@@ -213,7 +213,7 @@ impl Core {
             Err(text) => {
                 found.progress = Progress::Failed { text: text.clone(), until };
                 self.log(format!("preparation {number} of an environment failed"));
-                self.environments.refused.extend(waiting.into_iter().map(|(ticket, _)| (ticket, text.clone())));
+                self.environments.refused.extend(waiting.into_keys().map(|ticket| (ticket, text.clone())));
             }
         }
     }
