@@ -149,7 +149,7 @@ def init_options(
         node_ip_address=hidden.get("_node_ip_address"),
         temp_dir=_path(hidden.get("_temp_dir") or os.environ.get("RAY_TMPDIR")),
         object_spilling_directory=_path(hidden.get("object_spilling_directory")),
-        system_config=dict(hidden.get("_system_config") or {}),
+        system_config=_system_config(hidden),
     )
 
 
@@ -208,8 +208,11 @@ def _address(address: str | None, given: Mapping[str, Any]) -> str | None:
             f"Invalid address format: {address!r} {source}. Give host:port, 'auto' for the cluster of this machine, or "
             "'local' for a new one."
         )
-    refused = ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "_system_config", "_node_name")
-    wrong = [name for name in refused if given.get(name) is not None and given.get(name) != {}]
+    refused = (
+        "num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "_system_config", "_node_name",
+        "_enable_object_reconstruction",
+    )  # fmt: skip
+    wrong = [name for name in refused if given.get(name) not in (None, {}, False)]
     if wrong:
         raise ValueError(
             f"When connecting to an existing cluster, {' and '.join(wrong)} must not be provided (the address {source} "
@@ -217,6 +220,13 @@ def _address(address: str | None, given: Mapping[str, Any]) -> str | None:
             "address='local' for a new cluster."
         )
     return address
+
+
+def _system_config(hidden: Mapping[str, Any]) -> dict[str, Any]:
+    config = dict(hidden.get("_system_config") or {})
+    if hidden.get("_enable_object_reconstruction"):
+        config["lineage_pinning_enabled"] = True
+    return config
 
 
 def _whole(keyword: str, resource: str, quantity: Any) -> int | None:

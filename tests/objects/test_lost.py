@@ -208,9 +208,7 @@ def test_nothing_is_made_again_where_that_is_switched_off(cluster, counted) -> N
     made = make.remote(counted.folder, "made", 7)
     ray.wait([made])
     lose(made)
-    with pytest.raises(ObjectLostError) as raised:
-        ray.get(made, timeout=30)
-    assert type(raised.value) is ObjectLostError and made.hex() in str(raised.value)
+    assert reason_of(made) == ErrorType.OBJECT_UNRECONSTRUCTABLE_LINEAGE_DISABLED
     assert counted("made") == 1
 
 

@@ -6,7 +6,8 @@
 //!                        ├── objects.rs    values and references
 //!                        ├── submit.rs     tasks, classes, leases
 //!                        ├── retrying.rs   tasks that are run again, and when
-//!                        ├── lineage.rs    how stored values were made; recover.rs makes lost ones again
+//!                        ├── lineage.rs    how stored values were made; recover.rs makes lost ones again, regaining.rs
+//!                        │                 lost items
 //!                        ├── actors.rs     ordered calls to actors, made in creation.rs
 //!                        ├── streams.rs    results that come one by one, read in reading.rs
 //!                        ├── execute.rs    calls to be run here, interrupted in interrupt.rs; yielding.rs: those whose
@@ -40,6 +41,7 @@ mod objects;
 mod questions;
 mod reading;
 mod recover;
+mod regaining;
 mod retrying;
 mod runtime;
 mod serving;

@@ -33,6 +33,8 @@ pub(crate) enum Reason {
     Put,
     /// The task, or the actor's method, is not to be run again.
     RetriesDisabled,
+    /// The task was cancelled.
+    Cancelled,
     /// The value belongs to another process that cannot be asked any more.
     Borrowed,
     /// Nothing is known of it.
@@ -62,8 +64,12 @@ impl Reason {
             ),
             Self::RetriesDisabled => (
                 "unreconstructable_retries_disabled",
-                "its task has max_retries=0, or it is the result of an actor's method, and is not to be run again: set \
-                 max_retries where it is safe to run twice",
+                "its task has max_retries=0, or the actor's method that returned it has max_task_retries=0, so it is not to \
+                 be run again: set that where it is safe to run twice",
+            ),
+            Self::Cancelled => (
+                "unreconstructable_task_cancelled",
+                "its task was cancelled, and what is cancelled is not run again: submit it anew",
             ),
             Self::Borrowed => (
                 "unreconstructable_borrowed",
@@ -74,7 +80,7 @@ impl Reason {
                 "the process that made it knows nothing of it any more: keep a reference to it there",
             ),
             Self::Disabled => (
-                "object_lost",
+                "unreconstructable_lineage_disabled",
                 "nothing is recorded of how values were made, since lineage_pinning_enabled is off: switch it on",
             ),
         }
@@ -86,8 +92,8 @@ impl Reason {
 pub(crate) struct Recipe {
     /// The call; its retries are those left.
     pub(crate) work: Work,
-    /// What it needs.
-    pub(crate) class: Arc<Class>,
+    /// What it needs; nothing for a method, which its actor runs.
+    pub(crate) class: Option<Arc<Class>>,
     /// How often it was begun.
     pub(crate) attempt: u32,
     /// Objects with a small value, each with one use that belongs to the recipe.
@@ -96,6 +102,8 @@ pub(crate) struct Recipe {
     pub(crate) sources: Vec<TaskId>,
     /// Bytes of the small values.
     pub(crate) held_bytes: usize,
+    /// How many items it yielded, where its results come one by one.
+    pub(crate) items: u32,
 }
 
 impl Recipe {
@@ -188,6 +196,17 @@ impl Lineage {
             self.order.retain(|task| entries.get(task).is_some_and(|entry| entry.recipe.is_ok()));
         }
         freed
+    }
+
+    /// A task that is not known ended with `users` stored results, and is not to be run again for this reason.
+    pub(crate) fn keep_reason(&mut self, task: TaskId, users: u32, reason: Reason) {
+        debug_assert!(users > 0 && !self.knows(task), "LINEAGE-1");
+        self.entries.insert(task, Entry { users, recipe: Err(reason) });
+    }
+
+    /// How many items a task yielded whose recipe is kept.
+    pub(crate) fn items(&self, task: TaskId) -> Option<u32> {
+        self.entries.get(&task)?.recipe.as_ref().ok().map(|recipe| recipe.items)
     }
 
     /// LINEAGE-2.

@@ -63,13 +63,18 @@ impl State {
 
     fn what_keeps(&self, id: ObjectId, count: u32, uses: Uses) -> ObjectUse {
         let others = uses.arguments + uses.contained + uses.recipes;
-        match () {
-            () if id.anchored_actor().is_some() => ObjectUse::Actor,
-            () if self.pinned.contains_key(&id) => ObjectUse::Mapped,
-            () if uses.arguments > 0 => ObjectUse::Argument,
-            () if count > others => ObjectUse::Referred,
-            () if uses.contained > 0 => ObjectUse::Contained,
-            () => ObjectUse::Unknown,
+        if id.anchored_actor().is_some() {
+            ObjectUse::Actor
+        } else if self.pinned.contains_key(&id) {
+            ObjectUse::Mapped
+        } else if uses.arguments > 0 {
+            ObjectUse::Argument
+        } else if count > others {
+            ObjectUse::Referred
+        } else if uses.contained > 0 {
+            ObjectUse::Contained
+        } else {
+            ObjectUse::Unknown
         }
     }
 

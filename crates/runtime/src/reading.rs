@@ -44,6 +44,9 @@ impl State {
     /// What the worker is told about a call's stream.
     pub(crate) fn stream_terms(&self, task: TaskId) -> Option<StreamTerms> {
         let terms = self.tasks.tasks.get(&task)?.work.stream?;
+        if let Some(terms) = self.terms_of_regaining(task) {
+            return Some(terms);
+        }
         let arrived = self.streams.arrived(task)?;
         // What nobody reads holds nobody up.
         let (ahead, read) = self.streams.read(task).map_or((0, arrived), |read| (terms.ahead, read));

@@ -82,7 +82,7 @@ impl State {
 
     /// Follows the recipe of an expected object, and those of its arguments that are gone; what cannot be made becomes
     /// an error that says why.
-    fn make_again(&mut self, id: ObjectId) {
+    pub(crate) fn make_again(&mut self, id: ObjectId) {
         let mut missing = vec![id];
         while let Some(id) = missing.pop() {
             let task = id.task();
@@ -131,9 +131,14 @@ impl State {
             }
         }
         missing.extend(&expected);
-        let queue = self.tasks.class(recipe.class).0;
-        self.begin(task, Target::Class(queue), recipe.work, recipe.attempt);
-        self.tasks.release_class(queue);
+        let target = match recipe.class {
+            Some(class) => Target::Class(self.tasks.class(class).0),
+            None => Target::Actor(task.actor()),
+        };
+        self.begin(task, target, recipe.work, recipe.attempt);
+        if let Target::Class(queue) = target {
+            self.tasks.release_class(queue);
+        }
         for id in expected {
             self.release(id);
         }
@@ -144,8 +149,8 @@ impl State {
         self.lineage.knows(id.task()) || id.index() >= ObjectId::FIRST_PUT
     }
 
-    /// A task ended, with so many stored results that are new users of its recipe.
-    pub(crate) fn keep_recipe(&mut self, id: TaskId, users: u32) {
+    /// A task ended, with so many stored results and items that are new users of its recipe; it yielded `items`.
+    pub(crate) fn keep_recipe(&mut self, id: TaskId, users: u32, items: u32) {
         let Some(task) = self.tasks.tasks.get(&id) else { return };
         if self.lineage.knows(id) {
             self.lineage.followed(id, task.work.retries, task.attempt);
@@ -157,13 +162,19 @@ impl State {
         if users == 0 {
             return;
         }
-        let Target::Class(queue) = task.target else { return self.keep_no_recipe(id) };
         if !self.lineage.is_enabled() || (task.work.retries == 0 && task.attempt == 0) {
-            return self.keep_no_recipe(id);
+            return self.keep_no_recipe(id, items);
+        }
+        if task.cancelled {
+            return self.lineage.keep_reason(id, users, Reason::Cancelled);
         }
         let (work, attempt) = (task.work.clone(), task.attempt);
-        let class = Arc::clone(&self.tasks.queues[queue].class);
-        let mut recipe = Recipe { work, class, attempt, held: Vec::new(), sources: Vec::new(), held_bytes: 0 };
+        let class = match task.target {
+            Target::Class(queue) => Some(Arc::clone(&self.tasks.queues[queue].class)),
+            Target::Actor(_) => None,
+        };
+        let (held, sources) = (Vec::new(), Vec::new());
+        let mut recipe = Recipe { work, class, attempt, held, sources, held_bytes: 0, items };
         let references = recipe.work.arguments.references.iter().map(|(_, id)| *id);
         let given: Vec<ObjectId> = references.chain(recipe.work.arguments.contained.iter().copied()).collect();
         for object in given {
@@ -190,9 +201,9 @@ impl State {
         }
     }
 
-    fn keep_no_recipe(&mut self, id: TaskId) {
+    fn keep_no_recipe(&mut self, id: TaskId, items: u32) {
         let results = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
-        for index in 1..=results {
+        for index in 1..=results + items {
             self.objects.without_recipe(id.object(index));
         }
     }

@@ -11,6 +11,7 @@
 use crate::code::Codes;
 use crate::links::{DAEMON, Token};
 use crate::objects::{copy, failed, is_error};
+use crate::regaining::Yielded;
 use crate::slack::{shed_map, shed_queue};
 use crate::state::State;
 use crate::work::{Class, Place, Work};
@@ -432,6 +433,8 @@ impl State {
         if reply.retry && self.try_again(id, None) {
             return;
         }
+        let items = self.items_of(id);
+        let yielded = Yielded { items: reply.items, error: crate::regaining::error_of(&reply) };
         self.stream_replied(id, &mut reply);
         let promised = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
         for index in reply.results.len() as u32..promised {
@@ -447,8 +450,11 @@ impl State {
             self.resolve(object, value, u32::from(is_stored), 1);
             stored += u32::from(is_stored && self.objects.take_recipe_on(object));
         }
-        self.keep_recipe(id, stored);
+        stored += self.take_item_recipes_on(id, items);
+        self.keep_recipe(id, stored, items);
+        let is_repeated = self.tasks.tasks.get(&id).is_some_and(|task| task.attempt > 0);
         self.drop_task(id);
+        self.make_missing_items(id, items, &yielded, is_repeated);
     }
 
     /// The task ends with this failure as the value of each result.
@@ -457,6 +463,7 @@ impl State {
     }
 
     pub(crate) fn finish_with(&mut self, id: TaskId, value: &Value) {
+        let items = self.items_of(id);
         self.stream_failed(id, value);
         let results = self.tasks.tasks.get(&id).map_or(0, |task| {
             self.timer_moved |= self.log.failed(id, &task.work.name, task.attempt, value);
@@ -466,7 +473,8 @@ impl State {
             self.notice_unseen(id.object(index), value);
             self.resolve(id.object(index), value.clone(), 0, 0);
         }
-        self.keep_recipe(id, 0);
+        self.fail_missing_items(id, items, value);
+        self.keep_recipe(id, 0, 0);
         self.drop_task(id);
     }
 

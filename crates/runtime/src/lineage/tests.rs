@@ -13,8 +13,8 @@ fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId
     let arguments = Arguments { payload: Bytes::from(vec![0; payload]), ..Arguments::default() };
     let work = Work { arguments, results: 1, retries, ..Work::default() };
     let class =
-        Arc::new(Class { demand: Vec::new(), environment: Environment::default(), fresh: false, strategy: None });
-    Recipe { work, class, attempt: 0, held, sources, held_bytes: 0 }
+        Some(Arc::new(Class { demand: Vec::new(), environment: Environment::default(), fresh: false, strategy: None }));
+    Recipe { work, class, attempt: 0, held, sources, held_bytes: 0, items: 0 }
 }
 
 #[test]
@@ -91,4 +91,15 @@ fn everything_kept_comes_back_once() {
         kept.sort();
         prop_assert_eq!(back, kept);
     });
+}
+
+#[test]
+fn what_is_not_to_be_run_again_leaves_its_reason() {
+    let tasks = tasks(1);
+    let mut lineage = Lineage::default();
+    lineage.keep_reason(tasks[0], 2, Reason::Cancelled);
+    assert_eq!(lineage.follow(tasks[0]).map(|_| ()), Err(Reason::Cancelled));
+    assert!(lineage.release(tasks[0]).is_empty() && lineage.knows(tasks[0]));
+    lineage.release(tasks[0]);
+    assert_eq!(lineage.figures(), (0, 0));
 }

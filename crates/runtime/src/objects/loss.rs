@@ -45,6 +45,12 @@ impl Objects {
         }
     }
 
+    /// Whether the value lies in the store, where it can be lost, or was lost already.
+    pub(crate) fn may_be_lost(&self, id: ObjectId) -> bool {
+        let is_stored = |value: &Value| matches!(value.content, Some(Content::Stored(_)));
+        self.known.get(&id).is_some_and(|object| object.value.as_ref().is_none_or(is_stored))
+    }
+
     /// Counts a stored result as a user of its task's recipe; `false` where it is counted, or nobody refers to it.
     pub(crate) fn take_recipe_on(&mut self, id: ObjectId) -> bool {
         self.known.get_mut(&id).is_some_and(|object| !std::mem::replace(&mut object.has_recipe, true))
