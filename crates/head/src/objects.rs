@@ -35,6 +35,8 @@ pub enum Outcome<V> {
         client: WorkerId,
         /// The object.
         object: ObjectId,
+        /// Who has died.
+        owner: WorkerId,
     },
     /// Tell an owner that its object's bytes are lost and wanted.
     Lost {
@@ -182,7 +184,7 @@ impl<V: Clone> Objects<V> {
             return self.hold(client, &contained, out);
         }
         if !owner_lives {
-            return out.push(Outcome::OwnerDied { client, object });
+            return out.push(Outcome::OwnerDied { client, object, owner });
         }
         self.entry(client, object).subscribers.insert(client);
         let entry = self.entry(owner, object);
@@ -253,7 +255,7 @@ impl<V: Clone> Objects<V> {
                 entry.owner = None;
                 entry.is_promised = false;
                 for waiting in std::mem::take(&mut entry.subscribers) {
-                    out.push(Outcome::OwnerDied { client: waiting, object });
+                    out.push(Outcome::OwnerDied { client: waiting, object, owner: client });
                     self.disentangle(waiting, object);
                 }
             }

@@ -16,6 +16,7 @@ mod assign;
 mod census;
 mod clients;
 mod ending;
+mod ends;
 mod environments;
 mod group_report;
 mod groups;
@@ -315,6 +316,7 @@ pub struct Core {
     objects: Objects<Value>,
     kept: Kept,
     metrics: Metrics,
+    ends: ends::Ends,
     templates: templates::Templates,
     environments: environments::Environments,
     groups: PlacementGroups,
@@ -360,6 +362,7 @@ impl Core {
             objects: Objects::default(),
             kept: Kept::default(),
             metrics: Metrics::default(),
+            ends: ends::Ends::default(),
             templates: templates::Templates::default(),
             environments: environments::Environments::default(),
             groups: PlacementGroups::default(),

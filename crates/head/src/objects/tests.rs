@@ -56,7 +56,7 @@ fn an_owner_that_dies_first_is_the_answer() {
     objects.promise(client(1), &[object(1)], &mut Vec::new());
     objects.hold(client(2), &[object(1)], &mut Vec::new());
     objects.subscribe(client(2), object(1), client(1), true, &mut Vec::new());
-    let died = Outcome::OwnerDied { client: client(2), object: object(1) };
+    let died = Outcome::OwnerDied { client: client(2), object: object(1), owner: client(1) };
     assert_eq!(run(|out| objects.client_died(client(1), out)), std::slice::from_ref(&died));
     assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), false, out)), [died]);
     objects.unhold(client(2), &[object(1)], &mut Vec::new());
@@ -98,7 +98,7 @@ fn a_loss_that_its_owner_does_not_live_to_mend_ends_with_it() {
     run(|out| objects.hold(client(2), &[object(1)], out));
     run(|out| objects.client_died(client(1), out));
     assert!(run(|out| objects.lost(client(2), object(1), client(1), false, out)).is_empty());
-    let died = Outcome::OwnerDied { client: client(2), object: object(1) };
+    let died = Outcome::OwnerDied { client: client(2), object: object(1), owner: client(1) };
     assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), false, out)), [died]);
 }
 

@@ -48,6 +48,7 @@ impl Core {
             detail.is_over = true;
             detail.said_goodbye = false;
         }
+        self.remember_end(key, "its program ended");
         self.client_gone(key);
         self.forget_job_when_over(job);
     }

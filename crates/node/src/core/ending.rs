@@ -83,6 +83,7 @@ impl Core {
     pub fn worker_gone(&mut self, key: Key, text: &str) {
         self.verdict(key, text);
         self.idle.retain(|idle| *idle != key);
+        self.remember_end(key, text);
         self.client_gone(key);
         let Some(worker) = self.workers.remove(&key) else { return };
         self.tell_gone(key, text);

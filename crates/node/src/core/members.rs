@@ -383,6 +383,7 @@ impl Core {
             if let Some(Duty::Leased(lease)) = self.workers.get(worker).map(|worker| worker.duty) {
                 self.lease_lost(lease, &text);
             }
+            self.remember_end_on(node, &member.told.ip, *worker, &text);
             self.worker_gone(*worker, &text);
         }
         let orders = self.members.orders.iter().filter(|(_, order)| order.member == key).map(|(number, _)| *number);

@@ -114,11 +114,8 @@ impl Core {
         for outcome in outcomes {
             match outcome {
                 Outcome::Answer { client, object, value } => self.tell_value(client, object, value),
-                Outcome::OwnerDied { client, object } => {
-                    let text = format!(
-                        "the process that was to make object {object}, or to make it again, died before it was done, and \
-                         nobody else can make it"
-                    );
+                Outcome::OwnerDied { client, object, owner } => {
+                    let text = self.owner_died(object, owner);
                     self.tell_value(client, object, failed_value("owner_died", text));
                 }
                 Outcome::Lost { owner, object } => {
