@@ -130,13 +130,6 @@ def test_what_does_not_fit_in_memory_is_spilled_and_read_back(cluster) -> None:
         assert (ray.get(reference) == i).all()
 
 
-def test_a_value_larger_than_the_store_is_refused(cluster) -> None:
-    cluster(object_store_memory=80 * MIB)
-    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="object_store_memory"):
-        ray.put(numpy.zeros(200 * MIB, dtype=numpy.uint8))
-    assert ray.get(ray.put(1)) == 1
-
-
 def test_references_are_counted_back_to_zero(cluster) -> None:
     cluster()
     gc.collect()
