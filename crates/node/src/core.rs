@@ -410,12 +410,6 @@ impl Core {
         self.alarms.first().map(|(at, _)| *at)
     }
 
-    /// The driver that wants to see a worker's output.
-    pub fn log_target(&self, worker: Key) -> Option<Key> {
-        let detail = self.details.get(&self.workers.get(&worker)?.job?)?;
-        (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
-    }
-
     /// A message from a client that was let in, or from a worker.
     pub fn message(&mut self, from: Key, message: Message) {
         match message {

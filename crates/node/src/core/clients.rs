@@ -8,6 +8,12 @@ use oxiray_wire::message::{Amount, Driver, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
+    /// The driver that wants to see a worker's output.
+    pub fn log_target(&self, worker: Key) -> Option<Key> {
+        let detail = self.details.get(&self.workers.get(&worker)?.job?)?;
+        (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
+    }
+
     /// A driver was let in.
     pub fn driver_joined(&mut self, key: Key, told: Driver) {
         let id = WorkerId::generate();
