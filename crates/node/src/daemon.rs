@@ -68,8 +68,6 @@ pub(crate) struct Daemon {
     /// Address that `init(address=…)` takes.
     address: String,
     transfer: Transfer,
-    /// Which nodes were given a stream to each other; 0 is this one.
-    introduced: BTreeSet<(Key, Key)>,
     /// How many nodes were ever let in.
     members_admitted: u32,
     /// Whoever started this daemon, where it is to end with that process.

@@ -9,6 +9,7 @@ pub mod config;
 mod core;
 mod daemon;
 pub mod device_check;
+mod fetches;
 mod listing;
 mod logs;
 mod machine;

@@ -52,6 +52,16 @@ pub(crate) enum Copy {
 }
 
 impl SpilledFile {
+    /// Reads as many bytes as there is room for.
+    pub(crate) fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(bytes, offset)
+    }
+
+    /// Writes into a file that is not sealed.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
     /// A descriptor for a client to read or write the file by.
     pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
         let mode = match access {

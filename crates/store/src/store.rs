@@ -10,6 +10,7 @@ use oxiray_ids::ObjectId;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Copies to and from disk handed to the disk's thread at once.
@@ -170,11 +171,10 @@ impl Store {
     /// that it has the segment mapped. Call it for the segment of each [`Event::Created`] (read and write) and each
     /// [`Event::Pinned`] (read only), and send what it gives along; where it fails, abort or unpin and refuse the client.
     pub fn descriptor(&mut self, segment: SegmentId, client: ClientId, access: Access) -> io::Result<Option<OwnedFd>> {
-        let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("segment {} is gone", segment.0));
         if !self.memory.contains_key(&segment) && !self.mapped.contains_key(&segment) {
-            return Err(unknown());
+            return Err(gone(segment));
         }
-        if !self.book.give(segment, client, access).ok_or_else(unknown)? {
+        if !self.book.give(segment, client, access).ok_or_else(|| gone(segment))? {
             return Ok(None);
         }
         let descriptor = match self.memory.get(&segment) {
@@ -191,6 +191,27 @@ impl Store {
     /// [`Store::descriptor`] gives one again.
     pub fn mapping_dropped(&mut self, segment: SegmentId, client: ClientId) {
         self.book.take_back(segment, client);
+    }
+
+    /// Bytes of an object that is pinned, by the segment that the pin named: for a daemon that gives them to others.
+    pub fn read(&self, segment: SegmentId, offset: u64, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        match (self.memory.get(&segment), self.mapped.get(&segment)) {
+            (Some(memory), _) => memory.file().read_exact_at(&mut bytes, offset)?,
+            (None, Some(spilled)) => spilled.read(&mut bytes, offset)?,
+            (None, None) => return Err(gone(segment)),
+        }
+        Ok(bytes)
+    }
+
+    /// Writes into an object that is not sealed, by the segment that was granted: for a daemon that fetches it from
+    /// elsewhere.
+    pub fn write(&self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match (self.memory.get(&segment), self.mapped.get(&segment)) {
+            (Some(memory), _) => memory.file().write_all_at(bytes, offset),
+            (None, Some(made)) => made.write(bytes, offset),
+            (None, None) => Err(gone(segment)),
+        }
     }
 
     /// Gives pooled memory back to the machine until at most `keep_bytes` are pooled.
@@ -224,7 +245,7 @@ impl Store {
         std::mem::take(&mut self.events)
     }
 
-    /// Where an object is; `None` for an unknown one.
+    /// Where an object is; `None` for an unknown or deleted one.
     pub fn state(&self, object: ObjectId) -> Option<ObjectState> {
         self.book.state_of(object)
     }
@@ -276,4 +297,8 @@ impl Store {
             self.book.job_done(job, Err(reason));
         }
     }
+}
+
+fn gone(segment: SegmentId) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("segment {} is gone", segment.0))
 }

@@ -215,6 +215,7 @@ messages! {
     155 => Seek,
     156 => Sought,
     157 => Wanted,
+    158 => Connect,
 }
 
 /// How much of a resource.

@@ -51,9 +51,9 @@ impl Daemon {
                 }
             }
             Effect::Located(found) => self.tell_whereabouts(found),
-            Effect::Delete { object } => self.store.delete(object),
+            Effect::Delete { object } => self.delete(object),
             Effect::LeaveStore { client } => {
-                self.reader_gone(client);
+                self.transfer.fetches.reader_gone(client);
                 self.store.client_gone(client);
             }
             Effect::Log(line) => self.log.line(&line),
@@ -73,21 +73,33 @@ impl Daemon {
         }
     }
 
+    /// Passes on what the store has said, and fetches on, until neither has anything.
     pub(super) fn answer_from_store(&mut self) {
-        for Answer { to, message, descriptor, stored } in self.store.answers() {
-            if self.is_link(to) {
-                self.store_said(to, message, descriptor.as_ref());
-                continue;
+        loop {
+            for Answer { to, message, descriptor, stored } in self.store.answers() {
+                if self.store.is_itself(to) {
+                    self.store_said(to, message);
+                    continue;
+                }
+                if let Some(object) = stored
+                    && !self.stored(to, object)
+                {
+                    self.store.client_gone(to);
+                    self.store.delete(object);
+                    continue;
+                }
+                self.queue(to, &message, descriptor.into_iter().collect());
             }
-            if let Some(object) = stored
-                && !self.stored(to, object)
-            {
-                self.store.client_gone(to);
-                self.store.delete(object);
-                continue;
+            if !self.go_on_fetching() {
+                return;
             }
-            self.queue(to, &message, descriptor.into_iter().collect());
         }
+    }
+
+    /// Nobody is to read the object any more.
+    pub(super) fn delete(&mut self, object: ObjectId) {
+        self.store.delete(object);
+        self.transfer.fetches.deleted(object);
     }
 
     /// Who holds which objects, and where they lie.

@@ -36,7 +36,6 @@ impl Daemon {
 
     /// The process of a member is gone.
     pub(super) fn member_over(&mut self, key: Key) {
-        self.forget_introductions(key);
         self.core.member_gone(key);
     }
 
@@ -45,6 +44,7 @@ impl Daemon {
         let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
         match &message {
             Message::Locate(asked) => return self.locate_for(from, asked),
+            Message::Connect(asked) => return self.connect_for(from, asked),
             Message::Copied(said) => return self.core.copied(from, object(&said.object)),
             _ => {}
         }
@@ -76,8 +76,7 @@ impl Daemon {
                 }
             }
             Message::ObjectDelete(said) => {
-                self.store.delete(ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL));
-                self.answer_from_store();
+                self.delete(ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL));
             }
             Message::Seek(asked) => {
                 let object = ObjectId::from_slice(&asked.object).unwrap_or(ObjectId::NIL);
@@ -88,8 +87,8 @@ impl Daemon {
             }
             Message::Located(said) => self.located(said),
             Message::NodePeer(said) => {
-                if let (Some(node), Some(stream)) = (NodeId::from_slice(&said.node), descriptors.into_iter().next()) {
-                    self.add_link(node, stream);
+                if let Some(node) = NodeId::from_slice(&said.node) {
+                    self.add_link(node, descriptors.into_iter().next());
                 }
             }
             message => self.core.head_said(message),

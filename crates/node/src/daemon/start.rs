@@ -213,7 +213,6 @@ impl Foundation {
             token: description.token,
             address,
             transfer: super::transfer::Transfer::default(),
-            introduced: BTreeSet::new(),
             members_admitted: 0,
             starter: config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok()),
             streams: BTreeMap::new(),

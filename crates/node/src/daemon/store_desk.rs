@@ -18,6 +18,9 @@ const ROOM_LIMIT: Duration = Duration::from_secs(5);
 /// How long a request for an object waits for who writes it, or for the disk.
 const PIN_LIMIT: Duration = Duration::from_secs(60);
 
+/// Stands for this node itself, which writes what it fetches from others.
+pub(super) const OWN: Key = 0;
+
 /// What is to be told to a client.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -45,6 +48,10 @@ pub(crate) struct StoreDesk {
     requests: BTreeMap<Ticket, Open>,
     deadlines: BTreeSet<(Instant, Ticket)>,
     last_ticket: u64,
+    /// Clients that are this daemon's own streams to other nodes: they map nothing.
+    itself: BTreeSet<Key>,
+    /// Of objects that went from node to node, which writing each is.
+    stamps: BTreeMap<ObjectId, u64>,
 }
 
 impl StoreDesk {
@@ -53,7 +60,9 @@ impl StoreDesk {
         let spill_directory = Some(spill_directory);
         let options = Options { spill_directory, spill_fullness_max: fullness_max, ..Options::new(capacity_bytes) };
         let store = Store::new(options)?;
-        Ok(Self { store, requests: BTreeMap::new(), deadlines: BTreeSet::new(), last_ticket: 0 })
+        let itself = BTreeSet::from([OWN]);
+        let (requests, deadlines) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Self { store, requests, deadlines, last_ticket: 0, itself, stamps: BTreeMap::new() })
     }
 
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -76,7 +85,39 @@ impl StoreDesk {
         self.deadlines.insert((open.deadline, ticket));
     }
 
+    /// From here on, what is said to this client is for this daemon.
+    pub(super) fn serve_itself(&mut self, client: Key) {
+        self.itself.insert(client);
+    }
+
+    /// Whether what is said to this client is for this daemon.
+    pub(super) fn is_itself(&self, client: Key) -> bool {
+        self.itself.contains(&client)
+    }
+
+    /// Bytes of a pinned object.
+    pub(super) fn bytes_of(&self, segment: SegmentId, offset: u64, count: u64) -> io::Result<bytes::Bytes> {
+        let count = usize::try_from(count).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        self.store.read(segment, offset, count).map(bytes::Bytes::from)
+    }
+
+    /// Writes into room that this daemon was given.
+    pub(super) fn write(&self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.store.write(segment, offset, bytes)
+    }
+
+    /// The same for all copies of one writing of an object.
+    pub(super) fn stamp_of(&mut self, object: ObjectId) -> u64 {
+        *self.stamps.entry(object).or_insert_with(|| u64::from_ne_bytes(oxiray_ids::random()))
+    }
+
+    /// The object that was fetched is of this writing.
+    pub(super) fn has_stamp(&mut self, object: ObjectId, stamp: u64) {
+        self.stamps.insert(object, stamp);
+    }
+
     pub(crate) fn allocate(&mut self, client: Key, request: u64, object: ObjectId, size: u64, now: Instant) {
+        self.stamps.remove(&object);
         let open = Open { request, deadline: now + CROWDED_AFTER, last: Some(now + ROOM_LIMIT) };
         let ticket = self.ticket(open);
         self.store.create(ticket, ClientId(client), object, size);
@@ -123,10 +164,12 @@ impl StoreDesk {
     }
 
     pub(crate) fn delete(&mut self, object: ObjectId) {
+        self.stamps.remove(&object);
         self.store.delete(object);
     }
 
     pub(crate) fn client_gone(&mut self, client: Key) {
+        self.itself.remove(&client);
         self.store.client_gone(ClientId(client));
     }
 
@@ -175,7 +218,7 @@ impl StoreDesk {
             match event {
                 Event::Created { ticket, client, object, segment, capacity, .. } => {
                     let request = self.answered(ticket);
-                    match self.store.descriptor(segment, client, Access::ReadWrite) {
+                    match self.descriptor(segment, client, Access::ReadWrite) {
                         Ok(descriptor) => {
                             let message = Allocated { request, segment: segment.0, capacity }.into();
                             answers.push(Answer { to: client.0, message, descriptor, stored: Some(object) });
@@ -188,7 +231,7 @@ impl StoreDesk {
                 }
                 Event::Pinned { ticket, client, object, segment, capacity, size } => {
                     let request = self.answered(ticket);
-                    match self.store.descriptor(segment, client, Access::ReadOnly) {
+                    match self.descriptor(segment, client, Access::ReadOnly) {
                         Ok(descriptor) => {
                             let message = Pinned { request, segment: segment.0, capacity, size }.into();
                             answers.push(Answer { to: client.0, message, descriptor, stored: None });
@@ -216,6 +259,13 @@ impl StoreDesk {
             }
         }
         answers
+    }
+
+    fn descriptor(&mut self, segment: SegmentId, client: ClientId, access: Access) -> io::Result<Option<OwnedFd>> {
+        if self.is_itself(client.0) {
+            return Ok(None);
+        }
+        self.store.descriptor(segment, client, access)
     }
 
     fn answered(&mut self, ticket: Ticket) -> u64 {
@@ -296,6 +346,8 @@ mod tests {
             requests: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             last_ticket: 0,
+            itself: BTreeSet::new(),
+            stamps: BTreeMap::new(),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Daemon, Token};
 use crate::core::Key;
-use oxiray_ids::NodeId;
 use oxiray_wire::message::Driver;
 use oxiray_wire::{Connection, Message, Received};
 use std::os::fd::OwnedFd;
@@ -31,7 +30,7 @@ pub(super) enum Role {
     /// The node that this one joined.
     Head,
     /// Another node, to exchange objects with.
-    Node(NodeId),
+    Node,
 }
 
 #[derive(Debug)]
@@ -145,7 +144,7 @@ impl Daemon {
             },
             Role::Member(_) => self.member_said(key, message),
             Role::Head => self.head_said(message, descriptors),
-            Role::Node(_) => self.node_said(key, message),
+            Role::Node => self.node_said(key, message),
         }
     }
 
@@ -203,9 +202,9 @@ impl Daemon {
             // It ends by itself now; its workers may live until its process is gone.
             Role::Member(Some(_)) => return self.core.member_silent(key),
             Role::Member(None) => self.member_over(key),
-            Role::Node(node) => {
+            Role::Node => {
                 self.streams.remove(&key);
-                return self.link_over(key, node);
+                return self.link_over(key);
             }
             Role::Head => {
                 self.log.line("the head is gone, and this node ends with it");

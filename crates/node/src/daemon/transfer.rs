@@ -1,59 +1,44 @@
-//! Objects fetched from other nodes' stores, piece by piece, into this one.
+//! Objects that go from node to node: the shell of [`Fetches`](crate::fetches::Fetches), and the giving side.
 //!
-//! - TRANSFER-1: an object is fetched once at a time, however many wait to read it.
-//! - TRANSFER-2: of each object at most [`PIECES_AHEAD`] pieces are under way, and at most [`FETCHES_MAX`] objects; so
-//!   what a transfer takes of the memory of either node is bounded.
-//! - TRANSFER-3: while an object is read for another node it is pinned by the stream to that node, and goes with it.
+//! - TRANSFER-1: while an object is read for another node it is pinned by the stream to that node, and goes with it.
+//! - TRANSFER-2: whoever needs a stream to another node asks the head for one. The head remembers none, so a stream that
+//!   broke is made again like the first.
 
 use super::Daemon;
+use super::store_desk::OWN;
 use super::streams::{Role, Stream};
 use crate::core::{Key, Whereabouts};
+use crate::fetches::{Fetches, PIECE_BYTES, Piece, Step};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_store::{Access, SegmentCache, SegmentId};
+use oxiray_store::SegmentId;
 use oxiray_wire::connection::socket_pair;
-use oxiray_wire::message::{Chunk, Copied, Failure, Fetch, Fetched, Locate, Located, NodePeer, StoreRefused};
+use oxiray_wire::message::{Chunk, Connect, Copied, Failure, Fetch, Fetched, Locate, Located, NodePeer, StoreRefused};
 use oxiray_wire::{Connection, Message};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-/// Bytes of a piece.
-const PIECE_BYTES: u64 = 1 << 20;
-/// How many pieces of an object are asked for ahead.
-const PIECES_AHEAD: u64 = 4;
-/// How many objects are fetched at once; more wait.
-const FETCHES_MAX: usize = 8;
-
-/// An object on its way here.
-#[derive(Debug, Default)]
-struct Incoming {
-    /// Who reads it then: clients and their questions.
-    readers: Vec<(Key, u64)>,
-    /// The stream that it comes on, and the node at its other end.
-    from: Option<(Key, NodeId)>,
-    segment: Option<SegmentId>,
-    size: u64,
-    /// Pieces come in the order asked for: up to here it was asked for, and up to here it came.
-    asked: u64,
-    arrived: u64,
-    /// The first piece, until there is room for it.
-    first: Option<Bytes>,
+/// An object that another node reads, by its stream and the number of its attempt.
+#[derive(Debug)]
+enum Given {
+    /// The store is asked; these pieces are owed.
+    Asked(Vec<u64>),
+    Pinned {
+        object: ObjectId,
+        segment: SegmentId,
+        size: u64,
+    },
 }
 
 /// What this node and others give each other.
 #[derive(Debug, Default)]
 pub(super) struct Transfer {
-    links: BTreeMap<NodeId, Key>,
-    incoming: BTreeMap<ObjectId, Incoming>,
-    queued: VecDeque<ObjectId>,
-    active: BTreeSet<ObjectId>,
-    segments: BTreeMap<Key, SegmentCache>,
-    /// Objects pinned for another node: where each lies; nothing while the store is asked.
-    outgoing: BTreeMap<(Key, ObjectId), Option<(SegmentId, u64)>>,
-    /// Pieces asked for before the store had answered.
-    owed: BTreeMap<(Key, ObjectId), Vec<u64>>,
-    /// What the store was asked for on behalf of a link.
-    questions: BTreeMap<u64, ObjectId>,
+    pub(super) fetches: Fetches,
+    /// Where objects on their way here are written.
+    rooms: BTreeMap<ObjectId, SegmentId>,
+    given: BTreeMap<(Key, u64), Given>,
+    /// What the store was asked for on behalf of a stream: the attempt, and the object.
+    questions: BTreeMap<u64, (u64, ObjectId)>,
     last_question: u64,
 }
 
@@ -65,36 +50,63 @@ fn told(object: ObjectId) -> Bytes {
     Bytes::copy_from_slice(object.as_bytes())
 }
 
+fn told_node(node: NodeId) -> Bytes {
+    Bytes::copy_from_slice(node.as_bytes())
+}
+
 impl Daemon {
     /// Reads an object for a client: from this node's store, or from another's by way of it.
     pub(super) fn read(&mut self, from: Key, request: u64, object: ObjectId) {
-        let is_elsewhere = self.core.head_key().is_some() || self.core.has_members();
-        let is_coming = self.transfer.incoming.contains_key(&object);
-        if !is_coming && (!is_elsewhere || self.store.has(object)) {
+        let is_coming = self.transfer.fetches.is_coming(object);
+        let is_alone = self.core.head_key().is_none() && !self.core.has_members();
+        if !is_coming && (is_alone || self.store.has(object)) {
             return self.store.pin(from, request, object, self.now);
         }
-        self.transfer.incoming.entry(object).or_default().readers.push((from, request));
-        if !is_coming {
-            self.transfer.queued.push_back(object);
-            self.fetch_next();
+        self.transfer.fetches.want(object, from, request);
+    }
+
+    /// Carries out what the fetches want done; whether there was anything.
+    pub(super) fn go_on_fetching(&mut self) -> bool {
+        let steps = self.transfer.fetches.steps();
+        let is_any = !steps.is_empty();
+        for step in steps {
+            self.fetch_on(step);
+        }
+        is_any
+    }
+
+    fn fetch_on(&mut self, step: Step) {
+        match step {
+            Step::Locate { object, without } => self.locate(object, without),
+            Step::Connect { node } => self.connect(node),
+            Step::Ask { link, number, object, offset } => {
+                self.queue(link, &Fetch { object: told(object), offset, number }.into(), Vec::new());
+            }
+            Step::Done { link, number } => self.queue(link, &Fetched { number }.into(), Vec::new()),
+            Step::Allocate { request, object, size } => self.store.allocate(OWN, request, object, size, self.now),
+            Step::Write { object, offset, bytes } => self.write(object, offset, &bytes),
+            Step::Seal { object, stamp } => self.seal_copy(object, stamp),
+            Step::GiveUp { object } => {
+                self.transfer.rooms.remove(&object);
+                // Where there is no room yet, the request for it is struck out.
+                if self.store.abort(OWN, object).is_err() {
+                    self.store.delete(object);
+                }
+            }
+            Step::Read { reader, request, object } => self.store.pin(reader, request, object, self.now),
+            Step::Refuse { reader, request, object, failure } => {
+                let failure = Some(failure.unwrap_or_else(|| lost(object)));
+                self.queue(reader, &StoreRefused { request, failure }.into(), Vec::new());
+            }
         }
     }
 
-    /// TRANSFER-2.
-    fn fetch_next(&mut self) {
-        while self.transfer.active.len() < FETCHES_MAX {
-            let Some(object) = self.transfer.queued.pop_front() else { return };
-            self.transfer.active.insert(object);
-            self.locate(object, None);
-        }
-    }
+    // --- where objects are ---
 
     fn locate(&mut self, object: ObjectId, without: Option<NodeId>) {
-        if let Some(head) = self.core.head_key() {
-            let without = without.map(|node| Bytes::copy_from_slice(node.as_bytes())).unwrap_or_default();
-            return self.queue(head, &Locate { object: told(object), without }.into(), Vec::new());
-        }
-        self.core.locate(None, object, without, false);
+        let Some(head) = self.core.head_key() else { return self.core.locate(None, object, without, false) };
+        let without = without.map(told_node).unwrap_or_default();
+        self.queue(head, &Locate { object: told(object), without }.into(), Vec::new());
     }
 
     /// A member asks where an object is.
@@ -110,332 +122,225 @@ impl Daemon {
 
     /// Whether this node's store has the object other than as a copy on its way here.
     pub(super) fn has_of_its_own(&self, object: ObjectId) -> bool {
-        self.store.has(object) && !self.transfer.incoming.contains_key(&object)
+        self.store.has(object) && !self.transfer.fetches.is_coming(object)
     }
 
     /// The core knows where an object is.
     pub(super) fn tell_whereabouts(&mut self, found: Whereabouts) {
         let Whereabouts { asker, object, node } = found;
-        let holder = node.and_then(|node| self.core.member_of(node));
-        match (asker, node) {
-            (Some(member), _) => {
-                if node.is_some() {
-                    self.introduce(holder, member);
-                }
-                let node = node.map(|node| Bytes::copy_from_slice(node.as_bytes())).unwrap_or_default();
-                self.queue(member, &Located { object: told(object), node, failure: None }.into(), Vec::new());
-            }
-            (None, Some(node)) => {
-                if let Some(member) = holder {
-                    self.introduce(None, member);
-                }
-                self.begin_fetch(object, node);
-            }
-            (None, None) => self.refuse_readers(object, None),
-        }
-    }
-
-    /// Gives two nodes a stream to each other, where they have none; `None` is this node.
-    fn introduce(&mut self, one: Option<Key>, other: Key) {
-        let own = self.core.own_node();
-        let (Some(one_node), Some(other_node)) =
-            (one.map_or(Some(own), |one| self.core.node_of_member(one)), self.core.node_of_member(other))
-        else {
-            return;
-        };
-        if !self.introduced.insert((one.unwrap_or(0), other))
-            || (one.is_some() && self.introduced.contains(&(other, one.unwrap_or(0))))
-        {
-            return;
-        }
-        let (near, far) = match socket_pair() {
-            Ok(pair) => pair,
-            Err(error) => {
-                return self.log.line(&format!("nodes {one_node} and {other_node} cannot be connected: {error}"));
-            }
-        };
-        match one {
-            None => self.add_link(other_node, near),
-            Some(one) => {
-                self.queue(one, &NodePeer { node: Bytes::copy_from_slice(other_node.as_bytes()) }.into(), vec![near]);
-            }
-        }
-        self.queue(other, &NodePeer { node: Bytes::copy_from_slice(one_node.as_bytes()) }.into(), vec![far]);
-    }
-
-    /// A stream to another node.
-    pub(super) fn add_link(&mut self, node: NodeId, stream: OwnedFd) {
-        match Connection::new(stream) {
-            Ok(connection) => {
-                let key = self.core.new_key();
-                self.add_stream(key, Stream::new(connection, Role::Node(node), 0));
-                self.transfer.links.insert(node, key);
-            }
-            Err(error) => self.log.line(&format!("the stream to node {node} cannot be used: {error}")),
-        }
+        let Some(member) = asker else { return self.transfer.fetches.located(object, node, None) };
+        let node = node.map(told_node).unwrap_or_default();
+        self.queue(member, &Located { object: told(object), node, failure: None }.into(), Vec::new());
     }
 
     /// The head says where an object is.
     pub(super) fn located(&mut self, said: Located) {
-        let object = id(&said.object);
-        match NodeId::from_slice(&said.node) {
-            Some(node) => self.begin_fetch(object, node),
-            None => self.refuse_readers(object, said.failure),
+        self.transfer.fetches.located(id(&said.object), NodeId::from_slice(&said.node), said.failure);
+    }
+
+    // --- streams ---
+
+    fn connect(&mut self, node: NodeId) {
+        match self.core.head_key() {
+            Some(head) => self.queue(head, &Connect { node: told_node(node) }.into(), Vec::new()),
+            None => {
+                let stream = self.core.member_of(node).and_then(|member| self.stream_to(member, self.core.own_node()));
+                self.add_link(node, stream);
+            }
         }
     }
 
-    fn begin_fetch(&mut self, object: ObjectId, node: NodeId) {
-        let Some(link) = self.transfer.links.get(&node).copied() else { return self.refuse_readers(object, None) };
-        let Some(incoming) = self.transfer.incoming.get_mut(&object) else { return };
-        incoming.from = Some((link, node));
-        incoming.asked = PIECE_BYTES;
-        self.queue(link, &Fetch { object: told(object), offset: 0 }.into(), Vec::new());
+    /// A member wants a stream to another node.
+    pub(super) fn connect_for(&mut self, member: Key, asked: &Connect) {
+        let (Some(node), Some(asker)) = (NodeId::from_slice(&asked.node), self.core.node_of_member(member)) else {
+            return;
+        };
+        if node != self.core.own_node() {
+            let stream = self.core.member_of(node).and_then(|other| self.stream_to(other, asker));
+            let descriptors = stream.into_iter().collect();
+            return self.queue(member, &NodePeer { node: asked.node.clone() }.into(), descriptors);
+        }
+        let stream = self.stream_to(member, node);
+        self.add_link(asker, stream);
+    }
+
+    /// Gives a member a stream to a node, whose end is returned.
+    fn stream_to(&mut self, member: Key, node: NodeId) -> Option<OwnedFd> {
+        match socket_pair() {
+            Ok((near, far)) => {
+                self.queue(member, &NodePeer { node: told_node(node) }.into(), vec![far]);
+                Some(near)
+            }
+            Err(error) => {
+                self.log.line(&format!("node {node} and another cannot be connected: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A stream to another node; or there is none to be had.
+    pub(super) fn add_link(&mut self, node: NodeId, stream: Option<OwnedFd>) {
+        let link = stream.and_then(|stream| {
+            let connection = match Connection::new(stream) {
+                Ok(connection) => connection,
+                Err(error) => {
+                    self.log.line(&format!("the stream to node {node} cannot be used: {error}"));
+                    return None;
+                }
+            };
+            let key = self.core.new_key();
+            self.add_stream(key, Stream::new(connection, Role::Node, 0));
+            self.store.serve_itself(key);
+            self.streams.contains_key(&key).then_some(key)
+        });
+        self.transfer.fetches.linked(node, link);
+    }
+
+    /// The stream to another node is over (TRANSFER-1).
+    pub(super) fn link_over(&mut self, link: Key) {
+        self.transfer.given.retain(|(key, _), _| *key != link);
+        self.store.client_gone(link);
+        self.transfer.fetches.link_over(link);
     }
 
     /// What another node says on its stream.
     pub(super) fn node_said(&mut self, link: Key, message: Message) {
         match message {
-            Message::Fetch(asked) => self.give_piece(link, id(&asked.object), asked.offset),
-            Message::Fetched(said) => self.end_giving(link, id(&said.object)),
-            Message::Chunk(chunk) => self.piece_came(link, chunk),
+            Message::Fetch(asked) => self.give_piece(link, asked.number, id(&asked.object), asked.offset),
+            Message::Fetched(said) => self.end_giving(link, said.number),
+            Message::Chunk(chunk) if chunk.missing => {
+                self.transfer.fetches.missing(link, id(&chunk.object), chunk.number, chunk.failure);
+            }
+            Message::Chunk(Chunk { object, offset, size, bytes, number, stamp, .. }) => {
+                let piece = Piece { object: id(&object), number, offset, size, stamp, bytes };
+                self.transfer.fetches.piece(link, piece);
+            }
             other => self.log.line(&format!("a node sent a message of kind {}, which is not for one", other.kind())),
         }
     }
 
     // --- giving ---
 
-    fn give_piece(&mut self, link: Key, object: ObjectId, offset: u64) {
-        match self.transfer.outgoing.get(&(link, object)) {
-            Some(Some((segment, size))) => self.send_piece(link, object, offset, (*segment, *size)),
-            Some(None) => self.transfer.owed.entry((link, object)).or_default().push(offset),
-            None if !self.store.has(object) => self.say_missing(link, object),
+    fn give_piece(&mut self, link: Key, number: u64, object: ObjectId, offset: u64) {
+        let is_here = self.has_of_its_own(object);
+        match self.transfer.given.get_mut(&(link, number)) {
+            Some(Given::Asked(owed)) => owed.push(offset),
+            Some(Given::Pinned { segment, size, .. }) => {
+                let (segment, size) = (*segment, *size);
+                self.send_piece(link, number, object, offset, (segment, size));
+            }
+            None if !is_here => self.say_missing(link, number, object, None),
             None => {
-                self.transfer.outgoing.insert((link, object), None);
-                self.transfer.owed.entry((link, object)).or_default().push(offset);
-                let question = self.question(object);
+                self.transfer.given.insert((link, number), Given::Asked(vec![offset]));
+                self.transfer.last_question += 1;
+                let question = self.transfer.last_question;
+                self.transfer.questions.insert(question, (number, object));
                 self.store.pin(link, question, object, self.now);
-                self.answer_from_store();
             }
         }
     }
 
-    fn send_piece(&mut self, link: Key, object: ObjectId, offset: u64, (segment, size): (SegmentId, u64)) {
-        let Some(mapping) = self.transfer.segments.entry(link).or_default().reader(segment) else {
-            return self.say_missing(link, object);
-        };
-        let end = (offset + PIECE_BYTES).min(size);
-        let bytes = mapping.as_slice().get(offset as usize..end as usize).unwrap_or_default();
-        let bytes = Bytes::copy_from_slice(bytes);
-        let chunk = Chunk { object: told(object), offset, size, bytes, missing: false };
+    fn send_piece(&mut self, link: Key, number: u64, object: ObjectId, offset: u64, place: (SegmentId, u64)) {
+        let (segment, size) = place;
+        let count = size.saturating_sub(offset).min(PIECE_BYTES);
+        match self.store.bytes_of(segment, offset, count) {
+            Ok(bytes) => {
+                let stamp = self.store.stamp_of(object);
+                let chunk = Chunk { object: told(object), offset, size, bytes, number, stamp, ..Chunk::default() };
+                self.queue(link, &chunk.into(), Vec::new());
+            }
+            Err(error) => {
+                self.log.line(&format!("object {object} cannot be read for another node: {error}"));
+                self.end_giving(link, number);
+                self.say_missing(link, number, object, None);
+            }
+        }
+    }
+
+    fn say_missing(&mut self, link: Key, number: u64, object: ObjectId, failure: Option<Failure>) {
+        let chunk = Chunk { object: told(object), missing: true, number, failure, ..Chunk::default() };
         self.queue(link, &chunk.into(), Vec::new());
     }
 
-    fn say_missing(&mut self, link: Key, object: ObjectId) {
-        let chunk = Chunk { object: told(object), missing: true, ..Chunk::default() };
-        self.queue(link, &chunk.into(), Vec::new());
-    }
-
-    fn end_giving(&mut self, link: Key, object: ObjectId) {
-        self.transfer.owed.remove(&(link, object));
-        if let Some(Some(_)) = self.transfer.outgoing.remove(&(link, object))
+    fn end_giving(&mut self, link: Key, number: u64) {
+        if let Some(Given::Pinned { object, .. }) = self.transfer.given.remove(&(link, number))
             && let Err(error) = self.store.unpin(link, object)
         {
             self.log.line(&format!("node stream {link}: {error}"));
         }
     }
 
-    // --- receiving ---
-
-    fn piece_came(&mut self, link: Key, chunk: Chunk) {
-        let object = id(&chunk.object);
-        let Some(incoming) = self.transfer.incoming.get_mut(&object) else { return };
-        let Some((from, node)) = incoming.from.filter(|(from, _)| *from == link) else { return };
-        if chunk.missing || chunk.offset != incoming.arrived {
-            return self.fetch_elsewhere(object, from, node);
-        }
-        incoming.size = chunk.size;
-        match incoming.segment {
-            None if incoming.first.is_none() => {
-                incoming.first = Some(chunk.bytes);
-                let size = incoming.size;
-                let question = self.question(object);
-                self.store.allocate(from, question, object, size, self.now);
-                self.answer_from_store();
-            }
-            None => self.fetch_elsewhere(object, from, node),
-            Some(segment) => self.write_piece(object, from, segment, &chunk.bytes),
-        }
-    }
-
-    fn write_piece(&mut self, object: ObjectId, link: Key, segment: SegmentId, bytes: &[u8]) {
-        let writer = self.transfer.segments.entry(link).or_default().writer(segment);
-        let Some(incoming) = self.transfer.incoming.get_mut(&object) else { return };
-        let (begin, end) = (incoming.arrived as usize, incoming.arrived as usize + bytes.len());
-        let is_written = writer.is_some_and(|writer| {
-            writer.edit(|room| room.get_mut(begin..end).map(|room| room.copy_from_slice(bytes))).is_some()
-        });
-        let is_too_short = bytes.is_empty() && incoming.size > incoming.arrived;
-        if !is_written || is_too_short || end as u64 > incoming.size {
-            return self.refuse_readers(object, None);
-        }
-        incoming.arrived = end as u64;
-        let mut wanted = Vec::new();
-        while incoming.asked < incoming.size && incoming.asked < incoming.arrived + PIECES_AHEAD * PIECE_BYTES {
-            wanted.push(incoming.asked);
-            incoming.asked += PIECE_BYTES;
-        }
-        let is_whole = incoming.arrived == incoming.size;
-        for offset in wanted {
-            self.queue(link, &Fetch { object: told(object), offset }.into(), Vec::new());
-        }
-        if is_whole {
-            self.all_came(object, link);
-        }
-    }
-
-    fn all_came(&mut self, object: ObjectId, link: Key) {
-        let Some(incoming) = self.transfer.incoming.remove(&object) else { return };
-        self.transfer.active.remove(&object);
-        self.queue(link, &Fetched { object: told(object) }.into(), Vec::new());
-        if let Err(error) = self.store.seal(link, object) {
-            self.log.line(&format!("object {object} from another node: {error}"));
-        }
-        for (reader, request) in incoming.readers {
-            self.store.pin(reader, request, object, self.now);
-        }
-        match self.core.head_key() {
-            Some(head) => self.queue(head, &Copied { object: told(object) }.into(), Vec::new()),
-            None if !self.core.is_stored(object) => self.store.delete(object),
-            None => {}
-        }
-        self.answer_from_store();
-        self.fetch_next();
-    }
-
-    /// What came so far is given up; another node may have the object.
-    fn fetch_elsewhere(&mut self, object: ObjectId, link: Key, node: NodeId) {
-        self.abandon_copy(object, link);
-        if let Some(incoming) = self.transfer.incoming.get_mut(&object) {
-            *incoming = Incoming { readers: std::mem::take(&mut incoming.readers), ..Incoming::default() };
-            self.locate(object, Some(node));
-        }
-    }
-
-    fn abandon_copy(&mut self, object: ObjectId, link: Key) {
-        self.queue(link, &Fetched { object: told(object) }.into(), Vec::new());
-        let has_room = self.transfer.incoming.get(&object).is_some_and(|incoming| incoming.segment.is_some());
-        if has_room {
-            // It fails only where the stream's end gave it up already.
-            let _ = self.store.abort(link, object);
-        }
-    }
-
-    fn refuse_readers(&mut self, object: ObjectId, failure: Option<Failure>) {
-        if let Some((link, _)) = self.transfer.incoming.get(&object).and_then(|incoming| incoming.from) {
-            self.abandon_copy(object, link);
-        }
-        self.transfer.active.remove(&object);
-        let Some(incoming) = self.transfer.incoming.remove(&object) else { return };
-        let failure = failure.unwrap_or_else(|| {
-            let text =
-                format!("object {object} is in no node's store any more: the node that had it died, or deleted it");
-            Failure { code: "object_lost".into(), text, cause: Bytes::new() }
-        });
-        for (reader, request) in incoming.readers {
-            let refused = StoreRefused { request, failure: Some(failure.clone()) };
-            self.queue(reader, &refused.into(), Vec::new());
-        }
-        self.fetch_next();
-    }
-
     // --- the store's answers ---
 
-    fn question(&mut self, object: ObjectId) -> u64 {
-        self.transfer.last_question += 1;
-        self.transfer.questions.insert(self.transfer.last_question, object);
-        self.transfer.last_question
-    }
-
-    /// Whether a client of the store is the stream to another node.
-    pub(super) fn is_link(&self, key: Key) -> bool {
-        self.streams.get(&key).is_some_and(|stream| matches!(stream.role, Role::Node(_)))
-    }
-
-    /// What the store says to the stream to another node is for this node.
-    pub(super) fn store_said(&mut self, link: Key, message: Message, descriptor: Option<&OwnedFd>) {
-        let mut map = |segment, access, capacity| {
-            let cache = self.transfer.segments.entry(link).or_default();
-            descriptor.is_none_or(|descriptor| cache.insert(segment, access, descriptor, capacity).is_ok())
-        };
+    /// What the store says to the stream to another node, or to this node itself.
+    pub(super) fn store_said(&mut self, to: Key, message: Message) {
         match message {
             Message::Allocated(said) => {
-                let segment = SegmentId(said.segment);
-                let is_mapped = map(segment, Access::ReadWrite, said.capacity);
-                let Some(object) = self.transfer.questions.remove(&said.request) else { return };
-                let Some(incoming) = self.transfer.incoming.get_mut(&object) else {
-                    let _ = self.store.abort(link, object);
-                    return;
-                };
-                incoming.segment = Some(segment);
-                match incoming.first.take().filter(|_| is_mapped) {
-                    Some(first) => self.write_piece(object, link, segment, &first),
-                    None => self.refuse_readers(object, None),
+                if let Some(object) = self.transfer.fetches.room(said.request) {
+                    self.transfer.rooms.insert(object, SegmentId(said.segment));
                 }
             }
             Message::Pinned(said) => {
-                let segment = SegmentId(said.segment);
-                let is_mapped = map(segment, Access::ReadOnly, said.capacity);
-                let Some(object) = self.transfer.questions.remove(&said.request) else { return };
-                let owed = self.transfer.owed.remove(&(link, object)).unwrap_or_default();
-                let Some(given) = self.transfer.outgoing.get_mut(&(link, object)).filter(|_| is_mapped) else {
-                    let _ = self.store.unpin(link, object);
-                    return self.say_missing(link, object);
-                };
-                *given = Some((segment, said.size));
-                for offset in owed {
-                    self.send_piece(link, object, offset, (segment, said.size));
+                let Some((number, object)) = self.transfer.questions.remove(&said.request) else { return };
+                let (segment, size) = (SegmentId(said.segment), said.size);
+                let pinned = Given::Pinned { object, segment, size };
+                match self.transfer.given.get_mut(&(to, number)) {
+                    Some(given @ Given::Asked(_)) => {
+                        let Given::Asked(owed) = std::mem::replace(given, pinned) else { return };
+                        for offset in owed {
+                            self.send_piece(to, number, object, offset, (segment, size));
+                        }
+                    }
+                    // It was given up meanwhile.
+                    _ => drop(self.store.unpin(to, object)),
                 }
             }
+            Message::StoreRefused(said) if to == OWN => match self.transfer.fetches.object_of(said.request) {
+                Some(object) if self.store.has(object) => self.transfer.fetches.is_here(said.request),
+                _ => self.transfer.fetches.no_room(said.request, said.failure),
+            },
             Message::StoreRefused(said) => {
-                let Some(object) = self.transfer.questions.remove(&said.request) else { return };
-                if self.transfer.outgoing.remove(&(link, object)).is_some() {
-                    self.transfer.owed.remove(&(link, object));
-                    self.say_missing(link, object);
-                } else {
-                    self.refuse_readers(object, said.failure);
+                let Some((number, object)) = self.transfer.questions.remove(&said.request) else { return };
+                if self.transfer.given.remove(&(to, number)).is_some() {
+                    let failure = said.failure.filter(|failure| failure.code != "object_lost");
+                    self.say_missing(to, number, object, failure);
                 }
-            }
-            Message::SegmentRetired(said) => {
-                self.transfer.segments.entry(link).or_default().retire(SegmentId(said.segment));
             }
             _ => {}
         }
     }
 
-    // --- ends ---
-
-    /// A client is gone, and reads nothing more.
-    pub(super) fn reader_gone(&mut self, client: Key) {
-        for incoming in self.transfer.incoming.values_mut() {
-            incoming.readers.retain(|(reader, _)| *reader != client);
+    fn write(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) {
+        let Some(segment) = self.transfer.rooms.get(&object).copied() else { return };
+        if let Err(error) = self.store.write(segment, offset, bytes) {
+            // What is not in a room any more is not sealed, wherever its fetch stands.
+            self.transfer.rooms.remove(&object);
+            // It fails only where the object was deleted, which ended its room.
+            let _ = self.store.abort(OWN, object);
+            let text = format!("object {object} was fetched from another node and cannot be written here: {error}");
+            self.log.line(&text);
+            let failure = Failure { code: "store_full".into(), text, cause: Bytes::new() };
+            self.transfer.fetches.unwritable(object, failure);
         }
     }
 
-    /// The stream to another node is over: what came on it comes from elsewhere, or not at all (TRANSFER-3).
-    pub(super) fn link_over(&mut self, link: Key, node: NodeId) {
-        self.transfer.links.remove(&node);
-        self.transfer.segments.remove(&link);
-        self.transfer.outgoing.retain(|(key, _), _| *key != link);
-        self.transfer.owed.retain(|(key, _), _| *key != link);
-        self.store.client_gone(link);
-        let lost = self.transfer.incoming.iter().filter(|(_, incoming)| incoming.from == Some((link, node)));
-        for object in lost.map(|(object, _)| *object).collect::<Vec<_>>() {
-            self.fetch_elsewhere(object, link, node);
+    fn seal_copy(&mut self, object: ObjectId, stamp: u64) {
+        if self.transfer.rooms.remove(&object).is_none() {
+            return;
+        }
+        if let Err(error) = self.store.seal(OWN, object) {
+            return self.log.line(&format!("object {object} from another node: {error}"));
+        }
+        self.store.has_stamp(object, stamp);
+        match self.core.head_key() {
+            Some(head) => self.queue(head, &Copied { object: told(object) }.into(), Vec::new()),
+            None if !self.core.is_stored(object) => self.store.delete(object),
+            None => {}
         }
     }
+}
 
-    /// A member is gone: it is introduced anew where one comes under the same key, which is never.
-    pub(super) fn forget_introductions(&mut self, member: Key) {
-        self.introduced.retain(|(one, other)| *one != member && *other != member);
-    }
+fn lost(object: ObjectId) -> Failure {
+    let text = format!("object {object} is in no node's store any more: the node that had it died, or deleted it");
+    Failure { code: "object_lost".into(), text, cause: Bytes::new() }
 }

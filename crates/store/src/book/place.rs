@@ -92,8 +92,17 @@ impl Book {
         self.objects.get(&object).map(|known| known.size)
     }
 
+    /// Nothing for an object that was deleted, though somebody may still look at its bytes.
     pub(crate) fn state_of(&self, object: ObjectId) -> Option<ObjectState> {
-        self.objects.get(&object).map(|known| match known.place {
+        let is_deleted = |place: &Place| {
+            matches!(
+                place,
+                Place::Writing { deleted: true, .. }
+                    | Place::Pinned { deleted: true, .. }
+                    | Place::OnDisk { deleted: true, .. }
+            )
+        };
+        self.objects.get(&object).filter(|known| !is_deleted(&known.place)).map(|known| match known.place {
             Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => ObjectState::Unsealed,
             Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
             Place::Spilled { .. } | Place::Restoring { .. } | Place::Checking { .. } | Place::OnDisk { .. } => {

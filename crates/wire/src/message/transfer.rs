@@ -30,7 +30,7 @@ pub struct Locate {
     pub without: Bytes,
 }
 
-/// head → member: the node to ask; the stream to it came before, where the two had none.
+/// head → member: the node to ask.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Located {
     /// `ObjectId`.
@@ -67,7 +67,15 @@ pub struct Sought {
     pub is_here: bool,
 }
 
-/// head → member, with a stream: another node, to exchange objects with.
+/// member → head: a stream to another node is wanted. Answered by [`NodePeer`].
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Connect {
+    /// `NodeId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub node: Bytes,
+}
+
+/// head → member, with a stream: another node, to exchange objects with. Without one: that node is gone.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct NodePeer {
     /// `NodeId`.
@@ -84,6 +92,9 @@ pub struct Fetch {
     /// Where the piece begins, in bytes.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
+    /// Names the attempt on this stream: pieces of one are asked for and given in order.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
 }
 
 /// node → node: a piece of an object, or why there is none.
@@ -104,14 +115,23 @@ pub struct Chunk {
     /// The object is not to be had here.
     #[prost(bool, tag = "5")]
     pub missing: bool,
+    /// The attempt.
+    #[prost(uint64, tag = "6")]
+    pub number: u64,
+    /// The same for all copies of one writing of the object, and for no other.
+    #[prost(fixed64, tag = "7")]
+    pub stamp: u64,
+    /// Why an object that is there is not to be had.
+    #[prost(message, optional, tag = "8")]
+    pub failure: Option<Failure>,
 }
 
-/// node → node: no more of the object is wanted.
+/// node → node: nothing more is wanted of an attempt.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Fetched {
-    /// `ObjectId`.
-    #[prost(bytes = "bytes", tag = "1")]
-    pub object: Bytes,
+    /// The attempt.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
 }
 
 /// member → head: a copy of the object lies in the member's store now.
