@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 from ray.cluster_utils import Cluster, Node
+from watching import wait_until
 
 MIB = 1 << 20
 #: Far longer than a process takes to say what it has to say: whoever is paused misses the order in which it came.
@@ -29,6 +33,24 @@ def paused(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+def streams_of(daemon: int, head: int) -> Iterator[tuple[socket.socket, bool]]:
+    """The streams of a member's daemon whose other end its head made, each with whether it is the one to the head."""
+    pidfd_getfd = 438
+    process = os.pidfd_open(daemon)
+    for entry in Path(f"/proc/{daemon}/fd").iterdir():
+        if not os.readlink(entry).startswith("socket:"):
+            continue
+        descriptor = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, process, int(entry.name), 0)
+        assert descriptor >= 0, os.strerror(ctypes.get_errno())
+        with socket.socket(fileno=descriptor) as stream:
+            if stream.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                continue
+            maker = int.from_bytes(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little")
+            if maker == head:
+                yield stream, bool(stream.getpeername())
+    os.close(process)
+
+
 @ray.remote(num_cpus=0)
 class Process:
     def make(self, mib: int, fill: int = 1) -> bytes:
@@ -39,6 +61,32 @@ class Process:
 
     def say_something(self) -> Any:
         return [ray.put(1)]
+
+    def made_on(self, node: str) -> int:
+        """Owns what a task makes on that node."""
+        self.mine = on(make, node).remote(2, 9)
+        return self.first_of_mine()
+
+    def first_of_mine(self) -> int:
+        value: bytes = ray.get(self.mine)
+        return value[0]
+
+    def error_of(self, references: list[Any]) -> str:
+        try:
+            ray.get(references[0])
+        except Exception as error:
+            return type(error).__name__
+        return "none"
+
+
+@ray.remote(num_cpus=0)
+def make(mib: int, fill: int) -> bytes:
+    return bytes([fill]) * (mib * MIB)
+
+
+@ray.remote(num_cpus=0)
+def double(value: bytes) -> bytes:
+    return bytes([2 * value[0]]) * len(value)
 
 
 def on(thing: Any, node: str) -> Any:
@@ -69,3 +117,75 @@ def test_a_reader_may_ask_before_the_head_heard_of_the_writer(nodes: list[Node])
         ray.wait([made], timeout=10)
         read = reader.first_of.remote(made)
     assert ray.get(read, timeout=30) == 7
+
+
+def test_a_stream_between_nodes_that_breaks_is_made_again(nodes: list[Node]) -> None:
+    maker, reader = on(Process, "first").remote(), on(Process, "second").remote()
+    for fill in range(1, 4):
+        assert ray.get(reader.first_of.remote(maker.make.remote(3, fill)), timeout=30) == fill
+        broken = 0
+        for stream, is_to_head in streams_of(nodes[2].pid, nodes[0].pid):
+            if not is_to_head:
+                stream.shutdown(socket.SHUT_RDWR)
+                broken += 1
+        assert broken > 0
+        assert ray.get(reader.first_of.remote(maker.make.remote(3, 2 * fill)), timeout=30) == 2 * fill
+
+
+def test_objects_on_members_are_freed_for_all(nodes: list[Node]) -> None:
+    maker, reader = on(Process, "first").remote(), on(Process, "second").remote()
+    by_actor, by_task = maker.make.remote(2, 5), on(make, "second").remote(2, 6)
+    assert ray.get([reader.first_of.remote(one) for one in (by_actor, by_task)]) == [5, 6]
+    ray.internal.free([by_actor, by_task])
+    for freed in (by_actor, by_task):
+        with pytest.raises(ray.exceptions.ObjectFreedError):
+            ray.get(freed, timeout=30)
+        for process in (maker, reader):
+            assert ray.get(process.error_of.remote([freed]), timeout=30) == "ObjectFreedError"
+
+
+def test_what_a_dead_node_had_is_made_again_for_readers_on_another() -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True)
+    try:
+        cluster.add_node(num_cpus=1, resources={"stays": 4})
+        reader = on(Process, "stays").remote()
+        dying = cluster.add_node(num_cpus=1, resources={"there": 4})
+        once = on(make, "there").remote(2, 4)
+        twice = on(double, "there").remote(once)
+        for_others = on(make, "there").remote(2, 7)
+        actor = on(Process, "there").remote()
+        by_actor = actor.make.remote(2)
+        assert ray.get(reader.made_on.remote("there"), timeout=30) == 9
+        ray.wait([once, twice, for_others, by_actor], num_returns=4, timeout=30)
+        inside = ray.put([for_others])
+        cluster.remove_node(dying, allow_graceful=False)
+        cluster.add_node(num_cpus=1, resources={"there": 4})
+        # One whose argument is lost as well, one that the reader itself owns, one that it hears of within a value.
+        assert ray.get(reader.first_of.remote(twice), timeout=30) == 8
+        assert ray.get(reader.first_of_mine.remote(), timeout=30) == 9
+        assert ray.get(reader.error_of.remote(ray.get(inside)), timeout=30) == "none"
+        lost = ray.get(reader.error_of.remote([by_actor]), timeout=30)
+        assert lost == "ObjectReconstructionFailedError"
+    finally:
+        cluster.shutdown()
+
+
+def test_a_member_that_lost_its_stream_and_does_not_end_is_ended() -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True)
+    try:
+        assert cluster.head_node is not None
+        node = cluster.add_node(num_cpus=1, resources={"there": 4})
+        process = on(Process, "there").remote()
+        assert ray.get(process.first_of.remote(b"1"), timeout=30) == 49
+        os.kill(node.pid, signal.SIGSTOP)
+        for stream, is_to_head in streams_of(node.pid, cluster.head_node.pid):
+            if is_to_head:
+                stream.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: not node.is_alive(), timeout=30)
+        with pytest.raises(ray.exceptions.ActorDiedError):
+            ray.get(process.first_of.remote(b"1"), timeout=30)
+        assert [one["Alive"] for one in ray.nodes() if one["NodeID"] == node.node_id] == [False]
+    finally:
+        cluster.shutdown()

@@ -129,9 +129,9 @@ pub enum Effect {
         /// The template.
         template: TemplateKey,
     },
-    /// Kill a worker's process.
+    /// Kill a worker's process, or a member's.
     Kill {
-        /// The worker.
+        /// Which.
         worker: Key,
     },
     /// Close a driver's stream when everything queued on it is sent.
@@ -292,6 +292,7 @@ pub(crate) enum Alarm {
     Unprepared(u64),
     Restart(ActorId),
     Reconnect(Key, Key),
+    Silent(Key),
 }
 
 /// The daemon's mind.
@@ -482,6 +483,7 @@ impl Core {
                 Alarm::Preparing(number) => self.say_it_prepares(number),
                 Alarm::Unprepared(number) => self.preparation_overdue(number),
                 Alarm::Restart(actor) => self.restart(actor),
+                Alarm::Silent(member) => self.end_silent_member(member),
                 Alarm::Reconnect(client, worker) => self.reconnect(client, worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
             }

@@ -158,7 +158,7 @@ impl Core {
 
     /// The member of a node.
     pub fn member_of(&self, node: NodeId) -> Option<Key> {
-        self.members.by_key.iter().find(|(_, member)| member.view.node == node).map(|(key, _)| *key)
+        self.members.by_node.get(&node).copied()
     }
 
     /// The node of a member.

@@ -18,10 +18,12 @@ use oxiray_wire::message::{
     Amount, Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How many dead members are remembered for listings.
 const LOST_KEPT: usize = 100;
+/// How long the process of a member may live without its stream: it ends its own workers in that time.
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 /// Stands for the template of a worker that another node forks.
 const ELSEWHERE: TemplateKey = TemplateKey::MAX;
 
@@ -362,8 +364,19 @@ impl Core {
         if let Some(member) = self.members.by_key.get_mut(&key) {
             member.is_silent = true;
             self.search_without(key);
+            self.alarm_at(self.now + SILENCE_LIMIT, super::Alarm::Silent(key));
         }
         self.members.show(key);
+    }
+
+    /// The member's stream is over, and its process lives on: nobody can tell it anything any more.
+    pub(crate) fn end_silent_member(&mut self, key: Key) {
+        if let Some(member) = self.members.by_key.get(&key) {
+            let (node, seconds) = (member.view.node, SILENCE_LIMIT.as_secs());
+            self.log(format!("the stream to node {node} ended {seconds} s ago, and its process did not: it is killed"));
+            self.out.push(super::Effect::Kill { worker: key });
+            self.member_gone(key);
+        }
     }
 
     /// The member's process is gone, and its workers with it.

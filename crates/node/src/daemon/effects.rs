@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use super::store_desk::Answer;
+use super::streams::Role;
 use crate::core::{Effect, Key};
 use crate::machine;
 use oxiray_ids::ObjectId;
@@ -41,6 +42,9 @@ impl Daemon {
             Effect::EndPreparation { number } => self.end_preparation(number),
             Effect::Fork { worker, template } => self.fork_worker(worker, template),
             Effect::Kill { worker } => match self.core.route(worker) {
+                None if self.streams.get(&worker).is_some_and(|stream| matches!(stream.role, Role::Member(_))) => {
+                    self.kill_member(worker);
+                }
                 None => self.kill_worker(worker),
                 Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
             },

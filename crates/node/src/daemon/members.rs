@@ -34,6 +34,16 @@ impl Daemon {
         self.queue(key, &admitted.into(), Vec::new());
     }
 
+    /// The process of a member is to go; its end is noticed as any other's.
+    pub(super) fn kill_member(&mut self, key: Key) {
+        let Some(stream) = self.streams.get(&key) else { return };
+        if let Role::Member(Some(pidfd)) = &stream.role
+            && let Err(error) = oxiray_processes::kill_by_pidfd(pidfd)
+        {
+            self.log.line(&format!("the process of member {key} cannot be killed: {error}"));
+        }
+    }
+
     /// The process of a member is gone.
     pub(super) fn member_over(&mut self, key: Key) {
         self.core.member_gone(key);

@@ -7,6 +7,7 @@ use oxiray_wire::Message;
 use oxiray_wire::message::{Blocked, LeaseCancel, LeaseReturn, Sought, Stored, Unblocked};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// The head's stream, at a member.
 const HEAD: Key = 1 << 40;
@@ -266,6 +267,25 @@ proptest! {
         asked.retain(|(asker, _), open| *open > 0 && !dead(asker));
         prop_assert!(asked.is_empty(), "LOCATION-4: {asked:?}");
     }
+}
+
+#[test]
+fn a_member_whose_process_outlives_its_stream_is_killed_and_gone() {
+    let mut several = Several::new();
+    for number in 1..=3 {
+        several.head.say(several.driver, request(number, &[CPU]));
+    }
+    several.deliver_all();
+    several.head.core.member_silent(several.nodes[1].stream);
+    several.head.settle();
+    several.head.pass(Duration::from_secs(9));
+    assert!(several.head.ended(several.driver).is_empty() && several.head.ending().is_empty());
+    several.head.pass(Duration::from_secs(1));
+    assert_eq!(several.head.ending(), [several.nodes[1].stream]);
+    assert_eq!(several.head.ended(several.driver).len(), 2, "its two leases");
+    several.head.core.member_gone(several.nodes[1].stream);
+    several.head.settle();
+    assert_eq!(several.head.ended(several.driver).len(), 2, "once");
 }
 
 /// A member's worker writes an object, whose reader on the other member asks before the head has heard of it.
