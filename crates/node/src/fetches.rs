@@ -172,14 +172,12 @@ impl Fetches {
             return;
         };
         let Some(node) = node else { return self.refuse(object, failure) };
-        match self.links.get(&node).copied() {
-            Some(link) => self.begin(object, link, node),
-            None => {
-                incoming.source = Source::Awaited(node);
-                if self.connecting.insert(node) {
-                    self.out.push(Step::Connect { node });
-                }
-            }
+        if let Some(link) = self.links.get(&node).copied() {
+            return self.begin(object, link, node);
+        }
+        incoming.source = Source::Awaited(node);
+        if self.connecting.insert(node) {
+            self.out.push(Step::Connect { node });
         }
     }
 
@@ -252,7 +250,7 @@ impl Fetches {
             self.give_up(object);
             return self.begin(object, link, node);
         }
-        let is_next = offset == incoming.arrived && !bytes.is_empty() | (size == 0);
+        let is_next = offset == incoming.arrived && (!bytes.is_empty() || size == 0);
         let fits = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= size);
         if !is_next || !fits || matches!(incoming.room, Room::Asked { .. }) {
             self.out.push(Step::Done { link, number });
@@ -354,8 +352,8 @@ impl Fetches {
     fn refuse(&mut self, object: ObjectId, failure: Option<Failure>) {
         self.give_up(object);
         let Some(incoming) = self.take(object) else { return };
-        for (reader, request) in incoming.readers {
-            self.out.push(Step::Refuse { reader, request, object, failure: failure.clone() });
+        for ((reader, request), failure) in incoming.readers.into_iter().zip(std::iter::repeat(failure)) {
+            self.out.push(Step::Refuse { reader, request, object, failure });
         }
         self.begin_next();
     }

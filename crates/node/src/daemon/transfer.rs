@@ -141,13 +141,11 @@ impl Daemon {
     // --- streams ---
 
     fn connect(&mut self, node: NodeId) {
-        match self.core.head_key() {
-            Some(head) => self.queue(head, &Connect { node: told_node(node) }.into(), Vec::new()),
-            None => {
-                let stream = self.core.member_of(node).and_then(|member| self.stream_to(member, self.core.own_node()));
-                self.add_link(node, stream);
-            }
+        if let Some(head) = self.core.head_key() {
+            return self.queue(head, &Connect { node: told_node(node) }.into(), Vec::new());
         }
+        let stream = self.core.member_of(node).and_then(|member| self.stream_to(member, self.core.own_node()));
+        self.add_link(node, stream);
     }
 
     /// A member wants a stream to another node.
