@@ -26,6 +26,8 @@ pub(crate) enum Order {
     List(ListOptions),
     /// Shows one of them by its identifier, in detail.
     Get(GetOptions),
+    /// Says why a task, an actor or a placement group waits: for each node, the first rule that fails there.
+    Explain(ExplainOptions),
     /// Counts actors or tasks by name and state, or references to objects by where they were made.
     Summary(SummaryOptions),
     /// Shows which process refers to which object, why, how large it is, and where it lies.
@@ -169,6 +171,18 @@ pub(crate) struct GetOptions {
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainOptions {
+    /// The identifier of a task, an actor or a placement group.
+    pub(crate) id: String,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// Prints all that is known as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use std::time::Duration;
 
 /// How long the daemon may take to answer where nothing is said.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
     let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -67,7 +67,7 @@ pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ask(address: Option<&str>, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
+pub(crate) fn ask(address: Option<&str>, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
     Visit::begin(&visit::find(address)?)?.state(asked, limit)
 }
 

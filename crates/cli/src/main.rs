@@ -2,6 +2,7 @@
 
 mod arguments;
 mod daemon;
+mod explain;
 mod hardware;
 mod labels;
 mod list;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Order::Status(options) => status::run(&options),
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),
+        Order::Explain(options) => explain::run(&options),
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),

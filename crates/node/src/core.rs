@@ -18,6 +18,7 @@ mod clients;
 mod ending;
 mod ends;
 mod environments;
+mod explain;
 mod group_report;
 mod groups;
 mod holdings;
@@ -32,11 +33,13 @@ mod objects;
 mod placing;
 mod report;
 mod restarts;
+mod rooms;
 mod rows;
 mod serving;
 mod shortage;
 mod strategy;
 mod templates;
+mod told;
 mod waiting;
 
 use crate::config::Plan;
@@ -256,17 +259,6 @@ pub(crate) enum Want {
     Lease { client: Key, request: u64, environment: Environment, fresh: bool, home: Option<Home> },
     Actor(ActorId),
     Group { id: PlacementGroupId, maker: Key },
-}
-
-impl Want {
-    /// In a word.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Lease { .. } => "task",
-            Self::Actor(_) => "actor",
-            Self::Group { .. } => "placement group",
-        }
-    }
 }
 
 #[derive(Debug, Clone)]

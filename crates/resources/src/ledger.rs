@@ -198,6 +198,14 @@ impl Ledger {
         self.bundle(bundle).accounts.available()
     }
 
+    /// What each device of `resource` that the bundle has a part of has free within it, `None` where it is out of service.
+    ///
+    /// # Panics
+    /// Where it was dissolved (LEDGER-6).
+    pub fn free_per_device_within(&self, bundle: BundleId, resource: &str) -> Vec<Option<Quantity>> {
+        self.bundle(bundle).accounts.devices().get(resource).map(Devices::free).unwrap_or_default()
+    }
+
     /// Takes a grant back, lent CPUs or not.
     ///
     /// # Panics

@@ -14,6 +14,7 @@ mod place;
 mod reason;
 mod shape;
 mod strategy;
+mod verdict;
 mod wait_queue;
 
 pub use fleet::{Fleet, Found};
@@ -24,6 +25,7 @@ pub use node_view::{HALF, Misfit, NodeView, STEPS};
 pub use place::{Placement, place};
 pub use reason::{Obstacle, Reason};
 pub use strategy::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
+pub use verdict::{Rule, Verdict, group_verdicts, verdicts};
 pub use wait_queue::{PushError, WAITING_MAX, WaitQueue, Waiting};
 
 #[cfg(test)]

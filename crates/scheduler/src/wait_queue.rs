@@ -168,6 +168,11 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
         self.classes.get(wish).map(|class| class.entries.values().cloned().collect()).unwrap_or_default()
     }
 
+    /// What `ticket` waits for; `None` where it does not wait.
+    pub fn wish_of(&self, ticket: &T) -> Option<&W> {
+        self.places.get(ticket).map(|(wish, _)| wish)
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.places.len()

@@ -22,6 +22,7 @@ mod object;
 mod object_log;
 mod recovery;
 mod report;
+mod reserve;
 mod state;
 mod store;
 mod strategy;
@@ -43,6 +44,7 @@ pub use object::*;
 pub use object_log::*;
 pub use recovery::*;
 pub use report::*;
+pub use reserve::*;
 pub use state::*;
 pub use store::*;
 pub use strategy::*;
@@ -216,6 +218,9 @@ messages! {
     156 => Sought,
     157 => Wanted,
     158 => Connect,
+    190 => GroupPrepare,
+    191 => GroupPrepared,
+    192 => GroupRelease,
 }
 
 /// How much of a resource.

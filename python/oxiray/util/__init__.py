@@ -1,6 +1,7 @@
 """Tools on top of the core: names of device types, scheduling strategies, annotations, pools, and queues."""
 
 from oxiray.util import accelerators, annotations, debug, scheduling_strategies
+from oxiray.util._explain import explain
 from oxiray.util._named_actors import list_named_actors
 from oxiray.util._node import get_node_instance_id, get_node_ip_address
 from oxiray.util.actor_pool import ActorPool
@@ -25,6 +26,7 @@ __all__ = [
     "deregister_serializer",
     "disable_log_once_globally",
     "enable_periodic_logging",
+    "explain",
     "get_current_placement_group",
     "get_node_instance_id",
     "get_node_ip_address",

@@ -111,7 +111,8 @@ impl Core {
             self.workers.values().filter_map(|worker| Some((worker.grant.as_ref()?.id(), worker))).collect();
         let of_group = |id: GrantId| {
             let (group, index) = self.reservations.iter().find_map(|(group, reservation)| {
-                Some((group, reservation.bundles.iter().position(|bundle| bundle.grant() == id)?))
+                let (index, _) = reservation.bundles.iter().find(|(_, bundle)| bundle.grant() == id)?;
+                Some((group, *index))
             })?;
             Some(format!("placement group {}, bundle {index}, unused", self.group_name(*group)))
         };

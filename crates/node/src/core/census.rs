@@ -4,6 +4,7 @@
 //!   [`PATIENCE`] is over.
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
+use super::explain::EXPLAIN;
 use super::object_rows::ObjectsTold;
 use super::{Alarm, Core, Key, bytes_of, identifier};
 use crate::listing;
@@ -26,9 +27,9 @@ const OPEN_MAX: usize = 64;
 
 /// A call, and who told of it.
 #[derive(Debug)]
-struct Told {
-    record: TaskRecord,
-    by: WorkerId,
+pub(super) struct Told {
+    pub(super) record: TaskRecord,
+    pub(super) by: WorkerId,
     pid: u32,
 }
 
@@ -88,7 +89,7 @@ impl Core {
     /// Somebody asks for a list or a summary.
     pub fn state_query(&mut self, asker: Key, asked: StateQuery) {
         let question: fn(u64) -> Message = match asked.kind.as_str() {
-            "tasks" | "timeline" => |number| TaskLogQuery { number }.into(),
+            "tasks" | "timeline" | EXPLAIN => |number| TaskLogQuery { number }.into(),
             "objects" => |number| ObjectLogQuery { number }.into(),
             kind => {
                 let rows = self.rows_of(kind);
@@ -148,14 +149,23 @@ impl Core {
             return;
         }
         let Some(question) = self.census.open.remove(&number) else { return };
-        let rows = if question.asked.kind == "objects" {
-            self.object_rows(&question.heard.objects)
-        } else {
-            self.task_rows(
-                self.census.remembered.iter().flat_map(Remembered::told).chain(question.heard.calls).collect(),
-            )
-        };
-        self.report_state(question.asker, &question.asked, Ok(rows));
+        let Question { asker, asked, heard, .. } = question;
+        if asked.kind == "objects" {
+            let rows = self.object_rows(&heard.objects);
+            return self.report_state(asker, &asked, Ok(rows));
+        }
+        let calls: Vec<Told> = self.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect();
+        if asked.kind == EXPLAIN {
+            return match self.explanation(&asked, &calls) {
+                Ok(rows) => self.send(
+                    asker,
+                    StateReport { request: asked.request, rows: rows.to_string(), total: 1, ..StateReport::default() },
+                ),
+                Err(text) => self.refuse_state(asker, asked.request, text),
+            };
+        }
+        let rows = self.task_rows(calls);
+        self.report_state(asker, &asked, Ok(rows));
     }
 
     fn task_rows(&self, told: Vec<Told>) -> Vec<Json> {

@@ -38,7 +38,7 @@ impl Core {
         let (state, scheduling, reason) = match &group.phase {
             GroupPhase::Pending | GroupPhase::Rescheduling => {
                 let state = if group.phase == GroupPhase::Pending { "PENDING" } else { "RESCHEDULING" };
-                match place_group(&[self.view()], &description.group) {
+                match place_group(&self.all_views(), &description.group) {
                     GroupPlacement::On(_) => (state, "QUEUED", None),
                     GroupPlacement::Wait(reason) => (state, "NO_RESOURCES", Some(reason.message(false))),
                     GroupPlacement::Never(reason) => (state, "INFEASIBLE", Some(reason.message(true))),
@@ -52,7 +52,7 @@ impl Core {
             reservation.and_then(|reservation| reservation.took).map_or(0.0, |took| took.as_secs_f64() * 1e3);
         let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| {
             let reserved =
-                reservation.and_then(|reservation| reservation.bundles.get(index)).map(|id| self.ledger.reserved(*id));
+                reservation.and_then(|reservation| reservation.bundles.get(&index)).map(|id| self.ledger.reserved(*id));
             let devices = reserved.into_iter().flat_map(oxiray_resources::Grant::devices).map(|of| {
                 let slots: Vec<u32> = of.shares.iter().map(|share| share.device).collect();
                 (of.resource.to_string(), json!(slots))

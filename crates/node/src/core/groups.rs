@@ -1,4 +1,4 @@
-//! Placement groups: reserved whole, run in, given up.
+//! Placement groups: taken on, run in, given up. Where their bundles are is in [`super::rooms`].
 //!
 //! - CORE-5: a group's bundles are in the ledger from the moment that all of it is reserved until it is removed, and
 //!   nothing is granted within one that is removed.
@@ -8,11 +8,12 @@ use super::strategy::selector;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use oxiray_head::{Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase};
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId};
-use oxiray_resources::{BundleId, Demand, Grant, Ledger};
-use oxiray_scheduler::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, NodeView, Wish, place_group};
+use oxiray_resources::{BundleId, Demand};
+use oxiray_scheduler::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, Wish, place_group};
 use oxiray_wire::message::{
     ActorCreate, Amount, Failure, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, LeaseRefused, Notice, Strategy,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,28 +42,19 @@ pub(crate) struct Home {
 /// What is kept of a group that is not removed.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    ticket: Option<u64>,
-    since: Instant,
+    pub(crate) ticket: Option<u64>,
+    pub(crate) since: Instant,
     pub(crate) took: Option<Duration>,
-    /// Its accounts, in the order of the bundles; empty until it is created (CORE-5).
-    pub(crate) bundles: Vec<BundleId>,
+    /// The accounts of the bundles that this node's ledger has, by their place in the group (CORE-5).
+    pub(crate) bundles: BTreeMap<usize, BundleId>,
+    /// Who made it.
+    pub(crate) maker: Key,
 }
 
 /// The group that a strategy names.
 pub(crate) fn home(strategy: Option<&Strategy>) -> Option<Home> {
     let told = strategy.filter(|told| told.kind == WITHIN)?;
     Some(Home { group: identifier!(PlacementGroupId, &told.group), captures: told.captures })
-}
-
-/// Reserves a whole group here.
-pub(crate) fn reserve(view: &NodeView, ledger: &mut Ledger, group: &Group) -> Option<Vec<BundleId>> {
-    match place_group(std::slice::from_ref(view), group) {
-        GroupPlacement::On(_) => {
-            let demands: Vec<Demand> = group.bundles.iter().map(|bundle| bundle.demand.clone()).collect();
-            ledger.reserve(&demands)
-        }
-        GroupPlacement::Wait(_) | GroupPlacement::Never(_) => None,
-    }
 }
 
 impl Need {
@@ -120,24 +112,19 @@ impl Core {
             self.groups.remove(id, &text);
             failure("system", text)
         })?;
-        self.reservations
-            .insert(id, Reservation { ticket: Some(ticket), since: self.now, took: None, bundles: Vec::new() });
-        if let GroupPlacement::Never(reason) = place_group(&[self.view()], &group)
+        self.reservations.insert(
+            id,
+            Reservation { ticket: Some(ticket), since: self.now, took: None, bundles: BTreeMap::new(), maker: from },
+        );
+        if let GroupPlacement::Never(reason) = place_group(&self.all_views(), &group)
             && let Some(detail) = self.details.get_mut(&job)
             && detail.is_news(Need::Group(Arc::new(group)))
         {
             let driver = detail.driver;
             let why = reason.message(true);
-            let text = if self.members.is_empty() {
-                format!(
-                    "placement group `{label}` can never be placed on this cluster, and waits in case it grows: {why}"
-                )
-            } else {
-                format!(
-                    "placement group `{label}` waits for ever: in this version all bundles of a group are placed on the \
-                     head's node, whatever the other nodes have, and there {why}. Ask for less, or start a larger head"
-                )
-            };
+            let text = format!(
+                "placement group `{label}` can never be placed on this cluster, and waits in case it grows: {why}"
+            );
             self.send(driver, Notice { text });
         }
         Ok(())
@@ -159,36 +146,6 @@ impl Core {
             }
         }
         (!self.is_ending(job)).then_some(GroupOwner::Job(job))
-    }
-
-    /// Out of the bundle that is named, or out of the first that has room.
-    pub(crate) fn grant_within(&mut self, need: &Need) -> Option<Grant> {
-        let Need::Within { group, bundle, demand } = need else { return None };
-        let reservation = self.reservations.get(group)?;
-        let among = match bundle {
-            Some(index) => reservation.bundles.get(*index..=*index)?,
-            None => &reservation.bundles,
-        };
-        among.iter().find_map(|bundle| self.ledger.grant_within(*bundle, demand))
-    }
-
-    /// All of the group is reserved.
-    pub(crate) fn group_placed(&mut self, want: &Want, bundles: Vec<BundleId>) {
-        let Want::Group { id, .. } = *want else { return };
-        let nodes = vec![self.plan.node; bundles.len()];
-        let reservation = self.reservations.get_mut(&id).expect("a removed group waits for nothing");
-        reservation.ticket = None;
-        reservation.took = Some(self.now.saturating_duration_since(reservation.since));
-        reservation.bundles = bundles;
-        for machine in self.groups.placed(id, &nodes) {
-            for (client, request) in self.groups.prepared(id, machine).unwrap_or_default() {
-                if let Some(key) = self.keys.get(&client).copied() {
-                    self.send(key, GroupAnswer { request, failure: None });
-                }
-            }
-        }
-        // Those that wait within it may have been tried already in this round.
-        self.wants_pump = true;
     }
 
     pub(crate) fn group_await(&mut self, from: Key, asked: &GroupAwait) {
@@ -229,33 +186,52 @@ impl Core {
         }
         self.refuse_within(id, &failure);
         self.kill_within(id, &failure);
-        for bundle in reservation.bundles {
+        for bundle in reservation.bundles.into_values() {
             self.ledger.dissolve(bundle);
         }
+        self.release_elsewhere(id);
         self.wants_pump = true;
     }
 
     /// Nobody waits any more for what a removed group had.
     fn refuse_within(&mut self, id: PlacementGroupId, failure: &Failure) {
-        let home_of = |want: &Want| match want {
+        let within = self
+            .wanted
+            .iter()
+            .filter(|(_, wanted)| self.home_wanted(&wanted.want).is_some_and(|home| home.group == id));
+        for ticket in within.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            let wanted = self.withdraw(ticket).expect("it was just looked at");
+            self.refuse_home(&wanted.want, failure);
+        }
+    }
+
+    /// The group that somebody who waits is to run in.
+    fn home_wanted(&self, want: &Want) -> Option<Home> {
+        match want {
             Want::Lease { home, .. } => *home,
             Want::Actor(actor) => self.making.get(actor).and_then(super::actors::Making::home),
             Want::Group { .. } => None,
-        };
-        let within =
-            self.wanted.iter().filter(|(_, wanted)| home_of(&wanted.want).is_some_and(|home| home.group == id));
-        for ticket in within.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            let wanted = self.withdraw(ticket).expect("it was just looked at");
-            match wanted.want {
-                Want::Lease { client, request, .. } => {
-                    if let Some(client) = self.clients.get_mut(&client) {
-                        client.waiting.remove(&request);
-                    }
-                    self.send(client, LeaseRefused { request, failure: Some(failure.clone()) });
+        }
+    }
+
+    /// That the group in which somebody was to run was removed meanwhile.
+    pub(crate) fn home_lost(&self, want: &Want) -> Option<Failure> {
+        let home = self.home_wanted(want)?;
+        let is_there = self.reservations.contains_key(&home.group);
+        (!is_there).then(|| self.gone(home.group, "task_placement_group_removed"))
+    }
+
+    /// Tells somebody who waited that their group is no more.
+    pub(crate) fn refuse_home(&mut self, want: &Want, failure: &Failure) {
+        match *want {
+            Want::Lease { client, request, .. } => {
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.waiting.remove(&request);
                 }
-                Want::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
-                Want::Group { .. } => {}
+                self.send(client, LeaseRefused { request, failure: Some(failure.clone()) });
             }
+            Want::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
+            Want::Group { .. } => {}
         }
     }
 
@@ -317,13 +293,18 @@ impl Core {
     /// Why somebody in the queue waits, where it has to do with a group.
     pub(crate) fn why_within(&self, group: PlacementGroupId, bundle: Option<usize>) -> String {
         let Some(reservation) = self.reservations.get(&group) else { return "its placement group is gone".to_owned() };
-        if reservation.bundles.is_empty() {
-            let found = self.groups.get(group).map(|found| self.why_not_placed(&found.description.group));
-            return format!("the placement group is not created yet: {}", found.unwrap_or_default());
+        let Some(found) = self.groups.get(group) else { return "its placement group is gone".to_owned() };
+        if matches!(found.phase, GroupPhase::Pending | GroupPhase::Prepared { .. }) {
+            let why = self.why_not_placed(&found.description.group);
+            return format!("the placement group is not created yet: {why}");
         }
-        let free = reservation.bundles.iter().enumerate().filter(|(index, _)| bundle.is_none_or(|only| only == *index));
-        let free = free.map(|(index, id)| {
-            let amounts = self.ledger.available_within(*id);
+        let asked = (0..found.nodes.len()).filter(|index| bundle.is_none_or(|only| only == *index));
+        let free = asked.map(|index| {
+            let amounts = match (reservation.bundles.get(&index), found.nodes[index]) {
+                (Some(id), _) => self.ledger.available_within(*id),
+                (None, Some(node)) => self.available_there(node, group, index),
+                (None, None) => return format!("bundle {index} waits for a node, since its node died"),
+            };
             let free: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name}: {amount}")).collect();
             format!("bundle {index} has {{{}}} free", free.join(", "))
         });
@@ -338,7 +319,7 @@ impl Core {
 
     /// What stands in a group's way now.
     pub(crate) fn why_not_placed(&self, group: &Group) -> String {
-        match place_group(&[self.view()], group) {
+        match place_group(&self.all_views(), group) {
             GroupPlacement::On(_) => "it is about to be placed".to_owned(),
             GroupPlacement::Wait(reason) => reason.message(false),
             GroupPlacement::Never(reason) => reason.message(true),

@@ -9,13 +9,15 @@
 use super::assign::merged;
 use super::clients::amounts;
 use super::groups::Need;
+use super::rooms::{BundleKey, Prepare};
+use super::told::{apply, bundles_of, view_of};
 use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
 use oxiray_ids::{JobId, NodeId, WorkerId};
-use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
-use oxiray_scheduler::{Fleet, NodeView, Wish};
+use oxiray_resources::Demand;
+use oxiray_scheduler::{Fleet, NodeView};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
+    Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -35,7 +37,10 @@ pub(crate) struct Member {
     reported: NodeView,
     /// The same, less what it was ordered since.
     pub(crate) view: NodeView,
-    under_way: BTreeMap<u64, Demand>,
+    /// What is free within the bundles that are set aside there, when it last told and less what was ordered since.
+    reported_bundles: BTreeMap<BundleKey, NodeView>,
+    pub(crate) bundles: BTreeMap<BundleKey, NodeView>,
+    pub(crate) under_way: BTreeMap<u64, UnderWay>,
     pub(crate) workers: BTreeMap<u64, Key>,
     jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
@@ -44,14 +49,32 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent
+    }
+
     /// What it has, less what it was ordered since.
     fn look_again(&mut self) {
         self.view = self.reported.clone();
-        for demand in self.under_way.values() {
-            self.view.take(demand);
+        self.bundles.clone_from(&self.reported_bundles);
+        for (within, demands) in self.under_way.values() {
+            let view = match within {
+                Some(bundle) => self.bundles.get_mut(bundle),
+                None => Some(&mut self.view),
+            };
+            if let Some(view) = view {
+                for demand in demands {
+                    view.take(demand);
+                }
+            }
         }
     }
 }
+
+/// What an order books: within a bundle, or of the machine.
+pub(crate) type UnderWay = (Option<BundleKey>, Vec<Demand>);
+/// What is ordered, and within which bundle.
+pub(crate) type Ordered = (Need, Option<BundleKey>);
 
 /// A node that is dead.
 #[derive(Debug)]
@@ -66,7 +89,7 @@ struct Order {
     member: Key,
     ticket: u64,
     wanted: Wanted,
-    wish: Wish,
+    need: Need,
 }
 
 /// All members.
@@ -79,6 +102,8 @@ pub(crate) struct Members {
     pub(crate) lost: Vec<Lost>,
     last_order: u64,
     pub(crate) by_node: BTreeMap<NodeId, Key>,
+    /// The bundles that members were asked to set aside and have not answered for, by the order.
+    pub(crate) prepares: BTreeMap<u64, Prepare>,
     /// Those that can be ordered to do something, and this node, as the scheduler knows them.
     pub(crate) fleet: Fleet,
 }
@@ -96,6 +121,20 @@ impl Members {
     #[cfg(test)]
     pub(crate) fn orders_under_way(&self) -> usize {
         self.orders.len()
+    }
+
+    /// Takes back what was booked on the member for an order that was not given.
+    pub(crate) fn look_again(&mut self, key: Key) {
+        if let Some(member) = self.by_key.get_mut(&key) {
+            member.look_again();
+        }
+        self.show(key);
+    }
+
+    /// Names the next order.
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.last_order += 1;
+        self.last_order
     }
 
     /// Has the scheduler know the member as it stands.
@@ -142,6 +181,7 @@ impl Core {
             Message::Placed(said) => self.placed(from, &said),
             Message::Sought(said) => self.sought(from, &said),
             Message::PlaceRefused(said) => self.place_refused(from, said),
+            Message::GroupPrepared(said) => self.prepared_there(from, &said),
             Message::WorkerForked(said) => {
                 if let Some(key) = worker(said.worker).filter(|key| self.workers[key].pid.is_none()) {
                     self.forked(key, said.pid);
@@ -175,6 +215,8 @@ impl Core {
             told,
             view: reported.clone(),
             reported,
+            reported_bundles: BTreeMap::new(),
+            bundles: BTreeMap::new(),
             under_way: BTreeMap::new(),
             workers: BTreeMap::new(),
             jobs: BTreeSet::new(),
@@ -190,6 +232,7 @@ impl Core {
     fn member_changed(&mut self, key: Key, state: &NodeState) {
         let Some(member) = self.members.by_key.get_mut(&key) else { return };
         apply(&mut member.reported, state);
+        member.reported_bundles = bundles_of(member.reported.node, state);
         member.store_used = state.store_used;
         member.under_way = member.under_way.split_off(&(state.order + 1));
         member.look_again();
@@ -198,19 +241,23 @@ impl Core {
     }
 
     /// Has a member place someone who waited (MEMBER-1).
-    pub(crate) fn order(&mut self, member: Key, ticket: u64, wanted: Wanted, wish: Wish) {
+    pub(crate) fn order(&mut self, member: Key, ticket: u64, wanted: Wanted, share: Ordered) {
         self.tell_job(member, wanted.job);
-        self.members.last_order += 1;
-        let number = self.members.last_order;
+        let number = self.members.next_order();
+        let (need, within) = share;
+        let Some(demand) = need.demand().cloned() else { return };
         let mut place = Place {
             order: number,
             job: bytes_of(wanted.job.as_bytes()),
-            demand: amounts(wish.demand.iter()),
+            demand: amounts(demand.iter()),
+            group: within.map(|(group, _)| bytes_of(group.as_bytes())).unwrap_or_default(),
+            bundle: within.map_or(0, |(_, bundle)| bundle as u32),
             label: wanted.label.clone(),
             ..Place::default()
         };
         match &wanted.want {
-            Want::Lease { client, environment, fresh, .. } => {
+            Want::Lease { client, environment, fresh, home, .. } => {
+                place.captures = home.is_some_and(|home| home.captures);
                 place.environment = Some(environment.clone());
                 place.fresh = *fresh;
                 place.outlives_job = self.outlives_its_job(*client);
@@ -218,6 +265,7 @@ impl Core {
             Want::Actor(id) => {
                 let (post, running) = self.actor_post(*id, wanted.label.clone());
                 place.environment = Some(post.environment);
+                place.captures = post.home.is_some_and(|home| home.captures);
                 place.fresh = true;
                 place.outlives_job = post.outlives_job;
                 place.running = amounts(running.iter());
@@ -228,10 +276,12 @@ impl Core {
         }
         place.command = self.command_of(wanted.job, place.environment.as_ref());
         if let Some(member) = self.members.by_key.get_mut(&member) {
-            member.view.take(&wish.demand);
-            member.under_way.insert(number, wish.demand.clone());
+            if within.is_none() {
+                member.view.take(&demand);
+            }
+            member.under_way.insert(number, (within, vec![demand]));
         }
-        self.members.orders.insert(number, Order { member, ticket, wanted, wish });
+        self.members.orders.insert(number, Order { member, ticket, wanted, need });
         self.send(member, place);
     }
 
@@ -267,6 +317,12 @@ impl Core {
     fn placed(&mut self, member: Key, said: &Placed) {
         let Some(Order { ticket, wanted, .. }) = self.members.orders.remove(&said.order) else { return };
         let worker = self.worker_on(member, said, &wanted);
+        if let Some(failure) = self.home_lost(&wanted.want) {
+            if self.still_waits(&wanted, ticket) {
+                self.refuse_home(&wanted.want, &failure);
+            }
+            return self.kill_worker(worker);
+        }
         match wanted.want {
             Want::Lease { client, request, .. } if self.still_waits(&wanted, ticket) => {
                 self.grant_lease(client, request, worker);
@@ -306,6 +362,11 @@ impl Core {
             self.join(key, id, wanted.job);
             key
         });
+        let home = match wanted.want {
+            Want::Lease { home, .. } => home,
+            Want::Actor(id) => self.making.get(&id).and_then(super::actors::Making::home),
+            Want::Group { .. } => None,
+        };
         let outlives_job = match wanted.want {
             Want::Lease { client, .. } => self.outlives_its_job(client),
             Want::Actor(id) => self.actor_outlives_its_job(id),
@@ -315,6 +376,7 @@ impl Core {
         worker.duty = Duty::Ending;
         worker.job = Some(wanted.job);
         worker.once = said.once;
+        worker.home = home;
         worker.outlives_job = outlives_job;
         worker.label.clone_from(&wanted.label);
         key
@@ -335,11 +397,14 @@ impl Core {
     }
 
     fn queue_again(&mut self, order: Order) {
-        let Order { ticket, wanted, wish, .. } = order;
+        let Order { ticket, wanted, need, .. } = order;
         if !self.still_waits(&wanted, ticket) {
             return;
         }
-        match self.push(ticket, &wanted.want, Need::Wish(wish)) {
+        if let Some(failure) = self.home_lost(&wanted.want) {
+            return self.refuse_home(&wanted.want, &failure);
+        }
+        match self.push(ticket, &wanted.want, need) {
             Ok(()) => {
                 self.wanted.insert(ticket, wanted);
                 self.wants_pump = true;
@@ -404,6 +469,7 @@ impl Core {
             let order = self.members.orders.remove(&number).expect("MEMBER-3: an order ends once");
             self.queue_again(order);
         }
+        self.bundles_lost(key, node);
         self.members.lost.push(Lost { told: member.told, view: member.reported, at: self.now });
         if self.members.lost.len() > LOST_KEPT {
             self.members.lost.remove(0);
@@ -419,29 +485,4 @@ impl Core {
             self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: true, failure: None });
         }
     }
-}
-
-/// What is free on a node, read from what it told.
-fn view_of(told: &NodeJoin) -> Option<NodeView> {
-    let node = NodeId::from_slice(&told.node)?;
-    let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
-    let inventory = Inventory::new(totals).ok()?;
-    let mut view =
-        NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };
-    apply(&mut view, told.state.as_ref()?);
-    Some(view)
-}
-
-fn apply(view: &mut NodeView, state: &NodeState) {
-    view.free = named(&state.free).collect();
-    let devices = state.devices.iter().filter_map(|of| {
-        let free = of.free.iter().map(|free| free.checked_sub(1).map(Quantity::from_units));
-        Some((ResourceName::new(&of.resource).ok()?, free.collect()))
-    });
-    view.free_devices = devices.collect();
-}
-
-fn named(amounts: &[Amount]) -> impl Iterator<Item = (ResourceName, Quantity)> + '_ {
-    let one = |amount: &Amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units)));
-    amounts.iter().filter_map(one)
 }

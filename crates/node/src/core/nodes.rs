@@ -67,7 +67,7 @@ fn total_of(view: &NodeView) -> Amounts {
     totals.filter(|(_, amount)| !amount.is_zero()).collect()
 }
 
-fn available_of(view: &NodeView) -> Amounts {
+pub(crate) fn available_of(view: &NodeView) -> Amounts {
     let sum = |devices: &[Option<Quantity>]| devices.iter().flatten().map(|free| free.units()).sum();
     let devices = view.free_devices.iter().map(|(name, free)| (name.clone(), Quantity::from_units(sum(free))));
     let scalars = view.free.iter().map(|(name, amount)| (name.clone(), *amount));

@@ -1,10 +1,11 @@
 //! Who is served, and on which node.
 
 use super::{Core, Key, Want, Wanted};
-use crate::core::groups::{Need, reserve};
+use crate::core::groups::Need;
+use crate::core::rooms::{BundleKey, Room};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
-use oxiray_resources::{BundleId, Grant};
+use oxiray_resources::Grant;
 use oxiray_scheduler::{Found, Near, NodeView, Placement, Reason, Wish, place};
 use oxiray_wire::message::Failure;
 
@@ -13,10 +14,10 @@ use oxiray_wire::message::Failure;
 pub(crate) enum Share {
     /// A grant of this node's ledger.
     Here(Grant),
-    /// A whole group's bundles of this node's ledger.
-    Room(Vec<BundleId>),
-    /// An order to a member.
-    There(Key, Wish),
+    /// Room for all bundles of a group that have none: the node of each.
+    Room(Room),
+    /// An order to a member, and the bundle there in which it is to be carried out.
+    There(Key, Need, Option<BundleKey>),
 }
 
 impl Core {
@@ -29,12 +30,12 @@ impl Core {
         let mut queue = std::mem::take(&mut self.queue);
         let served = queue.serve(|need, ticket| {
             if let Need::Group(group) = need {
-                return reserve(&self.view(), &mut self.ledger, group).map(Share::Room);
+                return self.room_for(*ticket, group).map(Share::Room);
             }
             budget = budget.checked_sub(1)?;
             let wish = match need {
                 Need::Wish(wish) => wish,
-                Need::Within { .. } | Need::Group(_) => return self.grant_within(need).map(Share::Here),
+                Need::Within { .. } | Need::Group(_) => return self.share_within(need),
             };
             if is_alone && wish.place.is_none() {
                 let granted = self.ledger.grant(&wish.demand).ok().map(Share::Here);
@@ -51,7 +52,7 @@ impl Core {
                 Found::On(node) => {
                     self.members.fleet.take(node, &wish.demand);
                     match self.members.by_node.get(&node) {
-                        Some(member) => Some(Share::There(*member, wish.clone())),
+                        Some(member) => Some(Share::There(*member, need.clone(), None)),
                         None => self.ledger.grant(&wish.demand).ok().map(Share::Here),
                     }
                 }
@@ -75,11 +76,14 @@ impl Core {
         self.members.fleet.put(&view);
     }
 
+    /// This node and the members, as they stand.
+    pub(crate) fn all_views(&self) -> Vec<NodeView> {
+        std::iter::once(self.view()).chain(self.members.views().map(|(_, view)| view.clone())).collect()
+    }
+
     /// Places a wish by a look at every node, for the reason.
     pub(crate) fn look_everywhere(&self, wish: &Wish) -> Placement {
-        let views: Vec<NodeView> =
-            std::iter::once(self.view()).chain(self.members.views().map(|(_, view)| view.clone())).collect();
-        place(&views, wish, &Near::default(), 0)
+        place(&self.all_views(), wish, &Near::default(), 0)
     }
 
     /// The node that someone who waits asks from.

@@ -4,13 +4,16 @@ use super::clients::amounts;
 use super::shortage::Noticed;
 use super::{Core, Duty, JobDetail, Key, Origin, bytes_of, identifier};
 use crate::core::assign::{Post, merged};
-use oxiray_ids::{ActorId, JobId, WorkerId};
-use oxiray_resources::{Demand, Quantity, ResourceName};
+use crate::core::groups::Home;
+use crate::core::rooms::BundleKey;
+use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
+use oxiray_resources::{BundleId, Demand, Quantity, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Amount, DevicesFree, JobTold, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerDied, WorkerForked,
     WorkerGone,
 };
+use std::collections::BTreeMap;
 
 /// The head that this node serves.
 #[derive(Debug)]
@@ -18,8 +21,10 @@ pub(crate) struct Head {
     /// Its control stream.
     pub(crate) key: Key,
     /// The last order taken.
-    order: u64,
+    pub(crate) order: u64,
     told: NodeState,
+    /// The bundles that are set aside for it.
+    pub(crate) bundles: BTreeMap<BundleKey, BundleId>,
 }
 
 impl Core {
@@ -36,7 +41,7 @@ impl Core {
             session: self.session.clone(),
             name: self.plan.name.clone(),
         };
-        self.head = Some(Head { key, order: 0, told });
+        self.head = Some(Head { key, order: 0, told, bundles: BTreeMap::new() });
         self.send(key, join);
     }
 
@@ -57,6 +62,8 @@ impl Core {
                 self.forget_job_when_over(job);
             }
             Message::Place(order) => self.place_for_head(*order),
+            Message::GroupPrepare(order) => self.prepare_for_head(&order),
+            Message::GroupRelease(said) => self.release_for_head(&said),
             Message::WorkerReturn(said) => self.make_idle(said.worker),
             Message::WorkerKill(said) => self.kill_worker(said.worker),
             other => self.log(format!("the head sent a message of kind {} that is not for a member", other.kind())),
@@ -87,7 +94,8 @@ impl Core {
         head.order = order.order;
         let (to, number, job) = (head.key, order.order, identifier!(JobId, &order.job));
         let is_known = self.details.get(&job).is_some_and(|detail| !detail.is_over);
-        let granted = demand(&order.demand).filter(|_| is_known).and_then(|demand| self.ledger.grant(&demand).ok());
+        let granted =
+            demand(&order.demand).filter(|_| is_known).and_then(|demand| self.grant_for_head(&order, &demand));
         let Some(grant) = granted else {
             let state = Some(self.node_state(number));
             return self.send(to, PlaceRefused { order: number, state });
@@ -110,7 +118,8 @@ impl Core {
             fresh: order.fresh,
             outlives_job: order.outlives_job,
             actor: order.actor,
-            home: None,
+            home: (!order.group.is_empty())
+                .then(|| Home { group: identifier!(PlacementGroupId, &order.group), captures: order.captures }),
         };
         let key = self.appoint(post, grant).expect("the job was just found");
         let worker = self.workers.get_mut(&key).expect("it was just appointed");
@@ -173,11 +182,11 @@ impl Core {
         let available = self.ledger.available();
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
-        NodeState { order, free, devices, store_used: 0 }
+        NodeState { order, free, devices, store_used: 0, bundles: self.bundles_for_head() }
     }
 }
 
-fn demand(amounts: &[Amount]) -> Option<Demand> {
+pub(crate) fn demand(amounts: &[Amount]) -> Option<Demand> {
     let named = amounts
         .iter()
         .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units))));

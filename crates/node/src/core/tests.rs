@@ -7,6 +7,7 @@ mod devices;
 mod environments;
 mod groups;
 mod members;
+mod rooms;
 mod several;
 mod world;
 

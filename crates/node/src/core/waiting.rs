@@ -25,6 +25,17 @@ pub(crate) struct Reclaim {
     notice_is_armed: bool,
 }
 
+impl Want {
+    /// In a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Lease { .. } => "task",
+            Self::Actor(_) => "actor",
+            Self::Group { .. } => "placement group",
+        }
+    }
+}
+
 impl Core {
     /// Serves whoever can be served.
     pub(crate) fn pump(&mut self) {
@@ -33,8 +44,8 @@ impl Core {
                 let wanted = self.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
                 let is_over = !self.details.contains_key(&wanted.job);
                 let grant = match share {
-                    Share::Room(bundles) => {
-                        self.group_placed(&wanted.want, bundles);
+                    Share::Room(room) => {
+                        self.group_placed(&wanted.want, room);
                         continue;
                     }
                     Share::Here(grant) if is_over => {
@@ -42,11 +53,11 @@ impl Core {
                         continue;
                     }
                     Share::Here(grant) => grant,
-                    Share::There(member, wish) => {
+                    Share::There(member, need, bundle) => {
                         if is_over {
-                            self.members.show(member);
+                            self.members.look_again(member);
                         } else {
-                            self.order(member, ticket, wanted, wish);
+                            self.order(member, ticket, wanted, (need, bundle));
                         }
                         continue;
                     }

@@ -5,6 +5,7 @@ mod fleet;
 mod group;
 mod place;
 mod strategy;
+mod verdict;
 mod wait_queue;
 
 use oxiray_ids::NodeId;

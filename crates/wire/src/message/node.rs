@@ -3,7 +3,7 @@
 //! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
-use super::{ActorCreate, Amount, Driver, Environment};
+use super::{ActorCreate, Amount, BundleFree, Driver, Environment};
 use bytes::Bytes;
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -69,6 +69,9 @@ pub struct NodeState {
     /// Bytes of its object store that objects take.
     #[prost(uint64, tag = "4")]
     pub store_used: u64,
+    /// What is free within each bundle that is set aside.
+    #[prost(message, repeated, tag = "5")]
+    pub bundles: Vec<BundleFree>,
 }
 
 /// The devices of one resource.
@@ -151,6 +154,15 @@ pub struct Place {
     /// The command that starts interpreters in the environment, where one was made for it.
     #[prost(string, repeated, tag = "10")]
     pub command: Vec<String>,
+    /// `PlacementGroupId` where it runs within a group; else empty.
+    #[prost(bytes = "bytes", tag = "11")]
+    pub group: Bytes,
+    /// The bundle's place in its group, from 0.
+    #[prost(uint32, tag = "12")]
+    pub bundle: u32,
+    /// Whether what it makes runs in its group too.
+    #[prost(bool, tag = "13")]
+    pub captures: bool,
 }
 
 /// member → head: the order is granted.

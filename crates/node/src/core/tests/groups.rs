@@ -26,11 +26,11 @@ pub(super) fn within(number: u8, bundle: u32) -> Strategy {
     Strategy { kind: 4, group: group_id(number), bundle, ..Strategy::default() }
 }
 
-fn lease(number: u64, group: u8, bundle: u32, demand: &[(&str, u64)]) -> LeaseRequest {
+pub(super) fn lease(number: u64, group: u8, bundle: u32, demand: &[(&str, u64)]) -> LeaseRequest {
     LeaseRequest { strategy: Some(within(group, bundle)), ..request(number, demand) }
 }
 
-fn answers(world: &World, client: Key, request: u64) -> Vec<GroupAnswer> {
+pub(super) fn answers(world: &World, client: Key, request: u64) -> Vec<GroupAnswer> {
     let to_client = world.sent.iter().filter(|(to, _)| *to == client);
     let answers = to_client.filter_map(|(_, message)| match message {
         Message::GroupAnswer(answer) if answer.request == request => Some(answer.clone()),

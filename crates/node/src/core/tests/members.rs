@@ -13,13 +13,13 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(30);
 
 /// The head's stream, at the member.
-const HEAD: Key = 1 << 40;
+pub(super) const HEAD: Key = 1 << 40;
 
-struct Pair {
-    head: World,
-    member: World,
+pub(super) struct Pair {
+    pub(super) head: World,
+    pub(super) member: World,
     /// The member's stream, at the head.
-    stream: Key,
+    pub(super) stream: Key,
 }
 
 fn taken(world: &mut World, to: Key) -> Vec<Message> {
@@ -30,7 +30,7 @@ fn taken(world: &mut World, to: Key) -> Vec<Message> {
 }
 
 impl Pair {
-    fn new(own_cpus: u32, member_cpus: u32) -> Self {
+    pub(super) fn new(own_cpus: u32, member_cpus: u32) -> Self {
         let mut pair = Self::apart(own_cpus, member_cpus);
         pair.join();
         pair
@@ -44,14 +44,14 @@ impl Pair {
         Self { head, member, stream }
     }
 
-    fn join(&mut self) {
+    pub(super) fn join(&mut self) {
         self.member.core.serve_head(HEAD);
         self.member.settle();
         self.exchange();
     }
 
     /// Everything that was said arrives, and what is said to that, until nothing more is.
-    fn exchange(&mut self) {
+    pub(super) fn exchange(&mut self) {
         loop {
             let (orders, news) = (taken(&mut self.head, self.stream), taken(&mut self.member, HEAD));
             if orders.is_empty() && news.is_empty() {
@@ -70,12 +70,12 @@ impl Pair {
         }
     }
 
-    fn is_on_member(&self, worker: Key) -> bool {
+    pub(super) fn is_on_member(&self, worker: Key) -> bool {
         self.head.core.route(worker).is_some()
     }
 
     /// Those that were killed or told to leave do so.
-    fn bury(&mut self) {
+    pub(super) fn bury(&mut self) {
         for worker in self.member.ending() {
             self.member.bury(worker, "killed by signal 9 (SIGKILL)");
         }
@@ -93,7 +93,7 @@ fn cpus(count: u32) -> Demand {
     Demand::new([(ResourceName::CPU, Quantity::whole(count))]).expect("a demand")
 }
 
-fn seized(core: &mut Core, count: u32) -> oxiray_resources::Grant {
+pub(super) fn seized(core: &mut Core, count: u32) -> oxiray_resources::Grant {
     core.ledger.grant(&cpus(count)).expect("it is free")
 }
 

@@ -1,0 +1,66 @@
+//! `oxiray explain`: why something waits, node by node.
+
+use crate::arguments::ExplainOptions;
+use crate::{list, say, show};
+use oxiray_wire::message::{StateFilter, StateQuery};
+use serde_json::{Value as Json, json};
+
+const COLUMNS: [&str; 4] = ["node", "address", "rule", "why"];
+
+pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
+    let filters = vec![StateFilter { key: "id".into(), differs: false, value: options.id.clone() }];
+    let asked = StateQuery { request: 1, kind: "explain".into(), filters, limit: 1, ..StateQuery::default() };
+    let report = list::ask(options.address.as_deref(), asked, list::ANSWER_LIMIT)?;
+    let told: Json = serde_json::from_str(&report.rows)?;
+    if options.json {
+        say(&serde_json::to_string_pretty(&told)?);
+    } else {
+        say(text(&told).trim_end());
+    }
+    Ok(())
+}
+
+/// For people.
+fn text(told: &Json) -> String {
+    let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+    let name = if word("name").is_empty() { String::new() } else { format!(" `{}`", word("name")) };
+    let heading = format!("{}{name} {}: {}\n{}", word("kind"), word("id"), word("state"), word("reason"));
+    let rows: Vec<Json> = told["nodes"].as_array().into_iter().flatten().map(row).collect();
+    if rows.is_empty() {
+        return heading;
+    }
+    format!("{heading}\n\n{}", show::table(&COLUMNS.map(str::to_owned), &rows))
+}
+
+fn row(node: &Json) -> Json {
+    let bundle = node["bundle"].as_u64().map(|bundle| format!("bundle {bundle}"));
+    json!({
+        "node": node["node_id"].as_str().unwrap_or_default(),
+        "address": node["address"].as_str().map(str::to_owned).or(bundle),
+        "rule": node["rule"].as_str().unwrap_or("-"),
+        "why": node["why"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_shown_node_by_node() {
+        let told = json!({
+            "kind": "task", "id": "ab", "name": "f", "state": "PENDING_NODE_ASSIGNMENT", "reason": "it waits",
+            "nodes": [{"node_id": "01", "address": "127.0.0.1", "rule": "busy", "why": "0 of 1 free"},
+                      {"node_id": "02", "address": null, "bundle": 1, "rule": null, "why": "it has room"}],
+        });
+        let lines = [
+            "task `f` ab: PENDING_NODE_ASSIGNMENT",
+            "it waits",
+            "",
+            "NODE  ADDRESS    RULE  WHY",
+            "01    127.0.0.1  busy  0 of 1 free",
+            "02    bundle 1   -     it has room",
+        ];
+        assert_eq!(text(&told).trim_end(), lines.join("\n"));
+    }
+}

@@ -1,0 +1,322 @@
+//! Where the bundles of placement groups are: on this node and on members, chosen together, set aside in two phases.
+//!
+//! First every node that was chosen sets its bundles aside, all of them or none, in its own ledger; only when all have
+//! is the group created. Where one has no room after all, or dies, the others give back what they set aside for this
+//! attempt, and the group waits again. A member ends with its head, and so does whatever it set aside.
+//!
+//! - ROOM-1: an answer counts only for the attempt that it is about: what is undone is not waited for any more.
+//! - ROOM-2: a bundle keeps its place in its group when it moves to another node; the bundles that did not lose theirs
+//!   stay where they are.
+
+use super::groups::Need;
+use super::placing::Share;
+use super::serving::demand;
+use super::{Core, Key, Want, bytes_of, identifier};
+use crate::core::clients::amounts;
+use oxiray_head::{GroupPhase, PlacementGroup};
+use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_resources::{BundleId, Demand, Grant, Quantity, ResourceName};
+use oxiray_scheduler::{Group, GroupPlacement, GroupStrategy, NodeView, place_group};
+use oxiray_wire::message::{
+    BundleAsked, BundleFree, DevicesFree, GroupAnswer, GroupPrepare, GroupPrepared, GroupRelease, Place,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A bundle: its group, and its place in it.
+pub(crate) type BundleKey = (PlacementGroupId, usize);
+
+/// The nodes of the bundles that had none, and this node's accounts of those that are here.
+#[derive(Debug)]
+pub(crate) struct Room {
+    nodes: Vec<NodeId>,
+    here: Vec<(usize, BundleId)>,
+}
+
+/// What a member was asked to set aside.
+#[derive(Debug)]
+pub(crate) struct Prepare {
+    member: Key,
+    group: PlacementGroupId,
+}
+
+impl Core {
+    /// Room for the bundles of a group that have none: what is here is set aside at once, members are asked.
+    pub(crate) fn room_for(&mut self, ticket: u64, wanted: &Group) -> Option<Room> {
+        let Want::Group { id, .. } = self.wanted.get(&ticket)?.want else { return None };
+        let found = self.groups.get(id)?;
+        let missing = found.missing();
+        let views = self.views_for(found);
+        let GroupPlacement::On(nodes) = place_group(&views, wanted) else { return None };
+        let own = self.plan.node;
+        let mut of_node: BTreeMap<NodeId, Vec<(usize, Demand)>> = BTreeMap::new();
+        for ((index, node), bundle) in missing.into_iter().zip(&nodes).zip(&wanted.bundles) {
+            of_node.entry(*node).or_default().push((index, bundle.demand.clone()));
+        }
+        let mut here = Vec::new();
+        if let Some(bundles) = of_node.remove(&own) {
+            let demands: Vec<Demand> = bundles.iter().map(|(_, demand)| demand.clone()).collect();
+            let reserved = self.ledger.reserve(&demands)?;
+            here = bundles.into_iter().map(|(index, _)| index).zip(reserved).collect();
+            if !self.members.is_empty() {
+                self.show_own();
+            }
+        }
+        for (node, bundles) in of_node {
+            self.prepare_there(id, node, &bundles);
+        }
+        Some(Room { nodes, here })
+    }
+
+    /// The nodes on which a group's missing bundles may go, in the order of preference (ROOM-2).
+    fn views_for(&self, group: &PlacementGroup) -> Vec<NodeView> {
+        let used: BTreeSet<NodeId> = group.nodes.iter().flatten().copied().collect();
+        let mut views = self.all_views();
+        match group.description.group.strategy {
+            GroupStrategy::StrictSpread => views.retain(|view| !used.contains(&view.node)),
+            GroupStrategy::StrictPack if !used.is_empty() => views.retain(|view| used.contains(&view.node)),
+            GroupStrategy::Pack | GroupStrategy::StrictPack => views.sort_by_key(|view| !used.contains(&view.node)),
+            GroupStrategy::Spread => views.sort_by_key(|view| used.contains(&view.node)),
+        }
+        views
+    }
+
+    fn prepare_there(&mut self, group: PlacementGroupId, node: NodeId, bundles: &[(usize, Demand)]) {
+        let Some(key) = self.members.by_node.get(&node).copied() else { return };
+        let order = self.members.next_order();
+        let Some(member) = self.members.by_key.get_mut(&key) else { return };
+        let demands: Vec<Demand> = bundles.iter().map(|(_, demand)| demand.clone()).collect();
+        for demand in &demands {
+            member.view.take(demand);
+        }
+        member.under_way.insert(order, (None, demands));
+        self.members.show(key);
+        self.members.prepares.insert(order, Prepare { member: key, group });
+        let asked =
+            bundles.iter().map(|(index, demand)| BundleAsked { bundle: *index as u32, demand: amounts(demand.iter()) });
+        self.send(key, GroupPrepare { order, group: bytes_of(group.as_bytes()), bundles: asked.collect() });
+    }
+
+    /// Nodes are chosen: what is here is set aside, the others were asked.
+    pub(crate) fn group_placed(&mut self, want: &Want, room: Room) {
+        let Want::Group { id, .. } = *want else { return };
+        let own = self.plan.node;
+        let reservation = self.reservations.get_mut(&id).expect("a removed group waits for nothing");
+        reservation.ticket = None;
+        reservation.bundles.extend(room.here);
+        if self.groups.placed(id, &room.nodes).contains(&own) {
+            self.node_prepared(id, own);
+        }
+    }
+
+    /// A node has set its bundles aside; with the last of them the group is created.
+    fn node_prepared(&mut self, id: PlacementGroupId, node: NodeId) {
+        let Some(waiters) = self.groups.prepared(id, node) else { return };
+        if let Some(reservation) = self.reservations.get_mut(&id) {
+            let took = self.now.saturating_duration_since(reservation.since);
+            reservation.took.get_or_insert(took);
+        }
+        for (client, request) in waiters {
+            if let Some(key) = self.keys.get(&client).copied() {
+                self.send(key, GroupAnswer { request, failure: None });
+            }
+        }
+        // Those that wait within it may have been tried already in this round.
+        self.wants_pump = true;
+    }
+
+    /// What a member says to an order to set bundles aside (ROOM-1).
+    pub(crate) fn prepared_there(&mut self, from: Key, said: &GroupPrepared) {
+        let Some(Prepare { group, .. }) = self.members.prepares.remove(&said.order) else { return };
+        let Some(node) = self.members.by_key.get(&from).map(|member| member.view.node) else { return };
+        if !said.is_refused {
+            return self.node_prepared(group, node);
+        }
+        if let Some(member) = self.members.by_key.get_mut(&from) {
+            member.under_way.remove(&said.order);
+        }
+        self.members.look_again(from);
+        let offered = self.offered(group);
+        self.groups.refused(group, node);
+        self.undo(group, offered, node);
+        self.group_waits_again(group);
+    }
+
+    /// The bundles of an attempt that is under way, and the node of each.
+    fn offered(&self, id: PlacementGroupId) -> Vec<(usize, NodeId)> {
+        let Some(group) = self.groups.get(id) else { return Vec::new() };
+        let GroupPhase::Prepared { offered, .. } = &group.phase else { return Vec::new() };
+        offered.iter().filter_map(|bundle| Some((*bundle, group.nodes[*bundle]?))).collect()
+    }
+
+    /// Gives back what was set aside for an attempt that failed because of one node.
+    fn undo(&mut self, id: PlacementGroupId, offered: Vec<(usize, NodeId)>, failed: NodeId) {
+        self.members.prepares.retain(|_, prepare| prepare.group != id);
+        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        for (bundle, node) in offered {
+            let here = self.reservations.get_mut(&id).and_then(|reservation| reservation.bundles.remove(&bundle));
+            match here {
+                Some(reserved) => self.ledger.dissolve(reserved),
+                None if node != failed => there.entry(node).or_default().push(bundle as u32),
+                None => {}
+            }
+        }
+        self.tell_release(id, there);
+    }
+
+    fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<u32>>) {
+        for (node, bundles) in there {
+            if let Some(key) = self.members.by_node.get(&node).copied() {
+                self.send(key, GroupRelease { group: bytes_of(id.as_bytes()), bundles });
+            }
+        }
+    }
+
+    /// The group is removed: members give back what they have of it.
+    pub(crate) fn release_elsewhere(&mut self, id: PlacementGroupId) {
+        self.members.prepares.retain(|_, prepare| prepare.group != id);
+        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        let nodes = self.groups.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
+        for (bundle, node) in nodes.into_iter().enumerate().filter_map(|(bundle, node)| Some((bundle, node?))) {
+            there.entry(node).or_default().push(bundle as u32);
+        }
+        self.tell_release(id, there);
+    }
+
+    /// A member is gone, and the bundles that it had set aside: their groups wait for others in their place.
+    pub(crate) fn bundles_lost(&mut self, member: Key, node: NodeId) {
+        self.members.prepares.retain(|_, prepare| prepare.member != member);
+        let hit = self.groups.iter().filter(|group| group.nodes.contains(&Some(node)));
+        let under_way: Vec<_> = hit.map(|group| group.description.id).map(|id| (id, self.offered(id))).collect();
+        let again = self.groups.machine_died(node);
+        for (id, _) in again {
+            let offered = under_way.iter().find(|(hit, _)| *hit == id).map(|(_, offered)| offered.clone());
+            self.undo(id, offered.unwrap_or_default(), node);
+            self.group_waits_again(id);
+        }
+    }
+
+    /// The group's missing bundles stand in the queue.
+    fn group_waits_again(&mut self, id: PlacementGroupId) {
+        let Some(reservation) = self.reservations.get_mut(&id) else { return };
+        let maker = reservation.maker;
+        if let Some(stale) = reservation.ticket.take() {
+            // It waited for fewer bundles.
+            self.withdraw(stale);
+        }
+        let Some(found) = self.groups.get(id) else { return };
+        let description = &found.description;
+        let mut group = description.group.clone();
+        group.bundles = found.missing().into_iter().map(|bundle| group.bundles[bundle].clone()).collect();
+        let job = description.job;
+        let label = if description.name.is_empty() { id.hex() } else { description.name.clone() };
+        match self.enqueue(Want::Group { id, maker }, job, label, Need::Group(Arc::new(group))) {
+            Ok(ticket) => {
+                if let Some(reservation) = self.reservations.get_mut(&id) {
+                    reservation.ticket = Some(ticket);
+                }
+            }
+            Err(full) => self.group_remove(id, &full),
+        }
+    }
+
+    /// Out of the bundle that is named, or out of the first that has room.
+    pub(crate) fn share_within(&mut self, need: &Need) -> Option<Share> {
+        let Need::Within { group, bundle, demand } = need else { return None };
+        let nodes = &self.groups.get(*group)?.nodes;
+        let reservation = self.reservations.get(group)?;
+        let among = bundle.map_or(0..nodes.len(), |index| index..index + 1);
+        for index in among {
+            if let Some(here) = reservation.bundles.get(&index) {
+                if let Some(grant) = self.ledger.grant_within(*here, demand) {
+                    return Some(Share::Here(grant));
+                }
+                continue;
+            }
+            let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
+            let Some((key, member)) = key.and_then(|key| Some((key, self.members.by_key.get_mut(&key)?))) else {
+                continue;
+            };
+            let within = (*group, index);
+            if !member.is_silent() && member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
+                return Some(Share::There(key, need.clone(), Some(within)));
+            }
+        }
+        None
+    }
+
+    /// What is free within a bundle on a member.
+    pub(crate) fn available_there(
+        &self,
+        node: NodeId,
+        group: PlacementGroupId,
+        bundle: usize,
+    ) -> BTreeMap<ResourceName, Quantity> {
+        let member = self.members.by_node.get(&node).and_then(|key| self.members.by_key.get(key));
+        let Some(view) = member.and_then(|member| member.bundles.get(&(group, bundle))) else { return BTreeMap::new() };
+        super::nodes::available_of(view)
+    }
+}
+
+/// The member's side.
+impl Core {
+    pub(crate) fn prepare_for_head(&mut self, order: &GroupPrepare) {
+        let group = identifier!(PlacementGroupId, &order.group);
+        let Some(head) = &mut self.head else { return };
+        head.order = order.order;
+        let key = head.key;
+        let demands: Option<Vec<Demand>> = order.bundles.iter().map(|bundle| demand(&bundle.demand)).collect();
+        let reserved = demands.and_then(|demands| self.ledger.reserve(&demands));
+        let is_refused = reserved.is_none();
+        let places = order.bundles.iter().map(|bundle| (group, bundle.bundle as usize));
+        if let (Some(reserved), Some(head)) = (reserved, &mut self.head) {
+            head.bundles.extend(places.zip(reserved));
+        }
+        self.tell_state();
+        self.send(key, GroupPrepared { order: order.order, is_refused });
+    }
+
+    pub(crate) fn release_for_head(&mut self, said: &GroupRelease) {
+        let group = identifier!(PlacementGroupId, &said.group);
+        for bundle in &said.bundles {
+            let reserved = self.head.as_mut().and_then(|head| head.bundles.remove(&(group, *bundle as usize)));
+            if let Some(reserved) = reserved {
+                self.ledger.dissolve(reserved);
+            }
+        }
+    }
+
+    /// What an order is granted: of the machine, or within the bundle that it names.
+    pub(crate) fn grant_for_head(&mut self, order: &Place, demand: &Demand) -> Option<Grant> {
+        if order.group.is_empty() {
+            return self.ledger.grant(demand).ok();
+        }
+        let within = (identifier!(PlacementGroupId, &order.group), order.bundle as usize);
+        let bundle = self.head.as_ref().and_then(|head| head.bundles.get(&within)).copied()?;
+        self.ledger.grant_within(bundle, demand)
+    }
+
+    /// What is free within each bundle that is set aside.
+    pub(crate) fn bundles_for_head(&self) -> Vec<BundleFree> {
+        let bundles = self.head.iter().flat_map(|head| &head.bundles);
+        let told = bundles.map(|((group, index), bundle)| {
+            let names = self.ledger.reserved(*bundle).devices().iter().map(|of| &of.resource);
+            let devices = names.map(|name| {
+                let free = self.ledger.free_per_device_within(*bundle, name.as_str()).into_iter();
+                DevicesFree {
+                    resource: name.to_string(),
+                    free: free.map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                }
+            });
+            let available = self.ledger.available_within(*bundle);
+            let scalars = available.iter().filter(|(name, _)| !name.is_device());
+            BundleFree {
+                group: bytes_of(group.as_bytes()),
+                bundle: *index as u32,
+                free: amounts(scalars.map(|(name, amount)| (name, *amount))),
+                devices: devices.collect(),
+            }
+        });
+        told.collect()
+    }
+}

@@ -1,0 +1,50 @@
+//! What members tell of themselves, as the scheduler sees it.
+
+use super::identifier;
+use super::rooms::BundleKey;
+use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_resources::{Inventory, Quantity, ResourceName};
+use oxiray_scheduler::NodeView;
+use oxiray_wire::message::{Amount, DevicesFree, NodeJoin, NodeState};
+use std::collections::BTreeMap;
+
+/// What is free on a node, read from what it told.
+pub(super) fn view_of(told: &NodeJoin) -> Option<NodeView> {
+    let node = NodeId::from_slice(&told.node)?;
+    let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
+    let inventory = Inventory::new(totals).ok()?;
+    let mut view =
+        NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };
+    apply(&mut view, told.state.as_ref()?);
+    Some(view)
+}
+
+/// Its ledger changed.
+pub(super) fn apply(view: &mut NodeView, state: &NodeState) {
+    set_free(view, &state.free, &state.devices);
+}
+
+fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
+    view.free = named(free).collect();
+    let devices = devices.iter().filter_map(|of| {
+        let free = of.free.iter().map(|free| free.checked_sub(1).map(Quantity::from_units));
+        Some((ResourceName::new(&of.resource).ok()?, free.collect()))
+    });
+    view.free_devices = devices.collect();
+}
+
+/// What is free within the bundles that it has set aside.
+pub(super) fn bundles_of(node: NodeId, state: &NodeState) -> BTreeMap<BundleKey, NodeView> {
+    let bundles = state.bundles.iter().map(|told| {
+        let (inventory, labels) = (Inventory::default(), BTreeMap::new());
+        let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
+        set_free(&mut view, &told.free, &told.devices);
+        ((identifier!(PlacementGroupId, &told.group), told.bundle as usize), view)
+    });
+    bundles.collect()
+}
+
+fn named(amounts: &[Amount]) -> impl Iterator<Item = (ResourceName, Quantity)> + '_ {
+    let one = |amount: &Amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units)));
+    amounts.iter().filter_map(one)
+}

@@ -1,0 +1,131 @@
+//! Why a wish is not met on each machine: the first rule that fails there.
+
+use std::collections::BTreeMap;
+
+use oxiray_ids::NodeId;
+use oxiray_resources::{Demand, Never, Quantity};
+
+use crate::strategy::{Otherwise, Selector, Strategy, Wish};
+use crate::{Group, GroupStrategy, NodeView};
+
+/// The most devices that one verdict names.
+const DEVICES_NAMED_MAX: usize = 16;
+
+/// The rules, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Another machine is asked for.
+    Affinity,
+    /// Its labels are not those asked for.
+    Labels,
+    /// It has none of a resource.
+    Missing,
+    /// It has too little of a resource, whatever runs.
+    TooSmall,
+    /// Too little of a resource is free now.
+    Busy,
+    /// Every bundle finds room on it alone; what keeps the group is not this machine.
+    Together,
+}
+
+impl Rule {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Affinity => "affinity",
+            Self::Labels => "labels",
+            Self::Missing => "missing",
+            Self::TooSmall => "too_small",
+            Self::Busy => "busy",
+            Self::Together => "together",
+        }
+    }
+}
+
+/// What keeps something from one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The machine.
+    pub node: NodeId,
+    /// The first rule that fails; nothing where the machine has room.
+    pub failed: Option<(Rule, String)>,
+}
+
+/// What keeps `wish` from each machine.
+pub fn verdicts(nodes: &[NodeView], wish: &Wish) -> Vec<Verdict> {
+    nodes.iter().map(|view| Verdict { node: view.node, failed: of_wish(view, wish) }).collect()
+}
+
+/// What keeps the first of a group's bundles that finds no room from each machine.
+pub fn group_verdicts(nodes: &[NodeView], group: &Group) -> Vec<Verdict> {
+    let of = |view: &NodeView| {
+        let mut bundles = group.bundles.iter().enumerate().filter_map(|(index, bundle)| {
+            let failed = labels(view, std::slice::from_ref(&bundle.selector)).or_else(|| room(view, &bundle.demand));
+            failed.map(|(rule, text)| (rule, format!("bundle {index}, {}: {text}", bundle.demand)))
+        });
+        bundles.next().or_else(|| {
+            let demands: Vec<&Demand> = group.bundles.iter().map(|bundle| &bundle.demand).collect();
+            let is_on_one = matches!(group.strategy, GroupStrategy::StrictPack) || nodes.len() == 1;
+            let misfit = view.fits_together(&demands).err().filter(|_| is_on_one);
+            misfit.map(|misfit| {
+                let (asked, resource, free) = (misfit.asked, misfit.resource, misfit.free);
+                (Rule::Together, format!("the bundles together ask for {asked} {resource}, and {free} are free"))
+            })
+        })
+    };
+    nodes.iter().map(|view| Verdict { node: view.node, failed: of(view) }).collect()
+}
+
+fn of_wish(view: &NodeView, wish: &Wish) -> Option<(Rule, String)> {
+    if let Some(place) = wish.place.as_deref() {
+        if let Strategy::Node { node, otherwise: Otherwise::Wait | Otherwise::Fail } = &place.strategy
+            && *node != view.node
+        {
+            return Some((Rule::Affinity, format!("only machine {} is asked for", node.hex())));
+        }
+        let hard = match &place.strategy {
+            Strategy::Labels { hard, .. } => Some(hard.clone()),
+            _ => None,
+        };
+        let failed = labels(view, hard.as_slice()).or_else(|| labels(view, &place.selectors));
+        if failed.is_some() {
+            return failed;
+        }
+    }
+    room(view, &wish.demand)
+}
+
+/// The first condition that the labels do not meet, where no selector matches; no selector is any machine.
+fn labels(view: &NodeView, selectors: &[Selector]) -> Option<(Rule, String)> {
+    if selectors.is_empty() || selectors.iter().any(|selector| selector.matches(&view.labels)) {
+        return None;
+    }
+    let unmet = selectors.iter().flat_map(|selector| &selector.0).find(|condition| !condition.holds(&view.labels))?;
+    let has = |labels: &BTreeMap<String, String>| match labels.get(&unmet.key) {
+        Some(value) => format!("it is `{value}`"),
+        None => "there is no such label".to_owned(),
+    };
+    Some((Rule::Labels, format!("{unmet} is asked for, and {}", has(&view.labels))))
+}
+
+fn room(view: &NodeView, demand: &Demand) -> Option<(Rule, String)> {
+    if let Err(Never { resource, asked, total }) = view.inventory.could_ever(demand) {
+        return Some(if total.is_zero() {
+            (Rule::Missing, format!("it has no {resource}, and {asked} is asked for"))
+        } else {
+            (Rule::TooSmall, format!("it has {total} {resource}, and {asked} is asked for"))
+        });
+    }
+    let busy = view.fits(demand).err()?;
+    let devices = view.free_devices.get(&busy.resource).map_or(&[][..], Vec::as_slice);
+    let each = devices.iter().enumerate().take(DEVICES_NAMED_MAX).map(|(device, free)| match free {
+        Some(free) => format!("{} {device}: {free} free", busy.resource),
+        None => format!("{} {device}: out of service", busy.resource),
+    });
+    let each: Vec<String> = each.collect();
+    let more = devices.len().saturating_sub(DEVICES_NAMED_MAX);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let each = if each.is_empty() { String::new() } else { format!(" ({}{more})", each.join(", ")) };
+    debug_assert!(busy.asked > Quantity::ZERO, "what is not asked for is never short");
+    Some((Rule::Busy, format!("{busy}{each}")))
+}

@@ -1,0 +1,96 @@
+"""Placement groups over several machines: who sets what aside, who runs where, and what becomes of it when one dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+from ray.util import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Within
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A head without processors and two machines with four of each kind."""
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.add_node(num_cpus=4, num_gpus=2)
+    cluster.add_node(num_cpus=4, num_gpus=2)
+    cluster.connect()
+    yield cluster
+    cluster.shutdown()
+
+
+@ray.remote(num_cpus=1)
+def where() -> str:
+    return ray.get_runtime_context().get_node_id()
+
+
+@ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)
+class Resident:
+    def where(self) -> str:
+        return ray.get_runtime_context().get_node_id()
+
+    def devices(self) -> list[Any]:
+        return ray.get_gpu_ids()
+
+
+def nodes_of(group: Any) -> list[str]:
+    table = placement_group_table(group)
+    return [table["bundles_to_node_id"][index] for index in sorted(table["bundles_to_node_id"])]
+
+
+def free_cpus() -> float:
+    return ray.available_resources().get("CPU", 0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "machines"), [("PACK", 1), ("STRICT_PACK", 1), ("SPREAD", 2), ("STRICT_SPREAD", 2)]
+)
+def test_bundles_are_set_aside_on_members_and_run_in(cluster: Any, strategy: str, machines: int) -> None:
+    group = placement_group([{"CPU": 1, "GPU": 1}, {"CPU": 1, "GPU": 1}], strategy=strategy)
+    ray.get(group.ready(), timeout=30)
+    nodes = nodes_of(group)
+    assert len(set(nodes)) == machines and cluster.head_node.node_id not in nodes
+    for index, node in enumerate(nodes):
+        strategy_within = Within(group, placement_group_bundle_index=index)
+        assert ray.get(where.options(scheduling_strategy=strategy_within).remote(), timeout=30) == node
+        actor = Resident.options(num_gpus=1, scheduling_strategy=strategy_within).remote()
+        assert ray.get(actor.where.remote(), timeout=30) == node
+        assert len(ray.get(actor.devices.remote(), timeout=30)) == 1
+    remove_placement_group(group)
+    whole = where.options(num_cpus=4, num_gpus=2)
+    assert len(set(ray.get([whole.remote() for _ in range(6)], timeout=30))) >= 1, "everything came back"
+
+
+def test_a_group_that_does_not_fit_keeps_nothing_and_waits_until_it_does(cluster: Any) -> None:
+    first = placement_group([{"CPU": 3}], strategy="PACK")
+    ray.get(first.ready(), timeout=30)
+    second = placement_group([{"CPU": 3}, {"CPU": 3}], strategy="STRICT_SPREAD")
+    assert not second.wait(0.5)
+    assert ray.get(where.options(num_cpus=4).remote(), timeout=30) not in nodes_of(first)
+    remove_placement_group(first)
+    ray.get(second.ready(), timeout=30)
+    assert len(set(nodes_of(second))) == 2
+
+
+def test_a_bundle_moves_when_its_machine_dies_and_keeps_its_number(cluster: Any) -> None:
+    group = placement_group([{"CPU": 2}, {"CPU": 2}], strategy="STRICT_SPREAD")
+    ray.get(group.ready(), timeout=30)
+    before = nodes_of(group)
+    actors = [
+        Resident.options(scheduling_strategy=Within(group, placement_group_bundle_index=index)).remote()
+        for index in range(2)
+    ]
+    assert ray.get([actor.where.remote() for actor in actors], timeout=30) == before
+    lost = next(node for node in cluster.list_all_nodes() if node.node_id == before[1])
+    cluster.remove_node(lost)
+    cluster.add_node(num_cpus=4)
+    assert ray.get(actors[0].where.remote(), timeout=30) == before[0]
+    after = ray.get(actors[1].where.remote(), timeout=60)
+    assert after not in before
+    assert nodes_of(group) == [before[0], after]
+    remove_placement_group(group)
