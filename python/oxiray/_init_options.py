@@ -147,7 +147,7 @@ def init_options(
         runtime_env=_runtime_env(runtime_env, job_config),
         node_name=hidden.get("_node_name"),
         node_ip_address=hidden.get("_node_ip_address"),
-        temp_dir=_path(hidden.get("_temp_dir") or os.environ.get("RAY_TMPDIR")),
+        temp_dir=_path(hidden.get("_temp_dir")),
         object_spilling_directory=_path(hidden.get("object_spilling_directory")),
         system_config=_system_config(hidden),
     )

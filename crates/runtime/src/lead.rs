@@ -173,8 +173,11 @@ impl Shared {
 
     /// Hands on what a thread that stops waiting would otherwise keep to itself (LEAD-2).
     fn leave(&self, state: &mut MutexGuard<'_, State>) {
-        if state.lead.followers > 0 {
+        if state.news {
             self.changed.notify_all();
+        } else if !state.lead.taken {
+            // One is enough: it takes the lead, or leaves likewise.
+            self.changed.notify_one();
         }
         if state.lead.parked && !state.lead.taken {
             state.lead.parked = false;
