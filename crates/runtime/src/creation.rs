@@ -61,8 +61,9 @@ impl State {
         let Some(creation) = self.creations.get_mut(&wait) else { return };
         creation.waiting_for -= 1;
         if creation.waiting_for == 0
-            && let Some(creation) = self.creations.remove(&wait)
+            && let Some(mut creation) = self.creations.remove(&wait)
         {
+            creation.create.finishes = true;
             self.create(creation);
         }
     }

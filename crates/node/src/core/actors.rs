@@ -64,6 +64,10 @@ impl Core {
         if self.actors.get(id).is_some_and(|actor| actor.description.creator == creator) {
             return self.finish_actor(id, asked);
         }
+        // Its announcement was refused, or answered with another actor: the answer is on its way.
+        if asked.finishes {
+            return;
+        }
         let mut out = Vec::new();
         self.objects.hold(creator, &[id.anchor()], &mut out);
         self.carry_out(out);

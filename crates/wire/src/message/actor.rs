@@ -72,6 +72,10 @@ pub struct ActorCreate {
     /// message with everything follows.
     #[prost(bool, tag = "21")]
     pub unfinished: bool,
+    /// Whether this is what follows an `unfinished` one. Where that was refused, nothing is made of it, and nothing
+    /// answered.
+    #[prost(bool, tag = "22")]
+    pub finishes: bool,
     /// Where it is to be placed.
     #[prost(message, optional, tag = "29")]
     pub strategy: Option<Strategy>,

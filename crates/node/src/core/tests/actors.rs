@@ -173,6 +173,22 @@ fn an_actor_whose_arguments_are_awaited_has_its_name_and_its_callers() {
 }
 
 #[test]
+fn what_follows_an_announcement_that_was_refused_makes_nothing() {
+    let mut world = World::new(2, 0);
+    let (driver, other) = (world.driver(), world.driver());
+    let named = |number| ActorCreate { name: "n".into(), namespace: "x".into(), ..actor(number, &[CPU], &[]) };
+    world.say(other, named(1));
+    world.say(driver, ActorCreate { unfinished: true, request: 5, ..named(2) });
+    assert_eq!(world.answer(driver, 5).failure.expect("the name is taken").code, "actor_name_taken");
+    world.say(other, ActorKill { actor: id(1), restart: false });
+    // It was sent before the answer came, and the name is free by now.
+    world.say(driver, ActorCreate { finishes: true, request: 6, ..named(2) });
+    world.say(driver, Unhold { objects: vec![anchor(2)] });
+    assert!(world.placed(driver, 2).is_none() && world.core.actors.get(actor_id(2)).is_none());
+    assert!(!world.core.objects.holdings().any(|(object, ..)| object == actor_id(2).anchor()), "and holds nothing");
+}
+
+#[test]
 fn all_that_a_driver_made_goes_with_it_except_what_is_detached() {
     let mut world = World::new(4, 2);
     let driver = world.driver();
