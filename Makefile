@@ -7,6 +7,7 @@
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process; writes benches/SCHEDULER.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   soak   20,000 tasks of random device shares with workers killed at random
+#   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload ecosystem soak memory lint wheel clean venv
+.PHONY: demo test bench bench-scheduler bench-preload ecosystem soak simulate memory lint wheel clean venv
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -30,6 +31,7 @@ VENV := .venv
 NATIVE := python/oxiray/_native/oxiray
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RAY_VERSION := 2.60.0
+SEEDS ?= 0..20000
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f \( -name '*.rs' -o -name Cargo.toml \))
 FRONT_SOURCES := pyproject.toml README.md LICENSE $(shell find python/oxiray -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.txt' -o -name py.typed \))
@@ -58,6 +60,9 @@ ecosystem: $(BUILD)/ecosystem/installed
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
+
+simulate:
+	cargo run --release --locked -p oxiray-sim -- --seeds $(SEEDS)
 
 memory: venv
 	$(VENV)/bin/python tests/soak/memory.py

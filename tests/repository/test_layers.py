@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Top to bottom. A crate may lean on crates of lower layers only; within a layer only as `BESIDE` says.
 LAYERS = [
-    {"cli", "python"},
+    {"cli", "python", "sim"},
     {"node", "head", "runtime"},
     {"wire", "store", "accelerators", "scheduler", "processes"},
     {"resources", "ids"},

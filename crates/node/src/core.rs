@@ -13,6 +13,7 @@
 
 mod actors;
 mod assign;
+mod audit;
 mod census;
 mod clients;
 mod ending;
@@ -46,7 +47,7 @@ use crate::config::Plan;
 use crate::core::groups::{Home, Need};
 use crate::device_check::DeviceCheck;
 use oxiray_head::{Actors, Jobs, Kept, Metrics, Objects, PlacementGroups};
-use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, Chance, JobId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_resources::{Grant, Ledger};
 use oxiray_scheduler::WaitQueue;
 use oxiray_wire::Message;
@@ -327,6 +328,7 @@ pub struct Core {
     head: Option<serving::Head>,
     reclaim: waiting::Reclaim,
     last_number: u64,
+    chance: Chance,
     starting: usize,
     wants_pump: bool,
     now: Instant,
@@ -371,6 +373,7 @@ impl Core {
             head: None,
             reclaim: waiting::Reclaim::default(),
             last_number: 0,
+            chance: Chance::default(),
             starting: 0,
             wants_pump: false,
             now,

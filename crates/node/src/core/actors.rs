@@ -40,7 +40,6 @@ impl Making {
     }
 
     /// Whether it waits for its resources.
-    #[cfg(test)]
     pub(crate) fn is_waiting(&self) -> bool {
         self.ticket.is_some()
     }

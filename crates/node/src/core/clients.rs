@@ -16,10 +16,10 @@ impl Core {
 
     /// A driver was let in.
     pub fn driver_joined(&mut self, key: Key, told: Driver) {
-        let id = WorkerId::generate();
+        let id = WorkerId::new(self.chance.bytes());
         let origin = Origin::plain(&told.interpreter);
-        let anonymous = || NamespaceName(oxiray_ids::random()).to_string();
-        let job = self.jobs.start(id, told.pid, &told.namespace, anonymous).id;
+        let own = NamespaceName(self.chance.bytes());
+        let job = self.jobs.start(id, told.pid, &told.namespace, || own.to_string()).id;
         self.join(key, id, job);
         let detail = JobDetail {
             driver: key,

@@ -40,7 +40,6 @@ pub(crate) struct Recheck {
     until: Instant,
 }
 
-#[cfg(test)]
 impl Recheck {
     /// Whether it is why a device is out of service because of that worker.
     pub(crate) fn is_remembered(&self, worker: Key) -> bool {

@@ -98,6 +98,15 @@ impl Environments {
         }
     }
 
+    /// Those that wait for what is being made, or are about to be told that it cannot be, the cancelled included.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = u64> + '_ {
+        let of = |preparation: &Preparation| match &preparation.progress {
+            Progress::UnderWay { waiting, .. } => waiting.keys().copied().collect(),
+            Progress::Ready { .. } | Progress::Failed { .. } => Vec::new(),
+        };
+        self.by_specification.values().flat_map(of).chain(self.refused.iter().map(|(ticket, _)| *ticket))
+    }
+
     fn numbered(&mut self, number: u64) -> Option<&mut Preparation> {
         self.by_specification.values_mut().find(|preparation| preparation.number == number)
     }

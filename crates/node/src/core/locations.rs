@@ -39,6 +39,13 @@ struct Search {
     unanswered: BTreeSet<Key>,
 }
 
+impl Locations {
+    /// How many objects lie on members.
+    pub(crate) fn len(&self) -> usize {
+        self.by_object.len()
+    }
+}
+
 impl Core {
     /// Finds an object for a member, or for this node; `without` turned out not to have it, and `is_here` tells whether
     /// this node's store has it. Answered by [`Effect::Located`].

@@ -118,8 +118,8 @@ impl Members {
         self.by_key.iter().filter(|(_, member)| !member.is_silent).map(|(key, member)| (*key, &member.view))
     }
 
-    #[cfg(test)]
-    pub(crate) fn orders_under_way(&self) -> usize {
+    /// How many orders are under way.
+    pub(crate) fn orders(&self) -> usize {
         self.orders.len()
     }
 
@@ -343,6 +343,11 @@ impl Core {
             Want::Actor(id) => self.making.get(&id).is_some_and(|making| making.waits_as(ticket)),
             Want::Group { .. } => false,
         }
+    }
+
+    /// How many of those for whom there is an order still want it.
+    pub(crate) fn awaited_orders(&self) -> usize {
+        self.members.orders.values().filter(|order| self.still_waits(&order.wanted, order.ticket)).count()
     }
 
     /// MEMBER-2.

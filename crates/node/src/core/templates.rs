@@ -162,7 +162,7 @@ impl Core {
 
     fn fork(&mut self, template: TemplateKey) -> Key {
         let key = self.new_key();
-        let worker = Worker::new(WorkerId::generate(), template);
+        let worker = Worker::new(WorkerId::new(self.chance.bytes()), template);
         self.workers.insert(key, worker);
         self.starting += 1;
         self.out.push(Effect::Fork { worker: key, template });

@@ -3,7 +3,6 @@
 use super::groups::{group, group_id, within};
 use super::world::World;
 use super::*;
-use oxiray_head::GroupPhase;
 use oxiray_wire::message::{GroupAwait, GroupCreate, GroupRemove};
 use proptest::prelude::*;
 
@@ -195,60 +194,8 @@ impl Story {
         }
     }
 
-    /// No worker serves two, and none serves on after it held a device or was killed. Devices are out of service for a
-    /// reason.
     fn check(&self) {
-        let core = &self.world.core;
-        let mut busy = BTreeSet::new();
-        for lease in core.leases.values() {
-            assert!(busy.insert(lease.worker), "a worker has one lease");
-            assert!(core.clients.contains_key(&lease.owner), "leases end with their owner");
-        }
-        for idle in &core.idle {
-            let worker = &core.workers[idle];
-            assert!(!worker.once && worker.grant.is_none() && busy.insert(*idle), "CORE-3");
-        }
-        let mut actors = BTreeSet::new();
-        for worker in core.workers.values() {
-            if let Duty::Actor(id) = worker.duty {
-                assert!(actors.insert(id), "RESTARTS-1");
-                let waits = core.making.get(&id).is_some_and(crate::core::actors::Making::is_waiting);
-                assert!(!waits, "RESTARTS-1: the next process is asked for when the last is gone");
-            }
-        }
-        for worker in core.out_of_service.values().flat_map(BTreeMap::keys) {
-            let is_undying = core.workers.get(worker).is_some_and(|worker| worker.is_doomed);
-            assert!(is_undying || core.rechecks.iter().any(|recheck| recheck.is_remembered(*worker)), "CORE-4");
-        }
-        assert_eq!(core.ledger.out_of_service().count(), core.out_of_service.len(), "CORE-4");
-        let starting = core.workers.values().filter(|worker| worker.pid.is_none()).count();
-        assert_eq!(core.starting, starting);
-        let waiting: usize = core.clients.values().map(|client| client.waiting.len()).sum();
-        let actors = core.making.values().filter(|making| making.is_waiting()).count();
-        let groups = core.groups.iter().filter(|group| group.phase == GroupPhase::Pending).count();
-        let everyone = waiting + actors + groups;
-        assert_eq!((core.queue.len(), core.wanted.len()), (everyone, everyone), "nobody is forgotten");
-        self.check_groups();
-    }
-
-    /// CORE-5, and that a group is whole or not at all.
-    fn check_groups(&self) {
-        let core = &self.world.core;
-        for group in core.groups.iter() {
-            let reservation = core.reservations.get(&group.description.id);
-            let reserved = reservation.map_or(0, |reservation| reservation.bundles.len());
-            match group.phase {
-                GroupPhase::Pending => assert_eq!(reserved, 0, "it holds nothing while it waits"),
-                GroupPhase::Created => assert_eq!(reserved, group.description.group.bundles.len(), "it is whole"),
-                GroupPhase::Removed(_) => assert!(reservation.is_none(), "CORE-5"),
-                GroupPhase::Prepared { .. } | GroupPhase::Rescheduling => panic!("there is one machine"),
-            }
-        }
-        for worker in core.workers.values().filter(|worker| !worker.is_doomed && !worker.once) {
-            let is_busy = matches!(worker.duty, Duty::Leased(_) | Duty::Actor(_));
-            let is_there = |home: Home| core.reservations.contains_key(&home.group);
-            assert!(!is_busy || worker.home.is_none_or(is_there), "nothing runs on within a group that is removed");
-        }
+        self.world.core.audit();
     }
 
     fn end(mut self) {

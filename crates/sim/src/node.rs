@@ -1,0 +1,354 @@
+//! A node: the real core, and around it what the daemon's shell does, without descriptors and processes.
+
+use crate::agenda::{Event, MILLISECOND, Micros};
+use crate::clock::Clock;
+use crate::machine::Library;
+use crate::process::{Kind, Life, Process};
+use crate::stream::{Descriptor, End, Packet};
+use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
+use oxiray_accelerators::{Detection, offer};
+use oxiray_ids::NodeId;
+use oxiray_node::{Core, Effect, Key, Plan, TemplateKey};
+use oxiray_resources::{Inventory, ResourceName};
+use oxiray_wire::Message;
+use oxiray_wire::message::{Peer, WorkerKill};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How late the word of a process's death comes at most after the process, where nothing is in the way.
+const NODE_DEATH_NOTICED: Micros = 50 * MILLISECOND;
+
+/// Who is at the other end of a node's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Driver,
+    Worker,
+    Member(NodeIndex),
+    Head,
+}
+
+/// One daemon.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) core: Core,
+    pub(crate) machine: usize,
+    pub(crate) is_alive: bool,
+    pub(crate) frozen_until: Option<Micros>,
+    pub(crate) streams: BTreeMap<Key, (StreamIndex, Role)>,
+    /// Streams that ended before the process behind them.
+    over: BTreeSet<Key>,
+    pub(crate) workers: BTreeMap<Key, ProcessIndex>,
+    pub(crate) templates: BTreeSet<TemplateKey>,
+    clock: Clock,
+    next_turn: Option<Micros>,
+}
+
+impl World {
+    /// A daemon starts on a machine that has none; the first is the head.
+    pub(crate) fn start_node(&mut self, machine: usize) -> NodeIndex {
+        let index = self.nodes.len();
+        let seed = self.chance.seed();
+        let clock = Clock::new(self.start, self.options.clocks_drift, &mut self.chance);
+        let plan = self.plan(index, machine);
+        let library = Box::new(Library(Rc::clone(&self.machines[machine].memory)));
+        let address = "127.0.0.1:6379".to_owned();
+        let mut core = Core::new(plan, format!("/session-{index}"), address, library, clock.shows(self.now));
+        core.seed(seed);
+        core.prepare("python");
+        self.nodes.push(Node {
+            core,
+            machine,
+            is_alive: true,
+            frozen_until: None,
+            streams: BTreeMap::new(),
+            over: BTreeSet::new(),
+            workers: BTreeMap::new(),
+            templates: BTreeSet::new(),
+            clock,
+            next_turn: None,
+        });
+        self.log.line(self.now, format_args!("node {index} starts on machine {machine}"));
+        if index != 0 {
+            self.join_head(index);
+        }
+        self.settle(index);
+        index
+    }
+
+    fn plan(&self, index: NodeIndex, machine: usize) -> Plan {
+        let machine = &self.machines[machine];
+        let requested = BTreeMap::from([
+            ("CPU".to_owned(), f64::from(machine.cpus)),
+            ("GPU".to_owned(), f64::from(machine.gpus)),
+            ("disk".to_owned(), f64::from(machine.disks)),
+        ]);
+        let detection = Detection { families: Vec::new(), warnings: Vec::new(), ruled_out: Vec::new() };
+        let offer = offer(&detection, &|_| None, &requested).expect("whole numbers of anything can be offered");
+        let named = requested.iter().map(|(name, total)| (ResourceName::new(name).expect("a proper name"), *total));
+        Plan {
+            node: NodeId::new([index as u8; 28]),
+            inventory: Inventory::new(named).expect("whole numbers of anything can be had"),
+            offer,
+            labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
+            store_bytes: 1 << 30,
+            spill_fullness_max: 950,
+            hostname: format!("machine-{index}"),
+            name: format!("node-{index}"),
+            ip: format!("127.0.0.{}", index + 1),
+            variables: BTreeMap::new(),
+            spare_workers: 1,
+            node_wait: Duration::from_secs(self.options.node_wait_s),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn join_head(&mut self, index: NodeIndex) {
+        let stream = self.new_stream([End::Nobody, End::Nobody], self.options.network);
+        let at_head = self.nodes[0].core.new_key();
+        self.streams[stream].ends[0] = End::Node { node: 0, key: at_head };
+        self.nodes[0].streams.insert(at_head, (stream, Role::Member(index)));
+        let key = self.nodes[index].core.new_key();
+        self.streams[stream].ends[1] = End::Node { node: index, key };
+        self.nodes[index].streams.insert(key, (stream, Role::Head));
+        self.nodes[index].core.serve_head(key);
+    }
+
+    /// A node is told what time it is, before anything else that it hears.
+    pub(crate) fn wake(&mut self, node: NodeIndex) {
+        let found = &mut self.nodes[node];
+        found.core.set_now(found.clock.shows(self.now));
+        self.machines[found.machine].memory.borrow_mut().now = self.now;
+    }
+
+    /// Has a node do what is due; at times a moment later, together with what else comes until then.
+    pub(crate) fn after_event(&mut self, node: NodeIndex) {
+        if self.chance.odds(200) {
+            let at = self.now + self.chance.between(0, MILLISECOND);
+            return self.agenda.plan(at, Event::Turn(node));
+        }
+        self.settle(node);
+    }
+
+    /// Carries out what the core decides until it decides nothing more.
+    pub(crate) fn settle(&mut self, node: NodeIndex) {
+        while self.nodes[node].is_alive {
+            let effects = self.nodes[node].core.settle();
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.carry_out(node, effect);
+            }
+        }
+        if !self.nodes[node].is_alive {
+            return;
+        }
+        self.nodes[node].core.audit();
+        let found = &mut self.nodes[node];
+        if let Some(at) = found.core.next_alarm().map(|at| found.clock.when(at).max(self.now + 1))
+            && found.next_turn.is_none_or(|planned| at < planned || planned <= self.now)
+        {
+            found.next_turn = Some(at);
+            self.agenda.plan(at, Event::Turn(node));
+        }
+    }
+
+    fn carry_out(&mut self, node: NodeIndex, effect: Effect) {
+        match effect {
+            Effect::Send { to, message } => self.queue(node, to, message, None),
+            Effect::Join { client, placed, worker, peer } => self.introduce(node, client, placed, worker, peer),
+            Effect::StartTemplate { template, .. } => {
+                if self.options.forks_fail && self.chance.odds(30) {
+                    return self.nodes[node].core.template_gone(template);
+                }
+                self.nodes[node].templates.insert(template);
+            }
+            Effect::EndTemplate { template } => {
+                let at = self.now + self.chance.delay(MILLISECOND);
+                self.agenda.plan(at, Event::TemplateEnds { node, template });
+            }
+            Effect::Fork { worker, template } => self.fork(node, worker, template),
+            Effect::Kill { worker } => match self.nodes[node].core.route(worker) {
+                None => {
+                    if let Some(process) = self.nodes[node].workers.get(&worker).copied() {
+                        self.kill(process);
+                    }
+                }
+                Some((member, worker)) => self.queue(node, member, WorkerKill { worker }.into(), None),
+            },
+            Effect::Close { client } => {
+                if let Some((stream, _)) = self.nodes[node].streams.get(&client).copied() {
+                    self.close(Descriptor { stream, side: 0 });
+                    self.stream_over(node, client);
+                }
+            }
+            // No process stores objects, nor asks for an environment that must be made.
+            Effect::Located(_)
+            | Effect::Delete { .. }
+            | Effect::LeaveStore { .. }
+            | Effect::Prepare { .. }
+            | Effect::EndPreparation { .. } => {}
+            Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),
+        }
+    }
+
+    /// Sends to whoever the node knows by a key, by way of a member where it is a member's worker.
+    pub(crate) fn queue(&mut self, node: NodeIndex, to: Key, message: Message, descriptor: Option<Descriptor>) {
+        let known = self.nodes[node].streams.get(&to).filter(|_| !self.nodes[node].over.contains(&to)).copied();
+        if let Some((stream, role)) = known {
+            if let Message::Assign(assign) = &message {
+                self.check_assignment(node, to, assign);
+            }
+            self.log.line(self.now, format_args!("node {node} -> {to}: {message:?}"));
+            let side = usize::from(matches!(role, Role::Head));
+            return self.send(Descriptor { stream, side }, Packet::Said { message: Box::new(message), descriptor });
+        }
+        match self.nodes[node].core.route(to) {
+            Some((member, worker)) => {
+                self.log.line(self.now, format_args!("node {node} -> {to}, worker {worker} of {member}: {message:?}"));
+                self.queue(node, member, message.relayed(worker).into(), descriptor);
+            }
+            None => self.lose(&Packet::Said { message: Box::new(message), descriptor }),
+        }
+    }
+
+    fn introduce(&mut self, node: NodeIndex, client: Key, placed: Message, worker: Key, peer: Peer) {
+        let stream = self.new_stream([End::Nobody, End::Nobody], self.options.network);
+        self.queue(node, client, placed, Some(Descriptor { stream, side: 0 }));
+        self.queue(node, worker, peer.into(), Some(Descriptor { stream, side: 1 }));
+    }
+
+    fn fork(&mut self, node: NodeIndex, worker: Key, template: TemplateKey) {
+        if !self.nodes[node].templates.contains(&template) {
+            return self.nodes[node].core.worker_gone(worker, "could not be started: its interpreter does not run");
+        }
+        let process = self.processes.len();
+        let stream = self.new_stream([End::Node { node, key: worker }, End::Process(process)], 50);
+        self.processes.push(Process::new(node, Kind::Worker { key: worker, template }, Life::Starting, stream));
+        self.nodes[node].workers.insert(worker, process);
+        self.nodes[node].streams.insert(worker, (stream, Role::Worker));
+        let at = self.now + self.chance.delay(5 * MILLISECOND);
+        self.agenda.plan(at, Event::Forked { node, worker });
+    }
+
+    /// The template made the process, or could not.
+    pub(crate) fn forked(&mut self, node: NodeIndex, worker: Key) {
+        let Some(process) = self.nodes[node].workers.get(&worker).copied() else { return };
+        if self.processes[process].life != Life::Starting {
+            return;
+        }
+        if self.options.forks_fail && self.chance.odds(20) {
+            self.processes[process].life = Life::Running;
+            return self.is_gone(process);
+        }
+        self.last_pid += 1;
+        self.processes[process].pid = self.last_pid;
+        self.processes[process].life = Life::Running;
+        self.log
+            .line(self.now, format_args!("node {node}: worker {worker} is process {process}, pid {}", self.last_pid));
+        self.nodes[node].core.forked(worker, self.last_pid);
+        self.adopt(self.processes[process].control, process);
+        if self.processes[process].is_doomed {
+            self.kill(process);
+        }
+    }
+
+    /// A template ends, and what was forked of it.
+    pub(crate) fn template_ends(&mut self, node: NodeIndex, template: TemplateKey) {
+        if !self.nodes[node].is_alive || !self.nodes[node].templates.remove(&template) {
+            return;
+        }
+        self.log.line(self.now, format_args!("node {node}: template {template} is gone"));
+        self.nodes[node].core.template_gone(template);
+        let of = |process: &&ProcessIndex| matches!(self.processes[**process].kind, Kind::Worker { template: own, .. } if own == template);
+        for process in self.nodes[node].workers.values().filter(of).copied().collect::<Vec<_>>() {
+            self.processes[process].life = self.processes[process].life.max(Life::Running);
+            self.is_gone(process);
+        }
+    }
+
+    /// The worker and what it started are gone: what it said last comes first.
+    pub(crate) fn worker_is_gone(&mut self, node: NodeIndex, process: ProcessIndex) {
+        let Kind::Worker { key, .. } = self.processes[process].kind else { return };
+        if !self.nodes[node].is_alive || !self.nodes[node].workers.contains_key(&key) {
+            return;
+        }
+        let control = self.processes[process].control;
+        self.read_to_the_end(control.stream, 0);
+        self.close(Descriptor { stream: control.stream, side: 0 });
+        self.nodes[node].streams.remove(&key);
+        self.nodes[node].over.remove(&key);
+        self.nodes[node].workers.remove(&key);
+        self.log.line(self.now, format_args!("node {node}: worker {key} is gone"));
+        self.nodes[node].core.worker_gone(key, "killed by signal 9 (SIGKILL)");
+    }
+
+    /// The daemon sees that a worker's process is dead.
+    pub(crate) fn noticed(&mut self, process: ProcessIndex) {
+        let (node, kind) = (self.processes[process].node, self.processes[process].kind);
+        if let Kind::Worker { key, .. } = kind
+            && self.nodes[node].workers.contains_key(&key)
+        {
+            self.nodes[node].core.worker_died(key);
+        }
+    }
+
+    /// A daemon dies, and everything on its machine with it.
+    pub(crate) fn node_dies(&mut self, node: NodeIndex) {
+        if !std::mem::replace(&mut self.nodes[node].is_alive, false) {
+            return;
+        }
+        self.log.line(self.now, format_args!("node {node} dies"));
+        let streams: Vec<_> = self.nodes[node].streams.values().copied().collect();
+        for (stream, role) in streams {
+            let side = usize::from(matches!(role, Role::Head));
+            if matches!(role, Role::Head) && self.options.messages_get_lost {
+                self.lose_tail(Descriptor { stream, side });
+            }
+            self.close(Descriptor { stream, side });
+        }
+        for process in 0..self.processes.len() {
+            if self.processes[process].node == node && matches!(self.processes[process].kind, Kind::Worker { .. }) {
+                self.processes[process].life = self.processes[process].life.max(Life::Running);
+                self.kill(process);
+            }
+        }
+        if node != 0 {
+            let at = self.now + self.chance.between(0, NODE_DEATH_NOTICED);
+            self.agenda.plan(at, Event::NodeGone(node));
+        }
+    }
+
+    /// The head learns that a member's process is gone. What it said last comes first.
+    pub(crate) fn member_is_gone(&mut self, node: NodeIndex) {
+        let known = self.nodes[0].streams.iter().find(|(_, (_, role))| *role == Role::Member(node));
+        let Some((key, stream)) = known.map(|(key, (stream, _))| (*key, *stream)) else { return };
+        self.read_to_the_end(stream, 0);
+        self.nodes[0].streams.remove(&key);
+        self.nodes[0].over.remove(&key);
+        self.nodes[0].core.member_gone(key);
+    }
+
+    /// The stream is at its end. A worker's or a member's is kept in mind until its process is gone.
+    pub(crate) fn stream_over(&mut self, node: NodeIndex, key: Key) {
+        let Some((stream, role)) = self.nodes[node].streams.get(&key).copied() else { return };
+        self.close(Descriptor { stream, side: usize::from(matches!(role, Role::Head)) });
+        match role {
+            Role::Worker => {
+                self.nodes[node].over.insert(key);
+                self.nodes[node].core.worker_left(key);
+            }
+            Role::Member(_) => {
+                self.nodes[node].over.insert(key);
+                self.nodes[node].core.member_silent(key);
+            }
+            Role::Driver => {
+                self.nodes[node].streams.remove(&key);
+                self.nodes[node].core.driver_left(key);
+            }
+            // A member ends with its head.
+            Role::Head => self.node_dies(node),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a seed stands for: how large the cluster is, and what goes wrong in it.
+
+use crate::agenda::{MILLISECOND, Micros, SECOND};
+use crate::chance::Chance;
+
+/// How a run goes. Everything follows from the seed; each seed has only some of the faults, so that each is seen alone
+/// and with others.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    pub(crate) members: usize,
+    pub(crate) drivers: u64,
+    /// When faults and new work end.
+    pub(crate) calm_at: Micros,
+    pub(crate) between_faults: Micros,
+    /// How long a message between nodes usually takes.
+    pub(crate) network: Micros,
+    pub(crate) clocks_drift: bool,
+    pub(crate) workers_die: bool,
+    pub(crate) drivers_die: bool,
+    pub(crate) drivers_leave: bool,
+    pub(crate) nodes_die: bool,
+    pub(crate) nodes_freeze: bool,
+    pub(crate) templates_die: bool,
+    pub(crate) forks_fail: bool,
+    pub(crate) network_stalls: bool,
+    pub(crate) messages_get_lost: bool,
+    /// Processes die late, or leave behind what does.
+    pub(crate) is_stuck: bool,
+    pub(crate) devices_remember: bool,
+    pub(crate) tasks_crash: bool,
+    pub(crate) tasks_nest: bool,
+    pub(crate) has_strategies: bool,
+    pub(crate) has_actors: bool,
+    pub(crate) has_groups: bool,
+    /// How long a demand that no node can meet waits for one that can.
+    pub(crate) node_wait_s: u64,
+}
+
+impl Options {
+    /// What the seed stands for.
+    pub fn of_seed(seed: u64) -> Self {
+        let mut chance = Chance::new(seed ^ 0x5eed);
+        Self {
+            seed,
+            members: chance.between(0, 4) as usize,
+            drivers: chance.between(1, 4),
+            calm_at: chance.between(5, 20) * SECOND,
+            between_faults: chance.between(50, 2_000) * MILLISECOND,
+            network: chance.one_of(&[50, 500, 5 * MILLISECOND]),
+            clocks_drift: chance.odds(500),
+            workers_die: chance.odds(500),
+            drivers_die: chance.odds(300),
+            drivers_leave: chance.odds(500),
+            nodes_die: chance.odds(500),
+            nodes_freeze: chance.odds(400),
+            templates_die: chance.odds(300),
+            forks_fail: chance.odds(200),
+            network_stalls: chance.odds(500),
+            messages_get_lost: chance.odds(500),
+            is_stuck: chance.odds(200),
+            devices_remember: chance.odds(500),
+            tasks_crash: chance.odds(400),
+            tasks_nest: chance.odds(500),
+            has_strategies: chance.odds(500),
+            has_actors: chance.odds(600),
+            has_groups: chance.odds(400),
+            node_wait_s: chance.one_of(&[0, 3, 30]),
+        }
+    }
+}

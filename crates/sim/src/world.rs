@@ -1,0 +1,194 @@
+//! The world: everything there is, and what happens next.
+
+use crate::agenda::{Agenda, Event, MILLISECOND, Micros, SECOND};
+use crate::chance::Chance;
+use crate::log::Log;
+use crate::machine::{Machine, Memory};
+use crate::node::Node;
+use crate::options::Options;
+use crate::process::{Life, Process};
+use crate::program::DETACHED_END_AFTER;
+use crate::stream::Stream;
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+pub(crate) type NodeIndex = usize;
+pub(crate) type ProcessIndex = usize;
+pub(crate) type StreamIndex = usize;
+
+/// How long everything may take to come to rest once nothing goes wrong any more.
+const REST_LIMIT: Micros = 300 * SECOND;
+/// How often it is looked whether it has.
+const LOOK_PERIOD: Micros = SECOND;
+
+/// A cluster and all that surrounds it.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) options: Options,
+    pub(crate) chance: Chance,
+    pub(crate) start: Instant,
+    pub(crate) now: Micros,
+    pub(crate) agenda: Agenda,
+    pub(crate) log: Log,
+    pub(crate) machines: Vec<Machine>,
+    /// The first is the head; one that died stays, and its machine may get another.
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) drivers: Vec<ProcessIndex>,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) last_pid: u32,
+    /// Actors that outlive whoever made them.
+    pub(crate) detached: Vec<Bytes>,
+    pub(crate) detached_groups: Vec<Bytes>,
+    /// Nothing goes wrong any more, and no new work comes.
+    pub(crate) is_calm: bool,
+}
+
+impl World {
+    pub(crate) fn new(options: Options, log: Log) -> Self {
+        let chance = Chance::new(options.seed);
+        Self {
+            options,
+            chance,
+            start: Instant::now(),
+            now: 0,
+            agenda: Agenda::default(),
+            log,
+            machines: Vec::new(),
+            nodes: Vec::new(),
+            processes: Vec::new(),
+            drivers: Vec::new(),
+            streams: Vec::new(),
+            last_pid: 100,
+            detached: Vec::new(),
+            detached_groups: Vec::new(),
+            is_calm: false,
+        }
+    }
+
+    /// Runs from the first node's start until all is quiet.
+    ///
+    /// # Panics
+    /// Where something does not hold that must, or somebody waits in vain.
+    pub(crate) fn run(&mut self) {
+        for index in 0..=self.options.members {
+            let machine = Machine {
+                cpus: self.chance.between(u64::from(index != 0), 4) as u32,
+                gpus: self.chance.between(0, 2) as u32,
+                disks: self.chance.between(0, 1) as u32,
+                zone: self.chance.one_of(&["a", "b"]),
+                memory: Rc::new(RefCell::new(Memory::default())),
+            };
+            self.machines.push(machine);
+            let at = if index == 0 { 0 } else { self.chance.between(0, SECOND) };
+            self.agenda.plan(at, Event::NodeComes { machine: index });
+        }
+        for _ in 0..self.options.drivers {
+            let at = self.chance.between(10 * MILLISECOND, self.options.calm_at / 2);
+            self.agenda.plan(at, Event::DriverComes);
+        }
+        self.agenda.plan(self.options.between_faults, Event::Fault);
+        self.agenda.plan(self.options.calm_at, Event::Calm);
+        self.agenda.plan(self.options.calm_at + DETACHED_END_AFTER, Event::DriverComes);
+        let mut look_at = self.options.calm_at;
+        while let Some((at, event)) = self.agenda.next() {
+            self.now = at;
+            self.happen(event);
+            if self.is_calm && self.now >= look_at {
+                look_at = self.now + LOOK_PERIOD;
+                let unrest = self.unrest();
+                if unrest.is_empty() {
+                    return;
+                }
+                let has_time = self.now < self.options.calm_at + REST_LIMIT;
+                assert!(has_time, "nobody waits for ever, and nothing is left:\n  {}", unrest.join("\n  "));
+            }
+        }
+    }
+
+    /// The node that an event is for, which has to be awake.
+    fn concerns(&self, event: Event) -> Option<NodeIndex> {
+        match event {
+            Event::Turn(node) | Event::Forked { node, .. } | Event::TemplateEnds { node, .. } => Some(node),
+            Event::Noticed(process) | Event::Gone(process) => Some(self.processes[process].node),
+            Event::NodeGone(_) | Event::DriverComes => Some(0),
+            Event::Arrive { .. }
+            | Event::Dies(_)
+            | Event::Finished { .. }
+            | Event::Constructed(_)
+            | Event::Step(_)
+            | Event::Idle { .. }
+            | Event::NodeComes { .. }
+            | Event::Thaws(_)
+            | Event::Heals { .. }
+            | Event::Fault
+            | Event::Calm => None,
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let node = self.concerns(event);
+        if let Some(until) = node.and_then(|node| self.nodes[node].frozen_until) {
+            return self.agenda.plan(until, event);
+        }
+        if let Some(node) = node.filter(|node| self.nodes[*node].is_alive) {
+            self.wake(node);
+        }
+        self.happens(event);
+        if let Some(node) = node.filter(|node| self.nodes[*node].is_alive) {
+            match event {
+                Event::Turn(_) => self.settle(node),
+                _ => self.after_event(node),
+            }
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Arrive { stream, to } => self.arrive(stream, to),
+            Event::Turn(_) => {}
+            Event::Forked { node, worker } => self.forked(node, worker),
+            Event::TemplateEnds { node, template } => self.template_ends(node, template),
+            Event::Dies(process) => self.dies(process),
+            Event::Noticed(process) => self.noticed(process),
+            Event::Gone(process) => self.is_gone(process),
+            Event::Finished { process, run } => self.finished(process, run),
+            Event::Constructed(process) => self.constructed(process),
+            Event::Step(process) => self.step(process),
+            Event::Idle { process, lease } => {
+                if self.processes[process].life == Life::Running {
+                    self.idle(process, lease);
+                }
+            }
+            Event::DriverComes => self.driver_comes(),
+            Event::NodeComes { machine } => self.node_comes(machine),
+            Event::NodeGone(node) => self.member_is_gone(node),
+            Event::Thaws(node) => self.nodes[node].frozen_until = None,
+            Event::Heals { stream, to } => self.heal(stream, to),
+            Event::Fault => self.fault(),
+            Event::Calm => self.calm(),
+        }
+    }
+
+    /// A node starts where nothing of the last one is left, on the devices neither: a node that starts knows nobody whom
+    /// it could ask them about.
+    fn node_comes(&mut self, machine: usize) {
+        let of_machine = |process: &&Process| self.nodes[process.node].machine == machine;
+        let is_worker = |process: &&Process| process.kind != crate::process::Kind::Driver;
+        let mut left = self.processes.iter().filter(of_machine).filter(is_worker);
+        let mut memory = self.machines[machine].memory.borrow_mut();
+        memory.now = self.now;
+        if left.any(|process| process.life < Life::Gone) || !memory.of_the_dead().is_empty() {
+            return self.agenda.plan(self.now + SECOND, Event::NodeComes { machine });
+        }
+        drop(memory);
+        self.start_node(machine);
+    }
+
+    fn calm(&mut self) {
+        self.is_calm = true;
+        self.log.line(self.now, format_args!("calm"));
+    }
+}
