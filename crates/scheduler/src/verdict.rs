@@ -12,7 +12,7 @@ use crate::{Group, GroupStrategy, NodeView};
 const DEVICES_NAMED_MAX: usize = 16;
 
 /// The rules, in the order in which they are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     /// Another machine is asked for.
     Affinity,
@@ -56,14 +56,14 @@ pub fn verdicts(nodes: &[NodeView], wish: &Wish) -> Vec<Verdict> {
     nodes.iter().map(|view| Verdict { node: view.node, failed: of_wish(view, wish) }).collect()
 }
 
-/// What keeps the first of a group's bundles that finds no room from each machine.
+/// What keeps a group's bundles from each machine: of those that find no room there, the one that fails the first rule.
 pub fn group_verdicts(nodes: &[NodeView], group: &Group) -> Vec<Verdict> {
     let of = |view: &NodeView| {
-        let mut bundles = group.bundles.iter().enumerate().filter_map(|(index, bundle)| {
+        let bundles = group.bundles.iter().enumerate().filter_map(|(index, bundle)| {
             let failed = labels(view, std::slice::from_ref(&bundle.selector)).or_else(|| room(view, &bundle.demand));
             failed.map(|(rule, text)| (rule, format!("bundle {index}, {}: {text}", bundle.demand)))
         });
-        bundles.next().or_else(|| {
+        bundles.min_by_key(|(rule, _)| *rule).or_else(|| {
             let demands: Vec<&Demand> = group.bundles.iter().map(|bundle| &bundle.demand).collect();
             let is_on_one = matches!(group.strategy, GroupStrategy::StrictPack) || nodes.len() == 1;
             let misfit = view.fits_together(&demands).err().filter(|_| is_on_one);

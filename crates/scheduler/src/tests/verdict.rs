@@ -66,6 +66,9 @@ fn bundles_are_asked_for_one_by_one_and_then_together() {
     let told = shown(group_verdicts(&views(), &spread));
     assert_eq!(told[0], "missing: bundle 1, {GPU: 1}: it has no GPU, and 1 is asked for");
     assert_eq!(told[2], "room");
+    let busy_first = group(GroupStrategy::Pack, vec![bundle("GPU 0.4"), bundle("CPU 9")]);
+    let told = shown(group_verdicts(&views(), &busy_first));
+    assert_eq!(told[1], "too_small: bundle 1, {CPU: 9}: it has 4 CPU, and 9 is asked for", "no time will help that");
     let packed = group(GroupStrategy::StrictPack, vec![bundle("GPU 0.8"), bundle("GPU 0.8"), bundle("GPU 0.4")]);
     assert_eq!(
         shown(group_verdicts(&views(), &packed))[2],

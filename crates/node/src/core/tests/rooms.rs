@@ -5,6 +5,7 @@ use super::members::{Pair, seized};
 use super::{CPU, request};
 use oxiray_wire::Message;
 use oxiray_wire::message::{GroupAwait, GroupRemove};
+use proptest::prelude::*;
 
 const TWO: (&str, u64) = ("CPU", 20_000);
 
@@ -107,4 +108,89 @@ fn whoever_is_on_the_way_into_a_group_that_is_removed_is_turned_away_and_leaves_
     assert!(refused && pair.head.grants_of(driver).is_empty());
     assert_eq!(pair.member.free("CPU"), 20_000);
     pair.member.core.ledger.audit();
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Create {
+        number: u8,
+        bundles: Vec<u64>,
+    },
+    Remove(u8),
+    Lease {
+        group: u8,
+        bundle: u32,
+    },
+    /// Somebody else takes a CPU of the member, or gives it back.
+    Seize,
+    /// What was said arrives.
+    Exchange,
+    /// Those that were killed are gone.
+    Bury,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => (1..5_u8, prop::collection::vec(1..3_u64, 1..4))
+            .prop_map(|(number, bundles)| Event::Create { number, bundles }),
+        2 => (1..5_u8).prop_map(Event::Remove),
+        4 => (1..5_u8, 0..3_u32).prop_map(|(group, bundle)| Event::Lease { group, bundle }),
+        1 => Just(Event::Seize),
+        4 => Just(Event::Exchange),
+        1 => Just(Event::Bury),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is made, removed, leased and seized, and whenever words arrive: no ledger grants twice, and when all
+    /// groups are removed nothing of them is left anywhere.
+    #[test]
+    fn in_any_order_everything_is_given_back(events in prop::collection::vec(event(), 1..40)) {
+        let mut pair = Pair::new(2, 3);
+        let driver = pair.head.driver();
+        let mut held = None;
+        for (number, event) in (100..).zip(events) {
+            match event {
+                Event::Create { number, bundles } => {
+                    let bundles: Vec<[(&str, u64); 1]> = bundles.iter().map(|cpus| [("CPU", cpus * 10_000)]).collect();
+                    let bundles: Vec<&[(&str, u64)]> = bundles.iter().map(<[_; 1]>::as_slice).collect();
+                    pair.head.say(driver, group(number, &bundles));
+                }
+                Event::Remove(number) => pair.head.say(driver, GroupRemove { group: group_id(number) }),
+                Event::Lease { group, bundle } => pair.head.say(driver, lease(number, group, bundle, &[CPU])),
+                Event::Seize => match held.take() {
+                    Some(grant) => {
+                        pair.member.core.ledger.release(grant);
+                        pair.member.settle();
+                    }
+                    None if pair.member.free("CPU") >= 10_000 => {
+                        held = Some(seized(&mut pair.member.core, 1));
+                        pair.member.settle();
+                    }
+                    None => {}
+                },
+                Event::Exchange => pair.exchange(),
+                Event::Bury => pair.bury(),
+            }
+            pair.head.core.ledger.audit();
+            pair.member.core.ledger.audit();
+        }
+        if let Some(grant) = held {
+            pair.member.core.ledger.release(grant);
+            pair.member.settle();
+        }
+        for number in 1..5 {
+            pair.head.say(driver, GroupRemove { group: group_id(number) });
+        }
+        for _ in 0..3 {
+            pair.exchange();
+            pair.bury();
+        }
+        pair.exchange();
+        prop_assert_eq!((pair.head.free("CPU"), pair.member.free("CPU")), (20_000, 30_000));
+        prop_assert!(pair.head.core.reservations.is_empty() && pair.head.core.members.prepares.is_empty());
+        prop_assert!(pair.head.core.queue.is_empty(), "nobody waits for a group that is no more");
+    }
 }
