@@ -40,9 +40,12 @@ _WITHOUT_EFFECT = frozenset(
 class Node:
     """One node of a `Cluster`: a daemon with its workers, its resources and its object store."""
 
-    def __init__(self, process: subprocess.Popen[bytes], address: str, session: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, Any]) -> None:
         self._process = process
+        address, session = ready["address"], ready["session"]
         description = json.loads((Path(session) / "session.json").read_text())
+        #: Where a head listens for nodes of other machines, and the file with the token that lets them in.
+        self._door: tuple[str | None, str | None] = (ready["listens"], ready["token_file"])
         self.address: str = address
         self.gcs_address: str = address
         self.node_id: str = description["node"]
@@ -84,7 +87,16 @@ class Node:
 
 
 class Cluster:
-    """A head and any number of further nodes, all on this machine: `Cluster(initialize_head=True)`, then `add_node`."""
+    """A head and any number of further nodes, all on this machine: `Cluster(initialize_head=True)`, then `add_node`.
+
+    With `over_network` the nodes join as those of other machines do: over TLS, each at a loopback address of its own.
+    """
+
+    #: What `over_network` means where it is left out.
+    over_network = False
+    #: For how many seconds such a node may go on without a word from the head. It is short: whoever tests what becomes of
+    #: a program when a node dies waits for it.
+    node_lease_s = 2.0
 
     def __init__(
         self,
@@ -92,11 +104,15 @@ class Cluster:
         connect: bool = False,
         head_node_args: Mapping[str, Any] | None = None,
         shutdown_at_exit: bool = True,
+        over_network: bool | None = None,
     ) -> None:
+        if over_network is not None:
+            self.over_network = over_network
         self.head_node: Node | None = None
         self.worker_nodes: set[Node] = set()
         self.connected = False
         self._added: list[Node] = []
+        self._joined = 0
         if not initialize_head and connect:
             raise RuntimeError("Cannot connect to a cluster that has no head: pass initialize_head=True")
         if shutdown_at_exit:
@@ -129,7 +145,7 @@ class Cluster:
 
         Raises `ValueError` or `TypeError` for what no node can offer, `RuntimeError` where it does not start.
         """
-        node = _start(self.address, node_args)
+        node = _start(self.address, {**node_args, **self._way_in(node_args)})
         if self.head_node is None:
             self.head_node = node
         else:
@@ -182,6 +198,17 @@ class Cluster:
         self.worker_nodes.clear()
         self.head_node = None
 
+    def _way_in(self, node_args: Mapping[str, Any]) -> dict[str, Any]:
+        """What the daemon's configuration says of the network."""
+        if not self.over_network:
+            return {}
+        if self.head_node is None:
+            return {"_network": {"listen": "127.0.0.1:0", "lease_ms": int(self.node_lease_s * 1000)}}
+        address, token_file = self.head_node._door
+        own = node_args.get("node_ip_address") or f"127.0.0.{2 + self._joined}"
+        self._joined += 1
+        return {"node_ip_address": own, "_network": {"join": address, "token_file": token_file}}
+
     def _alive(self) -> set[str]:
         command = [str(_cli.native_binary()), "status", "--json", "--address", str(self.address)]
         told = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -217,8 +244,7 @@ def _start(address: str | None, node_args: dict[str, Any]) -> Node:
             process.wait()
             text = errors.read().decode(errors="replace").strip().removeprefix("error: ")
             raise RuntimeError(f"the node did not start: {text}")
-    ready = json.loads(line)
-    return Node(process, ready["address"], ready["session"])
+    return Node(process, json.loads(line))
 
 
 def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -247,6 +273,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "join": address,
         # The head takes a port that no other cluster of this user has.
         "port": None if address is not None else int(given.pop("port", None) or 0),
+        **given.pop("_network", {}),
     }
     variables = {str(name): str(value) for name, value in (given.pop("env_vars", None) or {}).items()}
     unknown = sorted(set(given) - _WITHOUT_EFFECT - {"port"})

@@ -19,7 +19,7 @@ from watching import wait_until
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster(over_network: bool) -> Iterator[Cluster]:
     """A head that a driver is connected to."""
     ray.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2}, connect=True)

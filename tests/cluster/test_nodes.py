@@ -19,7 +19,7 @@ from watching import wait_until
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[list[Node]]:
+def nodes(over_network: bool) -> Iterator[list[Node]]:
     """A head and two members, which are told apart by resources and labels."""
     ray.shutdown()
     # No other node comes.

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[list[Node]]:
+def nodes(over_network: bool) -> Iterator[list[Node]]:
     """A head and two members."""
     ray.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "resources": {"head": 4}})
@@ -109,7 +109,7 @@ class Source:
         return np.ones(2 * MIB, dtype=np.uint8)
 
 
-def test_what_only_a_dead_node_had_is_made_again_or_lost() -> None:
+def test_what_only_a_dead_node_had_is_made_again_or_lost(over_network: bool) -> None:
     ray.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2}, connect=True)
     try:

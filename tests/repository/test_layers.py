@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LAYERS = [
     {"cli", "python", "sim"},
     {"node", "head", "runtime"},
-    {"wire", "store", "accelerators", "scheduler", "processes"},
+    {"wire", "network", "store", "accelerators", "scheduler", "processes"},
     {"resources", "ids"},
 ]
 # The daemon of the head's machine runs the head's state machines.

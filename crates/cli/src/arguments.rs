@@ -59,9 +59,20 @@ pub(crate) struct StartOptions {
     /// Joins the cluster at this address.
     #[arg(long)]
     pub(crate) address: Option<String>,
-    /// The port that the cluster's address ends with.
-    #[arg(long, default_value_t = 6379)]
-    pub(crate) port: u16,
+    /// With --head: listens at this port for nodes of other machines, on the address of --node-ip-address, or on
+    /// 127.0.0.1 where that is left out. Without it no port is opened.
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    /// With --address: the file that the head's machine named, or a copy of it, which lets this machine in.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The port at which a node that joined with --token-file listens for the other nodes; any where it is left out.
+    #[arg(long)]
+    pub(crate) node_manager_port: Option<u16>,
+    /// With --head: for how many seconds a node of another machine may go on without a word from the head, and how long
+    /// the head waits before it gives the node up.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) node_lease: Option<f64>,
     /// Processors to offer.
     #[arg(long)]
     pub(crate) num_cpus: Option<f64>,

@@ -4,14 +4,15 @@ use crate::arguments::StartOptions;
 use crate::visit;
 use crate::{labels, say};
 use anyhow::{Context as _, bail};
-use oxiray_node::{Config, Mode, Ready};
+use oxiray_node::{Config, Mode, Ready, lease};
 use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
 pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
     let mut config = config(options)?;
-    if let Some(address) = config.join.as_deref().filter(|address| *address == "auto") {
+    if let Some(address) = config.join.as_deref().filter(|address| *address == "auto" && config.token_file.is_none()) {
         config.join = Some(visit::find(Some(address))?.description.address);
     }
     tell_what_has_no_effect(options);
@@ -31,6 +32,9 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     if !options.head && join.is_none() {
         bail!("say what to start: --head for a cluster, or --address=ADDRESS for one more node of a running cluster");
     }
+    if options.token_file.is_some() && join.is_none() {
+        bail!("--token-file is of use with --address=HOST:PORT only: it lets this machine into that cluster");
+    }
     let mut resources: BTreeMap<String, f64> =
         options.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
     let given = [("CPU", options.num_cpus), ("GPU", options.num_gpus), ("memory", options.memory)];
@@ -43,12 +47,36 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         temp_dir: options.temp_dir.clone(),
         node_name: options.node_name.clone(),
         node_ip_address: options.node_ip_address.clone(),
-        port: options.head.then_some(options.port),
+        port: options.port.filter(|_| options.head),
+        listen: listen(options)?,
+        token_file: options.token_file.as_deref().map(std::path::absolute).transpose()?,
+        node_manager_port: options.node_manager_port,
+        lease_ms: options.node_lease.map(lease_ms).transpose()?,
         interpreter: None,
         spare_workers: None,
         join,
         starter: None,
     })
+}
+
+/// Where a head listens for nodes of other machines: on this machine only, unless one of its addresses is named.
+fn listen(options: &StartOptions) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(port) = options.port.filter(|_| options.head) else { return Ok(None) };
+    let ip = match &options.node_ip_address {
+        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Some(text) => text
+            .parse()
+            .with_context(|| format!("--node-ip-address takes an IP address of this machine, and `{text}` is none"))?,
+    };
+    Ok(Some(SocketAddr::new(ip, port)))
+}
+
+fn lease_ms(seconds: f64) -> anyhow::Result<u64> {
+    let allowed = lease::LEASE_MIN.as_secs_f64()..=86_400.0;
+    if !allowed.contains(&seconds) {
+        bail!("--node-lease takes {} to {} seconds, and {seconds} is not within", allowed.start(), allowed.end());
+    }
+    Ok((seconds * 1000.0) as u64)
 }
 
 /// The daemon tells through its output that it serves: one line, and the end of the stream.
@@ -75,7 +103,7 @@ fn start_detached(config: &Config) -> anyhow::Result<Ready> {
 }
 
 fn tell(ready: &Ready) {
-    let Ready { address, session, warnings } = ready;
+    let Ready { address, session, warnings, listens, token_file } = ready;
     let port = address.rsplit_once(':').map_or("6379", |(_, port)| port);
     for warning in warnings {
         say(&format!("warning: {warning}"));
@@ -90,6 +118,16 @@ fn tell(ready: &Ready) {
          Address:          --address='{address}'\n  \
          Logs:             {session}/daemon.log"
     ));
+    if let (Some(listens), Some(token_file)) = (listens, token_file) {
+        let local = listens.starts_with("127.").then_some(
+            "\n\n  It listens on this machine only: name an address that others reach with --node-ip-address.",
+        );
+        say(&format!(
+            "\n  To add another machine, copy {token_file} there (it is a secret: keep it 0600), and run:\n    \
+             oxiray start --address={listens} --token-file=FILE{}",
+            local.unwrap_or_default()
+        ));
+    }
 }
 
 fn tell_what_has_no_effect(options: &StartOptions) {

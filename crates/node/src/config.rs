@@ -1,11 +1,12 @@
 //! What a daemon is told at its start, and what the machine makes of it.
 
-use crate::machine;
+use crate::{lease, machine};
 use oxiray_accelerators::{Host, Offer, detect, offer};
 use oxiray_ids::NodeId;
 use oxiray_resources::{DEVICE_RESOURCES, Inventory, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,8 +54,23 @@ pub struct Config {
     pub spare_workers: Option<usize>,
     /// The address of the cluster to join.
     pub join: Option<String>,
+    /// The file with the token of the cluster to join, where it is on another machine, or treated as if it were.
+    pub token_file: Option<PathBuf>,
+    /// Where a head listens for nodes of other machines, as `IP:PORT`; nowhere where it is left out.
+    pub listen: Option<SocketAddr>,
+    /// The port at which a node of another machine listens for the others; any where it is left out.
+    pub node_manager_port: Option<u16>,
+    /// How long a node of another machine may go on without a word from the head, in milliseconds.
+    pub lease_ms: Option<u64>,
     /// The process to end with.
     pub starter: Option<u32>,
+}
+
+impl Config {
+    /// How long a node of another machine may go on without a word from the head.
+    pub fn lease(&self) -> Duration {
+        self.lease_ms.map_or(lease::LEASE, Duration::from_millis).max(lease::LEASE_MIN)
+    }
 }
 
 /// Why no daemon can be started.
@@ -140,7 +156,7 @@ impl Plan {
         requested.insert(format!("node:{ip}"), 1.0);
         if config.join.is_none() {
             requested.insert("node:__internal_head__".into(), 1.0);
-        } else {
+        } else if config.token_file.is_none() {
             // The head, on the same machine, offers the devices there are: what a member has is said.
             for resource in &DEVICE_RESOURCES {
                 requested.entry(resource.to_string()).or_insert(0.0);
@@ -169,6 +185,15 @@ impl Plan {
             warnings,
             offer,
         })
+    }
+
+    /// Gives the node another name than the one that it was made with.
+    pub(crate) fn rename(&mut self, node: NodeId) {
+        let label = self.labels.get_mut("ray.io/node-id").filter(|label| **label == self.node.hex());
+        if let Some(label) = label {
+            *label = node.hex();
+        }
+        self.node = node;
     }
 
     /// How many idle workers are kept.

@@ -6,23 +6,28 @@
 //!   directory is gone.
 
 mod admission;
+mod arrival;
 mod effects;
 mod environments;
+mod heartbeats;
 mod join;
 mod journal;
 mod members;
+mod network;
 mod output;
 mod poller;
+mod preparing;
 mod processes;
 mod start;
 mod store_desk;
 mod streams;
 mod transfer;
 
-use crate::config::Plan;
 use crate::core::{Core, Key, Origin, TemplateKey};
 use crate::session::Session;
+use heartbeats::Ended;
 use journal::Journal;
+use network::Network;
 use output::Pipe;
 use oxiray_processes::Brood;
 use poller::{Poller, Token};
@@ -70,6 +75,10 @@ pub(crate) struct Daemon {
     transfer: Transfer,
     /// How many nodes were ever let in.
     members_admitted: u32,
+    /// Where this daemon has to do with other machines.
+    network: Option<Network>,
+    /// How it will have ended.
+    ended: Ended,
     /// Whoever started this daemon, where it is to end with that process.
     starter: Option<OwnedFd>,
     streams: BTreeMap<Key, Stream>,
@@ -95,23 +104,27 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Serves until it is to stop, then ends everything.
-    pub(crate) fn serve(mut self) -> Result<(), rustix::io::Errno> {
+    pub(crate) fn serve(mut self) -> Result<Ended, rustix::io::Errno> {
         self.carry_out();
         while !self.is_stopping {
-            let deadlines = [self.core.next_alarm(), self.store.next_deadline(), self.admission_deadline()];
-            let limit = deadlines.into_iter().flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
+            let own = [self.core.next_alarm(), self.store.next_deadline(), self.admission_deadline()];
+            let deadlines = own.into_iter().chain([self.network_deadline()]);
+            let limit = deadlines.flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
             let ready = self.poller.wait(limit)?;
             self.now = Instant::now();
             self.core.set_now(self.now);
+            if !self.may_go_on() {
+                break;
+            }
             for token in ready {
                 self.serve_one(token);
             }
             self.store.expire(self.now);
             self.end_slow_newcomers();
+            self.keep_leases();
             self.carry_out();
         }
-        self.end();
-        Ok(())
+        Ok(self.end())
     }
 
     fn serve_one(&mut self, token: Token) {
@@ -129,6 +142,7 @@ impl Daemon {
             Token::Output(key) => self.read_output(key, false),
             Token::Errors(key) => self.read_output(key, true),
             Token::Template(key) => self.serve_template(key),
+            Token::Network => self.network_told(),
             Token::Starter => {
                 self.log.line("the process that started this daemon is gone");
                 self.is_stopping = true;
@@ -137,13 +151,23 @@ impl Daemon {
     }
 
     /// DAEMON-2.
-    fn end(mut self) {
+    fn end(mut self) -> Ended {
+        self.dismiss_members();
         self.flush_all();
+        let head = self.core.head_key().and_then(|head| self.streams.remove(&head));
+        let head = head.filter(|head| !head.is_over && self.ended == Ended::Stopped);
         self.streams.clear();
         self.templates.clear();
         self.early_template = None;
         self.end_brood();
+        if let (Some(network), Ended::Stopped) = (self.network, self.ended) {
+            if let Some(head) = head {
+                Self::say_farewell(head.connection);
+            }
+            network.finish();
+        }
         self.log.line("the daemon ends");
         self.session.remove();
+        self.ended
     }
 }

@@ -10,6 +10,7 @@ mod core;
 mod daemon;
 pub mod device_check;
 mod fetches;
+pub mod lease;
 mod listing;
 mod logs;
 mod machine;

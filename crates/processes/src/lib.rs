@@ -14,12 +14,14 @@
 
 mod brood;
 mod call;
+mod switch;
 mod tree;
 
 pub use brood::{Brood, BroodError, Departed};
 pub use call::{
     become_subreaper, describe_status, die_with_parent, kill_by_pidfd, pidfd_of, reset_signals_after_fork, stop_signals,
 };
+pub use switch::DeadMansSwitch;
 pub use tree::{children_of, descendants_of};
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A brood is per process, so each scenario runs in its own: the test binary starts itself again with
 //! the scenario's name.
 
-use crate::{Brood, Departed, children_of};
+use crate::{Brood, DeadMansSwitch, Departed, children_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const SCENARIO: &str = "OXIRAY_PROCESSES_SCENARIO";
 
@@ -101,4 +102,20 @@ fn killing_all_leaves_nothing() {
         }
         assert!(children_of(std::process::id()).is_empty());
     });
+}
+
+#[test]
+fn a_switch_kills_a_process_that_is_stopped() {
+    const NAME: &str = "a_switch_kills_a_process_that_is_stopped";
+    if std::env::var(SCENARIO).is_ok_and(|wanted| wanted == NAME) {
+        let switch = DeadMansSwitch::new().expect("a timer");
+        switch.set(Duration::from_secs(600)).expect("it is set");
+        switch.set(Duration::from_millis(100)).expect("it is set anew");
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::STOP).expect("this process may be stopped");
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    command.args(["--exact", &format!("tests::{NAME}")]).env(SCENARIO, NAME).stdout(Stdio::null());
+    assert_eq!(command.status().expect("it ends").signal(), Some(libc::SIGKILL));
 }

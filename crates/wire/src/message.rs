@@ -17,6 +17,7 @@ mod group;
 mod kept;
 mod lease;
 mod metric;
+mod network;
 mod node;
 mod object;
 mod object_log;
@@ -39,6 +40,7 @@ pub use group::*;
 pub use kept::*;
 pub use lease::*;
 pub use metric::*;
+pub use network::*;
 pub use node::*;
 pub use object::*;
 pub use object_log::*;
@@ -84,7 +86,7 @@ macro_rules! messages {
             pub fn relayed(&self, worker: u64) -> Relay {
                 let mut body = BytesMut::with_capacity(self.body_bytes());
                 self.append_body(&mut body);
-                Relay { worker, kind: u32::from(self.kind()), body: body.freeze() }
+                Relay { worker, kind: u32::from(self.kind()), body: body.freeze(), splice: None }
             }
 
             /// Reads the body of a frame; `None` where the kind is unknown here (WIRE-3).
@@ -218,6 +220,10 @@ messages! {
     156 => Sought,
     157 => Wanted,
     158 => Connect,
+    160 => Heartbeat,
+    161 => HeartbeatHeard,
+    162 => NodeGone,
+    163 => NodeLeaves,
     190 => GroupPrepare,
     191 => GroupPrepared,
     192 => GroupRelease,

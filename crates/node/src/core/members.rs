@@ -429,12 +429,14 @@ impl Core {
         self.send(member, WorkerReturn { worker: number });
     }
 
-    /// The member's stream is over: it is dead or about to be.
-    pub fn member_silent(&mut self, key: Key) {
+    /// The member's stream is over: it is dead or about to be. One on another machine has a lease.
+    pub fn member_silent(&mut self, key: Key, is_far: bool) {
         if let Some(member) = self.members.by_key.get_mut(&key) {
             member.is_silent = true;
             self.search_without(key);
-            self.alarm_at(self.now + SILENCE_LIMIT, super::Alarm::Silent(key));
+            if !is_far {
+                self.alarm_at(self.now + SILENCE_LIMIT, super::Alarm::Silent(key));
+            }
         }
         self.members.show(key);
     }
@@ -447,6 +449,12 @@ impl Core {
             self.out.push(super::Effect::Kill { worker: key });
             self.member_gone(key);
         }
+    }
+
+    /// Whether nobody can tell for now how a worker is.
+    pub(crate) fn is_on_silent_member(&self, worker: Key) -> bool {
+        let member = self.route(worker).and_then(|(member, _)| self.members.by_key.get(&member));
+        member.is_some_and(|member| member.is_silent)
     }
 
     /// The member's process is gone, and its workers with it.

@@ -110,6 +110,10 @@ impl Core {
 
     /// The process lives all the same.
     pub(crate) fn reconnect(&mut self, client: Key, worker: Key) {
+        if self.is_on_silent_member(worker) {
+            // Whether it lives is said when its node's lease is over.
+            return self.alarm_at(self.now + RECONNECT_AFTER, Alarm::Reconnect(client, worker));
+        }
         let Some(found) = self.workers.get(&worker).filter(|worker| !worker.is_doomed) else { return };
         if let Duty::Actor(id) = found.duty
             && self.clients.contains_key(&client)

@@ -28,8 +28,9 @@ pub(crate) struct Head {
 }
 
 impl Core {
-    /// From here on this node serves the head at the other end of a stream.
-    pub fn serve_head(&mut self, key: Key) {
+    /// From here on this node serves the head at the other end of a stream. `listens` is where nodes of other machines
+    /// reach it; empty where there are none.
+    pub fn serve_head(&mut self, key: Key, listens: String) {
         let told = self.node_state(0);
         let join = NodeJoin {
             node: bytes_of(self.plan.node.as_bytes()),
@@ -40,6 +41,7 @@ impl Core {
             state: Some(told.clone()),
             session: self.session.clone(),
             name: self.plan.name.clone(),
+            listens,
         };
         self.head = Some(Head { key, order: 0, told, bundles: BTreeMap::new() });
         self.send(key, join);

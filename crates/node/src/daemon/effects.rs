@@ -7,7 +7,6 @@ use crate::core::{Effect, Key};
 use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
-use oxiray_wire::connection::socket_pair;
 use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored, WorkerKill};
 
 impl Daemon {
@@ -65,15 +64,9 @@ impl Daemon {
     }
 
     fn join(&mut self, client: Key, placed: &Message, worker: Key, peer: Peer) {
-        match socket_pair() {
-            Ok((near, far)) => {
-                self.queue(client, placed, vec![near]);
-                self.queue(worker, &peer.into(), vec![far]);
-            }
-            Err(error) => {
-                self.log.line(&format!("client {client} and worker {worker} cannot be connected: {error}"));
-                self.carry_out_one(Effect::Kill { worker });
-            }
+        if let Err(error) = self.introduce_clients((client, placed), (worker, &peer.into())) {
+            self.log.line(&format!("client {client} and worker {worker} cannot be connected: {error}"));
+            self.carry_out_one(Effect::Kill { worker });
         }
     }
 

@@ -1,11 +1,14 @@
 //! How a node comes to a cluster that runs already.
 
+use super::arrival::TokenFault;
 use crate::session::{self, Description};
+use oxiray_network::JoinFailure;
 use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
 use oxiray_wire::{Connection, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long a head may take to let a node in.
@@ -45,6 +48,38 @@ pub enum JoinError {
         /// What happened.
         source: io::Error,
     },
+    /// The head of another machine does not let this node in.
+    #[error("the cluster at {address} cannot be joined: {source}")]
+    Network {
+        /// The address.
+        address: String,
+        /// Why not.
+        source: JoinFailure,
+    },
+    /// The token's file is of no use.
+    #[error("the token in {} cannot be used: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: TokenFault,
+    },
+    /// Other nodes could not reach this one.
+    #[error(
+        "this node cannot listen at {address} for other nodes: {source}. Name one of its addresses with --node-ip-address"
+    )]
+    Listen {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// What is to be this node's address is none.
+    #[error("`{text}` is no IP address: --node-ip-address takes one of this machine's, such as 10.0.0.5")]
+    Address {
+        /// What was given.
+        text: String,
+    },
 }
 
 fn running(there: &[String]) -> String {
@@ -71,6 +106,15 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
     let node = Some(Newcomer { pid: std::process::id() });
     connection.send(&Hello { token: description.token.clone(), node, ..Hello::default() }.into());
     connection.flush().map_err(io::Error::other)?;
+    match first_answer(&mut connection)? {
+        Message::NodeAdmitted(admitted) => Ok(Ok(Joined { connection, admitted })),
+        Message::Refused(refused) => Ok(Err(refused.text)),
+        _ => Ok(Err("it is of another build".to_owned())),
+    }
+}
+
+/// What the head says to a node that comes. Nothing else is said to it before it has described itself.
+pub(super) fn first_answer(connection: &mut Connection) -> io::Result<Message> {
     let until = Instant::now() + ADMISSION_LIMIT;
     let mut inbox = Vec::new();
     while inbox.is_empty() {
@@ -79,16 +123,11 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
             return Err(io::Error::from(io::ErrorKind::TimedOut));
         }
         let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        poll(&mut [PollFd::new(&connection, PollFlags::IN)], Some(&limit))?;
+        poll(&mut [PollFd::new(connection, PollFlags::IN)], Some(&limit))?;
         let result = connection.receive(&mut inbox);
         if inbox.is_empty() {
             result.map_err(io::Error::other)?;
         }
     }
-    // Nothing else is said to a node before it has described itself.
-    match inbox.remove(0).message {
-        Message::NodeAdmitted(admitted) => Ok(Ok(Joined { connection, admitted })),
-        Message::Refused(refused) => Ok(Err(refused.text)),
-        _ => Ok(Err("it is of another build".to_owned())),
-    }
+    Ok(inbox.remove(0).message)
 }

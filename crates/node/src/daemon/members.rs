@@ -30,7 +30,8 @@ impl Daemon {
         let number = FIRST_MEMBER + self.members_admitted;
         self.members_admitted += 1;
         let [_, high, middle, low] = number.to_be_bytes();
-        let admitted = NodeAdmitted { ip: format!("127.{high}.{middle}.{low}"), address: self.address.clone() };
+        let ip = format!("127.{high}.{middle}.{low}");
+        let admitted = NodeAdmitted { ip, address: self.address.clone(), ..NodeAdmitted::default() };
         self.queue(key, &admitted.into(), Vec::new());
     }
 
@@ -56,6 +57,11 @@ impl Daemon {
             Message::Locate(asked) => return self.locate_for(from, asked),
             Message::Connect(asked) => return self.connect_for(from, asked),
             Message::Copied(said) => return self.core.copied(from, object(&said.object)),
+            Message::Heartbeat(said) => return self.heartbeat(from, said),
+            Message::NodeLeaves(_) => return self.member_leaves(from),
+            Message::NodeJoin(told) if !self.is_honest(from, told) => {
+                return self.give_up(from, "it says that it is another node than its certificate says");
+            }
             _ => {}
         }
         let Some((worker, message)) = self.core.member_said(from, message) else { return };
@@ -77,6 +83,8 @@ impl Daemon {
     pub(super) fn head_said(&mut self, message: Message, descriptors: Vec<OwnedFd>) {
         match message {
             Message::Relay(relayed) => {
+                let end = relayed.splice.as_ref().and_then(|splice| self.end_of(splice));
+                let descriptors = descriptors.into_iter().chain(end).collect();
                 let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
                 match Message::decode(kind, relayed.body) {
                     Ok(Some(message)) => self.queue(relayed.worker, &message, descriptors),
@@ -97,10 +105,14 @@ impl Daemon {
             }
             Message::Located(said) => self.located(said),
             Message::NodePeer(said) => {
+                let end = said.splice.as_ref().and_then(|splice| self.end_of(splice));
                 if let Some(node) = NodeId::from_slice(&said.node) {
-                    self.add_link(node, descriptors.into_iter().next());
+                    self.add_link(node, descriptors.into_iter().chain(end).next());
                 }
             }
+            Message::HeartbeatHeard(said) => self.heartbeat_heard(&said),
+            Message::NodeGone(said) => self.node_gone(&said),
+            Message::NodeLeaves(_) => self.head_leaves(),
             message => self.core.head_said(message),
         }
     }

@@ -35,6 +35,8 @@ pub(crate) enum Token {
     Starter,
     /// A template's stream.
     Template(TemplateKey),
+    /// The thread that carries streams to other machines.
+    Network,
 }
 
 impl Token {
@@ -51,6 +53,7 @@ impl Token {
             Self::Errors(key) => (8, key),
             Self::Template(key) => (9, u64::from(key)),
             Self::Starter => (10, 0),
+            Self::Network => (11, 0),
         };
         kind | key << 4
     }
@@ -68,6 +71,7 @@ impl Token {
             7 => Self::Output(key),
             8 => Self::Errors(key),
             10 => Self::Starter,
+            11 => Self::Network,
             _ => Self::Template(key as TemplateKey),
         }
     }
@@ -131,6 +135,7 @@ mod tests {
             Token::Errors(0),
             Token::Template(3),
             Token::Starter,
+            Token::Network,
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

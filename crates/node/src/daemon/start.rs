@@ -1,28 +1,27 @@
 //! How a daemon comes to life.
 
-use super::join::{self, JoinError, Joined};
+use super::arrival::{Return, token_path};
+use super::heartbeats::Ended;
+use super::join::{JoinError, Joined};
 use super::journal::Journal;
 use super::poller::{Poller, Token};
-use super::store_desk::StoreDesk;
+use super::preparing::{Prepared, prepare};
 use super::streams::{Role, Stream};
-use super::{Daemon, Plan, TemplateProcess};
+use super::{Daemon, TemplateProcess};
 use crate::config::{Config, PlanError};
 use crate::core::{Core, Origin};
-use crate::device_check::{self, DeviceCheck};
-use crate::session::{self, Description, Session};
-use oxiray_accelerators::Host;
+use crate::session::Session;
+use oxiray_ids::NodeId;
 use oxiray_processes::{Brood, BroodError, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
 use rustix::process::{Resource, Rlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// The port that addresses end with where nothing else is said, as Ray's do.
-const DEFAULT_PORT: u16 = 6379;
+use std::path::PathBuf;
+use std::time::Instant;
 
 /// Whom the daemon lives for.
 #[derive(Debug)]
@@ -46,6 +45,12 @@ pub struct Ready {
     pub session: String,
     /// What its user should know.
     pub warnings: Vec<String>,
+    /// Where it listens for nodes of other machines, as `IP:PORT`; nothing where it does not.
+    #[serde(default)]
+    pub listens: Option<String>,
+    /// On a head that listens: the file that nodes of other machines need a copy of.
+    #[serde(default)]
+    pub token_file: Option<String>,
 }
 
 /// Why a daemon did not start, or could not go on.
@@ -68,6 +73,19 @@ pub enum StartError {
         /// The session that has it.
         directory: PathBuf,
     },
+    /// Nodes of other machines could not come.
+    #[error(
+        "this node cannot listen at {address} for nodes of other machines: {source}. Choose another --port, or name one of this machine's addresses with --node-ip-address"
+    )]
+    Listen {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// No certificates can be made.
+    #[error(transparent)]
+    Authority(#[from] oxiray_network::AuthorityError),
     /// The operating system refused.
     #[error("the daemon cannot {step}: {source}")]
     System {
@@ -78,7 +96,7 @@ pub enum StartError {
     },
 }
 
-trait Step<T> {
+pub(super) trait Step<T> {
     fn step(self, step: &'static str) -> Result<T, StartError>;
 }
 
@@ -92,19 +110,7 @@ impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
 pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<(), StartError> {
     let driver = match mode {
         Mode::Private(driver) => Some(driver),
-        Mode::Shared { keeps_output } => {
-            if !keeps_output {
-                // It fails where this process leads a session already, which is as good.
-                let _ = rustix::process::setsid();
-            }
-            let foundation = Foundation::lay(config, true)?;
-            let log = foundation.log.handle().step("open daemon.log")?;
-            let daemon = foundation.build(config, None, ready)?;
-            if !keeps_output {
-                redirect(&log).step("redirect its output to daemon.log")?;
-            }
-            return daemon.serve().step("wait for events");
-        }
+        Mode::Shared { keeps_output } => return share(config, keeps_output, ready),
     };
     let mut driver = Connection::new(driver.expect("a private daemon has a driver")).step("use its driver's stream")?;
     let built = Foundation::lay(config, false).and_then(|foundation| {
@@ -114,13 +120,40 @@ pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<()
     match built {
         Ok(daemon) => {
             drop(driver);
-            daemon.serve().step("wait for events")
+            daemon.serve().step("wait for events").map(drop)
         }
         Err(error) => {
             driver.send(&Refused { text: error.to_string() }.into());
             // A driver that is gone needs no reason.
             let _ = driver.flush();
             Err(error)
+        }
+    }
+}
+
+/// Runs for whoever comes. A node that loses its head begins anew, as another node.
+fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Result<(), StartError> {
+    if !keeps_output {
+        // It fails where this process leads a session already, which is as good.
+        let _ = rustix::process::setsid();
+    }
+    let mut ready = Some(ready);
+    let mut before = None;
+    loop {
+        let mut foundation = Foundation::lay(config, true)?;
+        foundation.before = before;
+        let log = foundation.log.handle().step("open daemon.log")?;
+        let daemon = foundation.build(config, None, |told| {
+            if let Some(ready) = ready.take() {
+                ready(told);
+            }
+        })?;
+        if !keeps_output {
+            redirect(&log).step("redirect its output to daemon.log")?;
+        }
+        match daemon.serve().step("wait for events")? {
+            Ended::Stopped => return Ok(()),
+            Ended::LostHead(node) => before = Some(node),
         }
     }
 }
@@ -134,6 +167,8 @@ struct Foundation {
     brood: Brood,
     stop_signals: OwnedFd,
     template: Option<TemplateProcess>,
+    /// Who this node was before it lost its head.
+    before: Option<NodeId>,
 }
 
 impl Foundation {
@@ -149,7 +184,9 @@ impl Foundation {
         }
         let built = Self::lay_in(config, keeps_output, &session);
         match built {
-            Ok((log, brood, stop_signals, template)) => Ok(Self { home, session, log, brood, stop_signals, template }),
+            Ok((log, brood, stop_signals, template)) => {
+                Ok(Self { home, session, log, brood, stop_signals, template, before: None })
+            }
             Err(error) => {
                 session.remove();
                 Err(error)
@@ -182,9 +219,11 @@ impl Foundation {
     }
 
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
-        let Self { home, session, mut log, mut brood, stop_signals, template } = self;
-        let prepared = prepare(config, &home, &session, driver.is_some());
-        let Prepared { plan, device_check, address, store, description, listener, joined } = match prepared {
+        let Self { home, session, mut log, mut brood, stop_signals, template, before } = self;
+        let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
+        let back = before.map(|predecessor| Return { predecessor, stop: &stop_signals, starter: starter() });
+        let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref());
+        let Prepared { plan, device_check, address, store, description, listener, joined, network } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 drop(template);
@@ -202,7 +241,17 @@ impl Foundation {
         };
         plan.warnings.iter().for_each(|warning| log.line(warning));
         let text = session.directory().display().to_string();
-        let told = Ready { address: address.clone(), session: text.clone(), warnings: plan.warnings.clone() };
+        let is_head = joined.is_none();
+        let told = Ready {
+            address: address.clone(),
+            session: text.clone(),
+            warnings: plan.warnings.clone(),
+            listens: network.as_ref().map(|network| network.address().to_string()),
+            token_file: network
+                .as_ref()
+                .filter(|_| is_head)
+                .map(|_| token_path(session.directory()).display().to_string()),
+        };
         let now = Instant::now();
         let mut daemon = Daemon {
             core: Core::new(plan, text, address.clone(), device_check, now),
@@ -214,7 +263,9 @@ impl Foundation {
             address,
             transfer: super::transfer::Transfer::default(),
             members_admitted: 0,
-            starter: config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok()),
+            network,
+            ended: Ended::Stopped,
+            starter: starter(),
             streams: BTreeMap::new(),
             dirty: BTreeSet::new(),
             templates: BTreeMap::new(),
@@ -238,7 +289,8 @@ impl Foundation {
         if let Some(Joined { connection, .. }) = joined {
             let key = daemon.core.new_key();
             daemon.add_stream(key, Stream::new(connection, Role::Head, 0));
-            daemon.core.serve_head(key);
+            let listens = daemon.network.as_ref().map(|network| network.address().to_string());
+            daemon.core.serve_head(key, listens.unwrap_or_default());
         }
         if let Some(driver) = driver {
             let key = daemon.core.new_key();
@@ -251,71 +303,12 @@ impl Foundation {
     }
 }
 
-struct Prepared {
-    plan: Plan,
-    device_check: Box<dyn DeviceCheck>,
-    address: String,
-    store: StoreDesk,
-    description: Description,
-    listener: std::os::unix::net::UnixListener,
-    joined: Option<Joined>,
-}
-
-fn prepare(config: &Config, home: &Path, session: &Session, private: bool) -> Result<Prepared, StartError> {
-    session::sweep(home);
-    let host = Host::from_environment().map_err(PlanError::from)?;
-    let joined = config.join.as_deref().map(|address| join::join(home, address)).transpose()?;
-    let mut config = config.clone();
-    if let Some(joined) = &joined {
-        config.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
-    }
-    let config = &config;
-    let mut plan = Plan::make(config, &host)?;
-    if private {
-        plan.node_wait = Duration::ZERO;
-    }
-    let device_check = device_check::of(&host, &plan.offer);
-    let port = match (config.port, private) {
-        (Some(port), _) if port != 0 => port,
-        (None, false) => DEFAULT_PORT,
-        // Nothing listens on it; it only tells sessions apart.
-        (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
-    };
-    if !private && joined.is_none() {
-        let taken = session::living(home)
-            .into_iter()
-            .filter(|(_, other)| !other.member)
-            .find(|(_, other)| port_of(&other.address) == Some(port));
-        if let Some((directory, _)) = taken {
-            return Err(StartError::PortTaken { port, directory });
-        }
-    }
-    let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
-    let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
-    let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
-    let description = Description {
-        address: address.clone(),
-        token: hexadecimal(&oxiray_ids::random::<32>()),
-        pid: std::process::id(),
-        node: plan.node.hex(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        private,
-        member: joined.is_some(),
-    };
-    let listener = session.listen().step("listen in its session's directory")?;
-    listener.set_nonblocking(true).step("listen in its session's directory")?;
-    session.describe(&description).step("describe its session")?;
-    if !private && joined.is_none() {
-        session.make_current().step("make its session the current one")?;
-    }
-    Ok(Prepared { plan, device_check, address, store, description, listener, joined })
-}
-
 impl Daemon {
     fn watch_all(&self) -> io::Result<()> {
         self.poller.watch(&self.listener, Token::Listener)?;
         self.poller.watch(&self.stop_signals, Token::Stop)?;
         self.poller.watch(self.brood.watch_fd(), Token::Children)?;
+        self.watch_network()?;
         if let Some(starter) = &self.starter {
             self.poller.watch(starter, Token::Starter)?;
         }
@@ -332,18 +325,6 @@ pub fn root(config: &Config) -> io::Result<PathBuf> {
     oxiray_wire::session::root(|name| match (&chosen, name) {
         (Some(directory), "OXIRAY_TMPDIR") => Some(directory.clone()),
         _ => std::env::var(name).ok(),
-    })
-}
-
-fn port_of(address: &str) -> Option<u16> {
-    address.rsplit_once(':')?.1.parse().ok()
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }
 

@@ -192,6 +192,7 @@ impl Daemon {
 
     /// The stream is at its end. A worker's stays until its process is gone.
     pub(super) fn stream_over(&mut self, key: Key) {
+        let may_live = self.may_live(key);
         let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return };
         stream.is_over = true;
         self.poller.forget(&stream.connection);
@@ -200,12 +201,14 @@ impl Daemon {
         }
         match stream.role {
             // It ends by itself now; its workers may live until its process is gone.
-            Role::Member(Some(_)) => return self.core.member_silent(key),
+            Role::Member(Some(_)) => return self.core.member_silent(key, false),
+            Role::Member(None) if may_live => return self.core.member_silent(key, true),
             Role::Member(None) => self.member_over(key),
             Role::Node => {
                 self.streams.remove(&key);
                 return self.link_over(key);
             }
+            Role::Head if self.network.is_some() => self.lose_head("the stream to the head is over"),
             Role::Head => {
                 self.log.line("the head is gone, and this node ends with it");
                 self.is_stopping = true;

@@ -5,6 +5,7 @@
 //!   broke is made again like the first.
 
 use super::Daemon;
+use super::network::End;
 use super::store_desk::OWN;
 use super::streams::{Role, Stream};
 use crate::core::{Key, Whereabouts};
@@ -12,8 +13,7 @@ use crate::fetches::{Fetches, PIECE_BYTES, Piece, Step};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_store::SegmentId;
-use oxiray_wire::connection::socket_pair;
-use oxiray_wire::message::{Chunk, Connect, Copied, Failure, Fetch, Fetched, Locate, Located, NodePeer, StoreRefused};
+use oxiray_wire::message::{Chunk, Connect, Copied, Failure, Fetch, Fetched, Locate, Located, StoreRefused};
 use oxiray_wire::{Connection, Message};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -144,8 +144,9 @@ impl Daemon {
         if let Some(head) = self.core.head_key() {
             return self.queue(head, &Connect { node: told_node(node) }.into(), Vec::new());
         }
-        let stream = self.core.member_of(node).and_then(|member| self.stream_to(member, self.core.own_node()));
-        self.add_link(node, stream);
+        let own = self.core.own_node();
+        let end = self.core.member_of(node).and_then(|member| self.stream_to(member, None, own));
+        self.add_link(node, end.and_then(End::here));
     }
 
     /// A member wants a stream to another node.
@@ -154,19 +155,18 @@ impl Daemon {
             return;
         };
         if node != self.core.own_node() {
-            let stream = self.core.member_of(node).and_then(|other| self.stream_to(other, asker));
-            let descriptors = stream.into_iter().collect();
-            return self.queue(member, &NodePeer { node: asked.node.clone() }.into(), descriptors);
+            let end = self.core.member_of(node).and_then(|other| self.stream_to(other, Some(member), asker));
+            return self.send_peer(member, node, end);
         }
-        let stream = self.stream_to(member, node);
-        self.add_link(asker, stream);
+        let end = self.stream_to(member, None, node);
+        self.add_link(asker, end.and_then(End::here));
     }
 
-    /// Gives a member a stream to a node, whose end is returned.
-    fn stream_to(&mut self, member: Key, node: NodeId) -> Option<OwnedFd> {
-        match socket_pair() {
+    /// Gives a member a stream to `node`, which is this one or that of a member `asker`, whose end is returned.
+    fn stream_to(&mut self, member: Key, asker: Option<Key>, node: NodeId) -> Option<End> {
+        match self.stream_between_nodes(asker, member) {
             Ok((near, far)) => {
-                self.queue(member, &NodePeer { node: told_node(node) }.into(), vec![far]);
+                self.send_peer(member, node, Some(far));
                 Some(near)
             }
             Err(error) => {

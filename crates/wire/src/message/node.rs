@@ -3,7 +3,7 @@
 //! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
-use super::{ActorCreate, Amount, BundleFree, Driver, Environment};
+use super::{ActorCreate, Amount, BundleFree, Driver, Environment, Splice};
 use bytes::Bytes;
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -23,6 +23,13 @@ pub struct NodeAdmitted {
     /// The cluster's address.
     #[prost(string, tag = "2")]
     pub address: String,
+    /// `NodeId` of the head.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub head: Bytes,
+    /// After how long without a word the member is given up, in milliseconds; 0 on the head's own machine, where the
+    /// member's process is watched instead.
+    #[prost(uint64, tag = "4")]
+    pub lease_ms: u64,
 }
 
 /// member → head: what it is. From here on it is given orders.
@@ -52,6 +59,9 @@ pub struct NodeJoin {
     /// Its name in listings.
     #[prost(string, tag = "8")]
     pub name: String,
+    /// Where other nodes reach it, as `IP:PORT`; empty on the head's own machine.
+    #[prost(string, tag = "9")]
+    pub listens: String,
 }
 
 /// member → head: its ledger changed.
@@ -97,6 +107,9 @@ pub struct Relay {
     /// The message's body.
     #[prost(bytes = "bytes", tag = "3")]
     pub body: Bytes,
+    /// What stands for the descriptor of a stream where descriptors do not travel.
+    #[prost(message, optional, tag = "4")]
+    pub splice: Option<Splice>,
 }
 
 /// head → member: a job that orders will name.

@@ -1,6 +1,6 @@
 //! Objects between nodes: where they lie, and their bytes.
 
-use super::Failure;
+use super::{Failure, Splice};
 use bytes::Bytes;
 
 /// Of a worker, by its member → head: it has room for the object in its node's store, and is its first holder.
@@ -81,6 +81,9 @@ pub struct NodePeer {
     /// `NodeId`.
     #[prost(bytes = "bytes", tag = "1")]
     pub node: Bytes,
+    /// What stands for the stream where descriptors do not travel.
+    #[prost(message, optional, tag = "2")]
+    pub splice: Option<Splice>,
 }
 
 /// node → node: a piece of an object is wanted. It stays in memory there until [`Fetched`].

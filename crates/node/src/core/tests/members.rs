@@ -45,7 +45,7 @@ impl Pair {
     }
 
     pub(super) fn join(&mut self) {
-        self.member.core.serve_head(HEAD);
+        self.member.core.serve_head(HEAD, String::new());
         self.member.settle();
         self.exchange();
     }

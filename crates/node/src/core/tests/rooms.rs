@@ -84,7 +84,7 @@ fn bundles_of_a_member_that_dies_wait_for_another_and_the_others_stay() {
     let mut other = Pair::new(0, 2);
     std::mem::swap(&mut pair.member, &mut other.member);
     pair.stream = pair.head.core.new_key();
-    pair.member.core.serve_head(super::members::HEAD);
+    pair.member.core.serve_head(super::members::HEAD, String::new());
     pair.member.settle();
     pair.exchange();
     assert!(granted(&pair, 3), "it came back under the same number");

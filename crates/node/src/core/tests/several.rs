@@ -45,7 +45,7 @@ impl Several {
         let nodes = (0..2).map(|place| {
             let mut world = World::new(1 + place as u32, 0);
             world.core.plan.node = node(place);
-            world.core.serve_head(HEAD);
+            world.core.serve_head(HEAD, String::new());
             world.settle();
             let stream = head.core.new_key();
             let (up, down) = (VecDeque::new(), VecDeque::new());
@@ -163,7 +163,7 @@ impl Several {
     fn die(&mut self, place: usize) {
         let node = &mut self.nodes[place];
         node.is_alive = false;
-        self.head.core.member_silent(node.stream);
+        self.head.core.member_silent(node.stream, false);
         self.head.settle();
         self.head.core.member_gone(node.stream);
         self.head.settle();
@@ -276,7 +276,7 @@ fn a_member_whose_process_outlives_its_stream_is_killed_and_gone() {
         several.head.say(several.driver, request(number, &[CPU]));
     }
     several.deliver_all();
-    several.head.core.member_silent(several.nodes[1].stream);
+    several.head.core.member_silent(several.nodes[1].stream, false);
     several.head.settle();
     several.head.pass(Duration::from_secs(9));
     assert!(several.head.ended(several.driver).is_empty() && several.head.ending().is_empty());

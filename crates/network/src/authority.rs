@@ -1,0 +1,111 @@
+//! The cluster's own certificate authority. It lives in the head and ends with it.
+//!
+//! Its certificates do not expire: machines whose clocks differ must understand each other, and what ends a node's
+//! membership is the head, which gives out no ticket for a node that is gone (NETWORK-1).
+
+use crate::tls::Credentials;
+use crate::token::{JoinToken, PART_BYTES};
+use oxiray_ids::NodeId;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
+};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+/// The name that only the head's certificate has.
+pub(crate) const HEAD_NAME: &str = "head.oxiray";
+/// Bytes of an uncompressed point on the curve P-256.
+pub(crate) const PUBLIC_KEY_BYTES: usize = 65;
+
+/// The name in a node's certificate.
+pub(crate) fn name_of(node: NodeId) -> String {
+    format!("{node}.node.oxiray")
+}
+
+/// No key or certificate could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// The generator of certificates refused.
+    #[error("a certificate cannot be made: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// TLS refused what was made.
+    #[error("a certificate cannot be used: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Signs the certificates of a cluster, and knows the secret that lets a node in.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    token: JoinToken,
+}
+
+impl Authority {
+    /// A new authority with a new secret.
+    ///
+    /// # Errors
+    /// Where the random source or the generator fails.
+    pub fn make() -> Result<Self, AuthorityError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "oxiray cluster");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = params.self_signed(&key)?.der().clone();
+        let token = JoinToken { fingerprint: fingerprint(&certificate), secret: oxiray_ids::random() };
+        Ok(Self { issuer: Issuer::new(params, key), certificate, token })
+    }
+
+    /// What lets a node in.
+    pub fn token(&self) -> &JoinToken {
+        &self.token
+    }
+
+    /// The credentials of the head itself; `protocol` names the version of what the cluster speaks.
+    ///
+    /// # Errors
+    /// Where the random source or the generator fails.
+    pub fn head_credentials(&self, node: NodeId, protocol: &[u8]) -> Result<Credentials, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = self.sign(vec![name_of(node), HEAD_NAME.to_owned()], &key)?;
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        Ok(Credentials::new(&self.certificate, certificate, key, protocol)?)
+    }
+
+    /// The certificate of a node that has proven the secret and has this key.
+    pub(crate) fn certify(
+        &self,
+        node: NodeId,
+        public_key: &[u8; PUBLIC_KEY_BYTES],
+    ) -> Result<CertificateDer<'static>, AuthorityError> {
+        self.sign(vec![name_of(node)], &PublicKey(*public_key))
+    }
+
+    fn sign(&self, names: Vec<String>, key: &impl PublicKeyData) -> Result<CertificateDer<'static>, AuthorityError> {
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name.push(DnType::CommonName, "oxiray node");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        Ok(params.signed_by(key, &self.issuer)?.der().clone())
+    }
+}
+
+/// A node's key as the node sent it. One that is no point of the curve makes a certificate that nobody can use.
+struct PublicKey([u8; PUBLIC_KEY_BYTES]);
+
+impl PublicKeyData for PublicKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// What a token pins.
+pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; PART_BYTES] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}

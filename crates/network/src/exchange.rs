@@ -1,0 +1,352 @@
+//! The thread's loop: strangers let in or turned away, streams carried.
+//!
+//! - EXCHANGE-1: whoever has proven nothing has [`Limits::proving`](crate::Limits) for it, and there are at most [`STRANGERS_MAX`] such;
+//!   more wait in the kernel's queue.
+//! - EXCHANGE-2: a ticket serves once, for the node that it was made out for; who comes with one that is not known yet
+//!   waits for [`Limits::ticket`](crate::Limits), and so does a ticket that nobody comes with.
+
+use crate::carrier::{Carrier, READ_BYTES, Standing};
+use crate::crowd::Crowd;
+use crate::gateway::{Command, Counter, Event, Expectation, Options, Ticket};
+use crate::greeting::stream_greeting;
+use crate::socket;
+use oxiray_ids::NodeId;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write as _};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many strangers there may be at once.
+pub(crate) const STRANGERS_MAX: usize = 64;
+/// How many bearers may wait for their tickets to be known.
+pub(crate) const BEARERS_MAX: usize = 256;
+/// How often the log tells of strangers that were turned away.
+pub(crate) const TELLING_PERIOD: Duration = Duration::from_secs(1);
+/// The most descriptors served before deadlines are looked at.
+const EVENTS_LIMIT: usize = 128;
+
+pub(crate) const LISTENER: u64 = 0;
+const COMMANDED: u64 = 1;
+/// Connections are numbered from here; the lowest bit tells their two sides apart.
+pub(crate) const FIRST: u64 = 2;
+
+/// How far a connection has come.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Dialled, and not there yet.
+    Dialling { until: Instant, local: Option<OwnedFd> },
+    /// Accepted: it has proven nothing.
+    Stranger { until: Instant, early: Vec<u8> },
+    /// A node that shows a ticket which is not known here yet.
+    Bearer { until: Instant, ticket: Ticket, early: Vec<u8> },
+    /// Bytes are carried.
+    Open,
+}
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) carrier: Carrier,
+    pub(crate) stage: Stage,
+    /// Who is at the other end, once that is proven or where it was dialled.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) address: Option<IpAddr>,
+    /// Room was waited for: on the one side, on the other.
+    pub(crate) waits: (bool, bool),
+}
+
+/// All that the thread has.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) options: Options,
+    pub(crate) listener: TcpListener,
+    pub(crate) listens: bool,
+    pub(crate) counter: Arc<Counter>,
+    pub(crate) epoll: OwnedFd,
+    pub(crate) lines: BTreeMap<u64, Line>,
+    last: u64,
+    pub(crate) expected: BTreeMap<Ticket, (Expectation, Instant)>,
+    pub(crate) crowd: Crowd,
+    /// Strangers turned away since the log was told, the last one's reason, and when it was told.
+    pub(crate) turned_away: (u32, String, Option<Instant>),
+    /// Lines with more to move at once.
+    pub(crate) busy: Vec<u64>,
+    pub(crate) finish_at: Option<Instant>,
+    scratch: Box<[u8]>,
+}
+
+impl Exchange {
+    pub(crate) fn new(options: Options, listener: TcpListener, counter: Arc<Counter>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let level = epoll::EventFlags::IN;
+        epoll::add(&epoll, &counter.commanded, epoll::EventData::new_u64(COMMANDED), level)?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), level)?;
+        Ok(Self {
+            options,
+            listener,
+            listens: true,
+            counter,
+            epoll,
+            lines: BTreeMap::new(),
+            last: 0,
+            expected: BTreeMap::new(),
+            crowd: Crowd::default(),
+            turned_away: (0, String::new(), None),
+            busy: Vec::new(),
+            finish_at: None,
+            scratch: vec![0; READ_BYTES].into(),
+        })
+    }
+
+    /// The stream to the head that this node joined.
+    pub(crate) fn carry_joined(
+        &mut self,
+        tls: rustls::Connection,
+        tcp: TcpStream,
+        local: UnixStream,
+    ) -> io::Result<()> {
+        tcp.set_read_timeout(None)?;
+        tcp.set_write_timeout(None)?;
+        tcp.set_nonblocking(true)?;
+        local.set_nonblocking(true)?;
+        socket::prepare(&tcp, self.options.limits.silence)?;
+        let mut carrier = Carrier::new(tls, tcp);
+        carrier.attach(local, &[]);
+        let line = Line { carrier, stage: Stage::Open, node: None, address: None, waits: (false, false) };
+        let number = self.add(line)?;
+        self.busy.push(number);
+        Ok(())
+    }
+
+    pub(crate) fn run(mut self) {
+        loop {
+            let ready = match self.wait() {
+                Ok(ready) => ready,
+                Err(error) => {
+                    return self.counter.tell(Event::Told(format!("the network thread cannot wait: {error}")));
+                }
+            };
+            let now = Instant::now();
+            for number in std::mem::take(&mut self.busy) {
+                self.serve(number, now);
+            }
+            for token in ready {
+                match token {
+                    LISTENER => self.accept(now),
+                    COMMANDED => self.obey(now),
+                    token => self.serve((token - FIRST) >> 1, now),
+                }
+            }
+            self.expire(now);
+            self.tell_of_strangers(now);
+            if self.finish_at.is_some_and(|at| now >= at || self.lines.is_empty()) {
+                return;
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Result<Vec<u64>, Errno> {
+        let now = Instant::now();
+        let limit = if self.busy.is_empty() {
+            self.next_deadline().map(|at| at.saturating_duration_since(now))
+        } else {
+            Some(Duration::ZERO)
+        };
+        let limit =
+            limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
+        let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
+        match epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
+            Ok((events, _)) => Ok(events.iter().map(|event| event.data.u64()).collect()),
+            Err(Errno::INTR) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let of_lines = self.lines.values().filter_map(|line| line.stage.deadline());
+        let of_tickets = self.expected.values().map(|(_, until)| *until);
+        let of_log = self.turned_away.2.filter(|_| self.turned_away.0 > 0).map(|told| told + TELLING_PERIOD);
+        of_lines.chain(of_tickets).chain(of_log).chain(self.finish_at).min()
+    }
+
+    // --- commands ---
+
+    fn obey(&mut self, now: Instant) {
+        for command in self.counter.commands() {
+            match command {
+                Command::Expect(expectation) => self.expect(expectation, now),
+                Command::Dial(address, expectation) => {
+                    let (node, ticket) = (expectation.node, expectation.ticket);
+                    if let Err(error) = self.dial(address, expectation.local, node, ticket, now) {
+                        self.tell(format!("node {node} at {address} cannot be reached: {error}"));
+                    }
+                }
+                Command::Forget(node) => {
+                    self.expected.retain(|_, (expectation, _)| expectation.node != node);
+                    let of_node = self.lines.iter().filter(|(_, line)| line.node == Some(node));
+                    for number in of_node.map(|(number, _)| *number).collect::<Vec<_>>() {
+                        self.drop_line(number);
+                    }
+                }
+                Command::Finish(limit) => self.finish(now + limit),
+            }
+        }
+    }
+
+    fn expect(&mut self, expectation: Expectation, now: Instant) {
+        let is_shown =
+            |line: &Line| matches!(&line.stage, Stage::Bearer { ticket, .. } if *ticket == expectation.ticket);
+        let bearer = self.lines.iter().find(|(_, line)| is_shown(line)).map(|(number, _)| *number);
+        self.expected.insert(expectation.ticket, (expectation, now + self.options.limits.ticket));
+        if let Some(number) = bearer {
+            self.present(number, now);
+        }
+    }
+
+    fn dial(
+        &mut self,
+        address: SocketAddr,
+        local: OwnedFd,
+        node: NodeId,
+        ticket: Ticket,
+        now: Instant,
+    ) -> io::Result<()> {
+        let mut tls = self.options.credentials.dialing(node).map_err(io::Error::other)?;
+        // It goes out with the end of the handshake, when the other side has proven who it is.
+        tls.writer().write_all(&stream_greeting(ticket.as_bytes()))?;
+        let carrier = Carrier::new(tls, socket::dial(address)?);
+        let stage = Stage::Dialling { until: now + self.options.limits.ticket, local: Some(local) };
+        let line = Line { carrier, stage, node: Some(node), address: Some(address.ip()), waits: (false, false) };
+        let number = self.add(line)?;
+        self.watch_room(number);
+        Ok(())
+    }
+
+    fn finish(&mut self, at: Instant) {
+        self.finish_at = Some(self.finish_at.map_or(at, |earlier| earlier.min(at)));
+        self.expected.clear();
+        self.lines.retain(|_, line| matches!(line.stage, Stage::Open));
+        let _ = epoll::delete(&self.epoll, &self.listener);
+        self.listens = false;
+    }
+
+    // --- lines ---
+
+    pub(crate) fn add(&mut self, line: Line) -> io::Result<u64> {
+        self.last += 1;
+        let number = self.last;
+        epoll::add(&self.epoll, &line.carrier.tcp, epoll::EventData::new_u64(FIRST + (number << 1)), watched(false))?;
+        if let Some(local) = line.carrier.local() {
+            epoll::add(&self.epoll, local, epoll::EventData::new_u64(FIRST + (number << 1 | 1)), watched(false))?;
+        }
+        self.lines.insert(number, line);
+        Ok(number)
+    }
+
+    pub(crate) fn serve(&mut self, number: u64, now: Instant) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        let result = match &line.stage {
+            Stage::Dialling { .. } => self.go_on_dialling(number),
+            Stage::Stranger { .. } => self.greet(number, now).map(|()| Standing::Idle),
+            // It is heard when its ticket is known.
+            Stage::Bearer { .. } => Ok(Standing::Idle),
+            Stage::Open => line.carrier.carry(&mut self.scratch),
+        };
+        match result {
+            Ok(Standing::Idle) => self.watch_room(number),
+            Ok(Standing::Busy) => self.busy.push(number),
+            Ok(Standing::Over) => self.drop_line(number),
+            Err(error) => self.broken(number, &error, now),
+        }
+    }
+
+    fn go_on_dialling(&mut self, number: u64) -> io::Result<Standing> {
+        let Some(line) = self.lines.get_mut(&number) else { return Ok(Standing::Idle) };
+        if line.carrier.tcp.peer_addr().is_err() {
+            // Not there yet, or failed.
+            socket::dialled(&line.carrier.tcp)?;
+            return Ok(Standing::Idle);
+        }
+        if !line.carrier.shake()? {
+            return Ok(Standing::Idle);
+        }
+        let (Stage::Dialling { local, .. }, Some(node)) = (&mut line.stage, line.node) else {
+            return Ok(Standing::Idle);
+        };
+        socket::prepare(&line.carrier.tcp, self.options.limits.silence)?;
+        if let Some(local) = local.take() {
+            self.open(number, node, local, &[])?;
+        }
+        Ok(Standing::Idle)
+    }
+
+    fn broken(&mut self, number: u64, error: &io::Error, now: Instant) {
+        let Some(line) = self.lines.get(&number) else { return };
+        let (node, address, is_stranger) = (line.node, line.address, matches!(line.stage, Stage::Stranger { .. }));
+        let is_dialled = matches!(line.stage, Stage::Dialling { .. });
+        self.drop_line(number);
+        if is_stranger {
+            return self.turn_away(address, &error.to_string(), now);
+        }
+        let (Some(node), Some(address)) = (node, address) else { return };
+        if is_dialled || error.kind() == ErrorKind::TimedOut {
+            self.tell(format!("the stream to node {node} at {address} broke: {error}"));
+        }
+    }
+
+    pub(crate) fn drop_line(&mut self, number: u64) {
+        if let Some(line) = self.lines.remove(&number) {
+            // Closing forgets them too, unless somebody shares the descriptor, and nobody does.
+            drop(line);
+            self.listen_again();
+        }
+    }
+
+    /// Has the kernel tell when there is room where some is waited for.
+    fn watch_room(&mut self, number: u64) {
+        let Some(line) = self.lines.get_mut(&number) else { return };
+        let is_dialling = matches!(line.stage, Stage::Dialling { .. });
+        let wanted = (line.carrier.tcp_is_full || is_dialling, line.carrier.local_is_full);
+        if wanted.0 != line.waits.0 {
+            watch(&self.epoll, &line.carrier.tcp, FIRST + (number << 1), wanted.0);
+        }
+        if let Some(local) = line.carrier.local().filter(|_| wanted.1 != line.waits.1) {
+            watch(&self.epoll, local, FIRST + (number << 1 | 1), wanted.1);
+        }
+        line.waits = wanted;
+    }
+
+    fn expire(&mut self, now: Instant) {
+        self.expected.retain(|_, (_, until)| *until > now);
+        let late = self.lines.iter().filter(|(_, line)| line.stage.deadline().is_some_and(|until| until <= now));
+        for number in late.map(|(number, _)| *number).collect::<Vec<_>>() {
+            let error = io::Error::new(ErrorKind::TimedOut, "it did not show in time that it may speak");
+            self.broken(number, &error, now);
+        }
+    }
+}
+
+impl Stage {
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Dialling { until, .. } | Self::Stranger { until, .. } | Self::Bearer { until, .. } => Some(*until),
+            Self::Open => None,
+        }
+    }
+}
+
+/// Edges: what is ready is served until it is not.
+pub(crate) fn watched(room: bool) -> epoll::EventFlags {
+    let room = if room { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+    epoll::EventFlags::IN | epoll::EventFlags::ET | room
+}
+
+fn watch(epoll: &OwnedFd, descriptor: impl AsFd, token: u64, room: bool) {
+    // It fails only for a descriptor that is not watched any more.
+    let _ = epoll::modify(epoll, descriptor, epoll::EventData::new_u64(token), watched(room));
+}

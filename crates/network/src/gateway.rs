@@ -1,0 +1,267 @@
+//! The handle of the thread that carries streams between machines.
+
+use crate::authority::Authority;
+use crate::exchange::Exchange;
+use crate::greeting::TICKET_BYTES;
+use crate::join::Joined;
+use crate::socket;
+use crate::tls::Credentials;
+use oxiray_ids::NodeId;
+use rustix::event::{EventfdFlags, eventfd};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The right to one stream to one node, once. The head makes it and tells both sides. It is not printed (NETWORK-5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub(crate) [u8; TICKET_BYTES]);
+
+impl Ticket {
+    /// One that nobody else has.
+    pub fn generate() -> Self {
+        Self(oxiray_ids::random())
+    }
+
+    /// The ticket in a message; nothing where it is not whole.
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// Its bytes, for a message to one of the two.
+    pub fn as_bytes(&self) -> &[u8; TICKET_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ticket(…)")
+    }
+}
+
+/// How the thread is to work.
+#[derive(Debug)]
+pub struct Options {
+    /// By what this node is known.
+    pub credentials: Credentials,
+    /// On the head: what lets newcomers in.
+    pub authority: Option<Authority>,
+    /// Where to listen; port 0 for any.
+    pub listen: SocketAddr,
+    /// Names the version of what is spoken.
+    pub protocol: Vec<u8>,
+    /// How long is waited for others.
+    pub limits: Limits,
+}
+
+/// How long is waited for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// For a stranger to prove that it may speak.
+    pub proving: Duration,
+    /// For the bearer of a ticket to come, for the ticket of a bearer to be known, and for a node that is dialled.
+    pub ticket: Duration,
+    /// For a peer that answers nothing at all, before its streams are given up.
+    pub silence: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { proving: Duration::from_secs(5), ticket: Duration::from_secs(10), silence: Duration::from_secs(10) }
+    }
+}
+
+/// A stream that is to be.
+#[derive(Debug)]
+pub struct Expectation {
+    /// What the other side shows, or is shown.
+    pub ticket: Ticket,
+    /// Who the other side is.
+    pub node: NodeId,
+    /// What the stream is joined to.
+    pub local: OwnedFd,
+}
+
+/// What the thread tells the daemon.
+#[derive(Debug)]
+pub enum Event {
+    /// A newcomer has proven the token's secret.
+    Joined {
+        /// Who it is.
+        node: NodeId,
+        /// Who it was before, where it comes again.
+        predecessor: Option<NodeId>,
+        /// Where it comes from.
+        ip: IpAddr,
+        /// Its stream.
+        local: OwnedFd,
+    },
+    /// A line for daemon.log.
+    Told(String),
+}
+
+/// What the daemon tells the thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Expect(Expectation),
+    Dial(SocketAddr, Expectation),
+    Forget(NodeId),
+    Finish(Duration),
+}
+
+/// How many lines may wait to be written to the log; more are dropped, since strangers cause them.
+const LINES_MAX: usize = 64;
+
+/// What the two threads hand each other.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    commands: Mutex<Vec<Command>>,
+    events: Mutex<Vec<Event>>,
+    pub(crate) commanded: OwnedFd,
+    told: OwnedFd,
+}
+
+impl Counter {
+    fn new() -> io::Result<Self> {
+        let wake = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Self { commands: Mutex::default(), events: Mutex::default(), commanded: wake()?, told: wake()? })
+    }
+
+    fn command(&self, command: Command) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        ring(&self.commanded);
+    }
+
+    pub(crate) fn commands(&self) -> Vec<Command> {
+        silence(&self.commanded);
+        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(event, Event::Told(_)) || events.len() < LINES_MAX {
+            events.push(event);
+            ring(&self.told);
+        }
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    // A bell that rings already is full.
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+}
+
+fn silence(bell: &OwnedFd) {
+    // One that does not ring has nothing to read.
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+/// The thread that carries a node's streams to and from other machines. It ends with its handle.
+#[derive(Debug)]
+pub struct Gateway {
+    counter: Arc<Counter>,
+    thread: Option<JoinHandle<()>>,
+    address: SocketAddr,
+}
+
+impl Gateway {
+    /// Listens, and carries from here on. Where this node has joined a head, the stream to that is returned too.
+    ///
+    /// # Errors
+    /// Where the address cannot be listened at, or the operating system refuses.
+    pub fn start(options: Options) -> io::Result<Self> {
+        Self::begin(options, None).map(|(gateway, _)| gateway)
+    }
+
+    /// As [`Gateway::start`], of a node that was let in: the local socket is its stream to the head.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub fn start_joined(
+        joined: Joined,
+        listen: SocketAddr,
+        protocol: Vec<u8>,
+        limits: Limits,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let Joined { tls, tcp, credentials, .. } = joined;
+        let options = Options { credentials, authority: None, listen, protocol, limits };
+        let (gateway, local) = Self::begin(options, Some((tls, tcp)))?;
+        Ok((gateway, local.expect("a carried stream has a local end")))
+    }
+
+    fn begin(
+        options: Options,
+        carried: Option<(rustls::Connection, std::net::TcpStream)>,
+    ) -> io::Result<(Self, Option<OwnedFd>)> {
+        let listener = socket::listen(options.listen)?;
+        let address = listener.local_addr()?;
+        let counter = Arc::new(Counter::new()?);
+        let mut exchange = Exchange::new(options, listener, counter.clone())?;
+        let local = match carried {
+            Some((tls, tcp)) => {
+                let (near, far) = UnixStream::pair()?;
+                exchange.carry_joined(tls, tcp, near)?;
+                Some(OwnedFd::from(far))
+            }
+            None => None,
+        };
+        let thread = std::thread::Builder::new().name("network".into()).spawn(move || exchange.run())?;
+        Ok((Self { counter, thread: Some(thread), address }, local))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Readable when there are [`Gateway::events`].
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.counter.told.as_fd()
+    }
+
+    /// What happened since the last call.
+    pub fn events(&self) -> Vec<Event> {
+        silence(&self.counter.told);
+        std::mem::take(&mut *self.counter.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for the other side to come with the ticket. Where it does not come, the local socket is closed.
+    pub fn expect(&self, expectation: Expectation) {
+        self.counter.command(Command::Expect(expectation));
+    }
+
+    /// Goes to the other side with the ticket. Where that fails, the local socket is closed.
+    pub fn dial(&self, address: SocketAddr, expectation: Expectation) {
+        self.counter.command(Command::Dial(address, expectation));
+    }
+
+    /// Ends every stream to the node, and every wait for it: it is gone.
+    pub fn forget(&self, node: NodeId) {
+        self.counter.command(Command::Forget(node));
+    }
+
+    /// Lets what was said reach the other nodes for at most that long, then ends.
+    pub fn finish(mut self, limit: Duration) {
+        self.counter.command(Command::Finish(limit));
+        self.wait();
+    }
+
+    fn wait(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // It panics only on a fault of ours, which its message has named.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.counter.command(Command::Finish(Duration::ZERO));
+        self.wait();
+    }
+}

@@ -1,0 +1,303 @@
+use crate::authority::{Authority, PUBLIC_KEY_BYTES};
+use crate::crowd::WRONG_PROOFS_MAX;
+use crate::greeting::{Greeting, JOIN_BYTES, JoinGreeting, STREAM_BYTES, stream_greeting};
+use crate::{
+    Event, Expectation, Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, Options, Ticket, TokenError, join,
+};
+use oxiray_ids::NodeId;
+use proptest::prelude::*;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const PROTOCOL: &[u8] = b"oxiray/test";
+const LIMIT: Duration = Duration::from_secs(10);
+const LIMITS: Limits = Limits { proving: Duration::from_secs(1), ticket: Duration::from_secs(1), silence: LIMIT };
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().expect("an address")
+}
+
+struct Head {
+    gateway: Gateway,
+    token: JoinToken,
+    node: NodeId,
+}
+
+impl Head {
+    fn start() -> Self {
+        let (authority, node) = (Authority::make().expect("an authority"), NodeId::generate());
+        let token = authority.token().clone();
+        let credentials = authority.head_credentials(node, PROTOCOL).expect("credentials");
+        let options = Options {
+            credentials,
+            authority: Some(authority),
+            listen: loopback(),
+            protocol: PROTOCOL.to_vec(),
+            limits: LIMITS,
+        };
+        Self { gateway: Gateway::start(options).expect("a gateway"), token, node }
+    }
+
+    fn join(&self, token: &JoinToken, node: NodeId, protocol: &[u8]) -> Result<Joined, JoinFailure> {
+        let address = self.gateway.address().to_string();
+        join(&Newcomer { address: &address, token, node, predecessor: None, protocol, limit: LIMIT })
+    }
+
+    /// The next thing that is no line for the log.
+    fn joined(&self) -> (NodeId, UnixStream) {
+        match self.next(|event| matches!(event, Event::Joined { .. })) {
+            Event::Joined { node, local, .. } => (node, local.into()),
+            Event::Told(line) => panic!("a line: {line}"),
+        }
+    }
+
+    fn next(&self, wanted: impl Fn(&Event) -> bool) -> Event {
+        let until = Instant::now() + LIMIT;
+        loop {
+            if let Some(event) = self.gateway.events().into_iter().find(&wanted) {
+                return event;
+            }
+            assert!(Instant::now() < until, "nothing of the kind happened");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A member with its stream to the head, and the head's to it.
+fn member(head: &Head) -> (NodeId, Gateway, UnixStream, UnixStream) {
+    let node = NodeId::generate();
+    let joined = head.join(&head.token, node, PROTOCOL).expect("it is let in");
+    assert_eq!(joined.head, head.gateway.address());
+    let (gateway, control) = Gateway::start_joined(joined, loopback(), PROTOCOL.to_vec(), LIMITS).expect("a gateway");
+    let (told, far) = head.joined();
+    assert_eq!(told, node);
+    (node, gateway, control.into(), far)
+}
+
+fn pair() -> (UnixStream, OwnedFd) {
+    let (near, far) = UnixStream::pair().expect("a pair");
+    near.set_read_timeout(Some(LIMIT)).expect("a limit");
+    (near, far.into())
+}
+
+/// What is written at the one end is read at the other, unchanged.
+fn carries(mut from: UnixStream, mut to: UnixStream, bytes: usize) -> (UnixStream, UnixStream) {
+    let sent: Vec<u8> = (0..bytes).map(|index| (index * 31 % 251) as u8).collect();
+    let copy = sent.clone();
+    let writer = std::thread::spawn(move || {
+        from.write_all(&copy).expect("it is taken");
+        from
+    });
+    let mut received = vec![0; bytes];
+    to.set_read_timeout(Some(LIMIT)).expect("a limit");
+    to.read_exact(&mut received).expect("it comes");
+    assert!(received == sent);
+    (writer.join().expect("it ends"), to)
+}
+
+#[test]
+fn a_token_survives_its_file_and_nothing_else_is_one() {
+    let token = JoinToken { fingerprint: [0x5a; 32], secret: [7; 32] };
+    let text = token.to_text();
+    assert_eq!(JoinToken::parse(&format!(" {text}\n")), Ok(token.clone()));
+    assert!(!format!("{token:?}").contains("0707"), "a secret is not printed");
+    for (wrong, error) in [
+        ("", TokenError::Prefix),
+        ("oxr2.ab.cd", TokenError::Prefix),
+        ("oxr1.ab", TokenError::Form),
+        (&text[..text.len() - 1], TokenError::Form),
+        (&text.replace("07", "0x"), TokenError::Form),
+        (&format!("{text}0"), TokenError::Form),
+    ] {
+        assert_eq!(JoinToken::parse(wrong), Err(error), "{wrong}");
+    }
+}
+
+#[test]
+fn a_member_and_the_head_understand_each_other() {
+    let head = Head::start();
+    let (_, _gateway, control, far) = member(&head);
+    let (control, far) = carries(control, far, 10);
+    carries(far, control, 3 << 20);
+}
+
+#[test]
+fn streams_go_to_whom_their_tickets_are_for() {
+    let head = Head::start();
+    let (one, first, _one_control, _one_far) = member(&head);
+    let (other, second, _other_control, _other_far) = member(&head);
+    // Member to member, the bearer first.
+    let ticket = Ticket::generate();
+    let (near, local) = pair();
+    first.dial(second.address(), Expectation { ticket, node: other, local });
+    let (far, local) = pair();
+    second.expect(Expectation { ticket, node: one, local });
+    let (near, far) = carries(near, far, 1 << 20);
+    // What was said before an end arrives before it.
+    drop(carries(far, near, 100_000).0);
+    // Member to head, the expectation first.
+    let ticket = Ticket::generate();
+    let (mut far, local) = pair();
+    head.gateway.expect(Expectation { ticket, node: one, local });
+    let (near, local) = pair();
+    first.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
+    let (near, _) = carries(near, far.try_clone().expect("a copy"), 5);
+    drop(near);
+    assert_eq!(far.read(&mut [0; 9]).expect("an end"), 0);
+    // A ticket of another node, and one that nobody gave out.
+    let ticket = Ticket::generate();
+    let (_far, local) = pair();
+    head.gateway.expect(Expectation { ticket, node: other, local });
+    let (mut near, local) = pair();
+    first.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
+    assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
+    // A node that is not who was dialled.
+    let (mut near, local) = pair();
+    first.dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: other, local });
+    assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
+}
+
+#[test]
+fn a_node_that_is_forgotten_has_no_streams() {
+    let head = Head::start();
+    let (node, gateway, mut control, mut far) = member(&head);
+    head.gateway.forget(node);
+    control.set_read_timeout(Some(LIMIT)).expect("a limit");
+    far.set_read_timeout(Some(LIMIT)).expect("a limit");
+    assert_eq!(control.read(&mut [0; 9]).expect("an end"), 0);
+    assert_eq!(far.read(&mut [0; 9]).expect("an end"), 0);
+    // It has its certificate still, and no ticket is its own.
+    let (mut near, local) = pair();
+    gateway.dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: head.node, local });
+    assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
+}
+
+#[test]
+fn the_last_words_are_heard() {
+    let head = Head::start();
+    let (_, gateway, mut control, mut far) = member(&head);
+    control.write_all(&vec![3; 200_000]).expect("it is taken");
+    drop(control);
+    let reader = std::thread::spawn(move || {
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).expect("an end");
+        heard.len()
+    });
+    gateway.finish(LIMIT);
+    assert_eq!(reader.join().expect("it ends"), 200_000);
+}
+
+#[test]
+fn wrong_old_and_foreign_tokens_are_refused() {
+    let (head, other) = (Head::start(), Head::start());
+    let node = NodeId::generate();
+    assert!(matches!(head.join(&other.token, node, PROTOCOL), Err(JoinFailure::Foreign)));
+    let wrong = JoinToken { secret: [0; 32], ..head.token.clone() };
+    assert!(matches!(head.join(&wrong, node, PROTOCOL), Err(JoinFailure::Refused)));
+    let newer = head.join(&head.token, node, b"oxiray/next");
+    assert!(matches!(newer, Err(JoinFailure::Version)), "{newer:?}");
+    head.join(&head.token, node, PROTOCOL).expect("the right one is let in");
+    assert_eq!(head.joined().0, node);
+}
+
+#[test]
+fn who_tries_secrets_is_not_listened_to() {
+    let head = Head::start();
+    let wrong = JoinToken { secret: [0; 32], ..head.token.clone() };
+    for _ in 0..WRONG_PROOFS_MAX {
+        assert!(matches!(head.join(&wrong, NodeId::generate(), PROTOCOL), Err(JoinFailure::Refused)));
+    }
+    let barred = head.join(&head.token, NodeId::generate(), PROTOCOL);
+    assert!(matches!(barred, Err(JoinFailure::Broken(_))), "{barred:?}");
+    let told = head.next(|event| matches!(event, Event::Told(_)));
+    assert!(matches!(told, Event::Told(line) if line.contains("127.0.0.1")));
+}
+
+#[test]
+fn a_member_lets_nobody_join() {
+    let head = Head::start();
+    let (_, gateway, _control, _far) = member(&head);
+    let address = gateway.address().to_string();
+    let newcomer = Newcomer {
+        address: &address,
+        token: &head.token,
+        node: NodeId::generate(),
+        predecessor: None,
+        protocol: PROTOCOL,
+        limit: LIMIT,
+    };
+    // It is of the cluster, but not its head, and its certificate says so.
+    assert!(matches!(join(&newcomer), Err(JoinFailure::Foreign | JoinFailure::Broken(_))));
+}
+
+#[test]
+fn a_proof_is_worth_nothing_elsewhere() {
+    let token = JoinToken { fingerprint: [1; 32], secret: [2; 32] };
+    let greeting = JoinGreeting::new(NodeId::generate(), NodeId::NIL, [4; PUBLIC_KEY_BYTES], &token, &[5; 32]);
+    assert!(greeting.is_proven(&token, &[5; 32]));
+    assert!(!greeting.is_proven(&token, &[6; 32]), "on another connection");
+    assert!(!greeting.is_proven(&JoinToken { secret: [3; 32], ..token.clone() }, &[5; 32]), "by another secret");
+    let mut posing = greeting;
+    posing.node = NodeId::generate();
+    assert!(!posing.is_proven(&token, &[5; 32]), "for another node");
+}
+
+#[test]
+fn strangers_hear_nothing_but_the_handshake_and_do_no_harm() {
+    let head = Head::start();
+    for said in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &vec![0; 70_000], &[0x16, 3, 1, 0xff, 0xff], &[1; 5]] {
+        let mut stranger = TcpStream::connect(head.gateway.address()).expect("it listens");
+        stranger.set_read_timeout(Some(LIMIT)).expect("a limit");
+        // The head may have closed before everything is said.
+        let _ = stranger.write_all(said);
+        let _ = stranger.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stranger.read_to_end(&mut answer);
+        // At most an alert of TLS: a record of two bytes.
+        assert!(answer.len() <= 7, "{answer:?}");
+        assert!(answer.is_empty() || answer[0] == 0x15);
+    }
+    let (_, _gateway, control, far) = member(&head);
+    carries(control, far, 10);
+}
+
+#[test]
+fn many_who_say_nothing_keep_nobody_out_for_long() {
+    let head = Head::start();
+    let silent: Vec<TcpStream> = (0..2 * crate::exchange::STRANGERS_MAX)
+        .map(|_| TcpStream::connect(head.gateway.address()).expect("the kernel accepts"))
+        .collect();
+    let (_, _gateway, control, far) = member(&head);
+    carries(control, far, 10);
+    drop(silent);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_greeting_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..2 * JOIN_BYTES)) {
+        match Greeting::parse(&bytes) {
+            Ok(Some((Greeting::Join(greeting), length))) => {
+                prop_assert_eq!(length, JOIN_BYTES);
+                prop_assert_eq!(&greeting.to_bytes(), &bytes[..length]);
+                let token = JoinToken { fingerprint: [1; 32], secret: [2; 32] };
+                prop_assert!(!greeting.is_proven(&token, &[0; 32]));
+            }
+            Ok(Some((Greeting::Stream(ticket), length))) => {
+                prop_assert_eq!(length, STREAM_BYTES);
+                prop_assert_eq!(&stream_greeting(&ticket)[..], &bytes[..length]);
+            }
+            Ok(None) => prop_assert!(bytes.len() < JOIN_BYTES),
+            Err(_) => prop_assert!(!matches!(bytes[0], 1 | 2)),
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_token_or_none(text in "oxr1[.0-9a-f]{0,200}|.{0,80}") {
+        if let Ok(token) = JoinToken::parse(&text) {
+            prop_assert_eq!(token.to_text(), text.trim().to_lowercase());
+        }
+    }
+}

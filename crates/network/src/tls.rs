@@ -1,0 +1,154 @@
+//! TLS as the cluster uses it: version 1.3 only, certificates of the cluster's own authority only.
+//!
+//! The protocol negotiated (ALPN) carries the version of the wire, so that peers of another version part before either
+//! has said anything.
+
+use crate::authority::{HEAD_NAME, fingerprint, name_of};
+use crate::token::PART_BYTES;
+use oxiray_ids::NodeId;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use std::sync::Arc;
+
+/// What a process shows of itself to others of its cluster, and by what it knows them. The key is not printed.
+#[derive(Debug)]
+pub struct Credentials {
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn roots_of(authority: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone())?;
+    Ok(Arc::new(roots))
+}
+
+impl Credentials {
+    pub(crate) fn new(
+        authority: &CertificateDer<'static>,
+        certificate: CertificateDer<'static>,
+        key: PrivatePkcs8KeyDer<'static>,
+        protocol: &[u8],
+    ) -> Result<Self, Error> {
+        let roots = roots_of(authority)?;
+        // The authority's own certificate goes along: a newcomer knows no more of it than its fingerprint.
+        let chain = vec![certificate, authority.clone()];
+        let peers = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider())
+            // A newcomer has none yet, and may say one thing only.
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?;
+        let mut server = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(peers)
+            .with_single_cert(chain.clone(), key.clone_key().into())?;
+        server.alpn_protocols = vec![protocol.to_vec()];
+        let mut client = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key.into())?;
+        client.alpn_protocols = vec![protocol.to_vec()];
+        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+    }
+
+    pub(crate) fn accepting(&self) -> Result<rustls::Connection, Error> {
+        let mut connection = rustls::ServerConnection::new(self.server.clone())?;
+        connection.set_buffer_limit(None);
+        Ok(connection.into())
+    }
+
+    pub(crate) fn dialing(&self, node: NodeId) -> Result<rustls::Connection, Error> {
+        let mut connection = rustls::ClientConnection::new(self.client.clone(), server_name(name_of(node))?)?;
+        connection.set_buffer_limit(None);
+        Ok(connection.into())
+    }
+}
+
+fn server_name(name: String) -> Result<ServerName<'static>, Error> {
+    ServerName::try_from(name).map_err(|error| Error::General(error.to_string()))
+}
+
+/// Whether the certificate that a peer has shown, and that TLS has verified, is that of the node.
+pub(crate) fn is_node(certificate: &CertificateDer<'_>, node: NodeId) -> bool {
+    let Ok(name) = server_name(name_of(node)) else { return false };
+    ParsedCertificate::try_from(certificate).is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
+}
+
+/// The newcomer's side of its first connection: it knows the authority by its fingerprint only.
+pub(crate) fn joining(wanted: [u8; PART_BYTES], protocol: &[u8]) -> Result<rustls::ClientConnection, Error> {
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint: wanted, provider: provider() }))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    // What is proven is bound to a connection of its own.
+    config.resumption = rustls::client::Resumption::disabled();
+    let mut connection = rustls::ClientConnection::new(Arc::new(config), server_name(HEAD_NAME.to_owned())?)?;
+    connection.set_buffer_limit(None);
+    Ok(connection)
+}
+
+/// Accepts the head of the one cluster whose authority has the fingerprint (NETWORK-3).
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: [u8; PART_BYTES],
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let authority = chain.iter().find(|certificate| fingerprint(certificate) == self.fingerprint);
+        let authority = authority.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
+        let roots = roots_of(&authority.clone().into_owned())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, self.provider.clone())
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?;
+        verifier.verify_server_cert(certificate, chain, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2 is never spoken".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,144 @@
+//! How a node comes to a cluster on another machine, the first time and again.
+
+use super::heartbeats::{Home, since_boot};
+use super::join::{JoinError, first_answer};
+use super::network::{Network, protocol};
+use crate::config::Config;
+use oxiray_ids::NodeId;
+use oxiray_network::{Gateway, JoinFailure, JoinToken, Limits, Newcomer, TokenError, join};
+use oxiray_wire::message::NodeAdmitted;
+use oxiray_wire::{Connection, Message};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long each step of joining may take.
+const STEP_LIMIT: Duration = Duration::from_secs(5);
+/// For how long a node that lost the head tries to join anew.
+const RETURN_LIMIT: Duration = Duration::from_secs(600);
+/// How long it waits between two tries.
+const RETURN_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+/// The largest file that is read as a token.
+const TOKEN_FILE_BYTES_LIMIT: u64 = 4096;
+
+/// A node that was let in by a head on another machine.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) network: Network,
+    pub(super) connection: Connection,
+    pub(super) admitted: NodeAdmitted,
+}
+
+/// Why the token cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFault {
+    /// The file cannot be read.
+    #[error("{0}")]
+    Unread(#[source] io::Error),
+    /// Others may read it, so that it may not be a secret any more.
+    #[error(
+        "others than its owner may read it (mode {0:o}): make it 0600, and have the cluster started anew where others may have"
+    )]
+    Open(u32),
+    /// It is no token.
+    #[error(transparent)]
+    Form(#[from] TokenError),
+}
+
+/// What a node that joins again has to watch meanwhile.
+pub(super) struct Return<'a> {
+    /// Who it was.
+    pub(super) predecessor: NodeId,
+    /// Readable when it is to end.
+    pub(super) stop: &'a OwnedFd,
+    /// Whoever started it, where it is to end with that process.
+    pub(super) starter: Option<OwnedFd>,
+}
+
+pub(super) fn read_token(path: &Path) -> Result<JoinToken, TokenFault> {
+    use std::io::Read as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    let file = std::fs::File::open(path).map_err(TokenFault::Unread)?;
+    let mode = file.metadata().map_err(TokenFault::Unread)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(TokenFault::Open(mode));
+    }
+    let mut text = String::new();
+    file.take(TOKEN_FILE_BYTES_LIMIT).read_to_string(&mut text).map_err(TokenFault::Unread)?;
+    Ok(JoinToken::parse(&text)?)
+}
+
+/// Joins as `config` says: once, or again and again where the node had joined before.
+pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -> Result<Arrival, JoinError> {
+    let address = config.join.clone().unwrap_or_default();
+    let path = config.token_file.clone().unwrap_or_default();
+    let token = read_token(&path).map_err(|source| token_error(&path, source))?;
+    let until = Instant::now() + RETURN_LIMIT;
+    loop {
+        let error = match attempt(config, &address, &token, node, back) {
+            Ok(arrival) => return Ok(arrival),
+            Err(error) => error,
+        };
+        let JoinError::Network { source, .. } = &error else { return Err(error) };
+        let may_change =
+            matches!(source, JoinFailure::Unreachable(_) | JoinFailure::Unresolved(_) | JoinFailure::Broken(_));
+        let Some(back) = back.filter(|_| may_change && Instant::now() < until) else { return Err(error) };
+        if is_to_end(back) {
+            return Err(error);
+        }
+    }
+}
+
+fn token_error(path: &Path, source: TokenFault) -> JoinError {
+    JoinError::Token { path: path.to_owned(), source }
+}
+
+/// Waits a moment; whether the node is to end meanwhile.
+fn is_to_end(back: &Return<'_>) -> bool {
+    let mut watched = vec![PollFd::new(back.stop, PollFlags::IN)];
+    watched.extend(back.starter.iter().map(|starter| PollFd::new(starter, PollFlags::IN)));
+    matches!(poll(&mut watched, Some(&RETURN_PERIOD)), Ok(ready) if ready > 0)
+}
+
+fn attempt(
+    config: &Config,
+    address: &str,
+    token: &JoinToken,
+    node: NodeId,
+    back: Option<&Return<'_>>,
+) -> Result<Arrival, JoinError> {
+    let silent = |source| JoinError::Silent { address: address.to_owned(), source };
+    let (asked, protocol) = (since_boot(), protocol());
+    let predecessor = back.map(|back| back.predecessor);
+    let newcomer = Newcomer { address, token, node, predecessor, protocol: &protocol, limit: STEP_LIMIT };
+    let joined = join(&newcomer).map_err(|source| JoinError::Network { address: address.to_owned(), source })?;
+    let head = joined.head;
+    let own = own_address(config, joined.own_ip)?;
+    let listen = SocketAddr::new(own, config.node_manager_port.unwrap_or(0));
+    let started = Gateway::start_joined(joined, listen, protocol.clone(), Limits::default());
+    let (gateway, control) = started.map_err(|source| JoinError::Listen { address: listen, source })?;
+    let mut connection = Connection::new(control).map_err(|error| silent(error.into()))?;
+    let Message::NodeAdmitted(mut admitted) = first_answer(&mut connection).map_err(silent)? else {
+        return Err(JoinError::Refused { address: address.to_owned(), text: "it is of another build".to_owned() });
+    };
+    admitted.ip = own.to_string();
+    let lease = Duration::from_millis(admitted.lease_ms);
+    let home = Home::new(head, lease, asked).map_err(|error| silent(error.into()))?;
+    Ok(Arrival { network: Network::new(gateway, lease, Some(home)), connection, admitted })
+}
+
+/// Where others reach this node: what was said, or what the head sees.
+pub(super) fn own_address(config: &Config, seen: IpAddr) -> Result<IpAddr, JoinError> {
+    match &config.node_ip_address {
+        None => Ok(seen),
+        Some(text) => text.parse().map_err(|_| JoinError::Address { text: text.clone() }),
+    }
+}
+
+/// The file for the token in a session's directory.
+pub(super) fn token_path(session: &Path) -> PathBuf {
+    session.join("join-token")
+}

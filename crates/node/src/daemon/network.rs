@@ -1,0 +1,308 @@
+//! Other machines: members that come from them, streams that lead to them.
+//!
+//! Whoever is on another machine is reached through the [`Gateway`], a thread that carries bytes between a socket pair's
+//! far half and that machine; to the rest of the daemon a stream is a stream. Descriptors do not travel there: in their
+//! place a message has a [`Splice`], from which the member makes a socket pair of its own ([decision 8]).
+//!
+//! [decision 8]: ../../../../docs/decisions/0008-members-join-over-tls.md
+
+use super::heartbeats::{Home, Patience};
+use super::streams::{Role, Stream};
+use super::{Daemon, Token};
+use crate::core::Key;
+use bytes::Bytes;
+use oxiray_ids::NodeId;
+use oxiray_network::{Event, Expectation, Gateway, Ticket};
+use oxiray_wire::connection::socket_pair;
+use oxiray_wire::frame::WIRE_VERSION;
+use oxiray_wire::message::{NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
+use oxiray_wire::{Connection, Message};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How many streams between two processes of this node may have one end given out and not yet the other.
+const HALVES_MAX: usize = 1024;
+/// How long the last words to other nodes may take.
+pub(super) const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What is negotiated before anything is said: the version of the wire.
+pub(super) fn protocol() -> Vec<u8> {
+    format!("oxiray/{WIRE_VERSION}").into_bytes()
+}
+
+/// One end of a stream: itself, or what stands for it in a message to another machine.
+#[derive(Debug)]
+pub(super) enum End {
+    Here(OwnedFd),
+    There(Splice),
+}
+
+impl End {
+    /// The end itself, where it is for this machine.
+    pub(super) fn here(self) -> Option<OwnedFd> {
+        match self {
+            Self::Here(descriptor) => Some(descriptor),
+            Self::There(_) => None,
+        }
+    }
+}
+
+/// A member on another machine.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) node: NodeId,
+    /// Where other nodes reach it.
+    listens: Option<SocketAddr>,
+    pub(super) patience: Patience,
+    /// It has said that all its processes have ended.
+    pub(super) has_left: bool,
+}
+
+/// All that a daemon has to do with other machines.
+#[derive(Debug)]
+pub(super) struct Network {
+    gateway: Gateway,
+    pub(super) lease: Duration,
+    pub(super) remotes: BTreeMap<Key, Remote>,
+    /// On a member: the head.
+    pub(super) home: Option<Home>,
+    /// When the members' leases were looked at last.
+    pub(super) looked: Instant,
+    /// The second ends of streams between processes of this node.
+    halves: BTreeMap<Ticket, OwnedFd>,
+}
+
+impl Network {
+    pub(super) fn new(gateway: Gateway, lease: Duration, home: Option<Home>) -> Self {
+        Self { gateway, lease, remotes: BTreeMap::new(), home, looked: Instant::now(), halves: BTreeMap::new() }
+    }
+
+    /// Where other nodes reach this one.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.gateway.address()
+    }
+
+    pub(super) fn watch_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.gateway.wake_fd()
+    }
+
+    /// Lets the last words reach the others.
+    pub(super) fn finish(self) {
+        self.gateway.finish(LAST_WORDS_LIMIT);
+    }
+}
+
+impl Daemon {
+    pub(super) fn network_told(&mut self) {
+        let Some(network) = &self.network else { return };
+        for event in network.gateway.events() {
+            match event {
+                Event::Told(line) => self.log.line(&line),
+                Event::Joined { node, predecessor, ip, local } => {
+                    self.log.line(&format!("node {node} comes from {ip}"));
+                    if let Some(predecessor) = predecessor {
+                        self.give_up_predecessor(predecessor);
+                    }
+                    self.admit_remote(node, &ip.to_string(), local);
+                }
+            }
+        }
+    }
+
+    /// A node that has proven the token's secret.
+    fn admit_remote(&mut self, node: NodeId, ip: &str, local: OwnedFd) {
+        let head = Bytes::copy_from_slice(self.core.own_node().as_bytes());
+        let connection = match Connection::new(local) {
+            Ok(connection) => connection,
+            Err(error) => return self.log.line(&format!("the stream to node {node} cannot be used: {error}")),
+        };
+        let Some(network) = &mut self.network else { return };
+        let (key, lease) = (self.core.new_key(), network.lease);
+        let patience = Patience::new(lease, Instant::now());
+        network.remotes.insert(key, Remote { node, listens: None, patience, has_left: false });
+        self.add_stream(key, Stream::new(connection, Role::Member(None), 0));
+        let lease_ms = lease.as_millis() as u64;
+        let admitted = NodeAdmitted { ip: ip.to_owned(), address: self.address.clone(), head, lease_ms };
+        self.queue(key, &admitted.into(), Vec::new());
+    }
+
+    /// It ended all that it was granted, and came again under another name.
+    fn give_up_predecessor(&mut self, predecessor: NodeId) {
+        let Some(network) = &self.network else { return };
+        let known = network.remotes.iter().find(|(_, remote)| remote.node == predecessor).map(|(key, _)| *key);
+        if let Some(key) = known {
+            self.give_up(key, "it lost the head, ended its work, and has joined anew");
+        }
+    }
+
+    /// What a member on another machine says of itself must be what its certificate says.
+    pub(super) fn is_honest(&mut self, from: Key, told: &NodeJoin) -> bool {
+        let Some(remote) = self.network.as_mut().and_then(|network| network.remotes.get_mut(&from)) else {
+            return true;
+        };
+        remote.listens = told.listens.parse().ok();
+        remote.node.as_bytes()[..] == told.node[..] && remote.listens.is_some()
+    }
+
+    /// Ends all that there was with a member on another machine.
+    pub(super) fn forget_remote(&mut self, key: Key) {
+        let Some(network) = &mut self.network else { return };
+        let Some(remote) = network.remotes.remove(&key) else { return };
+        network.gateway.forget(remote.node);
+        let others: Vec<Key> = network.remotes.keys().copied().collect();
+        let gone = Message::from(NodeGone { node: Bytes::copy_from_slice(remote.node.as_bytes()) });
+        for other in others {
+            self.queue(other, &gone, Vec::new());
+        }
+    }
+
+    /// The head says that another node is gone.
+    pub(super) fn node_gone(&mut self, said: &NodeGone) {
+        if let (Some(network), Some(node)) = (&self.network, NodeId::from_slice(&said.node)) {
+            network.gateway.forget(node);
+        }
+    }
+
+    /// The member on another machine that a client's process is on.
+    fn far_member_of(&self, client: Key) -> Option<Key> {
+        let network = self.network.as_ref()?;
+        let (member, _) = self.core.route(client)?;
+        network.remotes.contains_key(&member).then_some(member)
+    }
+
+    /// Makes a stream between the processes of two clients, and gives each its end with a message.
+    pub(super) fn introduce_clients(
+        &mut self,
+        (one, to_one): (Key, &Message),
+        (other, to_other): (Key, &Message),
+    ) -> std::io::Result<()> {
+        let (near, far) = self.stream_between(self.far_member_of(one), self.far_member_of(other))?;
+        self.queue_with_end(one, to_one, near);
+        self.queue_with_end(other, to_other, far);
+        Ok(())
+    }
+
+    fn queue_with_end(&mut self, to: Key, message: &Message, end: End) {
+        match end {
+            End::Here(descriptor) => self.queue(to, message, vec![descriptor]),
+            End::There(splice) => {
+                if let Some((member, worker)) = self.core.route(to) {
+                    let mut relay = message.relayed(worker);
+                    relay.splice = Some(splice);
+                    self.queue(member, &relay.into(), Vec::new());
+                }
+            }
+        }
+    }
+
+    /// Makes a stream between two nodes; nothing stands for this one and what is on its machine.
+    pub(super) fn stream_between_nodes(&mut self, one: Option<Key>, other: Key) -> std::io::Result<(End, End)> {
+        let is_far = |key: &Key| self.network.as_ref().is_some_and(|network| network.remotes.contains_key(key));
+        let (one, other) = (one.filter(is_far), Some(other).filter(is_far));
+        self.stream_between(one, other)
+    }
+
+    /// Tells a member of a stream to another node, or that there is none to be had.
+    pub(super) fn send_peer(&mut self, to: Key, node: NodeId, end: Option<End>) {
+        let node = Bytes::copy_from_slice(node.as_bytes());
+        match end {
+            None => self.queue(to, &NodePeer { node, splice: None }.into(), Vec::new()),
+            Some(End::Here(descriptor)) => {
+                self.queue(to, &NodePeer { node, splice: None }.into(), vec![descriptor]);
+            }
+            Some(End::There(splice)) => {
+                self.queue(to, &NodePeer { node, splice: Some(splice) }.into(), Vec::new());
+            }
+        }
+    }
+
+    /// A stream whose ends go to two members on other machines, or to this one.
+    fn stream_between(&mut self, one: Option<Key>, other: Option<Key>) -> std::io::Result<(End, End)> {
+        match (one, other) {
+            (None, None) => {
+                let (near, far) = socket_pair()?;
+                Ok((End::Here(near), End::Here(far)))
+            }
+            (None, Some(member)) => self.stream_from_here(member),
+            (Some(member), None) => self.stream_from_here(member).map(|(near, far)| (far, near)),
+            (Some(one), Some(other)) => {
+                let remotes = self.network.as_ref().map(|network| &network.remotes);
+                let found = remotes.and_then(|remotes| Some((remotes.get(&one)?, remotes.get(&other)?)));
+                let (one, other) = found.ok_or_else(nowhere)?;
+                let ticket = Bytes::copy_from_slice(Ticket::generate().as_bytes());
+                let to = |remote: &Remote, address: String| Splice {
+                    ticket: ticket.clone(),
+                    node: Bytes::copy_from_slice(remote.node.as_bytes()),
+                    address,
+                    is_head: false,
+                };
+                let listens = other.listens.ok_or_else(nowhere)?;
+                Ok((End::There(to(other, listens.to_string())), End::There(to(one, String::new()))))
+            }
+        }
+    }
+
+    /// A stream from here to a member, which comes to this machine for it.
+    fn stream_from_here(&mut self, member: Key) -> std::io::Result<(End, End)> {
+        let own = Bytes::copy_from_slice(self.core.own_node().as_bytes());
+        let network = self.network.as_ref().ok_or_else(nowhere)?;
+        let node = network.remotes.get(&member).ok_or_else(nowhere)?.node;
+        let (near, local) = socket_pair()?;
+        let ticket = Ticket::generate();
+        network.gateway.expect(Expectation { ticket, node, local });
+        let ticket = Bytes::copy_from_slice(ticket.as_bytes());
+        Ok((End::Here(near), End::There(Splice { ticket, node: own, address: String::new(), is_head: true })))
+    }
+
+    /// This node's end of a stream that the head makes.
+    pub(super) fn end_of(&mut self, splice: &Splice) -> Option<OwnedFd> {
+        let made = self.make_end(splice);
+        if let Err(error) = &made {
+            self.log.line(&format!("a stream to another node cannot be made: {error}"));
+        }
+        made.ok()
+    }
+
+    fn make_end(&mut self, splice: &Splice) -> std::io::Result<OwnedFd> {
+        let own = self.core.own_node();
+        let network = self.network.as_mut().ok_or_else(nowhere)?;
+        let ticket = Ticket::from_slice(&splice.ticket).ok_or_else(nowhere)?;
+        let node = NodeId::from_slice(&splice.node).ok_or_else(nowhere)?;
+        if node == own {
+            if let Some(second) = network.halves.remove(&ticket) {
+                return Ok(second);
+            }
+            let (first, second) = socket_pair()?;
+            if network.halves.len() >= HALVES_MAX {
+                network.halves.clear();
+            }
+            network.halves.insert(ticket, second);
+            return Ok(first);
+        }
+        let (near, local) = socket_pair()?;
+        let expectation = Expectation { ticket, node, local };
+        if splice.is_head {
+            let home = network.home.as_ref().ok_or_else(nowhere)?;
+            network.gateway.dial(home.address, expectation);
+        } else if splice.address.is_empty() {
+            network.gateway.expect(expectation);
+        } else {
+            let address = splice.address.parse().map_err(|_| nowhere())?;
+            network.gateway.dial(address, expectation);
+        }
+        Ok(near)
+    }
+
+    pub(super) fn watch_network(&self) -> std::io::Result<()> {
+        match &self.network {
+            Some(network) => Ok(self.poller.watch(network.watch_fd(), Token::Network)?),
+            None => Ok(()),
+        }
+    }
+}
+
+fn nowhere() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::NotFound, "the node is not known here, or not any more")
+}

@@ -1,0 +1,147 @@
+//! What is found out and set up before a daemon can serve: the machine, the cluster to join, the session's door.
+
+use super::arrival::{Arrival, Return, arrive, token_path};
+use super::join::{self, Joined};
+use super::network::{Network, protocol};
+use super::start::{StartError, Step as _};
+use super::store_desk::StoreDesk;
+use crate::config::{Config, Plan, PlanError};
+use crate::device_check::{self, DeviceCheck};
+use crate::session::{self, Description, Session};
+use oxiray_accelerators::Host;
+use oxiray_ids::NodeId;
+use oxiray_network::{Authority, Gateway, Limits, Options};
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// The port that addresses end with where nothing else is said, as Ray's do.
+const DEFAULT_PORT: u16 = 6379;
+
+/// A machine that was looked at, and a session that can be entered.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    pub(super) device_check: Box<dyn DeviceCheck>,
+    pub(super) address: String,
+    pub(super) store: StoreDesk,
+    pub(super) description: Description,
+    pub(super) listener: std::os::unix::net::UnixListener,
+    pub(super) joined: Option<Joined>,
+    pub(super) network: Option<Network>,
+}
+
+pub(super) fn prepare(
+    config: &Config,
+    home: &Path,
+    session: &Session,
+    private: bool,
+    back: Option<&Return<'_>>,
+) -> Result<Prepared, StartError> {
+    session::sweep(home);
+    let host = Host::from_environment().map_err(PlanError::from)?;
+    let node = NodeId::generate();
+    let (joined, arrived) = enter(config, home, session, node, back)?;
+    let mut config = config.clone();
+    if let Some(joined) = &joined {
+        config.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
+    }
+    let config = &config;
+    let mut plan = Plan::make(config, &host)?;
+    plan.rename(node);
+    if private {
+        plan.node_wait = Duration::ZERO;
+    }
+    let network = match (arrived, config.listen.filter(|_| joined.is_none())) {
+        (Some(network), _) => Some(network),
+        (None, Some(address)) => Some(listen(config, session, node, address)?),
+        (None, None) => None,
+    };
+    let device_check = device_check::of(&host, &plan.offer);
+    let port = match (config.port, private) {
+        (Some(port), _) if port != 0 => port,
+        (None, false) => DEFAULT_PORT,
+        // Nothing listens on it; it only tells sessions apart.
+        (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
+    };
+    if !private && joined.is_none() {
+        let taken = session::living(home)
+            .into_iter()
+            .filter(|(_, other)| !other.member)
+            .find(|(_, other)| port_of(&other.address) == Some(port));
+        if let Some((directory, _)) = taken {
+            return Err(StartError::PortTaken { port, directory });
+        }
+    }
+    let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
+    let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
+    let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
+    let description = description(address.clone(), plan.node, joined.is_some(), private);
+    let listener = session.listen().step("listen in its session's directory")?;
+    listener.set_nonblocking(true).step("listen in its session's directory")?;
+    session.describe(&description).step("describe its session")?;
+    if !private && joined.is_none() {
+        session.make_current().step("make its session the current one")?;
+    }
+    Ok(Prepared { plan, device_check, address, store, description, listener, joined, network })
+}
+
+/// Joins the cluster that the configuration names, where it names one.
+fn enter(
+    config: &Config,
+    home: &Path,
+    session: &Session,
+    node: NodeId,
+    back: Option<&Return<'_>>,
+) -> Result<(Option<Joined>, Option<Network>), StartError> {
+    let Some(address) = config.join.as_deref() else { return Ok((None, None)) };
+    if config.token_file.is_none() {
+        return Ok((Some(join::join(home, address)?), None));
+    }
+    if back.is_some() {
+        // It may take a while, in which the session is found and can be ended.
+        let described = description(address.to_owned(), node, true, false);
+        session.describe(&described).step("describe its session")?;
+    }
+    let Arrival { network, connection, admitted } = arrive(config, node, back)?;
+    Ok((Some(Joined { connection, admitted }), Some(network)))
+}
+
+/// Listens for nodes of other machines, and writes down what lets them in.
+fn listen(config: &Config, session: &Session, node: NodeId, address: SocketAddr) -> Result<Network, StartError> {
+    let authority = Authority::make()?;
+    let path = token_path(session.directory());
+    let written = session.create(&path).and_then(|mut file| writeln!(file, "{}", authority.token().to_text()));
+    written.step("write the token for other machines")?;
+    let protocol = protocol();
+    let credentials = authority.head_credentials(node, &protocol)?;
+    let options =
+        Options { credentials, authority: Some(authority), listen: address, protocol, limits: Limits::default() };
+    let gateway = Gateway::start(options).map_err(|source| StartError::Listen { address, source })?;
+    Ok(Network::new(gateway, config.lease(), None))
+}
+
+fn description(address: String, node: NodeId, member: bool, private: bool) -> Description {
+    Description {
+        address,
+        token: hexadecimal(&oxiray_ids::random::<32>()),
+        pid: std::process::id(),
+        node: node.hex(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        private,
+        member,
+    }
+}
+
+fn port_of(address: &str) -> Option<u16> {
+    address.rsplit_once(':')?.1.parse().ok()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
