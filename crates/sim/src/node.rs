@@ -111,7 +111,7 @@ impl World {
         let key = self.nodes[index].core.new_key();
         self.streams[stream].ends[1] = End::Node { node: index, key };
         self.nodes[index].streams.insert(key, (stream, Role::Head));
-        self.nodes[index].core.serve_head(key);
+        self.nodes[index].core.serve_head(key, String::new());
     }
 
     /// A node is told what time it is, before anything else that it hears.
@@ -341,7 +341,7 @@ impl World {
             }
             Role::Member(_) => {
                 self.nodes[node].over.insert(key);
-                self.nodes[node].core.member_silent(key);
+                self.nodes[node].core.member_silent(key, false);
             }
             Role::Driver => {
                 self.nodes[node].streams.remove(&key);
