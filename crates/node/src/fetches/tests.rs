@@ -59,7 +59,7 @@ impl World {
         for step in self.fetches.steps() {
             match step {
                 Step::Locate { object, without } => {
-                    if let Some(lost) = without.and_then(|node| self.number_of(node)) {
+                    if let Some(lost) = without.and_then(Self::number_of) {
                         self.copies.remove(&(lost, object));
                     }
                     let found = self.copies.keys().find(|(at, of)| *of == object && !self.dead.contains(at));
@@ -104,7 +104,7 @@ impl World {
         assert!(self.fetches.active <= FETCHES_MAX, "FETCH-2");
     }
 
-    fn number_of(&self, wanted: NodeId) -> Option<usize> {
+    fn number_of(wanted: NodeId) -> Option<usize> {
         (0..3).find(|number| node(*number) == wanted)
     }
 
@@ -117,7 +117,7 @@ impl World {
             }
             1 => {
                 let Some(to) = self.connecting.pop_front() else { return false };
-                let number = self.number_of(to).expect("a node");
+                let number = Self::number_of(to).expect("a node");
                 self.last_key += 1;
                 let link = self.last_key;
                 let is_dead = self.dead.contains(&number);
