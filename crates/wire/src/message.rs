@@ -197,7 +197,7 @@ messages! {
     131 => NodeAdmitted,
     132 => NodeJoin boxed,
     133 => NodeState,
-    134 => JobTold,
+    134 => JobTold boxed,
     135 => JobOver,
     136 => Place boxed,
     137 => Placed,

@@ -55,7 +55,7 @@ impl Core {
     /// What the head orders.
     pub fn head_said(&mut self, message: Message) {
         match message {
-            Message::JobTold(told) => self.job_told(told),
+            Message::JobTold(told) => self.job_told(*told),
             Message::JobOver(said) => {
                 let job = identifier!(JobId, &said.job);
                 if let Some(detail) = self.details.get_mut(&job) {
