@@ -33,6 +33,12 @@ pub(crate) enum Event {
     Finished { process: ProcessIndex, run: u64 },
     /// An actor's constructor ends.
     Constructed(ProcessIndex),
+    /// An object has its value.
+    Published { process: ProcessIndex, object: usize },
+    /// An owner needs its object no more.
+    LetGo { process: ProcessIndex, object: usize },
+    /// A process was handed an object.
+    Handed { process: ProcessIndex, object: usize },
     /// A driver's program goes on.
     Step(ProcessIndex),
     /// A process looks for leases that it does not use.

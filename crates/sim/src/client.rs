@@ -6,6 +6,7 @@
 use crate::actors::Known;
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::groups::Made;
+use crate::objects::Held;
 use crate::process::Call;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{ProcessIndex, World};
@@ -78,6 +79,7 @@ pub(crate) struct Client {
     pub(crate) questions: BTreeMap<u64, Question>,
     pub(crate) actors: BTreeMap<Bytes, Known>,
     pub(crate) groups: BTreeMap<Bytes, Made>,
+    pub(crate) objects: Held,
     pub(crate) last_number: u64,
     classes: Vec<Class>,
     requests: BTreeMap<u64, usize>,
@@ -97,6 +99,7 @@ impl Client {
             questions: BTreeMap::new(),
             actors: BTreeMap::new(),
             groups: BTreeMap::new(),
+            objects: Held::default(),
             last_number: 0,
             classes: Vec::new(),
             requests: BTreeMap::new(),
@@ -117,6 +120,7 @@ impl Client {
     /// What it still waits for, in words; empty where everything was answered.
     pub(crate) fn awaits(&self) -> Vec<String> {
         let mut found = self.awaits_of_actors();
+        found.extend(self.objects.awaits());
         found.extend(self.questions.iter().map(|(request, question)| format!("question {request}, {question:?}")));
         found.extend((!self.groups.is_empty()).then(|| format!("groups {:?}", self.groups)));
         if self.tasks_made != self.tasks_ended {

@@ -26,6 +26,7 @@ mod hearing;
 mod log;
 mod machine;
 mod node;
+mod objects;
 mod options;
 mod process;
 mod program;

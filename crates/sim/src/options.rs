@@ -34,6 +34,7 @@ pub struct Options {
     pub(crate) has_strategies: bool,
     pub(crate) has_actors: bool,
     pub(crate) has_groups: bool,
+    pub(crate) has_objects: bool,
     /// How long a demand that no node can meet waits for one that can.
     pub(crate) node_wait_s: u64,
 }
@@ -66,6 +67,7 @@ impl Options {
             has_strategies: chance.odds(500),
             has_actors: chance.odds(600),
             has_groups: chance.odds(400),
+            has_objects: chance.odds(500),
             node_wait_s: chance.one_of(&[0, 3, 30]),
         }
     }

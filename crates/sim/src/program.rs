@@ -102,6 +102,7 @@ impl World {
             Message::ActorRestarting(said) => self.actor_restarts(process, &said),
             Message::ActorDied(said) => self.actor_is_dead(process, &said),
             Message::GroupAnswer(said) => self.group_answered(process, &said),
+            Message::Published(said) => self.value_came(process, &said),
             Message::Stop(_) => self.stop(process),
             _ => self.lose(&Packet::Said { message: Box::new(message), descriptor }),
         }
@@ -138,6 +139,7 @@ impl World {
                 }
                 2 if self.options.has_actors => self.look_for_actor(process),
                 3 if self.options.has_groups => self.make_group(process),
+                4 | 5 if self.options.has_objects => self.make_object(process),
                 _ => self.make_task(process),
             }
         }

@@ -10,6 +10,7 @@ use crate::process::{Life, Process};
 use crate::program::DETACHED_END_AFTER;
 use crate::stream::Stream;
 use bytes::Bytes;
+use oxiray_wire::message::Reference;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
@@ -42,6 +43,8 @@ pub(crate) struct World {
     /// Actors that outlive whoever made them.
     pub(crate) detached: Vec<Bytes>,
     pub(crate) detached_groups: Vec<Bytes>,
+    /// All that were ever made, each with its owner.
+    pub(crate) objects: Vec<Reference>,
     /// Nothing goes wrong any more, and no new work comes.
     pub(crate) is_calm: bool,
 }
@@ -64,6 +67,7 @@ impl World {
             last_pid: 100,
             detached: Vec::new(),
             detached_groups: Vec::new(),
+            objects: Vec::new(),
             is_calm: false,
         }
     }
@@ -118,6 +122,9 @@ impl World {
             | Event::Dies(_)
             | Event::Finished { .. }
             | Event::Constructed(_)
+            | Event::Published { .. }
+            | Event::LetGo { .. }
+            | Event::Handed { .. }
             | Event::Step(_)
             | Event::Idle { .. }
             | Event::NodeComes { .. }
@@ -156,6 +163,9 @@ impl World {
             Event::Gone(process) => self.is_gone(process),
             Event::Finished { process, run } => self.finished(process, run),
             Event::Constructed(process) => self.constructed(process),
+            Event::Published { process, object } => self.publish(process, object),
+            Event::LetGo { process, object } => self.let_go(process, object),
+            Event::Handed { process, object } => self.handed(process, object),
             Event::Step(process) => self.step(process),
             Event::Idle { process, lease } => {
                 if self.processes[process].life == Life::Running {
