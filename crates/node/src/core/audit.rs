@@ -42,7 +42,7 @@ impl Core {
             ("objects", self.objects.len()),
             ("locations", self.locations.len()),
             ("placement groups", self.reservations.len()),
-            ("orders", self.members.orders()),
+            ("orders", self.members.orders.len()),
             ("bundles to be set aside", self.members.prepares.len()),
             ("bundles set aside", self.head.as_ref().map_or(0, |head| head.bundles.len())),
             ("devices asked about", self.rechecks.len()),

@@ -85,7 +85,7 @@ pub(crate) struct Lost {
 }
 
 #[derive(Debug)]
-struct Order {
+pub(crate) struct Order {
     member: Key,
     ticket: u64,
     wanted: Wanted,
@@ -98,7 +98,7 @@ pub(crate) struct Members {
     pub(crate) by_key: BTreeMap<Key, Member>,
     /// Where each of their workers is: the member, and what it calls the worker.
     routes: BTreeMap<Key, (Key, u64)>,
-    orders: BTreeMap<u64, Order>,
+    pub(crate) orders: BTreeMap<u64, Order>,
     pub(crate) lost: Vec<Lost>,
     last_order: u64,
     pub(crate) by_node: BTreeMap<NodeId, Key>,
@@ -116,11 +116,6 @@ impl Members {
     /// Those that can be ordered to do something.
     pub(crate) fn views(&self) -> impl Iterator<Item = (Key, &NodeView)> {
         self.by_key.iter().filter(|(_, member)| !member.is_silent).map(|(key, member)| (*key, &member.view))
-    }
-
-    /// How many orders are under way.
-    pub(crate) fn orders(&self) -> usize {
-        self.orders.len()
     }
 
     /// Takes back what was booked on the member for an order that was not given.

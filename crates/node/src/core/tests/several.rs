@@ -258,7 +258,7 @@ proptest! {
         }
         several.deliver_all();
         several.nobody_waits_in_vain()?;
-        prop_assert!(several.head.core.members.orders() == 0, "MEMBER-3");
+        prop_assert!(several.head.core.members.orders.is_empty(), "MEMBER-3");
         let dead = |asker: &Option<Key>| several.nodes.iter().any(|node| Some(node.stream) == *asker && !node.is_alive);
         let mut asked = several.asked.clone();
         for Whereabouts { asker, object, .. } in &several.head.found {
