@@ -19,7 +19,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload ecosystem soak simulate memory lint wheel clean venv
+.PHONY: demo test bench bench-scheduler bench-preload ecosystem soak simulate memory lint wheel clean venv network-tools
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -40,8 +40,13 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-test: venv $(BUILD)/ecosystem/installed
+test: venv network-tools $(BUILD)/ecosystem/installed
 	@$(VENV)/bin/python scripts/run-tests
+
+# Tests of several hosts make network namespaces, for which they need `ip` and root.
+network-tools:
+	@command -v ip >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq iproute2; } \
+	  || echo "The command ip is missing: tests of several hosts will fail. Install iproute2."
 
 lint: venv
 	@$(VENV)/bin/python scripts/run-tests --only-checks

@@ -210,8 +210,9 @@ def _find_session(options: InitOptions) -> dict[str, Any] | None:
             return session
     raise ConnectionError(
         f"no cluster answers at {options.address!r}. Running on this machine: "
-        f"{', '.join(session['address'] for session in sessions) or 'none'}. Clusters on other machines cannot be "
-        "joined by this version"
+        f"{', '.join(session['address'] for session in sessions) or 'none'}. A program runs on the machine of its "
+        "cluster's head: one on another machine cannot be connected to by this version, though that machine can join as a "
+        "node (`oxiray start --address=HOST:PORT --token-file=FILE`)"
     )
 
 

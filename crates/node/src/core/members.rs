@@ -446,12 +446,6 @@ impl Core {
         }
     }
 
-    /// Whether nobody can tell for now how a worker is.
-    pub(crate) fn is_on_silent_member(&self, worker: Key) -> bool {
-        let member = self.route(worker).and_then(|(member, _)| self.members.by_key.get(&member));
-        member.is_some_and(|member| member.is_silent)
-    }
-
     /// The member's process is gone, and its workers with it.
     pub fn member_gone(&mut self, key: Key) {
         let Some(member) = self.members.by_key.remove(&key) else { return };

@@ -108,6 +108,12 @@ impl Core {
         }
     }
 
+    /// Whether nobody can tell for now how a worker is.
+    fn is_on_silent_member(&self, worker: Key) -> bool {
+        let member = self.route(worker).and_then(|(member, _)| self.members.by_key.get(&member));
+        member.is_some_and(|member| member.is_silent)
+    }
+
     /// The process lives all the same.
     pub(crate) fn reconnect(&mut self, client: Key, worker: Key) {
         if self.is_on_silent_member(worker) {
