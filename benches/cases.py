@@ -90,6 +90,45 @@ def actor_sync(ray: Any) -> dict[str, Any]:
     return rate(lambda: ray.get(actor.nothing.remote()), 2)
 
 
+def two_daemons(ray: Any) -> Any:
+    """A head without processors, and a node that has them: Oxiray's over TLS, Ray's as it does by default."""
+    from ray.cluster_utils import Cluster
+
+    Cluster.over_network = True
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.add_node(num_cpus=2, resources={"there": 2})
+    ray.init(address=cluster.address)
+    return cluster
+
+
+def task_on_another_node(ray: Any) -> dict[str, Any]:
+    cluster = two_daemons(ray)
+
+    @ray.remote(resources={"there": 0.001})
+    def nothing() -> None:
+        pass
+
+    measured = rate(lambda: ray.get(nothing.remote()), 2)
+    ray.shutdown()
+    cluster.shutdown()
+    return measured
+
+
+def actor_on_another_node(ray: Any) -> dict[str, Any]:
+    cluster = two_daemons(ray)
+
+    @ray.remote(resources={"there": 0.001})
+    class Actor:
+        def nothing(self) -> None:
+            pass
+
+    actor = Actor.remote()
+    measured = rate(lambda: ray.get(actor.nothing.remote()), 2)
+    ray.shutdown()
+    cluster.shutdown()
+    return measured
+
+
 def calls_in_flight(ray: Any, actor: Any, calls: int) -> dict[str, Any]:
     """How many calls of an actor, all under way at once, end in a second."""
     ray.get([actor.nothing.remote() for _ in range(1000)])
@@ -368,6 +407,8 @@ CASES = {
     "task-sync": Case("task, one after the other", "/s", 15, True, task_sync),
     "tasks-in-flight": Case("tasks, 5,000 in flight", "/s", 15, True, tasks_in_flight),
     "actor-sync": Case("actor call, one after the other", "/s", 15, True, actor_sync),
+    "task-other-node": Case("task on another node, over TLS", "/s", 5, True, task_on_another_node),
+    "actor-other-node": Case("actor call on another node, over TLS", "/s", 3, True, actor_on_another_node),
     "actor-in-flight": Case("actor calls, 10,000 in flight", "/s", 12, True, actor_in_flight),
     "async-actor": Case("calls of an async actor, 5,000 in flight", "/s", 10, True, async_actor_calls),
     "threaded-actor": Case("calls of an actor with 16 threads, 5,000 in flight", "/s", 10, True, threaded_actor_calls),
