@@ -44,11 +44,13 @@ fn start_says_how_to_go_on_and_status_shows_what_is_offered() {
 #[test]
 fn a_port_serves_one_cluster() {
     let place = Place::new();
-    place.start(&["--port=7102"]);
-    let second = place.run(&["start", "--head", "--port=7102"]);
+    let listeners = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [port, other] = listeners.map(|listener| listener.local_addr().expect("it is bound").port());
+    place.start(&[&format!("--port={port}")]);
+    let second = place.run(&["start", "--head", &format!("--port={port}")]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(errors(&second).contains("has port 7102 already"), "{}", errors(&second));
-    place.start(&["--port=7103"]);
+    assert!(errors(&second).contains(&format!("has port {port} already")), "{}", errors(&second));
+    place.start(&[&format!("--port={other}")]);
     assert_eq!(place.sessions().len(), 2);
 }
 

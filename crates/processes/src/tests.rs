@@ -113,7 +113,10 @@ fn a_switch_kills_a_process_that_is_stopped() {
         switch.set(Duration::from_millis(100)).expect("it is set anew");
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::STOP).expect("this process may be stopped");
-        return;
+        // Another thread may take the signal, and this one must not go on to drop the switch before all are stopped.
+        loop {
+            std::thread::park();
+        }
     }
     let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
     command.args(["--exact", &format!("tests::{NAME}")]).env(SCENARIO, NAME).stdout(Stdio::null());
