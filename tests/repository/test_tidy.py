@@ -102,6 +102,13 @@ def test_links_resolve(document: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("document", ["docs/faults.md", "docs/security.md"])
+def test_proofs_that_are_named_exist(document: str) -> None:
+    named = re.findall(r"`((?:crates|docs|tests)/[\w/.-]+)`", (ROOT / document).read_text())
+    assert named, "a document that names no test shows nothing"
+    assert [name for name in named if not list(ROOT.glob(f"{name}*"))] == []
+
+
 def test_architecture_names_every_crate() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     crates = [path.parent.name for path in sorted((ROOT / "crates").glob("*/Cargo.toml"))]
