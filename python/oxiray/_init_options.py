@@ -212,7 +212,8 @@ def _address(address: str | None, given: Mapping[str, Any]) -> str | None:
         "num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "_system_config", "_node_name",
         "_enable_object_reconstruction",
     )  # fmt: skip
-    wrong = [name for name in refused if given.get(name) not in (None, {}, False)]
+    # A number of 0 is given too, and equals False.
+    wrong = [name for name in refused if given.get(name) is not False and given.get(name) not in (None, {})]
     if wrong:
         raise ValueError(
             f"When connecting to an existing cluster, {' and '.join(wrong)} must not be provided (the address {source} "

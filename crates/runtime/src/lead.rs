@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 const QUIET: Duration = Duration::from_millis(1);
 /// The longest that the background looks away while others take turns.
 const QUIET_MAX: Duration = Duration::from_millis(8);
+/// How often the main thread, whose business signals are, looks for them while it follows another.
+const LISTEN_FOLLOWING: Duration = Duration::from_millis(100);
+/// The same while it leads: there a signal wakes it, unless it came right before it slept.
+const LISTEN_LEADING: Duration = Duration::from_secs(1);
 /// The most streams served in one turn.
 const EVENTS_LIMIT: usize = 64;
 
@@ -49,6 +53,13 @@ pub(crate) struct Lead {
     turns: u64,
     /// The background thread is to end.
     pub(crate) closing: bool,
+}
+
+fn is_main_thread() -> bool {
+    thread_local! {
+        static IS_MAIN: bool = rustix::thread::gettid() == rustix::process::getpid();
+    }
+    IS_MAIN.with(|is_main| *is_main)
 }
 
 /// The state of a process's runtime, and how to wait for it to change.
@@ -152,14 +163,11 @@ impl Shared {
     }
 
     fn follow(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
-        /// A follower hears no signals, so the main thread, whose business they are, looks for itself now and then.
-        const LISTEN: Duration = Duration::from_millis(100);
         if state.lead.in_background {
             self.kick();
         }
         state.lead.followers += 1;
-        let is_main = rustix::thread::gettid() == rustix::process::getpid();
-        let listen_until = is_main.then(|| Instant::now() + LISTEN);
+        let listen_until = is_main_thread().then(|| Instant::now() + LISTEN_FOLLOWING);
         let until = [deadline, listen_until].into_iter().flatten().min();
         let timed_out = if let Some(until) = until {
             self.changed.wait_until(state, until).timed_out()
@@ -194,7 +202,8 @@ impl Shared {
             // Whoever waits wants an answer, so what leads to it goes out now.
             state.links.flush_all();
         }
-        let until = [deadline, state.next_timer()].into_iter().flatten().min();
+        let listen_until = is_main_thread().then(|| Instant::now() + LISTEN_LEADING);
+        let until = [deadline, state.next_timer(), listen_until].into_iter().flatten().min();
         state.lead.sleeping = true;
         let looks = !state.lead.in_background && state.lead.spin.is_due();
         let (events, found) = MutexGuard::unlocked(state, || self.look_or_poll(looks, until));
@@ -204,6 +213,7 @@ impl Shared {
         }
         let mut interrupted = false;
         match events {
+            Ok(events) if events.is_empty() => interrupted = until == listen_until && until.is_some(),
             Ok(events) => state.serve(&events),
             Err(rustix::io::Errno::INTR) => interrupted = true,
             Err(error) => panic!("LEAD-1: epoll on descriptors of our own failed: {error}"),

@@ -53,27 +53,13 @@ pub(super) fn prepare(
     if private {
         plan.node_wait = Duration::ZERO;
     }
+    let port = port_for(config, home, private, joined.is_some())?;
     let network = match (arrived, config.listen.filter(|_| joined.is_none())) {
         (Some(network), _) => Some(network),
         (None, Some(address)) => Some(listen(config, session, node, address)?),
         (None, None) => None,
     };
     let device_check = device_check::of(&host, &plan.offer);
-    let port = match (config.port, private) {
-        (Some(port), _) if port != 0 => port,
-        (None, false) => DEFAULT_PORT,
-        // Nothing listens on it; it only tells sessions apart.
-        (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
-    };
-    if !private && joined.is_none() {
-        let taken = session::living(home)
-            .into_iter()
-            .filter(|(_, other)| !other.member)
-            .find(|(_, other)| port_of(&other.address) == Some(port));
-        if let Some((directory, _)) = taken {
-            return Err(StartError::PortTaken { port, directory });
-        }
-    }
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
     let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
@@ -85,6 +71,21 @@ pub(super) fn prepare(
         session.make_current().step("make its session the current one")?;
     }
     Ok(Prepared { plan, device_check, address, store, description, listener, joined, network })
+}
+
+/// The port that tells this session from others of the user.
+fn port_for(config: &Config, home: &Path, private: bool, is_member: bool) -> Result<u16, StartError> {
+    let port = match (config.port, private) {
+        (Some(port), _) if port != 0 => port,
+        (None, false) => DEFAULT_PORT,
+        // Nothing listens on it; it only tells sessions apart.
+        (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
+    };
+    let mut others = session::living(home).into_iter().filter(|(_, other)| !private && !is_member && !other.member);
+    match others.find(|(_, other)| port_of(&other.address) == Some(port)) {
+        Some((directory, _)) => Err(StartError::PortTaken { port, directory }),
+        None => Ok(port),
+    }
 }
 
 /// Joins the cluster that the configuration names, where it names one.
