@@ -262,7 +262,9 @@ def test_init_in_a_deleted_directory_works(driver) -> None:
 def test_an_interrupt_ends_a_wait(driver) -> None:
     program = driver(
         """
-        import time, ray
+        import signal, time, ray
+        # A shell in the background has its children ignore this signal.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         ray.init(num_cpus=1)
         reference = ray.remote(lambda: time.sleep(1000)).remote()
         print("waiting", flush=True)
