@@ -21,7 +21,7 @@ use std::time::Duration;
 /// How long processes have to tell of their calls.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Calls that ended which are remembered, at most.
-const REMEMBERED_MAX: usize = 10_000;
+const REMEMBERED_MAX: usize = 5_000;
 /// Questions that may be open at once.
 const OPEN_MAX: usize = 64;
 
