@@ -61,7 +61,7 @@ bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check
 
 ecosystem: $(BUILD)/ecosystem/installed
-	$(BUILD)/ecosystem/bin/python -m pytest -q -rP tests/ecosystem --megabytes 1024
+	$(BUILD)/ecosystem/bin/python -m pytest -q -rP tests/ecosystem --megabytes 1024 --timeout 2400
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
