@@ -129,6 +129,49 @@ def actor_on_another_node(ray: Any) -> dict[str, Any]:
     return measured
 
 
+def transfer(ray: Any, size: int, count: int) -> dict[str, Any]:
+    """Bytes in a second from one node's store to another's: objects made there, each read once here, one by one."""
+    import numpy
+    from ray.cluster_utils import Cluster
+
+    Cluster.over_network = True
+    store = {"object_store_memory": 4 << 30}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"here": 1}} | store)
+    cluster.add_node(num_cpus=1, resources={"there": 1}, **store)
+    ray.init(address=cluster.address)
+
+    @ray.remote(resources={"there": 1}, num_cpus=0)
+    def make(number: int, size: int) -> Any:
+        return numpy.full(size, number, dtype=numpy.uint8)
+
+    @ray.remote(resources={"here": 1}, num_cpus=0)
+    def read(array: Any, number: int) -> bool:
+        return bool(array[0] == number and array[-1] == number)
+
+    def pass_on(number: int, size: int) -> float:
+        array = make.remote(number, size)
+        ray.wait([array], fetch_local=False)
+        began = time.perf_counter()
+        assert ray.get(read.remote(array, number))
+        return time.perf_counter() - began
+
+    for number in range(3):
+        pass_on(number, 8 << 20)
+    seconds = [pass_on(number, size) for number in range(count)]
+    ray.shutdown()
+    cluster.shutdown()
+    rates = sorted(size / one / 1e9 for one in seconds)
+    return {"value": count * size / sum(seconds) / 1e9, "slowest": rates[0], "fastest": rates[-1]}
+
+
+def transfer_of_arrays(ray: Any) -> dict[str, Any]:
+    return transfer(ray, ARRAY_BYTES, 20)
+
+
+def transfer_of_a_gibibyte(ray: Any) -> dict[str, Any]:
+    return transfer(ray, 1 << 30, 3)
+
+
 def calls_in_flight(ray: Any, actor: Any, calls: int) -> dict[str, Any]:
     """How many calls of an actor, all under way at once, end in a second."""
     ray.get([actor.nothing.remote() for _ in range(1000)])
@@ -419,6 +462,8 @@ CASES = {
     "generator-items": Case("items of a generator, each fetched as it comes", "/s", 10, True, generator_items),
     "put-get-small": Case("`put` + `get` of a small object", "/s", 40, True, put_get_small),
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
+    "transfer-100mib": Case("objects of 100 MiB from node to node, over TLS", "GB/s", 2, True, transfer_of_arrays),
+    "transfer-1gib": Case("objects of 1 GiB from node to node, over TLS", "GB/s", 2, True, transfer_of_a_gibibyte),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),
     "gpu-actor": Case("actor with `num_gpus=1`: create, call, kill", "ms", 60, False, gpu_actor),
     "placement-group": Case(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _LIBRARY = "is a library on top of Ray that Oxiray does not carry"
 _CLIENT = "is Ray Client, which Ray deprecates: connect with init(address='host:port') instead"
+_TRAINS = "is not in this version: use ray.train.torch.TorchTrainer, or DataParallelTrainer"
 _JAVA = "calls Java, which Oxiray does not run: start it as a process of its own in a task"
 _OBJECTS = "describes the insides of Ray's own processes: see `oxiray status` and ray.util.state for Oxiray's"
 
@@ -41,7 +42,12 @@ ALTERNATIVES = {
     "llm": f"{_LIBRARY}: run the inference engine in an actor",
     "rllib": f"{_LIBRARY}: keep Ray for this part, or write the loop with actors",
     "serve": f"{_LIBRARY}: put a web framework in an actor, or keep Ray for this part",
-    "train": "is not in this version: start one actor for each device and use torch.distributed between them",
+    "train.horovod": "was removed from Ray's second version too: use ray.train.torch.TorchTrainer",
+    "train.huggingface": f"{_TRAINS}, with transformers.Trainer in the function",
+    "train.lightgbm": f"{_TRAINS}, with lightgbm's own network parameters in the function",
+    "train.lightning": f"{_TRAINS}, with lightning.Trainer in the function, of one device and one node",
+    "train.tensorflow": f"{_TRAINS}, which sets TF_CONFIG from get_context()",
+    "train.xgboost": f"{_TRAINS}, with xgboost's RabitTracker in the function",
     "tune": f"{_LIBRARY}: run an optimiser such as optuna in the program, with each trial a task",
     "util.actor_group": "is deprecated in Ray: keep a list of actors, and call each",
     "util.check_open_ports": "asks a service of Ray's makers; Oxiray opens no TCP port",

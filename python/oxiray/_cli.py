@@ -21,7 +21,13 @@ def main() -> NoReturn:
     """Run the native binary with this command's arguments."""
     binary = native_binary()
     try:
-        os.execv(binary, ["oxiray", *sys.argv[1:]])
+        # Where a program's interpreter is not on this machine, this one stands for it.
+        variables = {"OXIRAY_INTERPRETER": sys.executable, **os.environ}
+        os.execve(binary, ["oxiray", *sys.argv[1:]], variables)
     except OSError as error:
         why = f"cannot run the native binary {binary}: {error.strerror}"
         sys.exit(f"error: {why}\nhint: reinstall the `oxiray` wheel, or set `OXIRAY_BINARY` to a built `oxiray`")
+
+
+if __name__ == "__main__":
+    main()

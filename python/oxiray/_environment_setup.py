@@ -93,7 +93,9 @@ class _Setup:
     def make(self) -> list[str]:
         """Makes everything; returns the command that starts interpreters in the environment, empty for the driver's."""
         for name, zip_file in self.specification.get("packages", []):
-            self._unpack(name, Path(zip_file))
+            # Another machine's cache may be elsewhere: what came from there lies in this one's.
+            given = Path(zip_file)
+            self._unpack(name, given if given.is_file() else packages.zip_of(name, self.cache))
         self._evict_unpacked()
         if command := self.specification.get("command"):
             return self._checked_command(command)
@@ -104,7 +106,8 @@ class _Setup:
     def _unpack(self, name: str, zip_file: Path) -> None:
         if not zip_file.is_file():
             raise SetupFailed(
-                f"its package {name} is not on this machine ({zip_file} is missing): it was evicted, or made on another machine"
+                f"its package {name} is on no machine of the cluster ({zip_file} is missing): it was evicted, or its program's "
+                "machine has left"
             )
         try:
             packages.unpack(zip_file, packages.unpacked(self.session, name), strips_folder=name.endswith("s"))

@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -52,7 +53,7 @@ def in_template(descriptor: int) -> str:
     own = [_place(path, asked["session"]) for path in asked["path"]]
     sys.path[:0] = [path for path in own if path not in sys.path]
     reason = None
-    with _one_thread():
+    with _one_thread(), _without_collection():
         for name in asked["modules"]:
             try:
                 importlib.import_module(name)
@@ -94,6 +95,15 @@ def _one_thread() -> Iterator[None]:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """What is imported stays: looking for garbage among it takes a fifth of the time, and in a worker copies its pages."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 def _why_not_forkable() -> str | None:

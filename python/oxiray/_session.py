@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import logging
 import os
@@ -115,6 +116,7 @@ def _open(options: InitOptions) -> RayContext:
         _refuse_capacity(session, options)
     try:
         info = _attach(session, options) if session is not None else _start_private(options)
+        info = {**info, "node_ip": (session or {}).get("ip")}
     except BaseException:
         _reap_daemon()
         raise
@@ -151,7 +153,7 @@ def address_info() -> dict[str, Any]:
 
 
 def _address_info(info: dict[str, Any]) -> dict[str, Any]:
-    host = info["address"].rpartition(":")[0] or "127.0.0.1"
+    host = info.get("node_ip") or info["address"].rpartition(":")[0] or "127.0.0.1"
     return {
         "node_ip_address": host,
         "redis_address": None,
@@ -168,7 +170,7 @@ def _address_info(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _running_sessions() -> list[dict[str, Any]]:
-    """The clusters of this user on this machine, as they describe themselves."""
+    """The clusters of this user on this machine, as they describe themselves: their heads first, then members."""
     chosen = os.environ.get("OXIRAY_TMPDIR") or os.environ.get("RAY_TMPDIR") or "/tmp"
     root = Path(chosen) / f"oxiray-{os.geteuid()}"
     try:
@@ -183,21 +185,39 @@ def _running_sessions() -> list[dict[str, Any]]:
             found = json.loads(description.read_text())
         except (OSError, ValueError):
             continue
-        if found.get("member"):
-            continue  # its head is where programs connect
+        if found.get("member") and not _is_held(description.parent):
+            continue
         found["directory"] = str(description.parent)
         current = root / "current"
         found["current"] = current.is_file() and current.read_text().strip() == description.parent.name
         sessions.append(found)
-    return sessions
+    return sorted(sessions, key=lambda found: bool(found.get("member")))
+
+
+def _is_held(directory: Path) -> bool:
+    """Whether the daemon of a session lives: it holds a lock on its directory for life."""
+    try:
+        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(opened)
+    return False
 
 
 def _find_session(options: InitOptions) -> dict[str, Any] | None:
     """The running cluster that `options.address` means; `None` to start a private one."""
     sessions = _running_sessions()
+    if options.node_ip_address is not None and options.address is not None:
+        # Of several nodes on one machine, the one with that address.
+        sessions = [session for session in sessions if session.get("ip") == options.node_ip_address]
     if options.address in (None, "auto"):
         for session in sessions:
-            if session["current"]:
+            if session["current"] or session.get("member"):
                 return session
         if options.address == "auto":
             raise ConnectionError(
@@ -210,9 +230,8 @@ def _find_session(options: InitOptions) -> dict[str, Any] | None:
             return session
     raise ConnectionError(
         f"no cluster answers at {options.address!r}. Running on this machine: "
-        f"{', '.join(session['address'] for session in sessions) or 'none'}. A program runs on the machine of its "
-        "cluster's head: one on another machine cannot be connected to by this version, though that machine can join as a "
-        "node (`oxiray start --address=HOST:PORT --token-file=FILE`)"
+        f"{', '.join(sorted({session['address'] for session in sessions})) or 'none'}. A program connects to a node on "
+        "its own machine: have this one join the cluster with `oxiray start --address=HOST:PORT --token-file=FILE`"
     )
 
 
@@ -223,11 +242,11 @@ def _local_port(address: str | None) -> str | None:
 
 def _attach(session: dict[str, Any], options: InitOptions) -> dict[str, Any]:
     try:
-        descriptor = _core.connect_socket(str(Path(session["directory"]) / "socket"))
+        descriptor = _core.connect_session(session["directory"])
     except OSError as error:
         raise ConnectionError(
-            f"the cluster at {session['address']} does not answer ({error}): it was killed. `oxiray stop` clears what "
-            "is left of it"
+            f"the cluster at {session['address']} does not answer ({error}): it was killed. `oxiray start --head`, as "
+            "it was started, goes on with it where it kept a journal; `oxiray stop` clears what is left of it"
         ) from error
     return _greet(descriptor, session["token"], options)
 
@@ -285,7 +304,8 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
 def _setup(logging_config: dict[str, Any] | None) -> bytes:
     """Where workers are to work and to import from, as this program does, and how they are to log."""
     interpreter, paths, here = _environment.driver_side()
-    return pickle.dumps({"sys_path": paths, "directory": here, "interpreter": interpreter, "logging": logging_config})
+    told = {"sys_path": paths, "directory": here, "interpreter": interpreter, "logging": logging_config}
+    return pickle.dumps({**told, "python": platform.python_version()})
 
 
 def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = False) -> None:

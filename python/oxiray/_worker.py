@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import sys
 from typing import Any, NoReturn
 
@@ -106,6 +107,8 @@ def become(
     if setup and setup != _prepared_setup:
         _prepared_setup = setup
         wanted = pickle.loads(setup)
+        if wrong := _wrong_version(wanted["python"], wanted["interpreter"]):
+            return wrong
         _session.driver_side = (wanted["interpreter"], wanted["sys_path"], wanted["directory"])
         if wanted["logging"] is not None:
             from oxiray import _logging
@@ -118,6 +121,18 @@ def become(
         except OSError:
             pass  # the driver's directory may be gone; relative paths are then the task's own problem
     return _worker_environment.apply(fields, session) if fields else None
+
+
+def _wrong_version(driver: str, interpreter: str) -> str | None:
+    """What is wrong where this process cannot read what the driver pickles: patch levels may differ, the rest not."""
+    own = platform.python_version()
+    if own.split(".")[:2] == driver.split(".")[:2] or "py_executable" in _session.job_environment:
+        return None
+    return (
+        f"the program runs Python {driver} ({interpreter}), and the host {platform.node()} has Python {own} "
+        f"({sys.executable}) in its place: have {interpreter} there, or install Oxiray for Python {driver} and start the node "
+        "with its `oxiray` command"
+    )
 
 
 def load_function(body: bytes) -> Any:

@@ -120,7 +120,10 @@ def check(name: str) -> Name:
         dotted = ".".join(parts[:depth])
         if not isinstance(here, ModuleType):
             break
-        following = getattr(here, part, None)
+        try:
+            following = getattr(here, part, None)
+        except ImportError as error:
+            return Name(f"ray.{dotted}", "partial", f"is there, and needs what is not installed: {error}")
         if following is None and not hasattr(here, part):
             following = _module(f"oxiray.{dotted}") or (_module("cloudpickle") if part == "cloudpickle" else None)
         if following is None and not hasattr(here, part):

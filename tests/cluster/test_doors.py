@@ -81,6 +81,34 @@ def test_ports_are_those_of_the_table(cluster: Cluster) -> None:
     assert listening({os.getpid()}) == [], "a driver has none"
 
 
+def test_ports_are_those_that_the_table_says_can_be_chosen(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        ports = [one.getsockname()[1] for one in (first, second)]
+    chosen = {"head": ("127.0.0.21", ports[0]), "member of another machine": ("127.0.0.22", ports[1])}
+    table = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    started = []
+    try:
+        for name, (host, port) in chosen.items():
+            (row,) = re.findall(rf"^\| {name} \| (.*?) \| (.*?) \| `oxiray (start .*?)` \|", table, re.MULTILINE)
+            port_option, address_option = (re.findall(r"`(--[a-z-]+)`", cell)[0] for cell in row[:2])
+            token = next(tmp_path.glob("head/oxiray-*/session_*/join-token"), "")
+            given = row[2].replace("A:P", f"{chosen['head'][0]}:{ports[0]}")
+            words = [*given.replace("=P", f"={port}").replace("=F", f"={token}").split(), "--block", f"{address_option}={host}"]
+            if port_option not in given:
+                words.append(f"{port_option}={port}")
+            folder = tmp_path / name.split()[0]
+            folder.mkdir()
+            environment = os.environ | {"OXIRAY_TMPDIR": str(folder), "RAY_TMPDIR": str(folder)}
+            command = [str(native_binary()), *words]
+            started.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+            assert "started" in str(started[-1].stdout.readline()), "it serves"
+            assert listening(descendants(started[-1].pid)) == [(started[-1].pid, host, port)]
+    finally:
+        for daemon in reversed(started):
+            daemon.terminate()
+            daemon.wait(30)
+
+
 def test_a_cluster_that_was_not_asked_for_a_port_has_none() -> None:
     alone = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:

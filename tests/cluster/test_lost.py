@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import ray
 from ray.cluster_utils import Cluster, Node
+
+from nodes import three_nodes
 from watching import wait_until
 
 MIB = 1 << 20
@@ -95,15 +97,8 @@ def on(thing: Any, node: str) -> Any:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[list[Node]]:
-    """A head and two members."""
-    ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "resources": {"head": 4}})
-    first = cluster.add_node(num_cpus=2, resources={"first": 4})
-    second = cluster.add_node(num_cpus=2, resources={"second": 4})
-    cluster.connect()
-    assert cluster.head_node is not None
-    yield [cluster.head_node, first, second]
-    cluster.shutdown()
+    with three_nodes() as nodes:
+        yield nodes
 
 
 def test_a_reader_may_ask_before_the_head_heard_of_the_writer(nodes: list[Node]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import ray
 from ray.cluster_utils import Cluster, Node
+
+from nodes import three_nodes
 
 np = pytest.importorskip("numpy")
 
@@ -16,15 +19,8 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def nodes(over_network: bool) -> Iterator[list[Node]]:
-    """A head and two members."""
-    ray.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "resources": {"head": 4}})
-    first = cluster.add_node(num_cpus=2, resources={"first": 4})
-    second = cluster.add_node(num_cpus=2, resources={"second": 4})
-    cluster.connect()
-    assert cluster.head_node is not None
-    yield [cluster.head_node, first, second]
-    cluster.shutdown()
+    with three_nodes() as nodes:
+        yield nodes
 
 
 @ray.remote
@@ -92,6 +88,31 @@ def test_many_objects_cross_at_once(nodes: list[Node]) -> None:
     made = [on(make, node).remote(1, seed) for seed in range(20) for node in ("first", "second")]
     swapped = [on(total, node).remote(reference) for reference, node in zip(made, ("second", "first") * 20, strict=True)]
     assert ray.get(swapped) == [expected(1, seed) for seed in range(20) for _ in range(2)]
+
+
+def test_what_is_given_up_on_its_way_spoils_nothing_else(nodes: list[Node]) -> None:
+    """Readers die and objects go while bytes travel; whatever is written where those were is whole."""
+
+    @ray.remote
+    class Reader:
+        def begin(self) -> int:
+            return os.getpid()
+
+        def read(self, references: list[Any]) -> int:
+            return len(ray.get(references[0]))
+
+    for seed in range(4):
+        given_up = on(make, "first").remote(48, seed)
+        ray.wait([given_up], fetch_local=False)
+        reader = on(Reader, "second").remote()
+        ray.get(reader.begin.remote())
+        reading = reader.read.remote([given_up])
+        if seed % 2:
+            ray.wait([reading], timeout=0.02)
+        ray.kill(reader)
+        del given_up, reading
+        array = ray.get(on(make, "first").remote(17, seed))
+        assert np.array_equal(array, np.random.default_rng(seed).integers(0, 256, 17 * MIB, dtype=np.uint8))
 
 
 def test_copies_go_with_the_object(nodes: list[Node]) -> None:

@@ -49,6 +49,18 @@ def test_named_strategies_run(strategy: str | None) -> None:
     assert ray.get(actor.where.remote()) == here()
 
 
+@ray.remote(scheduling_strategy="SPREAD")
+def increment(value: int) -> int:
+    return value + 1
+
+
+def test_spread_tasks_may_need_what_others_of_their_kind_make() -> None:
+    value = increment.remote(0)
+    for _ in range(5):
+        value = increment.remote(value)
+    assert ray.get([increment.remote(value) for _ in range(4)], timeout=30) == [7] * 4
+
+
 @pytest.mark.parametrize("soft", [True, False])
 def test_an_affinity_to_this_machine_is_met(soft: bool) -> None:
     strategy = Affinity(here(), soft=soft)

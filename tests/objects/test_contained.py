@@ -17,12 +17,7 @@ from spilled import MIB
 MANY = 1000
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    ray.shutdown()
-    ray.init(num_cpus=2, object_store_memory=80 * MIB, log_to_driver=False)
-    yield
-    ray.shutdown()
+pytestmark = pytest.mark.usefixtures("small_store")
 
 
 @ray.remote

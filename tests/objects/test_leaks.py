@@ -22,14 +22,6 @@ SIZE = 2 * MIB
 PROGRAMS = documented.all_programs()
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    ray.shutdown()
-    ray.init(num_cpus=2, object_store_memory=80 * MIB, log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 @ray.remote
 def identity(value):
     return value
@@ -185,7 +177,7 @@ STRESSES = [
 
 
 @pytest.mark.parametrize("stress", STRESSES, ids=lambda stress: stress.__name__)
-def test_nothing_is_left_of(cluster, stress) -> None:
+def test_nothing_is_left_of(small_store, stress) -> None:
     assert not settled.settle(), "before"
     stress()
     assert not settled.settle()
@@ -203,7 +195,7 @@ def test_a_documented_program_leaves_nothing(program: documented.Program) -> Non
     assert outcome.status == 0, "\n".join(outcome.errors[-10:])
 
 
-def test_what_a_program_leaves_is_seen(cluster) -> None:
+def test_what_a_program_leaves_is_seen(small_store) -> None:
     kept = ray.put(numpy.ones(SIZE))
     left = settled.left_behind()
     assert left["references"] == left["stored objects"] == 1 and left["bytes of the store"] >= SIZE

@@ -11,8 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-from oxiray._cli import native_binary
-
 #: How long a daemon may take to serve, in seconds.
 _START_LIMIT = 30.0
 
@@ -55,12 +53,23 @@ class Hosts:
         return made
 
     def command(self, index: int, *words: str) -> list[str]:
-        """The command, run on the host."""
-        return ["ip", "netns", "exec", self.names[index], "env", f"OXIRAY_TMPDIR={self.folder(index)}", *words]
+        """The command, run on the host, where the folders of the others cannot be seen."""
+        nothing = self._folder / "nothing"
+        nothing.mkdir(exist_ok=True)
+        others = [str(self.folder(other)) for other in range(len(self.names)) if other != index]
+        hide = " && ".join(f'mount --bind "{nothing}" "{other}"' for other in others)
+        own = ["env", f"OXIRAY_TMPDIR={self.folder(index)}", *words]
+        return ["ip", "netns", "exec", self.names[index], "sh", "-c", f'{hide} && exec "$@"', "sh", *own]
 
     def token_file(self) -> Path:
         """What lets the others in."""
         return next(self.folder(0).glob("oxiray-*/session_*/join-token"))
+
+    def _copied_token(self, index: int) -> Path:
+        copy = self.folder(index) / "token"
+        copy.touch(mode=0o600)
+        copy.write_text(self.token_file().read_text())
+        return copy
 
     def start(self, index: int, *options: str) -> None:
         """Starts the host's daemon: the head's on the first one."""
@@ -68,9 +77,11 @@ class Hosts:
         if index == 0:
             own += ["--head", "--port", "6379", "--node-lease", str(self._lease)]
         else:
-            own += [f"--address={self.address(0)}:6379", "--token-file", str(self.token_file())]
+            own += [f"--address={self.address(0)}:6379", "--token-file", str(self._copied_token(index))]
         process = subprocess.Popen(
-            self.command(index, str(native_binary()), "start", *own), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            self.command(index, sys.executable, "-m", "oxiray._cli", "start", *own),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         self._daemons[index] = process
         until = time.monotonic() + _START_LIMIT
@@ -81,9 +92,14 @@ class Hosts:
             assert time.monotonic() < until, "the daemon did not start in time"
         raise AssertionError(f"the daemon of host {index} ended with {process.wait()}")
 
-    def program(self, text: str, *arguments: str, limit: float = 120.0) -> str:
-        """Runs a Python program on the head's host; what it prints."""
-        command = self.command(0, sys.executable, "-c", text, *arguments)
+    def kill(self, index: int) -> None:
+        """Kills the host's daemon, as nothing can be prepared for."""
+        self._daemons[index].kill()
+        self._daemons[index].wait()
+
+    def program(self, text: str, *arguments: str, host: int = 0, limit: float = 120.0) -> str:
+        """Runs a Python program on a host, the head's where none is said; what it prints."""
+        command = self.command(host, sys.executable, "-c", text, *arguments)
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done.stdout

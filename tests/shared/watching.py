@@ -9,7 +9,7 @@ from collections.abc import Callable
 _PAUSE = 0.005
 
 
-def wait_until(holds: Callable[[], object], timeout: float = 20.0) -> None:
+def wait_until(holds: Callable[[], object], timeout: float = 60.0) -> None:
     """Returns once `holds()` is true; fails after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not holds():

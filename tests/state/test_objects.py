@@ -18,6 +18,7 @@ from ray.util import state
 from ray.util.state.common import ObjectState
 from ray.util.state.exception import RayStateApiException
 
+from commands import run
 from watching import wait_until
 
 MEBIBYTE = 1 << 20
@@ -107,14 +108,6 @@ def test_counts(cluster: ray.RayContext) -> None:
     assert group["total_objects"] == told["total_objects"] == sum(group["ref_type_counts"].values())
     assert group["total_num_nodes"] == 1
     del kept
-
-
-def run(*arguments: str, check: bool = True) -> str:
-    code = "import sys; sys.argv[0] = 'oxiray'; from oxiray._cli import main; main()"
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode == 0) == check, done.stderr
-    return done.stdout if check else done.stderr
 
 
 def test_the_command_line_shows_the_same(cluster: ray.RayContext) -> None:

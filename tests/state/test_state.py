@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,10 @@ import ray
 from ray.util import state
 from ray.util.state.common import ActorState, TaskState
 from ray.util.state.exception import RayStateApiException, ServerUnavailable
+
+from commands import run
 from watching import wait_until
+
 
 @ray.remote
 def quick(number: int) -> int:
@@ -222,14 +223,6 @@ def test_the_timeline(cluster: ray.RayContext, tmp_path: Path) -> None:
     assert abs(event["ts"] / 1e6 - time.time()) < 600
     assert ray.timeline(str(tmp_path / "trace.json")) is None
     assert event in json.loads((tmp_path / "trace.json").read_text())
-
-
-def run(*arguments: str, check: bool = True) -> str:
-    code = "import sys; sys.argv[0] = 'oxiray'; from oxiray._cli import main; main()"
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode == 0) == check, done.stderr
-    return done.stdout if check else done.stderr
 
 
 def test_the_command_line_shows_the_same(cluster: ray.RayContext) -> None:

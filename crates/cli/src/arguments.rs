@@ -28,6 +28,9 @@ pub(crate) enum Order {
     Get(GetOptions),
     /// Says why a task, an actor or a placement group waits: for each node, the first rule that fails there.
     Explain(ExplainOptions),
+    /// Empties a node ahead of its end: nothing new is placed there, and it ends when nothing is left or at the deadline.
+    #[command(visible_alias = "drain-node")]
+    Drain(DrainOptions),
     /// Counts actors or tasks by name and state, or references to objects by where they were made.
     Summary(SummaryOptions),
     /// Shows which process refers to which object, why, how large it is, and where it lies.
@@ -56,7 +59,8 @@ pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
     #[arg(long)]
     pub(crate) head: bool,
-    /// Joins the cluster at this address.
+    /// Joins the cluster at this address; with --token-file, at the first of several that a head answers at: those of
+    /// the head and of its standbys, with commas between.
     #[arg(long)]
     pub(crate) address: Option<String>,
     /// With --head: listens at this port for nodes of other machines, on the address of --node-ip-address, or on
@@ -73,6 +77,16 @@ pub(crate) struct StartOptions {
     /// the head waits before it gives the node up.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) node_lease: Option<f64>,
+    /// With --head: begins anew where a head that had this port was killed. Otherwise the cluster goes on with what that
+    /// head had written down.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// With --head: keeps what must outlive the head in etcd, so that a standby on another machine can go on with it.
+    #[arg(long, value_name = "etcd://HOST:PORT[,HOST:PORT...][/NAME]")]
+    pub(crate) store: Option<String>,
+    /// With --head and --store: waits while another is the head of that cluster, and goes on where that one ends.
+    #[arg(long)]
+    pub(crate) standby: bool,
     /// Processors to offer.
     #[arg(long)]
     pub(crate) num_cpus: Option<f64>,
@@ -194,6 +208,33 @@ pub(crate) struct ExplainOptions {
     /// Prints all that is known as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainOptions {
+    /// The node's identifier, or the beginning of it; or its name or address.
+    pub(crate) node: Option<String>,
+    /// The same, as Ray spells it.
+    #[arg(long, conflicts_with = "node")]
+    pub(crate) node_id: Option<String>,
+    /// In how many seconds the node ends, whatever still runs there; when nothing is left there where this is left out.
+    #[arg(long, visible_alias = "deadline-remaining-seconds", value_name = "SECONDS")]
+    pub(crate) deadline: Option<f64>,
+    /// Why, for people. With DRAIN_NODE_REASON_IDLE_TERMINATION a node on which anything runs is left alone.
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// Why, for people, where --reason is one of Ray's.
+    #[arg(long)]
+    pub(crate) reason_message: Option<String>,
+    /// Keeps the node after all.
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Returns when the node is gone.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]

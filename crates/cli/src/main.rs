@@ -2,6 +2,7 @@
 
 mod arguments;
 mod daemon;
+mod drain;
 mod explain;
 mod hardware;
 mod labels;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),
         Order::Explain(options) => explain::run(&options),
+        Order::Drain(options) => drain::run(&options),
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),

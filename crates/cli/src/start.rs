@@ -32,6 +32,11 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     if !options.head && join.is_none() {
         bail!("say what to start: --head for a cluster, or --address=ADDRESS for one more node of a running cluster");
     }
+    if options.store.is_some() && !options.head || options.standby && options.store.is_none() {
+        bail!(
+            "--store is of use with --head, and --standby with both: where a head keeps what must outlive it, and who waits to go on with that"
+        );
+    }
     if options.token_file.is_some() && join.is_none() {
         bail!("--token-file is of use with --address=HOST:PORT only: it lets this machine into that cluster");
     }
@@ -54,6 +59,10 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         lease_ms: options.node_lease.map(lease_ms).transpose()?,
         interpreter: None,
         spare_workers: None,
+        keeps: join.is_none(),
+        fresh: options.fresh,
+        store: options.store.clone(),
+        standby: options.standby,
         join,
         starter: None,
     })
@@ -103,20 +112,28 @@ fn start_detached(config: &Config) -> anyhow::Result<Ready> {
 }
 
 fn tell(ready: &Ready) {
-    let Ready { address, session, warnings, listens, token_file } = ready;
+    let Ready { address, session, warnings, standby, resumed, listens, token_file } = ready;
+    if *standby {
+        return say(&format!(
+            "Oxiray standby started: it waits to be the head of the cluster in {address}.\n\n  \
+             To stop it:       oxiray stop\n  \
+             Logs:             {session}/daemon.log"
+        ));
+    }
     let port = address.rsplit_once(':').map_or("6379", |(_, port)| port);
     for warning in warnings {
         say(&format!("warning: {warning}"));
     }
     say(&format!(
-        "Oxiray runtime started.\n\n  \
+        "Oxiray runtime started.{}\n\n  \
          From a program on this machine:\n    \
          import ray\n    \
          ray.init(address=\"auto\")            # or address=\"localhost:{port}\"\n\n  \
          To look at it:    oxiray status\n  \
          To stop it:       oxiray stop\n\n  \
          Address:          --address='{address}'\n  \
-         Logs:             {session}/daemon.log"
+         Logs:             {session}/daemon.log",
+        resumed.as_ref().map(|what| format!(" {what}")).unwrap_or_default()
     ));
     if let (Some(listens), Some(token_file)) = (listens, token_file) {
         let local = listens.starts_with("127.").then_some(

@@ -54,6 +54,15 @@ struct Node {
     alive: bool,
     resources: BTreeMap<String, f64>,
     available: BTreeMap<String, f64>,
+    #[serde(default)]
+    store_used: u64,
+    #[serde(default)]
+    draining: Option<Draining>,
+}
+
+#[derive(Deserialize)]
+struct Draining {
+    words: String,
 }
 
 #[derive(Deserialize)]
@@ -161,9 +170,14 @@ fn draw_nodes(text: &mut String, nodes: &[Node]) {
             let used = total - node.available.get(name).copied().unwrap_or(0.0);
             is_shown.then(|| format!("{used} of {total} {name}"))
         };
-        let used: Vec<String> = node.resources.iter().filter_map(used).collect();
+        let mut used: Vec<String> = node.resources.iter().filter_map(used).collect();
+        let store = node.resources.get("object_store_memory").copied().unwrap_or(0.0);
+        used.push(format!("{} of {} store", bytes(node.store_used as f64), bytes(store)));
         let state = if node.alive { used.join(", ") } else { "dead".to_owned() };
         writeln!(text, "  {} {:<15} {state}", node.id, node.address).expect(EXPECT);
+        if let Some(draining) = &node.draining {
+            writeln!(text, "      {}", draining.words).expect(EXPECT);
+        }
     }
 }
 

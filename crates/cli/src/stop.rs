@@ -18,8 +18,10 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
         processes += 1 + descendants_of(one.description.pid).len();
         end(one, options)?;
     }
-    session::sweep(&visit::sessions_root()?);
+    let forgotten = session::forget_all(&visit::sessions_root()?);
     match processes {
+        0 if forgotten == 1 => say("Forgot what a killed head had written down."),
+        0 if forgotten > 0 => say(&format!("Forgot what {forgotten} killed heads had written down.")),
         0 => say("Did not find any active Oxiray processes."),
         count => say(&format!("Stopped all {count} Oxiray processes.")),
     }

@@ -4,7 +4,8 @@ use anyhow::{Context as _, anyhow, bail};
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, Hello, HoldingsQuery, MetricsQuery, MetricsReport, StateQuery, StateReport, Stop,
+    ClusterQuery, ClusterReport, DrainAsked, Hello, HoldingsQuery, MetricsQuery, MetricsReport, StateQuery,
+    StateReport, Stop,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,7 +34,9 @@ pub(crate) fn all() -> anyhow::Result<Vec<Found>> {
 
 /// The session at `address`, or the current one.
 pub(crate) fn find(address: Option<&str>) -> anyhow::Result<Found> {
-    let all: Vec<Found> = all()?.into_iter().filter(|found| !found.description.member).collect();
+    // A member passes on what it is asked; where the head runs on this machine, that is asked itself.
+    let (members, heads): (Vec<Found>, Vec<Found>) = all()?.into_iter().partition(|found| found.description.member);
+    let all: Vec<Found> = heads.into_iter().chain(members).collect();
     let Some(address) = address.filter(|address| *address != "auto") else {
         return all.into_iter().next().ok_or_else(|| {
             anyhow!(
@@ -96,12 +99,29 @@ impl Visit {
     /// Lists or counts things of one kind.
     pub(crate) fn state(&mut self, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
         self.send(asked)?;
+        self.state_told(limit)
+    }
+
+    /// Has a node emptied, or not after all.
+    pub(crate) fn drain(&mut self, asked: DrainAsked, limit: Duration) -> anyhow::Result<StateReport> {
+        self.send(asked)?;
+        self.state_told(limit)
+    }
+
+    fn state_told(&mut self, limit: Duration) -> anyhow::Result<StateReport> {
         match self.next(Instant::now() + limit)? {
             Some(Message::StateReport(StateReport { failure: Some(failure), .. })) => bail!(failure.text),
             Some(Message::StateReport(report)) => Ok(report),
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", limit.as_secs()),
         }
+    }
+
+    /// Lets time pass, as long as the daemon lives.
+    pub(crate) fn stay(&mut self, time: Duration) -> anyhow::Result<()> {
+        let until = Instant::now() + time;
+        while self.next(until)?.is_some() {}
+        Ok(())
     }
 
     /// Asks the session to end, and waits until it has; `false` where it did not in time.

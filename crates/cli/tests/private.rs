@@ -74,9 +74,7 @@ fn the_driver_hears_why_its_daemon_cannot_start() {
 #[test]
 fn an_interpreter_that_does_not_run_is_the_verdict_of_the_lease() {
     let place = Place::new();
-    for (interpreter, reason) in
-        [("/bin/false", "exited with status 1"), ("/nonexistent", "its interpreter does not run")]
-    {
+    for (interpreter, reason) in [("/bin/false", "exited with status 1"), ("/nonexistent", "cannot run /nonexistent")] {
         let config = format!(r#"{{"resources": {{"CPU": 1}}, "interpreter": "{interpreter}"}}"#);
         let (mut peer, mut child) = private(&place, &config);
         let Hello { driver: Some(told), .. } = driver() else { panic!("a driver") };

@@ -60,10 +60,17 @@ pub struct Actor<C> {
     pub failed_starts: u32,
     /// Nobody can reach it any more: it ends when its calls are done.
     pub is_unreferenced: bool,
+    /// How many of its restarts are not counted: its node was emptied.
+    pub moves: u32,
     interested: BTreeSet<WorkerId>,
 }
 
 impl<C> Actor<C> {
+    /// An actor that nobody is connected to.
+    pub fn new(description: Description, state: ActorState<C>, restarts: u32, is_unreferenced: bool) -> Self {
+        Self { description, state, restarts, failed_starts: 0, moves: 0, is_unreferenced, interested: BTreeSet::new() }
+    }
+
     /// Its process, where it has one.
     pub fn worker(&self) -> Option<WorkerId> {
         match self.state {
@@ -74,7 +81,8 @@ impl<C> Actor<C> {
 
     /// Whether it is made anew should its process die.
     pub fn may_restart(&self) -> bool {
-        let allowed = u32::try_from(self.description.max_restarts).map_or(true, |most| self.restarts < most);
+        let allowed =
+            u32::try_from(self.description.max_restarts).map_or(true, |most| self.restarts - self.moves < most);
         allowed && !self.is_unreferenced && !self.is_dead()
     }
 
@@ -127,6 +135,7 @@ pub struct Actors<C> {
     living_of: BTreeMap<WorkerId, BTreeSet<ActorId>>,
     asked_by: BTreeMap<WorkerId, BTreeSet<ActorId>>,
     dead: VecDeque<ActorId>,
+    forgotten: Vec<ActorId>,
 }
 
 impl<C> Default for Actors<C> {
@@ -137,6 +146,7 @@ impl<C> Default for Actors<C> {
             living_of: BTreeMap::new(),
             asked_by: BTreeMap::new(),
             dead: VecDeque::new(),
+            forgotten: Vec::new(),
         }
     }
 }
@@ -162,12 +172,33 @@ impl<C: Clone> Actors<C> {
             description,
             state: ActorState::Waiting,
             restarts: 0,
+            moves: 0,
             failed_starts: 0,
             is_unreferenced: false,
             interested: [creator].into(),
         };
         self.by_id.insert(id, actor);
         Created::New
+    }
+
+    /// An actor as another head knew it. Nobody is connected to it.
+    pub fn restore(&mut self, actor: Actor<C>) {
+        let (id, creator) = (actor.description.id, actor.description.creator);
+        if actor.is_dead() {
+            self.dead.push_back(id);
+        } else {
+            self.living_of.entry(creator).or_default().insert(id);
+            if !actor.description.name.is_empty() && !actor.is_unreferenced {
+                let name = (actor.description.namespace.clone(), actor.description.name.clone());
+                self.names.insert(name, id);
+            }
+        }
+        self.by_id.insert(id, actor);
+    }
+
+    /// The dead that are not remembered any more, each once.
+    pub fn forgotten(&mut self) -> Vec<ActorId> {
+        std::mem::take(&mut self.forgotten)
     }
 
     /// The living actor of that name (ACTOR-1).
@@ -205,17 +236,32 @@ impl<C: Clone> Actors<C> {
         }
     }
 
-    /// The actor's process died. `None` where it is not to be made anew (ACTOR-3).
-    pub fn lost(&mut self, id: ActorId) -> Option<Lost> {
+    /// The actor's process died. `None` where it is not to be made anew (ACTOR-3). Where that is not counted, it is made
+    /// anew as long as it may be restarted at all.
+    pub fn lost(&mut self, id: ActorId, is_counted: bool) -> Option<Lost> {
         let actor = self.by_id.get_mut(&id)?;
-        if actor.worker().is_none() || !actor.may_restart() {
+        let is_move = !is_counted && actor.description.max_restarts != 0;
+        let may_move = is_move && !actor.is_unreferenced && !actor.is_dead();
+        if actor.worker().is_none() || !(may_move || actor.may_restart()) {
             return None;
         }
+        actor.moves += u32::from(is_move);
         let began_nothing = matches!(actor.state, ActorState::Starting(_));
         actor.failed_starts += u32::from(began_nothing);
         actor.restarts += 1;
         actor.state = ActorState::Restarting;
         Some(Lost { began_nothing, clients: actor.interested.iter().copied().collect() })
+    }
+
+    /// The process that the actor had under another head is gone. `None` where it is not to be made anew (ACTOR-3).
+    pub fn missing(&mut self, id: ActorId) -> Option<Lost> {
+        let actor = self.by_id.get_mut(&id)?;
+        if actor.worker().is_some() || !actor.may_restart() {
+            return None;
+        }
+        actor.restarts += 1;
+        actor.state = ActorState::Restarting;
+        Some(Lost { began_nothing: false, clients: actor.interested.iter().copied().collect() })
     }
 
     /// Nobody can reach the actor any more, nor find it by its name (ACTOR-4). `false` where that was known, or
@@ -258,6 +304,7 @@ impl<C: Clone> Actors<C> {
             && let Some(forgotten) = self.dead.pop_front()
         {
             self.by_id.remove(&forgotten);
+            self.forgotten.push(forgotten);
         }
         interested.into_iter().collect()
     }
@@ -276,6 +323,11 @@ impl<C: Clone> Actors<C> {
     /// The actor, alive or remembered.
     pub fn get(&self, id: ActorId) -> Option<&Actor<C>> {
         self.by_id.get(&id)
+    }
+
+    /// The actor of each name that is taken.
+    pub fn named(&self) -> impl Iterator<Item = ActorId> {
+        self.names.values().copied()
     }
 
     /// All actors, alive or remembered.

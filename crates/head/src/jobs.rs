@@ -42,15 +42,32 @@ impl Jobs {
         self.by_id.insert(id, Job { id, driver, pid, namespace: namespace.to_owned(), ended: false });
     }
 
-    /// The job's driver is gone.
-    pub fn end(&mut self, id: JobId) {
+    /// A job as another head knew it.
+    pub fn restore(&mut self, job: Job) {
+        self.by_id.insert(job.id, job);
+    }
+
+    /// The number of the last job.
+    pub fn last_number(&self) -> u32 {
+        self.last_number
+    }
+
+    /// The number of the last job that another head knew of.
+    pub fn set_last_number(&mut self, number: u32) {
+        self.last_number = number;
+    }
+
+    /// The job's driver is gone. Returns the jobs that are forgotten because of that.
+    pub fn end(&mut self, id: JobId) -> Vec<JobId> {
         if let Some(job) = self.by_id.get_mut(&id) {
             job.ended = true;
         }
         let ended: Vec<JobId> = self.iter().filter(|job| job.ended).map(|job| job.id).collect();
-        for id in ended.iter().take(ended.len().saturating_sub(ENDED_JOBS_KEPT)) {
+        let forgotten: Vec<JobId> = ended.iter().take(ended.len().saturating_sub(ENDED_JOBS_KEPT)).copied().collect();
+        for id in &forgotten {
             self.by_id.remove(id);
         }
+        forgotten
     }
 
     /// The job, where it runs or is remembered.

@@ -69,8 +69,26 @@ impl Kept {
     }
 
     /// The value of a key.
-    pub fn get(&self, namespace: Bytes, key: Bytes) -> Option<&Bytes> {
-        self.values.get(&(namespace, key))
+    pub fn get(&self, name: &(Bytes, Bytes)) -> Option<&Bytes> {
+        self.values.get(name)
+    }
+
+    /// All namespaces and keys, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &(Bytes, Bytes)> {
+        self.values.keys()
+    }
+
+    /// Has a key hold what it held before, or nothing.
+    pub fn set(&mut self, namespace: Bytes, key: Bytes, value: Option<Bytes>) {
+        let name = (namespace, key);
+        let names = name.0.len() + name.1.len();
+        if let Some(gone) = self.values.remove(&name) {
+            self.bytes -= names + gone.len();
+        }
+        if let Some(value) = value {
+            self.bytes += names + value.len();
+            self.values.insert(name, value);
+        }
     }
 
     /// The keys of a namespace that begin with `prefix`, in order.
@@ -81,19 +99,19 @@ impl Kept {
             .map(|((_, key), _)| key)
     }
 
-    /// Forgets a key, or every key that begins with it. Says how many there were.
-    pub fn delete(&mut self, namespace: &Bytes, key: &Bytes, is_prefix: bool) -> u64 {
+    /// Forgets a key, or every key that begins with it. Returns what they held.
+    pub fn delete(&mut self, namespace: &Bytes, key: &Bytes, is_prefix: bool) -> Vec<(Bytes, Bytes)> {
         let doomed: Vec<Bytes> =
             if is_prefix { self.list(namespace, key).cloned().collect() } else { vec![key.clone()] };
-        let mut count = 0;
+        let mut gone = Vec::new();
         for key in doomed {
             let name = (namespace.clone(), key);
             if let Some(value) = self.values.remove(&name) {
                 self.bytes -= name.0.len() + name.1.len() + value.len();
-                count += 1;
+                gone.push((name.1, value));
             }
         }
-        count
+        gone
     }
 }
 
@@ -112,17 +130,17 @@ mod tests {
         let (space, other) = (Bytes::from_static(b"n"), Bytes::from_static(b"o"));
         assert!(!put(&mut kept, "a/1", "x", true));
         assert!(put(&mut kept, "a/1", "y", false));
-        assert_eq!(kept.get(space.clone(), "a/1".into()), Some(&"x".into()));
+        assert_eq!(kept.get(&(space.clone(), "a/1".into())), Some(&"x".into()));
         assert!(put(&mut kept, "a/1", "y", true));
-        assert_eq!(kept.get(space.clone(), "a/1".into()), Some(&"y".into()));
-        assert_eq!(kept.get(other.clone(), "a/1".into()), None);
+        assert_eq!(kept.get(&(space.clone(), "a/1".into())), Some(&"y".into()));
+        assert_eq!(kept.get(&(other.clone(), "a/1".into())), None);
         put(&mut kept, "a/2", "", true);
         put(&mut kept, "b", "z", true);
         assert_eq!(kept.list(&space, &"a/".into()).collect::<Vec<_>>(), ["a/1", "a/2"]);
         assert_eq!(kept.list(&other, &Bytes::new()).count(), 0);
-        assert_eq!(kept.delete(&space, &"a".into(), false), 0);
-        assert_eq!(kept.delete(&space, &"a".into(), true), 2);
-        assert_eq!(kept.delete(&space, &"b".into(), false), 1);
+        assert_eq!(kept.delete(&space, &"a".into(), false).len(), 0);
+        assert_eq!(kept.delete(&space, &"a".into(), true).len(), 2);
+        assert_eq!(kept.delete(&space, &"b".into(), false).len(), 1);
         assert_eq!((kept.values.len(), kept.bytes), (0, 0));
     }
 

@@ -13,6 +13,7 @@
 //! - OBJECT-4: of a loss the owner is told once, until it publishes again.
 //! - OBJECT-5: while somebody waits for a value, its owner has promised to publish it, or was asked to. Values that
 //!   travel with calls are known to those who run them without a promise; when one is lost there, it is asked for.
+//! - OBJECT-6: while holders come back to a new head, nothing is dropped for want of them.
 
 use oxiray_ids::{ActorId, ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +79,14 @@ pub struct Objects<V> {
     entries: BTreeMap<ObjectId, Entry<V>>,
     /// The entries in which a client occurs, so that its death does not search them all.
     of_client: BTreeMap<WorkerId, BTreeSet<ObjectId>>,
+    /// Those whose owner died and left a value.
+    orphans: BTreeSet<ObjectId>,
+    /// Those that became such, or are not any more, since it was asked.
+    orphans_changed: Vec<ObjectId>,
+    /// OBJECT-6.
+    is_gathering: bool,
+    /// Owners keep what they published, and hear when it is not needed any more.
+    owners_keep: bool,
 }
 
 #[derive(Debug)]
@@ -129,7 +138,14 @@ impl<V> Entry<V> {
 
 impl<V> Default for Objects<V> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), of_client: BTreeMap::new() }
+        Self {
+            entries: BTreeMap::new(),
+            of_client: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            orphans_changed: Vec::new(),
+            is_gathering: false,
+            owners_keep: false,
+        }
     }
 }
 
@@ -254,6 +270,9 @@ impl<V: Clone> Objects<V> {
             if entry.owner == Some(client) {
                 entry.owner = None;
                 entry.is_promised = false;
+                if entry.value.is_some() && self.orphans.insert(object) {
+                    self.orphans_changed.push(object);
+                }
                 for waiting in std::mem::take(&mut entry.subscribers) {
                     out.push(Outcome::OwnerDied { client: waiting, object, owner: client });
                     self.disentangle(waiting, object);
@@ -261,6 +280,30 @@ impl<V: Clone> Objects<V> {
             }
             self.settle(object, out);
         }
+    }
+
+    /// The value of an object whose owner is dead.
+    pub fn orphan(&self, object: ObjectId) -> Option<&V> {
+        self.entries.get(&object).filter(|_| self.orphans.contains(&object))?.value.as_ref()
+    }
+
+    /// The objects whose owner is dead and left a value.
+    pub fn orphans(&self) -> impl Iterator<Item = ObjectId> {
+        self.orphans.iter().copied()
+    }
+
+    /// The objects of which [`Objects::orphan`] has another answer than when this was last asked.
+    pub fn orphans_changed(&mut self) -> Vec<ObjectId> {
+        std::mem::take(&mut self.orphans_changed)
+    }
+
+    /// An object as another head knew it, whose owner is dead. Nobody holds it.
+    pub fn restore(&mut self, object: ObjectId, value: V, contained: &[ObjectId]) {
+        self.contain(contained);
+        let entry = self.entries.entry(object).or_default();
+        entry.value = Some(value);
+        entry.contained = contained.to_vec();
+        self.orphans.insert(object);
     }
 
     /// Whether a store has bytes of it.
@@ -314,19 +357,26 @@ impl<V: Clone> Objects<V> {
 
     /// Drops what nobody holds, and then what only that contained (OBJECT-2).
     fn settle(&mut self, object: ObjectId, out: &mut Vec<Outcome<V>>) {
+        if self.is_gathering {
+            return;
+        }
         let mut unsettled = vec![object];
         while let Some(object) = unsettled.pop() {
             let Some(entry) = self.entries.get_mut(&object) else { continue };
             if entry.is_held() {
                 continue;
             }
-            entry.value = None;
+            let had_value = entry.value.take().is_some();
+            if self.orphans.remove(&object) {
+                self.orphans_changed.push(object);
+            }
             out.extend(object.anchored_actor().map(Outcome::Unreachable));
-            if std::mem::replace(&mut entry.is_stored, false) {
+            let was_stored = std::mem::replace(&mut entry.is_stored, false);
+            if was_stored {
                 out.push(Outcome::Delete(object));
-                if let Some(owner) = entry.owner {
-                    out.push(Outcome::Forgotten { owner, object });
-                }
+            }
+            if let Some(owner) = entry.owner.filter(|_| was_stored || (had_value && self.owners_keep)) {
+                out.push(Outcome::Forgotten { owner, object });
             }
             let contained = std::mem::take(&mut entry.contained);
             if entry.holds.is_empty()
@@ -345,6 +395,7 @@ impl<V: Clone> Objects<V> {
     }
 }
 
+mod gathering;
 mod loss;
 
 #[cfg(test)]

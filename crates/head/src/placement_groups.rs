@@ -85,6 +85,21 @@ impl PlacementGroup {
         (0..self.nodes.len()).filter(|bundle| self.nodes[*bundle].is_none()).collect()
     }
 
+    /// The machine of each bundle that was set aside for good: not of those that are being tried.
+    pub fn kept_nodes(&self) -> Vec<Option<NodeId>> {
+        let offered: &[usize] = match &self.phase {
+            GroupPhase::Prepared { offered, .. } => offered,
+            _ => &[],
+        };
+        let kept = self.nodes.iter().enumerate();
+        kept.map(|(bundle, node)| node.filter(|_| !offered.contains(&bundle))).collect()
+    }
+
+    /// Whether it was ever created.
+    pub fn was_created(&self) -> bool {
+        self.was_created
+    }
+
     fn waits_again(&mut self) {
         self.phase = if self.was_created { GroupPhase::Rescheduling } else { GroupPhase::Pending };
     }
@@ -152,6 +167,21 @@ impl PlacementGroups {
         GroupCreated::New
     }
 
+    /// A group as another head knew it, with the machines of the bundles that it still has. `false` where it has a bundle
+    /// without one, or was never created: then it waits for room.
+    pub fn restore(&mut self, description: GroupDescription, nodes: Vec<Option<NodeId>>, was_created: bool) -> bool {
+        let id = description.id;
+        self.create(description);
+        let Some(group) = self.by_id.get_mut(&id) else { return true };
+        let is_whole = was_created && nodes.iter().all(Option::is_some);
+        (group.nodes, group.was_created) = (nodes, was_created);
+        group.waits_again();
+        if is_whole {
+            group.phase = GroupPhase::Created;
+        }
+        is_whole
+    }
+
     /// There is room: `chosen` are the machines for its missing bundles, in their order. Returns the machines that are to
     /// set bundles aside; none where the group does not wait.
     ///
@@ -194,6 +224,18 @@ impl PlacementGroups {
         let asked: BTreeSet<NodeId> = offered.iter().filter_map(|bundle| group.nodes[*bundle].take()).collect();
         group.waits_again();
         asked.into_iter().filter(|asked| *asked != node).collect()
+    }
+
+    /// The group's bundles leave a machine, whole: the group waits for others in their place. Returns which.
+    pub fn moved(&mut self, id: PlacementGroupId, node: NodeId) -> Vec<usize> {
+        let Some(group) = self.by_id.get_mut(&id) else { return Vec::new() };
+        if !matches!(group.phase, GroupPhase::Created | GroupPhase::Rescheduling) {
+            return Vec::new();
+        }
+        let of_node = group.nodes.iter_mut().enumerate().filter(|(_, on)| **on == Some(node));
+        let moved = of_node.map(|(bundle, on)| (bundle, on.take()).0).collect();
+        group.waits_again();
+        moved
     }
 
     /// A machine is gone, and bundles with it. Returns the groups that wait again because of that, each with the machines

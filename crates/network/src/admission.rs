@@ -2,7 +2,7 @@
 
 use crate::carrier::Carrier;
 use crate::exchange::{BEARERS_MAX, Exchange, FIRST, LISTENER, Line, STRANGERS_MAX, Stage, TELLING_PERIOD, watched};
-use crate::gateway::{Event, Expectation, Ticket};
+use crate::gateway::{Event, Expectation, Local, Ticket};
 use crate::greeting::{ADMITTED, EXPORTER, Greeting, JOIN_BYTES, JoinGreeting, REFUSED, STREAM_BYTES};
 use crate::socket;
 use crate::tls::is_node;
@@ -113,7 +113,7 @@ impl Exchange {
         answer.extend_from_slice(&certificate);
         line.carrier.tls.writer().write_all(&answer)?;
         let (near, far) = UnixStream::pair()?;
-        self.open(number, greeting.node, near.into(), &[])?;
+        self.open(number, greeting.node, OwnedFd::from(near).into(), &[])?;
         let predecessor = (!greeting.predecessor.is_nil()).then_some(greeting.predecessor);
         let ip = self.lines.get(&number).and_then(|line| line.address);
         if let Some(ip) = ip {
@@ -157,12 +157,13 @@ impl Exchange {
     }
 
     /// Joins a connection to its local socket: it is carried from here on.
-    pub(crate) fn open(&mut self, number: u64, node: NodeId, local: OwnedFd, early: &[u8]) -> io::Result<()> {
+    pub(crate) fn open(&mut self, number: u64, node: NodeId, local: Local, early: &[u8]) -> io::Result<()> {
         let Some(line) = self.lines.get_mut(&number) else { return Ok(()) };
-        let local = UnixStream::from(local);
+        let Local { socket, freight } = local;
+        let local = UnixStream::from(socket);
         local.set_nonblocking(true)?;
         epoll::add(&self.epoll, &local, epoll::EventData::new_u64(FIRST + (number << 1 | 1)), watched(false))?;
-        line.carrier.attach(local, early);
+        line.carrier.attach(local, freight, early)?;
         line.stage = Stage::Open;
         line.node = Some(node);
         self.busy.push(number);

@@ -1,4 +1,4 @@
-//! The cluster's own certificate authority. It lives in the head and ends with it.
+//! The cluster's own certificate authority. It lives in the head, and ends with the cluster.
 //!
 //! Its certificates do not expire: machines whose clocks differ must understand each other, and what ends a node's
 //! membership is the head, which gives out no ticket for a node that is gone (NETWORK-1).
@@ -22,12 +22,31 @@ pub(crate) fn name_of(node: NodeId) -> String {
     format!("{node}.node.oxiray")
 }
 
+/// All that an authority is made of, for whoever keeps it. It has no text form (NETWORK-5).
+pub struct AuthorityParts {
+    /// The certificate, in DER.
+    pub certificate: Vec<u8>,
+    /// The private key, in PKCS#8.
+    pub key: Vec<u8>,
+    /// What the join token's secret is.
+    pub secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for AuthorityParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AuthorityParts(…)")
+    }
+}
+
 /// No key or certificate could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// The generator of certificates refused.
     #[error("a certificate cannot be made: {0}")]
     Certificate(#[from] rcgen::Error),
+    /// What was kept of an authority is no secret.
+    #[error("the secret that was kept of the cluster's authority has not {PART_BYTES} bytes")]
+    Secret,
     /// TLS refused what was made.
     #[error("a certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
@@ -47,14 +66,29 @@ impl Authority {
     /// # Errors
     /// Where the random source or the generator fails.
     pub fn make() -> Result<Self, AuthorityError> {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "oxiray cluster");
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let params = params();
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?.der().clone();
         let token = JoinToken { fingerprint: fingerprint(&certificate), secret: oxiray_ids::random() };
         Ok(Self { issuer: Issuer::new(params, key), certificate, token })
+    }
+
+    /// The authority that these are the parts of.
+    ///
+    /// # Errors
+    /// Where they are none.
+    pub fn from_parts(parts: &AuthorityParts) -> Result<Self, AuthorityError> {
+        let key = KeyPair::try_from(&PrivatePkcs8KeyDer::from(&parts.key[..]))?;
+        let certificate = CertificateDer::from(parts.certificate.clone());
+        let secret = parts.secret[..].try_into().map_err(|_| AuthorityError::Secret)?;
+        let token = JoinToken { fingerprint: fingerprint(&certificate), secret };
+        Ok(Self { issuer: Issuer::new(params(), key), certificate, token })
+    }
+
+    /// All that it is made of.
+    pub fn to_parts(&self) -> AuthorityParts {
+        let key = self.issuer.key().serialize_der();
+        AuthorityParts { certificate: self.certificate.to_vec(), key, secret: self.token.secret.to_vec() }
     }
 
     /// What lets a node in.
@@ -89,6 +123,14 @@ impl Authority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         Ok(params.signed_by(key, &self.issuer)?.der().clone())
     }
+}
+
+fn params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "oxiray cluster");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params
 }
 
 /// A node's key as the node sent it. One that is no point of the curve makes a certificate that nobody can use.

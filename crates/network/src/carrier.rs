@@ -4,14 +4,55 @@
 //! - CARRIER-2: of each direction at most what one read gives is held here (NETWORK-4): the peer is read when what it
 //!   sent before was taken, the local socket when what it gave before was sent.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use crate::freight::{Freight, Parcels};
+use std::io::{self, BufRead as _, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 /// Bytes read at once.
-pub(crate) const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 128 << 10;
 /// How many turns a stream is served before others are.
-const TURNS_MAX: usize = 16;
+const TURNS_MAX: usize = 8;
+
+/// Where bytes are between two system calls: one for all streams.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    read: Box<[u8]>,
+    /// What was decrypted of one read.
+    plain: Vec<u8>,
+    /// What of it is for the local socket, where a stream has freight.
+    local: Vec<u8>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self { read: vec![0; READ_BYTES].into(), plain: Vec::with_capacity(READ_BYTES), local: Vec::new() }
+    }
+}
+
+/// What is known of one side of a stream.
+#[derive(Debug, Clone, Copy)]
+struct Side {
+    /// It may have something to read: it has not been found empty since the kernel last told of it.
+    is_ready: bool,
+    /// It will end behind what it has, so that a short read is not the last.
+    is_ending: bool,
+}
+
+impl Side {
+    const UNKNOWN: Self = Self { is_ready: true, is_ending: false };
+
+    fn told(&mut self, is_ending: bool) {
+        self.is_ready = true;
+        self.is_ending |= is_ending;
+    }
+
+    /// So much was read where there was room for so much. What comes after a short read is told of anew (epoll(7)).
+    fn has_read(&mut self, count: usize, room: usize) {
+        self.is_ready = count == room || self.is_ending;
+    }
+}
 
 /// How a stream stands after it was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +71,7 @@ pub(crate) struct Carrier {
     pub(crate) tls: rustls::Connection,
     pub(crate) tcp: TcpStream,
     local: Option<UnixStream>,
+    parcels: Option<Parcels>,
     /// What came from the peer and the local socket has no room for.
     inbound: Vec<u8>,
     /// The peer has sent its last byte.
@@ -38,6 +80,8 @@ pub(crate) struct Carrier {
     local_ended: bool,
     /// Nobody reads the local socket any more.
     is_unread: bool,
+    from_peer: Side,
+    from_local: Side,
     /// The side whose room is waited for.
     pub(crate) tcp_is_full: bool,
     pub(crate) local_is_full: bool,
@@ -49,23 +93,37 @@ impl Carrier {
             tls,
             tcp,
             local: None,
+            parcels: None,
             inbound: Vec::new(),
             peer_ended: false,
             local_ended: false,
             is_unread: false,
+            from_peer: Side::UNKNOWN,
+            from_local: Side::UNKNOWN,
             tcp_is_full: false,
             local_is_full: false,
         }
     }
 
     /// From here on its bytes are those of a local socket; `early` came from the peer already.
-    pub(crate) fn attach(&mut self, local: UnixStream, early: &[u8]) {
+    pub(crate) fn attach(&mut self, local: UnixStream, freight: Option<Arc<Freight>>, early: &[u8]) -> io::Result<()> {
         self.local = Some(local);
+        self.parcels = freight.map(Parcels::new);
+        if let Some(parcels) = &mut self.parcels {
+            return parcels.unpack(early, &mut self.inbound);
+        }
         self.inbound.extend_from_slice(early);
+        Ok(())
     }
 
     pub(crate) fn local(&self) -> Option<&UnixStream> {
         self.local.as_ref()
+    }
+
+    /// The kernel tells of one side: there is something to read or room to write, and maybe an end behind it.
+    pub(crate) fn told(&mut self, is_local: bool, is_ending: bool) {
+        let side = if is_local { &mut self.from_local } else { &mut self.from_peer };
+        side.told(is_ending);
     }
 
     /// Lets the handshake go on; whether it is done.
@@ -106,7 +164,7 @@ impl Carrier {
     }
 
     /// Moves what can be moved, both ways.
-    pub(crate) fn carry(&mut self, scratch: &mut [u8]) -> io::Result<Standing> {
+    pub(crate) fn carry(&mut self, scratch: &mut Scratch) -> io::Result<Standing> {
         for _ in 0..TURNS_MAX {
             let came = self.inward(scratch)?;
             if self.peer_ended && self.inbound.is_empty() {
@@ -128,39 +186,74 @@ impl Carrier {
         let _ = self.send();
     }
 
-    fn inward(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
+    fn inward(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
         if !self.deliver_inbound() {
             return Ok(false);
         }
-        let mut moved = self.deliver_plain(scratch)?;
-        if self.inbound.is_empty() && !self.peer_ended {
-            moved |= self.take_in()?;
-            moved |= self.deliver_plain(scratch)?;
+        scratch.plain.clear();
+        // What was decrypted before this stream was carried comes first.
+        self.decrypted(&mut scratch.plain)?;
+        let mut moved = false;
+        if !self.peer_ended && self.from_peer.is_ready {
+            moved = self.read_peer(scratch)?;
         }
-        Ok(moved)
+        if scratch.plain.is_empty() {
+            return Ok(moved);
+        }
+        if let Some(parcels) = &mut self.parcels {
+            scratch.local.clear();
+            parcels.unpack(&scratch.plain, &mut scratch.local)?;
+            self.deliver(&scratch.local);
+        } else {
+            self.deliver(&scratch.plain);
+        }
+        Ok(true)
     }
 
-    /// Delivers what was decrypted; whether there was anything.
-    fn deliver_plain(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
-        let mut moved = false;
-        while self.inbound.is_empty() {
-            match self.tls.reader().read(scratch) {
-                Ok(0) => {
-                    self.peer_ended = true;
-                    return Ok(moved);
+    /// Reads from the peer once, and decrypts all that came; whether anything did.
+    fn read_peer(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
+        let read = match self.tcp.read(&mut scratch.read) {
+            Ok(0) => {
+                self.peer_ended = true;
+                return Ok(true);
+            }
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.from_peer.is_ready = false;
+                return Ok(false);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        self.from_peer.has_read(read, scratch.read.len());
+        let mut encrypted = &scratch.read[..read];
+        while !encrypted.is_empty() && !self.peer_ended {
+            self.tls.read_tls(&mut encrypted)?;
+            self.decrypt()?;
+            self.decrypted(&mut scratch.plain)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes over what was decrypted.
+    fn decrypted(&mut self, plain: &mut Vec<u8>) -> io::Result<()> {
+        let mut reader = self.tls.reader();
+        loop {
+            match reader.fill_buf() {
+                Ok([]) => self.peer_ended = true,
+                Ok(bytes) => {
+                    plain.extend_from_slice(bytes);
+                    let count = bytes.len();
+                    reader.consume(count);
+                    continue;
                 }
-                Ok(read) => self.deliver(&scratch[..read]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(moved),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 // The peer was cut off without a last word: what came before is whole all the same.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    self.peer_ended = true;
-                    return Ok(moved);
-                }
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.peer_ended = true,
                 Err(error) => return Err(error),
             }
-            moved = true;
+            return Ok(());
         }
-        Ok(moved)
     }
 
     fn deliver(&mut self, bytes: &[u8]) {
@@ -197,24 +290,65 @@ impl Carrier {
         written
     }
 
-    fn outward(&mut self, scratch: &mut [u8]) -> io::Result<bool> {
+    fn outward(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
         let mut moved = self.send()?;
         if self.tls.wants_write() || self.local_ended {
             return Ok(moved);
         }
+        if self.send_parcel(scratch)? {
+            return Ok(true);
+        }
+        if !self.from_local.is_ready {
+            return Ok(moved);
+        }
         let Some(local) = &mut self.local else { return Ok(moved) };
-        match local.read(scratch) {
+        match local.read(&mut scratch.read) {
             Ok(0) => self.end_outward()?,
             Ok(read) => {
-                self.tls.writer().write_all(&scratch[..read])?;
+                self.from_local.has_read(read, scratch.read.len());
+                self.encrypt(&scratch.read[..read])?;
                 self.send()?;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(moved),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.from_local.is_ready = false;
+                return Ok(moved);
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.end_outward()?,
         }
         moved = true;
         Ok(moved)
+    }
+
+    /// Sends a parcel of what is due before the local socket is read; whether anything was.
+    fn send_parcel(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
+        let Some(parcels) = &mut self.parcels else { return Ok(false) };
+        if let Some((header, count)) = parcels.due(&mut scratch.read)? {
+            self.encrypt_parcel(&header, &scratch.read[..count])?;
+        } else if let Some(held) = parcels.take_held() {
+            self.encrypt(&held)?;
+        } else {
+            return Ok(false);
+        }
+        self.send()?;
+        Ok(true)
+    }
+
+    /// Encrypts what came from the local socket.
+    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.parcels {
+            Some(parcels) => {
+                let (header, now) = parcels.pack(bytes);
+                if now.is_empty() { Ok(()) } else { self.encrypt_parcel(&header, now) }
+            }
+            None => self.tls.writer().write_all(bytes),
+        }
+    }
+
+    fn encrypt_parcel(&mut self, header: &[u8], bytes: &[u8]) -> io::Result<()> {
+        let taken = self.tls.writer().write_vectored(&[IoSlice::new(header), IoSlice::new(bytes)])?;
+        // TLS has no limit to what waits here: the local socket is read only when all is sent.
+        if taken == header.len() + bytes.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
     }
 
     /// The local process is gone: the peer hears of it behind everything that was said, and what it says is dropped.
@@ -258,11 +392,16 @@ impl Carrier {
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => return Ok(false),
             Err(error) => return Err(error),
         }
+        self.decrypt()?;
+        Ok(true)
+    }
+
+    fn decrypt(&mut self) -> io::Result<()> {
         if let Err(error) = self.tls.process_new_packets() {
             // The peer is told why, where it can be.
             let _ = self.send();
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
-        Ok(true)
+        Ok(())
     }
 }

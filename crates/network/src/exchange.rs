@@ -5,10 +5,11 @@
 //! - EXCHANGE-2: a ticket serves once, for the node that it was made out for; who comes with one that is not known yet
 //!   waits for [`Limits::ticket`](crate::Limits), and so does a ticket that nobody comes with.
 
-use crate::carrier::{Carrier, READ_BYTES, Standing};
+use crate::carrier::{Carrier, Scratch, Standing};
 use crate::crowd::Crowd;
-use crate::gateway::{Command, Counter, Event, Expectation, Options, Ticket};
+use crate::gateway::{Command, Counter, Event, Expectation, Local, Options, Ticket};
 use crate::greeting::stream_greeting;
+use crate::look::{LOOK, Look};
 use crate::socket;
 use oxiray_ids::NodeId;
 use rustix::event::{Timespec, epoll};
@@ -31,6 +32,9 @@ pub(crate) const TELLING_PERIOD: Duration = Duration::from_secs(1);
 /// The most descriptors served before deadlines are looked at.
 const EVENTS_LIMIT: usize = 128;
 
+/// What the kernel says of a side that will give no more than it has.
+const ENDING: epoll::EventFlags = epoll::EventFlags::RDHUP.union(epoll::EventFlags::HUP).union(epoll::EventFlags::ERR);
+
 pub(crate) const LISTENER: u64 = 0;
 const COMMANDED: u64 = 1;
 /// Connections are numbered from here; the lowest bit tells their two sides apart.
@@ -40,7 +44,7 @@ pub(crate) const FIRST: u64 = 2;
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Dialled, and not there yet.
-    Dialling { until: Instant, local: Option<OwnedFd> },
+    Dialling { until: Instant, local: Option<Local> },
     /// Accepted: it has proven nothing.
     Stranger { until: Instant, early: Vec<u8> },
     /// A node that shows a ticket which is not known here yet.
@@ -77,7 +81,8 @@ pub(crate) struct Exchange {
     /// Lines with more to move at once.
     pub(crate) busy: Vec<u64>,
     pub(crate) finish_at: Option<Instant>,
-    scratch: Box<[u8]>,
+    scratch: Scratch,
+    look: Look,
 }
 
 impl Exchange {
@@ -99,7 +104,8 @@ impl Exchange {
             turned_away: (0, String::new(), None),
             busy: Vec::new(),
             finish_at: None,
-            scratch: vec![0; READ_BYTES].into(),
+            scratch: Scratch::default(),
+            look: Look::default(),
         })
     }
 
@@ -116,7 +122,7 @@ impl Exchange {
         local.set_nonblocking(true)?;
         socket::prepare(&tcp, self.options.limits.silence)?;
         let mut carrier = Carrier::new(tls, tcp);
-        carrier.attach(local, &[]);
+        carrier.attach(local, None, &[])?;
         let line = Line { carrier, stage: Stage::Open, node: None, address: None, waits: (false, false) };
         let number = self.add(line)?;
         self.busy.push(number);
@@ -135,11 +141,17 @@ impl Exchange {
             for number in std::mem::take(&mut self.busy) {
                 self.serve(number, now);
             }
-            for token in ready {
+            for (token, is_ending) in ready {
                 match token {
                     LISTENER => self.accept(now),
                     COMMANDED => self.obey(now),
-                    token => self.serve((token - FIRST) >> 1, now),
+                    token => {
+                        let (number, is_local) = ((token - FIRST) >> 1, (token - FIRST) & 1 == 1);
+                        if let Some(line) = self.lines.get_mut(&number) {
+                            line.carrier.told(is_local, is_ending);
+                        }
+                        self.serve(number, now);
+                    }
                 }
             }
             self.expire(now);
@@ -150,18 +162,39 @@ impl Exchange {
         }
     }
 
-    fn wait(&mut self) -> Result<Vec<u64>, Errno> {
+    /// What is ready, and whether it ends.
+    fn wait(&mut self) -> Result<Vec<(u64, bool)>, Errno> {
+        if !self.busy.is_empty() {
+            return self.poll(Some(Duration::ZERO));
+        }
+        if self.look.is_due() {
+            let began = Instant::now();
+            while began.elapsed() < LOOK {
+                let ready = self.poll(Some(Duration::ZERO))?;
+                if !ready.is_empty() {
+                    self.look.learn(true, began.elapsed());
+                    return Ok(ready);
+                }
+                std::thread::yield_now();
+            }
+            self.look.learn(false, began.elapsed());
+        }
         let now = Instant::now();
-        let limit = if self.busy.is_empty() {
-            self.next_deadline().map(|at| at.saturating_duration_since(now))
-        } else {
-            Some(Duration::ZERO)
-        };
+        self.poll(self.next_deadline().map(|at| at.saturating_duration_since(now)))
+    }
+
+    fn poll(&self, limit: Option<Duration>) -> Result<Vec<(u64, bool)>, Errno> {
         let limit =
             limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
         let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
         match epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
-            Ok((events, _)) => Ok(events.iter().map(|event| event.data.u64()).collect()),
+            Ok((events, _)) => {
+                let told = |event: &epoll::Event| {
+                    let (data, flags) = (event.data, event.flags);
+                    (data.u64(), flags.intersects(ENDING))
+                };
+                Ok(events.iter().map(told).collect())
+            }
             Err(Errno::INTR) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -184,6 +217,12 @@ impl Exchange {
                     let (node, ticket) = (expectation.node, expectation.ticket);
                     if let Err(error) = self.dial(address, expectation.local, node, ticket, now) {
                         self.tell(format!("node {node} at {address} cannot be reached: {error}"));
+                    }
+                }
+                Command::Carry(tls, tcp, local) => {
+                    // What fails closes the local socket, which its daemon notices.
+                    if let Err(error) = self.carry_joined(*tls, tcp, local) {
+                        self.counter.tell(Event::Told(format!("the stream to the head cannot be carried: {error}")));
                     }
                 }
                 Command::Forget(node) => {
@@ -211,7 +250,7 @@ impl Exchange {
     fn dial(
         &mut self,
         address: SocketAddr,
-        local: OwnedFd,
+        local: Local,
         node: NodeId,
         ticket: Ticket,
         now: Instant,
@@ -343,7 +382,7 @@ impl Stage {
 /// Edges: what is ready is served until it is not.
 pub(crate) fn watched(room: bool) -> epoll::EventFlags {
     let room = if room { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-    epoll::EventFlags::IN | epoll::EventFlags::ET | room
+    epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET | room
 }
 
 fn watch(epoll: &OwnedFd, descriptor: impl AsFd, token: u64, room: bool) {

@@ -2,6 +2,7 @@
 
 use crate::authority::Authority;
 use crate::exchange::Exchange;
+use crate::freight::Freight;
 use crate::greeting::TICKET_BYTES;
 use crate::join::Joined;
 use crate::socket;
@@ -84,7 +85,22 @@ pub struct Expectation {
     /// Who the other side is.
     pub node: NodeId,
     /// What the stream is joined to.
-    pub local: OwnedFd,
+    pub local: Local,
+}
+
+/// This node's end of a stream.
+#[derive(Debug)]
+pub struct Local {
+    /// Whose bytes are carried.
+    pub socket: OwnedFd,
+    /// What else is carried; both nodes have some, or neither.
+    pub freight: Option<Arc<Freight>>,
+}
+
+impl From<OwnedFd> for Local {
+    fn from(socket: OwnedFd) -> Self {
+        Self { socket, freight: None }
+    }
 }
 
 /// What the thread tells the daemon.
@@ -110,6 +126,7 @@ pub enum Event {
 pub(crate) enum Command {
     Expect(Expectation),
     Dial(SocketAddr, Expectation),
+    Carry(Box<rustls::Connection>, std::net::TcpStream, UnixStream),
     Forget(NodeId),
     Finish(Duration),
 }
@@ -228,6 +245,16 @@ impl Gateway {
     pub fn events(&self) -> Vec<Event> {
         silence(&self.counter.told);
         std::mem::take(&mut *self.counter.events.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Carries the stream to a head that came back, as which this node was let in again; returns its local end.
+    ///
+    /// # Errors
+    /// Where no socket can be made.
+    pub fn carry(&self, joined: Joined) -> io::Result<OwnedFd> {
+        let (near, far) = UnixStream::pair()?;
+        self.counter.command(Command::Carry(Box::new(joined.tls), joined.tcp, near));
+        Ok(far.into())
     }
 
     /// Waits for the other side to come with the ticket. Where it does not come, the local socket is closed.

@@ -132,31 +132,31 @@ fn streams_go_to_whom_their_tickets_are_for() {
     // Member to member, the bearer first.
     let ticket = Ticket::generate();
     let (near, local) = pair();
-    first.dial(second.address(), Expectation { ticket, node: other, local });
+    first.dial(second.address(), Expectation { ticket, node: other, local: local.into() });
     let (far, local) = pair();
-    second.expect(Expectation { ticket, node: one, local });
+    second.expect(Expectation { ticket, node: one, local: local.into() });
     let (near, far) = carries(near, far, 1 << 20);
     // What was said before an end arrives before it.
     drop(carries(far, near, 100_000).0);
     // Member to head, the expectation first.
     let ticket = Ticket::generate();
     let (mut far, local) = pair();
-    head.gateway.expect(Expectation { ticket, node: one, local });
+    head.gateway.expect(Expectation { ticket, node: one, local: local.into() });
     let (near, local) = pair();
-    first.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
+    first.dial(head.gateway.address(), Expectation { ticket, node: head.node, local: local.into() });
     let (near, _) = carries(near, far.try_clone().expect("a copy"), 5);
     drop(near);
     assert_eq!(far.read(&mut [0; 9]).expect("an end"), 0);
     // A ticket of another node, and one that nobody gave out.
     let ticket = Ticket::generate();
     let (_far, local) = pair();
-    head.gateway.expect(Expectation { ticket, node: other, local });
+    head.gateway.expect(Expectation { ticket, node: other, local: local.into() });
     let (mut near, local) = pair();
-    first.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
+    first.dial(head.gateway.address(), Expectation { ticket, node: head.node, local: local.into() });
     assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
     // A node that is not who was dialled.
     let (mut near, local) = pair();
-    first.dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: other, local });
+    first.dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: other, local: local.into() });
     assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
 }
 
@@ -171,7 +171,8 @@ fn a_node_that_is_forgotten_has_no_streams() {
     assert_eq!(far.read(&mut [0; 9]).expect("an end"), 0);
     // It has its certificate still, and no ticket is its own.
     let (mut near, local) = pair();
-    gateway.dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: head.node, local });
+    gateway
+        .dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: head.node, local: local.into() });
     assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
 }
 

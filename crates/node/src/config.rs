@@ -64,6 +64,14 @@ pub struct Config {
     pub lease_ms: Option<u64>,
     /// The process to end with.
     pub starter: Option<u32>,
+    /// Whether a head writes down what must outlive it, and goes on with what another at its port wrote down.
+    pub keeps: bool,
+    /// Forgets what another head at this port wrote down.
+    pub fresh: bool,
+    /// Where a head writes that down: `etcd://HOST:PORT[,...][/NAME]`; in its session's directory where it is left out.
+    pub store: Option<String>,
+    /// Waits until no other is the head of the cluster in that store.
+    pub standby: bool,
 }
 
 impl Config {
@@ -137,6 +145,8 @@ pub struct Plan {
     pub node_wait: Duration,
     /// What its user should know.
     pub warnings: Vec<String>,
+    /// Which head of its cluster this is, counted from 1; 0 where it keeps no journal, so that its end is final.
+    pub epoch: u64,
 }
 
 impl Plan {
@@ -183,6 +193,7 @@ impl Plan {
             spare_workers: config.spare_workers.unwrap_or(2),
             node_wait: node_wait(std::env::var(NODE_WAIT_VARIABLE).ok())?,
             warnings,
+            epoch: 0,
             offer,
         })
     }

@@ -12,17 +12,23 @@
 //! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it.
 
 mod actors;
+mod ahead;
+mod alarms;
 mod assign;
 mod audit;
 mod census;
 mod clients;
+mod drain;
 mod ending;
 mod ends;
 mod environments;
 mod explain;
 mod group_report;
 mod groups;
+mod guests;
+mod held;
 mod holdings;
+mod journal;
 mod kept;
 mod leases;
 mod locations;
@@ -32,9 +38,14 @@ mod nodes;
 mod object_rows;
 mod objects;
 mod placing;
+mod records;
 mod report;
 mod restarts;
+mod restore;
+mod resume;
+mod returning;
 mod rooms;
+mod routes;
 mod rows;
 mod serving;
 mod shortage;
@@ -55,10 +66,13 @@ use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+pub(crate) use alarms::Alarm;
 pub use locations::Whereabouts;
 pub(crate) use object_rows::NOT_RECORDED;
 pub use report::StoreFigures;
+pub use restore::NotRestored;
 pub use templates::Origin;
+pub(crate) use waiting::{Want, Wanted};
 
 /// Names a client's control stream, a worker before and after it has a process, and a store client; never reused.
 pub type Key = u64;
@@ -145,6 +159,11 @@ pub enum Effect {
     },
     /// Where an object lies, for a member that asked or for this node.
     Located(Whereabouts),
+    /// Have a copy of an object in this node's store.
+    Copy {
+        /// The object.
+        object: ObjectId,
+    },
     /// Delete an object from the store.
     Delete {
         /// The object.
@@ -200,6 +219,10 @@ pub(crate) struct Worker {
     last_words: Option<String>,
     /// The actor ends with it, whatever restarts are left.
     ends_for_good: bool,
+    /// It ended with its node, which was emptied: its actor's restart is not counted.
+    is_moved: bool,
+    /// The actor's constructor returned.
+    is_ready: bool,
 }
 
 impl Worker {
@@ -222,6 +245,8 @@ impl Worker {
             is_doomed: false,
             last_words: None,
             ends_for_good: false,
+            is_moved: false,
+            is_ready: false,
         }
     }
 }
@@ -254,40 +279,6 @@ pub(crate) struct JobDetail {
     noticed: shortage::Noticed,
 }
 
-/// Who waits in the queue.
-#[derive(Debug, Clone)]
-pub(crate) enum Want {
-    Lease { client: Key, request: u64, environment: Environment, fresh: bool, home: Option<Home> },
-    Actor(ActorId),
-    Group { id: PlacementGroupId, maker: Key },
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    want: Want,
-    job: JobId,
-    label: String,
-    since: Instant,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Alarm {
-    Reclaim,
-    Notice,
-    Recheck,
-    NoNodeCame,
-    Census(u64),
-    Overdue(Key),
-    Verdict(Key),
-    Undying(Key),
-    Templates,
-    Preparing(u64),
-    Unprepared(u64),
-    Restart(ActorId),
-    Reconnect(Key, Key),
-    Silent(Key),
-}
-
 /// The daemon's mind.
 #[derive(Debug)]
 pub struct Core {
@@ -309,10 +300,13 @@ pub struct Core {
     making: BTreeMap<ActorId, actors::Making>,
     objects: Objects<Value>,
     kept: Kept,
+    /// What is to be written down, where this daemon keeps a journal.
+    journal: Option<journal::Pending>,
     metrics: Metrics,
     ends: ends::Ends,
     templates: templates::Templates,
     environments: environments::Environments,
+    ahead: ahead::Ahead,
     groups: PlacementGroups,
     reservations: BTreeMap<PlacementGroupId, groups::Reservation>,
     census: census::Census,
@@ -324,8 +318,14 @@ pub struct Core {
     members: members::Members,
     shortages: shortage::Shortages,
     locations: locations::Locations,
+    /// Bytes that objects take in this node's store, about.
+    store_used: u64,
     /// The head that this node serves, where it joined one.
     head: Option<serving::Head>,
+    /// Counts the heads of this cluster; 0 where the end of this one is final.
+    epoch: u64,
+    /// Who is to come back to this head.
+    resumption: Option<resume::Resumption>,
     reclaim: waiting::Reclaim,
     last_number: u64,
     chance: Chance,
@@ -338,7 +338,8 @@ pub struct Core {
 impl Core {
     /// A daemon with nothing running.
     pub fn new(plan: Plan, session: String, address: String, device_check: Box<dyn DeviceCheck>, now: Instant) -> Self {
-        Self {
+        let epoch = plan.epoch;
+        let mut core = Self {
             ledger: Ledger::new(plan.inventory.clone()),
             plan,
             session,
@@ -356,10 +357,12 @@ impl Core {
             making: BTreeMap::new(),
             objects: Objects::default(),
             kept: Kept::default(),
+            journal: None,
             metrics: Metrics::default(),
             ends: ends::Ends::default(),
             templates: templates::Templates::default(),
             environments: environments::Environments::default(),
+            ahead: ahead::Ahead::default(),
             groups: PlacementGroups::default(),
             reservations: BTreeMap::new(),
             census: census::Census::default(),
@@ -370,7 +373,10 @@ impl Core {
             members: members::Members::default(),
             shortages: shortage::Shortages::default(),
             locations: locations::Locations::default(),
+            store_used: 0,
             head: None,
+            epoch: 0,
+            resumption: None,
             reclaim: waiting::Reclaim::default(),
             last_number: 0,
             chance: Chance::default(),
@@ -378,7 +384,9 @@ impl Core {
             wants_pump: false,
             now,
             out: Vec::new(),
-        }
+        };
+        core.begin_epoch(epoch);
+        core
     }
 
     /// A number that names nothing else.
@@ -441,8 +449,11 @@ impl Core {
                 self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
             }
             Message::GroupQuery(asked) => self.group_query(from, &asked),
+            Message::DrainAsked(asked) => self.drain_asked(from, &asked),
             Message::CollectGarbage(_) => self.collect_garbage(from),
             Message::Goodbye(_) => self.goodbye(from),
+            Message::ClientResume(told) => self.resume_client(from, &told),
+            Message::ClientSettled(said) => self.client_settled(from, &said),
             other => {
                 self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));
             }
@@ -455,34 +466,6 @@ impl Core {
 
     pub(crate) fn log(&mut self, line: String) {
         self.out.push(Effect::Log(line));
-    }
-
-    pub(crate) fn alarm_at(&mut self, at: Instant, alarm: Alarm) {
-        self.alarms.insert((at, alarm));
-    }
-
-    fn run_alarms(&mut self) {
-        while let Some((at, alarm)) = self.alarms.first().copied()
-            && at <= self.now
-        {
-            self.alarms.pop_first();
-            match alarm {
-                Alarm::Reclaim => self.reclaim_again(),
-                Alarm::Notice => self.notice(),
-                Alarm::Recheck => self.recheck(),
-                Alarm::NoNodeCame => self.look_at_shortages(),
-                Alarm::Census(number) => self.close_census(number, true),
-                Alarm::Overdue(worker) => self.kill_worker(worker),
-                Alarm::Undying(worker) => self.does_not_die(worker),
-                Alarm::Templates => self.end_idle_templates(),
-                Alarm::Preparing(number) => self.say_it_prepares(number),
-                Alarm::Unprepared(number) => self.preparation_overdue(number),
-                Alarm::Restart(actor) => self.restart(actor),
-                Alarm::Silent(member) => self.end_silent_member(member),
-                Alarm::Reconnect(client, worker) => self.reconnect(client, worker),
-                Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
-            }
-        }
     }
 }
 

@@ -9,15 +9,22 @@ mod admission;
 mod arrival;
 mod effects;
 mod environments;
+mod freight;
+mod guests;
 mod heartbeats;
+mod interpreters;
 mod join;
 mod journal;
+mod line_log;
 mod members;
 mod network;
 mod output;
+mod packages;
 mod poller;
 mod preparing;
 mod processes;
+mod returning;
+mod standby;
 mod start;
 mod store_desk;
 mod streams;
@@ -26,7 +33,7 @@ mod transfer;
 use crate::core::{Core, Key, Origin, TemplateKey};
 use crate::session::Session;
 use heartbeats::Ended;
-use journal::Journal;
+use line_log::LineLog;
 use network::Network;
 use output::Pipe;
 use oxiray_processes::Brood;
@@ -77,6 +84,12 @@ pub(crate) struct Daemon {
     members_admitted: u32,
     /// Where this daemon has to do with other machines.
     network: Option<Network>,
+    /// Where this member finds its head again.
+    way: Option<join::Way>,
+    /// The drivers that this member let in.
+    guests: BTreeMap<Key, guests::Guest>,
+    /// The head that this member waits for.
+    away: Option<returning::Away>,
     /// How it will have ended.
     ended: Ended,
     /// Whoever started this daemon, where it is to end with that process.
@@ -88,11 +101,16 @@ pub(crate) struct Daemon {
     /// Started before there was anything else, and not yet asked for.
     early_template: Option<TemplateProcess>,
     preparations: BTreeMap<u64, environments::Preparation>,
+    packages: packages::Packages,
+    /// Why the template of that name could not be started.
+    unstarted: BTreeMap<TemplateKey, String>,
     processes: BTreeMap<Key, Process>,
     by_pid: BTreeMap<u32, Key>,
     store: StoreDesk,
-    log: Journal,
-    worker_log: Journal,
+    /// Where a head writes down what must outlive it.
+    journal: Option<Box<dyn oxiray_journal::Store>>,
+    log: LineLog,
+    worker_log: LineLog,
     session: Session,
     /// The driver that a private daemon lives for.
     only_driver: Option<Key>,
@@ -108,12 +126,13 @@ impl Daemon {
         self.carry_out();
         while !self.is_stopping {
             let own = [self.core.next_alarm(), self.store.next_deadline(), self.admission_deadline()];
-            let deadlines = own.into_iter().chain([self.network_deadline()]);
+            let turns = [self.network_deadline(), self.return_deadline(), self.turn_deadline()];
+            let deadlines = own.into_iter().chain(turns);
             let limit = deadlines.flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
             let ready = self.poller.wait(limit)?;
             self.now = Instant::now();
             self.core.set_now(self.now);
-            if !self.may_go_on() {
+            if !self.may_go_on() || !self.is_its_turn() {
                 break;
             }
             for token in ready {
@@ -122,6 +141,7 @@ impl Daemon {
             self.store.expire(self.now);
             self.end_slow_newcomers();
             self.keep_leases();
+            self.look_for_head();
             self.carry_out();
         }
         Ok(self.end())
@@ -152,7 +172,7 @@ impl Daemon {
 
     /// DAEMON-2.
     fn end(mut self) -> Ended {
-        self.dismiss_members();
+        self.dismiss_all();
         self.flush_all();
         let head = self.core.head_key().and_then(|head| self.streams.remove(&head));
         let head = head.filter(|head| !head.is_over && self.ended == Ended::Stopped);
@@ -165,6 +185,9 @@ impl Daemon {
                 Self::say_farewell(head.connection);
             }
             network.finish();
+        }
+        if let (Some(journal), Ended::Stopped) = (&mut self.journal, self.ended) {
+            journal.finish();
         }
         self.log.line("the daemon ends");
         self.session.remove();

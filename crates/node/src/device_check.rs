@@ -10,6 +10,9 @@ use std::time::Duration;
 /// driver in trouble, takes longer.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// How long a node's start waits for the library to open.
+const OPENING_LIMIT: Duration = Duration::from_secs(2);
+
 /// What the vendor's library says of a device after a grant's processes are dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residue {
@@ -25,8 +28,25 @@ pub enum Residue {
 
 /// Asks the vendor's library. Called once or more after the end of every grant that had devices.
 pub trait DeviceCheck: fmt::Debug {
-    /// Whether `resource`'s device in `slot` still holds memory for the dead process `pid`.
+    /// Whether `resource`'s device in `slot` still holds memory for the dead process `pid`, or for any dead process where
+    /// that is [`ANY_OF_THE_DEAD`].
     fn residue(&mut self, resource: &str, slot: u32, pid: u32) -> Residue;
+
+    /// Waits until the library is open and can answer, for a bounded time. Only while nobody is served.
+    fn open(&mut self) {}
+}
+
+/// Stands for whichever processes are dead.
+pub const ANY_OF_THE_DEAD: u32 = 0;
+
+/// The machine's own namespace of processes, whose number the kernel fixes. In any other, libraries may name processes
+/// that cannot be seen and live all the same.
+const OWN_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether a process is surely dead.
+fn is_dead(pid: u32) -> bool {
+    let is_own = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE);
+    is_own && matches!(std::fs::exists(format!("/proc/{pid}")), Ok(false))
 }
 
 /// For families that cannot tell.
@@ -44,7 +64,7 @@ pub fn of(host: &Host, offer: &Offer) -> Box<dyn DeviceCheck> {
     match DeviceProcesses::of(host, offer) {
         Some(mut processes) => {
             let resource = DeviceProcesses::family().resource;
-            Box::new(Asker::new(resource, Box::new(move |slot| processes.in_slot(slot))))
+            Box::new(Asker::new(resource, is_dead, Box::new(move |slot| processes.in_slot(slot))))
         }
         None => Box::new(NobodyKnows),
     }
@@ -60,6 +80,7 @@ type Question = (u32, u32);
 /// The thread starts with the first question, and is asked one at a time.
 struct Asker {
     resource: &'static str,
+    is_dead: fn(u32) -> bool,
     library: Option<Library>,
     line: Option<(SyncSender<Question>, Receiver<Residue>)>,
     /// Asked, and not answered. Its answer counts for nothing else: what was seen before a death says nothing after it.
@@ -67,17 +88,19 @@ struct Asker {
 }
 
 impl Asker {
-    fn new(resource: &'static str, library: Library) -> Self {
-        Self { resource, library: Some(library), line: None, open: None }
+    fn new(resource: &'static str, is_dead: fn(u32) -> bool, library: Library) -> Self {
+        Self { resource, is_dead, library: Some(library), line: None, open: None }
     }
 
     fn start(&mut self) -> Option<()> {
         let mut library = self.library.take()?;
+        let is_dead = self.is_dead;
         let (ask, questions) = mpsc::sync_channel::<Question>(1);
         let (answer, answers) = mpsc::sync_channel(1);
         let serve = move || {
             for (slot, pid) in questions {
                 let residue = match library(slot) {
+                    Some(pids) if pid == ANY_OF_THE_DEAD && pids.iter().any(|pid| is_dead(*pid)) => Residue::Held,
                     Some(pids) if pids.contains(&pid) => Residue::Held,
                     Some(_) => Residue::Gone,
                     None => Residue::Unknown,
@@ -121,6 +144,16 @@ impl Asker {
 }
 
 impl DeviceCheck for Asker {
+    fn open(&mut self) {
+        let question = (0, ANY_OF_THE_DEAD);
+        if self.ask(question) == Some(Residue::Pending)
+            && let Some((_, answers)) = &self.line
+            && answers.recv_timeout(OPENING_LIMIT).is_ok()
+        {
+            self.open = None;
+        }
+    }
+
     fn residue(&mut self, resource: &str, slot: u32, pid: u32) -> Residue {
         if resource != self.resource {
             return Residue::Unknown;
@@ -139,6 +172,18 @@ impl fmt::Debug for Asker {
 mod tests {
     use super::*;
 
+    fn nobody(_: u32) -> bool {
+        false
+    }
+
+    #[test]
+    fn the_dead_of_before_are_told_from_others_that_live() {
+        let mut asker = Asker::new("GPU", |pid| pid == 13, Box::new(|slot| Some(vec![10 + slot])));
+        assert_eq!(answer(&mut asker, 2, ANY_OF_THE_DEAD), Residue::Gone, "somebody else uses it");
+        assert_eq!(answer(&mut asker, 3, ANY_OF_THE_DEAD), Residue::Held);
+        assert!(!is_dead(std::process::id()));
+    }
+
     /// Asks until there is an answer.
     fn answer(asker: &mut Asker, slot: u32, pid: u32) -> Residue {
         loop {
@@ -151,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_process_is_looked_for_among_those_of_its_device() {
-        let mut asker = Asker::new("GPU", Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])));
+        let mut asker = Asker::new("GPU", nobody, Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])));
         assert_eq!(answer(&mut asker, 0, 10), Residue::Held);
         assert_eq!(answer(&mut asker, 1, 10), Residue::Gone);
         assert_eq!(answer(&mut asker, 1, 20), Residue::Held);
@@ -162,7 +207,7 @@ mod tests {
     #[test]
     fn a_library_that_hangs_holds_nobody_up() {
         let (release, gate) = mpsc::channel::<Vec<u32>>();
-        let mut asker = Asker::new("GPU", Box::new(move |_| gate.recv().ok()));
+        let mut asker = Asker::new("GPU", nobody, Box::new(move |_| gate.recv().ok()));
         for _ in 0..100 {
             assert_eq!(asker.residue("GPU", 0, 7), Residue::Pending);
             assert_eq!(asker.residue("GPU", 1, 8), Residue::Pending);
@@ -176,7 +221,7 @@ mod tests {
     #[test]
     fn a_late_answer_counts_for_its_own_question_alone() {
         let (release, gate) = mpsc::channel::<Vec<u32>>();
-        let mut asker = Asker::new("GPU", Box::new(move |_| gate.recv().ok()));
+        let mut asker = Asker::new("GPU", nobody, Box::new(move |_| gate.recv().ok()));
         assert_eq!(asker.residue("GPU", 0, 7), Residue::Pending);
         release.send(vec![]).expect("it waits");
         release.send(vec![8]).expect("it waits");
@@ -185,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_library_that_breaks_is_not_asked_again() {
-        let mut asker = Asker::new("GPU", Box::new(|_| panic!("broken")));
+        let mut asker = Asker::new("GPU", nobody, Box::new(|_| panic!("broken")));
         assert_eq!(answer(&mut asker, 0, 7), Residue::Unknown);
         assert_eq!(asker.residue("GPU", 0, 7), Residue::Unknown);
     }

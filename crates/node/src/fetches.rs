@@ -3,7 +3,8 @@
 //! - FETCH-1: an object is fetched once at a time, however many wait to read it, and each of them is told once: to read
 //!   it in this node's store, or why not.
 //! - FETCH-2: of each object at most [`PIECES_AHEAD`] pieces are under way, and at most [`FETCHES_MAX`] objects; so what
-//!   a transfer takes of the memory of either node is bounded.
+//!   a transfer takes of the memory of either node is bounded. Pieces that come beside the messages go from store to
+//!   store without a place in between, and may be larger.
 //! - FETCH-3: what is said of an attempt counts only while that attempt lasts: each has a number of its own.
 //! - FETCH-4: what came is kept when its stream ends. The rest comes from another copy with the same stamp, that is, of
 //!   the same writing; from any other, everything comes anew.
@@ -16,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a piece.
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
+/// The same where there is room for the object and pieces come beside the messages.
+const PIECE_BESIDE_BYTES: u64 = 4 << 20;
 /// How many pieces of an object are asked for ahead.
 const PIECES_AHEAD: u64 = 4;
 /// How many objects are fetched at once; more wait.
@@ -32,7 +35,7 @@ pub(crate) enum Step {
     /// Get a stream to a node. Answered by [`Fetches::linked`].
     Connect { node: NodeId },
     /// Ask for the piece that begins at an offset.
-    Ask { link: Key, number: u64, object: ObjectId, offset: u64 },
+    Ask { link: Key, number: u64, object: ObjectId, offset: u64, length: u64 },
     /// Say that an attempt is over.
     Done { link: Key, number: u64 },
     /// Ask this node's store for room. Answered by [`Fetches::room`], [`Fetches::no_room`] or [`Fetches::is_here`].
@@ -59,7 +62,25 @@ pub(crate) struct Piece {
     pub(crate) size: u64,
     /// FETCH-4.
     pub(crate) stamp: u64,
-    pub(crate) bytes: Bytes,
+    pub(crate) content: Content,
+}
+
+/// What a piece holds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Content {
+    /// Bytes that are to be written.
+    Bytes(Bytes),
+    /// So many were written already, into the room that was given.
+    Written(u64),
+}
+
+impl Content {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Written(count) => *count,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +130,8 @@ impl Incoming {
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     links: BTreeMap<NodeId, Key>,
+    /// Streams on which pieces can come beside the messages.
+    with_freight: BTreeSet<Key>,
     connecting: BTreeSet<NodeId>,
     incoming: BTreeMap<ObjectId, Incoming>,
     queued: VecDeque<ObjectId>,
@@ -181,6 +204,19 @@ impl Fetches {
         }
     }
 
+    /// On that stream pieces can come beside the messages.
+    pub(crate) fn has_freight(&mut self, link: Key) {
+        self.with_freight.insert(link);
+    }
+
+    /// The head that was asked is gone: another is.
+    pub(crate) fn ask_again(&mut self) {
+        for object in self.objects_from(|source| source == Source::Sought) {
+            self.out.push(Step::Locate { object, without: None });
+        }
+        self.out.extend(self.connecting.iter().map(|node| Step::Connect { node: *node }));
+    }
+
     /// There is a stream to a node; or there will be none.
     pub(crate) fn linked(&mut self, node: NodeId, link: Option<Key>) {
         self.connecting.remove(&node);
@@ -196,6 +232,7 @@ impl Fetches {
     /// A stream is over: what came on it goes on from elsewhere.
     pub(crate) fn link_over(&mut self, link: Key) {
         self.links.retain(|_, known| *known != link);
+        self.with_freight.remove(&link);
         for object in self.objects_from(|source| matches!(source, Source::Link(from, _) if from == link)) {
             let Some(incoming) = self.incoming.get_mut(&object) else { continue };
             incoming.breaks += 1;
@@ -225,20 +262,23 @@ impl Fetches {
     fn ask_more(&mut self, object: ObjectId) {
         let Some(incoming) = self.incoming.get_mut(&object) else { return };
         let Source::Link(link, _) = incoming.source else { return };
-        let end = match (&incoming.room, incoming.known) {
-            (Room::Given, Some((size, _))) => size.min(incoming.arrived + PIECES_AHEAD * PIECE_BYTES),
-            (Room::None, _) => 1,
+        let (piece, size) = match (&incoming.room, incoming.known) {
+            (Room::Given, Some((size, _))) if self.with_freight.contains(&link) => (PIECE_BESIDE_BYTES, size),
+            (Room::Given, Some((size, _))) => (PIECE_BYTES, size),
+            (Room::None, _) => (PIECE_BYTES, 1),
             _ => return,
         };
+        let end = size.min(incoming.arrived + PIECES_AHEAD * piece);
         while incoming.asked < end {
-            self.out.push(Step::Ask { link, number: incoming.number, object, offset: incoming.asked });
-            incoming.asked += PIECE_BYTES;
+            let (number, offset) = (incoming.number, incoming.asked);
+            self.out.push(Step::Ask { link, number, object, offset, length: piece });
+            incoming.asked += piece;
         }
     }
 
     /// A piece came.
     pub(crate) fn piece(&mut self, link: Key, piece: Piece) {
-        let Piece { object, number, offset, size, stamp, bytes } = piece;
+        let Piece { object, number, offset, size, stamp, content } = piece;
         let Some(incoming) = self.incoming.get_mut(&object) else { return };
         let Source::Link(from, node) = incoming.source else { return };
         if from != link || incoming.number != number {
@@ -250,20 +290,25 @@ impl Fetches {
             self.give_up(object);
             return self.begin(object, link, node);
         }
-        let is_next = offset == incoming.arrived && (!bytes.is_empty() || size == 0);
-        let fits = offset.checked_add(bytes.len() as u64).is_some_and(|end| end <= size);
-        if !is_next || !fits || matches!(incoming.room, Room::Asked { .. }) {
-            self.out.push(Step::Done { link, number });
-            return self.seek(object, Some(node));
+        let is_next = offset == incoming.arrived && (content.bytes() > 0 || size == 0);
+        let fits = offset.checked_add(content.bytes()).is_some_and(|end| end <= size);
+        match (&incoming.room, content) {
+            (Room::Given, content) if is_next && fits => {
+                incoming.known = Some((size, stamp));
+                self.write(object, content);
+            }
+            (Room::None, Content::Bytes(first)) if is_next && fits => {
+                incoming.known = Some((size, stamp));
+                self.last_number += 1;
+                let request = self.last_number;
+                incoming.room = Room::Asked { request, first };
+                self.out.push(Step::Allocate { request, object, size });
+            }
+            _ => {
+                self.out.push(Step::Done { link, number });
+                self.seek(object, Some(node));
+            }
         }
-        incoming.known = Some((size, stamp));
-        if let Room::Given = incoming.room {
-            return self.write(object, bytes);
-        }
-        self.last_number += 1;
-        let request = self.last_number;
-        incoming.room = Room::Asked { request, first: bytes };
-        self.out.push(Step::Allocate { request, object, size });
     }
 
     /// The node has not got it, or cannot give it for that reason.
@@ -288,16 +333,18 @@ impl Fetches {
         let incoming = self.incoming.get_mut(&object)?;
         let Room::Asked { first, .. } = std::mem::replace(&mut incoming.room, Room::Given) else { return None };
         incoming.asked = incoming.asked.max(first.len() as u64);
-        self.write(object, first);
+        self.write(object, Content::Bytes(first));
         Some(object)
     }
 
-    fn write(&mut self, object: ObjectId, bytes: Bytes) {
+    fn write(&mut self, object: ObjectId, content: Content) {
         let Some(incoming) = self.incoming.get_mut(&object) else { return };
         let offset = incoming.arrived;
-        incoming.arrived += bytes.len() as u64;
+        incoming.arrived += content.bytes();
         let is_whole = incoming.known.is_some_and(|(size, _)| size == incoming.arrived);
-        self.out.push(Step::Write { object, offset, bytes });
+        if let Content::Bytes(bytes) = content {
+            self.out.push(Step::Write { object, offset, bytes });
+        }
         if is_whole { self.end(object) } else { self.ask_more(object) }
     }
 

@@ -7,6 +7,7 @@
 //! it need not know where it is. Only the user can make such a link, since nobody else may enter that directory.
 
 use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, private_directory};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -16,6 +17,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long a killed daemon may take to be gone.
+const DYING_LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+
+/// Where a head writes down what must outlive it.
+const JOURNAL: &str = "journal";
 
 /// What `session.json` holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,12 +40,20 @@ pub struct Description {
     /// Whether it ends with its driver.
     #[serde(default)]
     pub private: bool,
-    /// Whether it is a member of the cluster at the address: drivers connect to the head, not here.
+    /// Whether it is a member of the cluster at the address: who connects here is a client of the head.
     #[serde(default)]
     pub member: bool,
+    /// The node's own address.
+    #[serde(default)]
+    pub ip: String,
 }
 
 impl Description {
+    /// The port that its address ends with.
+    pub fn port(&self) -> Option<u16> {
+        self.address.rsplit_once(':')?.1.parse().ok()
+    }
+
     /// Whether `address` means this session: `localhost` stands for this machine, whatever its address is.
     pub fn answers_to(&self, address: &str) -> bool {
         let local = address.rsplit_once(':').filter(|(host, _)| ["localhost", "127.0.0.1", "0.0.0.0"].contains(host));
@@ -55,6 +70,8 @@ pub struct Session {
     lock: OwnedFd,
     /// The other directory of sessions that a link leads here from.
     shown_in: Option<PathBuf>,
+    /// Another daemon made it, and was killed.
+    is_resumed: bool,
 }
 
 impl Session {
@@ -69,8 +86,40 @@ impl Session {
             if let Some(lock) = lock(&directory)?
                 && directory.exists()
             {
-                return Ok(Self { directory, lock, shown_in: None });
+                return Ok(Self { directory, lock, shown_in: None, is_resumed: false });
             }
+        }
+    }
+
+    /// The session of a head that was killed and had this port, where there is one under `root` with a journal.
+    pub fn resume(root: &Path, port: u16) -> Option<Self> {
+        left(root, port).find_map(|(entry, description)| {
+            let directory = if entry.is_symlink() { fs::canonicalize(&entry).ok()? } else { entry.clone() };
+            let mut locked = lock(&directory).ok()?;
+            if locked.is_none() {
+                wait_for_end(description.pid);
+                locked = lock(&directory).ok()?;
+            }
+            let lock = locked?;
+            let shown_in = entry.is_symlink().then(|| root.to_owned());
+            directory.join(JOURNAL).exists().then_some(Self { directory, lock, shown_in, is_resumed: true })
+        })
+    }
+
+    /// Whether another daemon made it, and was killed.
+    pub fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// Where its head writes down what must outlive it.
+    pub fn journal(&self) -> PathBuf {
+        self.directory.join(JOURNAL)
+    }
+
+    /// Leaves everything as it was before this process came.
+    pub fn leave(self) {
+        if !self.is_resumed {
+            self.remove();
         }
     }
 
@@ -94,6 +143,10 @@ impl Session {
     /// Listens on the session's socket. The path goes through the directory's descriptor, since socket
     /// addresses are short and temporary directories are not.
     pub fn listen(&self) -> io::Result<UnixListener> {
+        if self.is_resumed {
+            // Where there is none the machine was started anew.
+            let _ = fs::remove_file(self.directory.join(SOCKET));
+        }
         let listener = UnixListener::bind(through(&self.lock, SOCKET))?;
         fs::set_permissions(self.directory.join(SOCKET), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         Ok(listener)
@@ -102,8 +155,12 @@ impl Session {
     /// Writes down how clients find and enter the session.
     pub fn describe(&self, description: &Description) -> io::Result<()> {
         let unfinished = self.directory.join("session.json.new");
+        let _ = fs::remove_file(&unfinished);
         let mut file = self.create(&unfinished)?;
         file.write_all(serde_json::to_string_pretty(description)?.as_bytes())?;
+        if self.journal().exists() {
+            file.sync_all()?;
+        }
         fs::rename(unfinished, self.directory.join(DESCRIPTION))
     }
 
@@ -156,9 +213,48 @@ pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
     found
 }
 
-/// Removes what killed daemons left under `root`.
+/// Removes what killed daemons left under `root`, but for what a head can go on with.
 pub fn sweep(root: &Path) {
-    for directory in directories(root) {
+    remove_dead(directories(root).filter(|directory| !directory.join(JOURNAL).exists()));
+}
+
+/// Removes all that killed daemons left under `root`. Returns how many heads could have gone on.
+pub fn forget_all(root: &Path) -> usize {
+    let journals = || directories(root).filter(|directory| directory.join(JOURNAL).exists()).count();
+    let before = journals();
+    remove_dead(directories(root));
+    before.saturating_sub(journals())
+}
+
+/// Removes what a killed head left under `root` that had this port.
+pub fn forget(root: &Path, port: u16) {
+    for (directory, description) in left(root, port) {
+        if matches!(lock(&directory), Ok(None)) {
+            wait_for_end(description.pid);
+        }
+        remove_dead(std::iter::once(directory));
+    }
+}
+
+/// The sessions with a journal under `root` that have this port.
+fn left(root: &Path, port: u16) -> impl Iterator<Item = (PathBuf, Description)> {
+    directories(root).filter_map(move |directory| {
+        let text = fs::read_to_string(directory.join(DESCRIPTION)).ok()?;
+        let described: Description = serde_json::from_str(&text).ok()?;
+        let is_such = described.port() == Some(port) && directory.join(JOURNAL).exists();
+        is_such.then_some((directory, described))
+    })
+}
+
+/// A daemon that was killed a moment ago may not be gone yet.
+fn wait_for_end(pid: u32) {
+    if let Ok(process) = oxiray_processes::pidfd_of(pid) {
+        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&DYING_LIMIT));
+    }
+}
+
+fn remove_dead(directories: impl Iterator<Item = PathBuf>) {
+    for directory in directories {
         match lock(&directory) {
             Ok(Some(_lock)) if directory.is_symlink() => {
                 let _ = fs::canonicalize(&directory).and_then(fs::remove_dir_all);
@@ -170,6 +266,11 @@ pub fn sweep(root: &Path) {
             Ok(None) | Err(_) => {}
         }
     }
+}
+
+/// How the daemon of a session is found and entered.
+pub fn described(directory: &Path) -> Option<Description> {
+    serde_json::from_str(&fs::read_to_string(directory.join(DESCRIPTION)).ok()?).ok()
 }
 
 /// Connects to the daemon of a session.
@@ -211,6 +312,7 @@ mod tests {
             version: "0".into(),
             private: false,
             member: false,
+            ip: "127.0.0.1".into(),
         }
     }
 

@@ -48,6 +48,7 @@ impl Node {
             spare_workers: 0,
             node_wait: Duration::ZERO,
             warnings: Vec::new(),
+            epoch: 0,
         };
         let now = Instant::now();
         let mut core = Core::new(plan, "/session".into(), "127.0.0.1:1".into(), check, now);
@@ -120,7 +121,8 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     let write = |first: &str| {
         // In one step, for the library may be reading.
         let draft = folder.path().join("draft.txt");
-        let text = format!("NVIDIA L4|GPU-1||24000|0|{first}\nNVIDIA L4|GPU-2||24000|0|999:1\n");
+        let other = std::process::id();
+        let text = format!("NVIDIA L4|GPU-1||24000|0|{first}\nNVIDIA L4|GPU-2||24000|0|{other}:1\n");
         std::fs::write(&draft, text).expect("written");
         std::fs::rename(&draft, &answers).expect("renamed");
     };
@@ -150,4 +152,18 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     write("800:4096");
     node.pass_while(Duration::from_secs(30), |node| node.leases.len() < 4);
     assert_eq!(node.reasons(), [None, None], "the first device forgot after all");
+
+    let mut before = std::process::Command::new("true").spawn().expect("it starts");
+    write(&format!("{}:4096", before.id()));
+    before.wait().expect("it ends");
+    let mut again = Node::new();
+    again.core.doubt_devices();
+    again.settle();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").expect("there is one");
+    if namespace.as_os_str() == "pid:[4026531836]" {
+        let reason = "the device still holds memory of a process that died before this node began";
+        assert_eq!(again.reasons(), [Some(reason.to_owned()), None], "the second one is used by who lives");
+    }
+    write("");
+    again.pass_while(Duration::from_secs(30), |node| node.reasons()[0].is_some());
 }

@@ -22,7 +22,7 @@ pub use call::{
     become_subreaper, describe_status, die_with_parent, kill_by_pidfd, pidfd_of, reset_signals_after_fork, stop_signals,
 };
 pub use switch::DeadMansSwitch;
-pub use tree::{children_of, descendants_of};
+pub use tree::{children_of, descendants_of, started_with};
 
 #[cfg(test)]
 mod tests;

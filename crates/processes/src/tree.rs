@@ -26,6 +26,20 @@ pub fn descendants_of(pid: u32) -> Vec<u32> {
     }
 }
 
+/// The processes of this user that were started with this environment variable, or descend from one that was; this
+/// process is not among them.
+pub fn started_with(name: &str, value: &[u8]) -> Vec<u32> {
+    let wanted = [name.as_bytes(), b"=", value].concat();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != std::process::id())
+        .filter(|pid| {
+            let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            variables.split(|byte| *byte == 0).any(|variable| variable == wanted)
+        })
+        .collect()
+}
+
 /// Kernels built without `CONFIG_PROC_CHILDREN` lack the file.
 fn kernel_lists_children() -> bool {
     static LISTS: OnceLock<bool> = OnceLock::new();

@@ -75,7 +75,7 @@ impl Caller {
         let hash = Bytes::copy_from_slice(hash);
         let (demand, environment) = (units(resources)?, environment.into());
         let strategy = strategy.map(strategy::from_told);
-        let class = runtime.class(Class { demand, environment, fresh, strategy });
+        let class = runtime.class(Class { demand, environment, fresh, strategy, near: Vec::new() });
         let work = Work {
             function: hash,
             code: Bytes::copy_from_slice(body),

@@ -3,7 +3,7 @@
 use crate::environment::AskedEnvironment;
 use crate::{context, process};
 use bytes::Bytes;
-use oxiray_runtime::{Identity, News, Runtime};
+use oxiray_runtime::{Entry, Identity, News, Runtime};
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
 use oxiray_wire::message::{Driver, Hello, Welcome};
 use oxiray_wire::{Connection, Message, Received};
@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyConnectionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What of a greeting is not told here: names, token, framing.
@@ -34,9 +34,12 @@ fn socket_pair() -> PyResult<(i32, i32)> {
     Ok((near.into_raw_fd(), far.into_raw_fd()))
 }
 
-/// A connection to the daemon that listens at `path`.
+/// A connection to the daemon of the session in a directory. The socket's path goes through the directory's descriptor,
+/// since socket addresses are short and temporary directories are not.
 #[pyfunction]
-fn connect_socket(path: std::path::PathBuf) -> PyResult<i32> {
+fn connect_session(directory: std::path::PathBuf) -> PyResult<i32> {
+    let opened = std::fs::File::open(directory)?;
+    let path = format!("/proc/self/fd/{}/{}", opened.as_raw_fd(), oxiray_wire::session::SOCKET);
     let stream = std::os::unix::net::UnixStream::connect(path)?;
     Ok(OwnedFd::from(stream).into_raw_fd())
 }
@@ -82,7 +85,8 @@ fn connect<'py>(
             HELLO_BYTES_LIMIT - HELLO_BYTES_SPARED
         )));
     }
-    connection.send(&Hello { token, driver: Some(driver), node: None }.into());
+    let entry = Entry { token: token.clone(), driver: driver.clone() };
+    connection.send(&Hello { token, driver: Some(driver), ..Hello::default() }.into());
     let _ = connection.flush();
     let greeting = py.detach(|| first_message(&mut connection, Some(Instant::now() + GREETING_LIMIT)));
     let (first, early) = greeting.map_err(PyConnectionError::new_err)?;
@@ -91,7 +95,8 @@ fn connect<'py>(
         Message::Refused(refused) => return Err(PyValueError::new_err(refused.text)),
         _ => return Err(PyConnectionError::new_err("the daemon did not greet back: it is of another build")),
     };
-    start(py, &welcome, connection, early)
+    let entry = welcome.comes_back.then_some(entry);
+    start(py, &welcome, connection, early, entry)
 }
 
 fn start<'py>(
@@ -99,10 +104,11 @@ fn start<'py>(
     welcome: &Welcome,
     connection: Connection,
     early: Vec<Received>,
+    entry: Option<Entry>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let identity = Identity::from_welcome(welcome)
         .ok_or_else(|| PyConnectionError::new_err("the daemon greeted with malformed identifiers"))?;
-    let runtime = Runtime::start(identity, connection, early, false)?;
+    let runtime = Runtime::start(identity, connection, early, false, entry)?;
     process::set(Some(runtime.clone()));
     oxiray_runtime::begin_metrics(&runtime);
     context::context(py)
@@ -200,7 +206,7 @@ fn check_quantity(resource: &str, quantity: f64) -> PyResult<()> {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(socket_pair, module)?)?;
-    module.add_function(wrap_pyfunction!(connect_socket, module)?)?;
+    module.add_function(wrap_pyfunction!(connect_session, module)?)?;
     module.add_function(wrap_pyfunction!(connect, module)?)?;
     module.add_function(wrap_pyfunction!(say_goodbye, module)?)?;
     module.add_function(wrap_pyfunction!(disconnect, module)?)?;

@@ -2,9 +2,10 @@
 
 use crate::process;
 use bytes::Bytes;
-use oxiray_wire::message::{KeptRequest, StateFilter, StateQuery};
+use oxiray_wire::message::{DrainAsked, KeptRequest, StateFilter, StateQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::time::Instant;
 
 /// Puts (1), gets (2), deletes (3) or lists (4) kept values: how many, the value, the keys.
 #[pyfunction]
@@ -43,7 +44,34 @@ fn look(
     Ok((report.rows, report.total))
 }
 
+/// How this process's node is being emptied: the seconds that are left, where there is a deadline, and why.
+#[pyfunction]
+fn draining() -> PyResult<Option<(Option<f64>, String)>> {
+    let left = |until: Instant| until.saturating_duration_since(Instant::now()).as_secs_f64();
+    let told = process::required()?.draining();
+    Ok(told.map(|draining| (draining.until.map(left), draining.reason)))
+}
+
+/// Has a node emptied within so many seconds, or kept after all; what is left there, as JSON.
+#[pyfunction]
+fn drain(
+    py: Python<'_>,
+    node: String,
+    deadline_s: Option<f64>,
+    reason: String,
+    only_if_idle: bool,
+    undo: bool,
+) -> PyResult<String> {
+    let runtime = process::required()?;
+    let deadline_ms = deadline_s.map(|seconds| (seconds * 1000.0) as u64);
+    let asked = DrainAsked { request: 0, node, deadline_ms, reason, undo, only_if_idle };
+    let report = process::patiently(py, || runtime.drain(&asked))?.map_err(|error| process::error(py, &error))?;
+    Ok(report.rows)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(look, module)?)?;
+    module.add_function(wrap_pyfunction!(draining, module)?)?;
+    module.add_function(wrap_pyfunction!(drain, module)?)?;
     module.add_function(wrap_pyfunction!(kept, module)?)
 }

@@ -105,7 +105,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     let identity =
         Identity::from_welcome(&welcome).ok_or_else(|| PyValueError::new_err("the daemon assigned malformed ids"))?;
     let flaw = become_assigned(py, &assign)?;
-    let runtime = Runtime::start(identity, connection, early, assign.actor.is_some())?;
+    let runtime = Runtime::start(identity, connection, early, assign.actor.is_some(), None)?;
     process::set(Some(runtime.clone()));
     oxiray_runtime::begin_metrics(&runtime);
     cancel::make_interruptible(py, &runtime)?;

@@ -13,7 +13,9 @@ use crate::state::State;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorConnect, ActorDied, ActorKill, ActorPlaced, ActorRestarting, Cancel, Failure};
+use oxiray_wire::message::{
+    ActorConnect, ActorCreate, ActorDied, ActorKill, ActorPlaced, ActorRestarting, Cancel, Failure,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -48,6 +50,8 @@ struct Actor {
     paused: bool,
     /// What its constructor's arguments refer to, kept until it is dead.
     arguments: Vec<ObjectId>,
+    /// What the daemon was told to make it, until it has a process.
+    creates: Vec<ActorCreate>,
 }
 
 impl Actor {
@@ -87,6 +91,7 @@ impl Actors {
             killed: false,
             paused: false,
             arguments: Vec::new(),
+            creates: Vec::new(),
         })
     }
 
@@ -95,6 +100,35 @@ impl Actors {
         let actor = self.get(id);
         actor.stream = Stream::Awaited;
         actor.arguments = arguments;
+    }
+
+    /// What the daemon is told to make it.
+    pub(crate) fn note_creation(&mut self, id: ActorId, create: ActorCreate) {
+        self.get(id).creates.push(create);
+    }
+
+    /// The actors that this process has a stream to.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = ActorId> {
+        let is_open = |actor: &Actor| matches!(actor.stream, Stream::Open(..));
+        self.known.iter().filter(move |(_, actor)| is_open(actor)).map(|(id, _)| *id)
+    }
+
+    /// The actors that a stream is awaited to.
+    pub(crate) fn awaited(&self) -> Vec<ActorId> {
+        let is_awaited = |actor: &Actor| matches!(actor.stream, Stream::Awaited);
+        self.known.iter().filter(|(_, actor)| is_awaited(actor)).map(|(id, _)| *id).collect()
+    }
+
+    /// What was said to make those that have no process yet, as far as is known here.
+    pub(crate) fn unplaced(&self) -> Vec<ActorCreate> {
+        self.known.values().flat_map(|actor| actor.creates.iter().cloned()).collect()
+    }
+
+    /// The actors whose end this process asked for, and whether there may be another process.
+    pub(crate) fn doomed(&self) -> Vec<(ActorId, bool)> {
+        let lives = |actor: &Actor| !matches!(actor.stream, Stream::Dead(_));
+        let doomed = self.known.iter().filter(|(_, actor)| lives(actor) && (actor.killed || actor.paused));
+        doomed.map(|(id, actor)| (*id, !actor.killed)).collect()
     }
 
     /// The stream over which a call is under way.
@@ -239,6 +273,7 @@ impl State {
         let actor = self.actors.get(id);
         actor.stream = Stream::Open(token, worker);
         actor.paused = false;
+        actor.creates.clear();
         if !actor.under_way.is_empty() {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
             self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }));
@@ -299,6 +334,7 @@ impl State {
         self.forget_creation(id);
         let actor = self.actors.get(id);
         actor.stream = Stream::Dead(failure.clone());
+        actor.creates.clear();
         let arguments = std::mem::take(&mut actor.arguments);
         let mut lost = actor.take_under_way();
         lost.extend(actor.queue.drain(..));

@@ -6,7 +6,7 @@
 //! - CANCEL-1: a cancelled call is never run again, whatever became of its worker.
 //! - CANCEL-2: cancelling what is over, or was never begun by a call, changes nothing.
 
-use crate::links::{DAEMON, Token};
+use crate::links::Token;
 use crate::objects::{copy, failed};
 use crate::runtime::Runtime;
 use crate::state::State;
@@ -44,7 +44,7 @@ impl State {
             self.cancel_task(task, force, recursive);
         } else {
             let asked = CancelObject { object: copy(object.as_bytes()), owner, force, recursive };
-            self.links.post_now(DAEMON, &asked.into());
+            self.demand(asked.into());
         }
         Ok(())
     }

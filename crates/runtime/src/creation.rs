@@ -51,7 +51,7 @@ impl State {
             announced.unfinished = true;
             (announced.class, announced.arguments) = (Bytes::new(), Bytes::new());
             announced.contained.clear();
-            self.links.post_now(DAEMON, &announced.into());
+            self.make(actor, announced);
             self.creations.insert(wait, creation);
         }
         actor
@@ -69,11 +69,18 @@ impl State {
     }
 
     fn create(&mut self, creation: Creation) {
-        let Creation { mut create, arguments, .. } = creation;
+        let Creation { actor, mut create, arguments, .. } = creation;
         let (references, to_promise) = self.travelling(&arguments.references);
         create.references = references;
         create.contained.extend(to_promise.iter().map(|id| self.objects.reference(*id)));
         self.promise(&to_promise);
+        self.make(actor, create);
+    }
+
+    fn make(&mut self, actor: ActorId, create: ActorCreate) {
+        if self.resuming.is_needed() {
+            self.actors.note_creation(actor, create.clone());
+        }
         self.links.post_now(DAEMON, &create.into());
     }
 

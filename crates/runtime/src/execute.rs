@@ -286,13 +286,15 @@ impl State {
     pub(crate) fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
         self.inbox.interrupts.end(ticket.task());
         let owner = &ticket.owner;
-        // Holds are registered by the owner: where it is gone, nobody counts them.
+        // Where nobody hears of it, nobody lets go of what it holds: the owner's stream may be over though the owner lives.
         let is_heard = self.links.role(ticket.from).is_some();
         let kept = if is_heard { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
         self.promise(&outcome.handed);
-        self.hold_for(&outcome.handed, owner);
-        self.hold_for(&outcome.stored, owner);
-        self.unhold(&outcome.stored);
+        if is_heard {
+            self.hold_for(&outcome.handed, owner);
+            self.hold_for(&outcome.stored, owner);
+        }
+        self.give_up_written(&outcome.stored);
         let ended = Instant::now();
         self.timer_moved |= self.log.end(ticket.place, ended, &outcome.results);
         let run_us = u32::try_from((ended - ticket.started).as_micros()).unwrap_or(u32::MAX);

@@ -31,7 +31,9 @@ impl Runtime {
                 }
                 create.request = state.questions.forget();
                 state.fresh_groups.asked(create.request, id);
-                state.links.post_soon(DAEMON, &create.into());
+                let (request, message) = (create.request, create.into());
+                state.note_question(request, &message);
+                state.links.post_soon(DAEMON, &message);
                 Ok(id)
             });
         }
@@ -62,7 +64,9 @@ impl Runtime {
             };
             let is_known = |object| objects.contains(object);
             if let Some(request) = awaited_groups.join(group, id, value, is_known, || questions.forget()) {
-                state.links.post_now(DAEMON, &GroupAwait { request, group: copy(group.as_bytes()) }.into());
+                let message = GroupAwait { request, group: copy(group.as_bytes()) }.into();
+                state.note_question(request, &message);
+                state.links.post_now(DAEMON, &message);
             }
             id
         })
@@ -74,7 +78,7 @@ impl Runtime {
         self.shared.with(|state| {
             state.fresh_groups.forget(group);
             state.awaited_groups.forget(group);
-            state.links.post_soon(DAEMON, &message);
+            state.demand(message);
         });
     }
 
@@ -105,6 +109,7 @@ impl State {
     /// The answer to a question about a group: for an object that stands for it, or for whoever asked.
     pub(crate) fn group_answered(&mut self, answer: GroupAnswer) {
         self.news = true;
+        self.questions.settled(answer.request);
         let fresh = self.fresh_groups.answered(answer.request, answer.failure.as_ref());
         let Some(awaiting) = fresh.or_else(|| self.awaited_groups.answered(answer.request)) else {
             drop(self.questions.answer(Message::GroupAnswer(answer), None));

@@ -3,27 +3,54 @@
 use crate::code::Codes;
 use crate::links::{DAEMON, Role};
 use crate::state::State;
-use crate::submit::{IDLE_LIMIT, Lease};
+use crate::submit::{IDLE_LIMIT, Lease, amounts};
 use bytes::Bytes;
 use oxiray_ids::WorkerId;
-use oxiray_wire::message::{Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseReturn};
+use oxiray_wire::message::{Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 impl State {
+    /// Asks for a worker for the tasks of a class.
+    pub(crate) fn request_lease(&mut self, index: usize) {
+        let queue = &mut self.tasks.queues[index];
+        self.tasks.next_request += 1;
+        let request = self.tasks.next_request;
+        queue.requests.push(request);
+        self.tasks.requests.insert(request, index);
+        let label =
+            queue.pending.front().and_then(|task| self.tasks.tasks.get(task)).map(|task| task.work.name.clone());
+        let message = LeaseRequest {
+            request,
+            demand: amounts(&queue.class.demand),
+            environment: Some(queue.class.environment.clone()),
+            fresh: queue.class.fresh,
+            label: label.unwrap_or_default(),
+            strategy: queue.class.strategy.clone(),
+            arguments: queue.class.large_arguments(),
+        };
+        self.links.post_now(DAEMON, &message.into());
+    }
+
     pub(crate) fn lease_granted(&mut self, granted: &LeaseGranted, descriptor: Option<OwnedFd>) {
+        self.tasks.is_alone = granted.is_alone;
         let queue = self.tasks.requests.remove(&granted.request);
         let token = descriptor.and_then(|stream| self.links.adopt(stream, Role::Lease(granted.lease)).ok());
+        if let Some(queue) = queue {
+            self.tasks.queues[queue].requests.retain(|request| *request != granted.request);
+        }
         let (Some(queue), Some(token)) = (queue, token) else {
-            // The request was cancelled while the grant was on its way.
+            // The request was cancelled while the grant was on its way, or the stream to the worker did not come.
             if let Some(token) = token {
                 self.links.remove(token);
             }
             self.links.post_now(DAEMON, &LeaseReturn { lease: granted.lease, retiring: false }.into());
+            if let Some(queue) = queue {
+                self.pump(queue);
+            }
             return;
         };
-        self.tasks.queues[queue].requests.retain(|request| *request != granted.request);
         self.tasks.queues[queue].leases.push(granted.lease);
         let worker = WorkerId::from_slice(&granted.worker).unwrap_or(WorkerId::NIL);
         let lease = Lease {
@@ -34,6 +61,7 @@ impl State {
             codes: Codes::default(),
             idle_since: None,
             closing: false,
+            retires: false,
         };
         self.tasks.leases.insert(granted.lease, lease);
         self.tasks.set_idle(granted.lease, true);
@@ -74,7 +102,7 @@ impl State {
         let running = tasks.next();
         for task in tasks.rev() {
             // Those behind the first had not begun; they run one at a time until one is found to blame.
-            if let Some(task) = self.tasks.tasks.get_mut(&task) {
+            if let Some(task) = self.tasks.tasks.get_mut(&task).filter(|_| !ended.was_drained) {
                 task.suspect = true;
             }
             self.requeue(lease.queue, task);
@@ -83,6 +111,7 @@ impl State {
             self.fail_task(task, failure);
         } else if let Some(task) = running
             && !self.end_if_cancelled(task)
+            && !(ended.was_drained && self.try_elsewhere(task))
             && !self.try_again(task, Some(&ended.text))
         {
             let (name, attempts) = self
@@ -99,6 +128,26 @@ impl State {
             self.fail_task(task, &Failure { code: code.into(), text, cause: Bytes::new() });
         }
         self.pump(lease.queue);
+    }
+
+    /// The lease's machine is being emptied: nothing more is begun on it.
+    pub(crate) fn retire_lease(&mut self, id: u64) {
+        let Some(lease) = self.tasks.leases.get_mut(&id) else { return };
+        (lease.closing, lease.retires) = (true, true);
+        let queue = lease.queue;
+        self.tasks.set_idle(id, false);
+        self.rest_lease(id);
+        self.pump(queue);
+    }
+
+    /// Something on the lease is done: where nothing is left, it waits for more, or is returned.
+    pub(crate) fn rest_lease(&mut self, id: u64) {
+        let Some(lease) = self.tasks.leases.get(&id).filter(|lease| lease.under_way.is_empty()) else { return };
+        if lease.retires {
+            self.return_lease(id);
+        } else if !lease.closing {
+            self.tasks.set_idle(id, true);
+        }
     }
 
     pub(crate) fn return_lease(&mut self, id: u64) {

@@ -14,6 +14,7 @@
 //!                        │                 results go one by one
 //!                        ├── cancel.rs     calls that are not wanted any more
 //!                        ├── groups.rs     placement groups that are awaited
+//!                        ├── resuming.rs   what a head that came back is told; away.rs finds it
 //!                        └── questions.rs  answers of the daemon, segments of the store
 //! ```
 //!
@@ -21,11 +22,13 @@
 
 mod actors;
 mod awaited_groups;
+mod away;
 mod cancel;
 mod classes;
 mod code;
 mod contained;
 mod creation;
+mod draining;
 mod execute;
 mod fresh_groups;
 mod groups;
@@ -36,12 +39,14 @@ mod lineage;
 mod links;
 mod looking;
 mod metrics;
+mod near;
 mod object_log;
 mod objects;
 mod questions;
 mod reading;
 mod recover;
 mod regaining;
+mod resuming;
 mod retrying;
 mod runtime;
 mod serving;
@@ -56,8 +61,10 @@ mod waits;
 mod work;
 mod yielding;
 
+pub use away::Entry;
 pub use cancel::NotForced;
 pub use contained::Seen;
+pub use draining::Draining;
 pub use execute::{Duty, Outcome, Ticket};
 pub use lead::Unmet;
 pub use metrics::{MetricIndex, MetricKind, NotKept, begin_metrics, declare_metric, record_metric};

@@ -43,6 +43,10 @@ struct Link {
     role: Role,
     watches_room: bool,
     dirty: bool,
+    /// The head by which what it brings is counted.
+    epoch: u64,
+    /// What came behind a mark for which this process is not ready; nothing more is read meanwhile.
+    held: Option<Vec<Received>>,
     /// When something was last written.
     written_at: Option<Instant>,
 }
@@ -54,6 +58,8 @@ pub(crate) struct Links {
     open: FxHashMap<Token, Link>,
     next: Token,
     dirty: Vec<Token>,
+    /// Of streams that are opened now.
+    epoch: u64,
     /// When gathered frames are to be written.
     pub(crate) flush_at: Option<Instant>,
 }
@@ -65,7 +71,7 @@ impl Links {
             rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let mut links =
-            Self { epoll, wake, open: FxHashMap::default(), next: DAEMON, dirty: Vec::new(), flush_at: None };
+            Self { epoll, wake, open: FxHashMap::default(), next: DAEMON, dirty: Vec::new(), epoch: 0, flush_at: None };
         links.insert(daemon, Role::Daemon)?;
         Ok(links)
     }
@@ -78,9 +84,21 @@ impl Links {
     pub(crate) fn insert(&mut self, connection: Connection, role: Role) -> Result<Token, Errno> {
         let token = self.next;
         self.next += 1;
-        epoll::add(&self.epoll, &connection, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        self.open.insert(token, Link { connection, role, watches_room: false, dirty: false, written_at: None });
+        self.open_as(token, connection, role)?;
         Ok(token)
+    }
+
+    /// The stream to a daemon that came back.
+    pub(crate) fn reopen_daemon(&mut self, connection: Connection) -> Result<(), Errno> {
+        self.open_as(DAEMON, connection, Role::Daemon)
+    }
+
+    fn open_as(&mut self, token: Token, connection: Connection, role: Role) -> Result<(), Errno> {
+        epoll::add(&self.epoll, &connection, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        let (epoch, held) = (self.epoch, None);
+        let link = Link { connection, role, watches_room: false, dirty: false, epoch, held, written_at: None };
+        self.open.insert(token, link);
+        Ok(())
     }
 
     /// A stream from a descriptor that the daemon sent.
@@ -175,5 +193,66 @@ impl Links {
             self.remove(token);
         }
         over
+    }
+
+    // --- marks (RESUMING-1, RESUMING-2) ---
+
+    /// Streams that are open now are behind until their marks come.
+    pub(crate) fn begin_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+    }
+
+    /// The streams to other processes than the daemon.
+    pub(crate) fn others(&self) -> Vec<Token> {
+        self.open.keys().copied().filter(|token| *token != DAEMON).collect()
+    }
+
+    pub(crate) fn mark(&mut self, token: Token, epoch: u64) {
+        if let Some(link) = self.open.get_mut(&token) {
+            link.epoch = link.epoch.max(epoch);
+        }
+    }
+
+    /// Whether what the stream brings was counted by a head that is gone.
+    pub(crate) fn is_behind(&self, token: Token) -> bool {
+        token != DAEMON && self.open.get(&token).is_some_and(|link| link.epoch < self.epoch)
+    }
+
+    pub(crate) fn awaits_marks(&self) -> bool {
+        self.open.iter().any(|(token, link)| *token != DAEMON && link.epoch < self.epoch)
+    }
+
+    /// Reads nothing more of the stream for now.
+    pub(crate) fn hold_back(&mut self, token: Token) {
+        if let Some(link) = self.open.get_mut(&token) {
+            link.held.get_or_insert_default();
+            let _ = epoll::delete(&self.epoll, &link.connection);
+        }
+    }
+
+    /// What came on a stream, unless it is held back.
+    pub(crate) fn read_now(&mut self, token: Token, received: Received) -> Option<Received> {
+        match self.open.get_mut(&token).and_then(|link| link.held.as_mut()) {
+            Some(held) => {
+                held.push(received);
+                None
+            }
+            None => Some(received),
+        }
+    }
+
+    /// Reads everything again that was held back: returns what had come.
+    pub(crate) fn read_on(&mut self) -> Vec<(Token, Role, Vec<Received>)> {
+        let mut came = Vec::new();
+        for (token, link) in &mut self.open {
+            let Some(held) = link.held.take() else { continue };
+            link.epoch = self.epoch;
+            let room = if link.watches_room { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            let interest = epoll::EventFlags::IN | room;
+            // It was watched before, so that there is room for it.
+            let _ = epoll::add(&self.epoll, &link.connection, epoll::EventData::new_u64(*token), interest);
+            came.push((*token, link.role, held));
+        }
+        came
     }
 }

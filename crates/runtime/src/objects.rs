@@ -86,11 +86,16 @@ pub(crate) struct Objects {
     known: FxHashMap<ObjectId, Object>,
     values_came: u64,
     sites: sites::Sites,
+    /// Values that were published and that nobody here refers to any more, until nobody anywhere does.
+    kept: FxHashMap<ObjectId, Value>,
+    /// Whether such values are kept, for a head that comes after this one.
+    keeps: bool,
 }
 
 impl Objects {
-    pub(crate) fn new(me: WorkerId) -> Self {
-        Self { me, known: FxHashMap::default(), values_came: 0, sites: sites::Sites::default() }
+    pub(crate) fn new(me: WorkerId, keeps: bool) -> Self {
+        let (known, kept) = (FxHashMap::default(), FxHashMap::default());
+        Self { me, known, values_came: 0, sites: sites::Sites::default(), kept, keeps }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -183,7 +188,12 @@ impl Objects {
                 if object.is_unseen_error() {
                     effects.unseen.extend(object.value.clone());
                 }
-                object.value.map(|value| inner_ids(&value)).unwrap_or_default()
+                let Some(value) = object.value else { return Vec::new() };
+                let inner = inner_ids(&value);
+                if self.keeps && object.promised {
+                    self.kept.insert(id, value);
+                }
+                inner
             }
             _ => Vec::new(),
         }
@@ -369,6 +379,7 @@ pub(crate) fn copy(bytes: &[u8]) -> Bytes {
 }
 
 mod loss;
+mod retold;
 mod sites;
 
 #[cfg(test)]
@@ -392,7 +403,7 @@ mod tests {
     #[test]
     fn a_container_keeps_what_it_contains() {
         let (me, other, ids) = ids();
-        let mut objects = Objects::new(me);
+        let mut objects = Objects::new(me, false);
         let mut effects = Effects::default();
         objects.expect(ids[0]);
         objects.resolve(ids[0], inline(&[(ids[1], other)]), 0, 1, &mut effects);
@@ -404,7 +415,7 @@ mod tests {
     #[test]
     fn a_value_nobody_waits_for_gives_its_holds_back() {
         let (me, other, ids) = ids();
-        let mut objects = Objects::new(me);
+        let mut objects = Objects::new(me, false);
         let mut effects = Effects::default();
         objects.resolve(ids[0], inline(&[(ids[1], other)]), 1, 1, &mut effects);
         assert_eq!((objects.len(), effects.unhold), (0, vec![ids[0], ids[1]]));
@@ -413,7 +424,7 @@ mod tests {
     #[test]
     fn a_promise_is_made_once_and_published_when_ready() {
         let (me, other, ids) = ids();
-        let mut objects = Objects::new(me);
+        let mut objects = Objects::new(me, false);
         let mut effects = Effects::default();
         objects.expect(ids[0]);
         objects.put(ids[1], inline(&[]), 0);
@@ -427,7 +438,7 @@ mod tests {
     #[test]
     fn a_promise_is_kept_though_nobody_here_uses_the_object_any_more() {
         let (me, _, ids) = ids();
-        let mut objects = Objects::new(me);
+        let mut objects = Objects::new(me, false);
         let mut effects = Effects::default();
         objects.expect(ids[0]);
         objects.promise(&ids[..1]);
@@ -441,7 +452,7 @@ mod tests {
     #[test]
     fn a_reference_that_comes_back_after_its_owner_dropped_it_is_asked_for() {
         let (me, _, ids) = ids();
-        let mut objects = Objects::new(me);
+        let mut objects = Objects::new(me, false);
         objects.put(ids[0], inline(&[]), 0);
         objects.promise(&ids[..1]);
         objects.release(ids[0], &mut Effects::default());
@@ -453,7 +464,7 @@ mod tests {
     #[test]
     fn a_borrowed_value_is_asked_for_once() {
         let (me, other, ids) = ids();
-        let mut objects = Objects::new(me);
+        let mut objects = Objects::new(me, false);
         objects.borrow(ids[0], other);
         assert!(objects.want(ids[0]).is_some_and(|reference| reference.owner == copy(other.as_bytes())));
         assert_eq!(objects.want(ids[0]), None);

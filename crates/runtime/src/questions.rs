@@ -1,10 +1,13 @@
 //! Questions to the daemon that have one answer each, and the segments that came with answers.
 
+use crate::slack::shed_map;
+use crate::stored::SEALED;
 use bytes::Bytes;
+use oxiray_ids::ObjectId;
 use oxiray_store::{Access, SegmentCache, SegmentId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer, StateReport};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::os::fd::OwnedFd;
 
 /// Segments that stay mapped though nothing in them is read or written, about.
@@ -35,6 +38,10 @@ pub(crate) struct Questions {
     open: Vec<u64>,
     /// Questions nobody waits for any more, and the object that an answer would pin.
     abandoned: FxHashMap<u64, Option<Bytes>>,
+    /// What was asked, for a head that comes back.
+    asked: FxHashMap<u64, Message>,
+    /// Objects with room in the store that this process holds for nothing but their writing.
+    pub(crate) writing: FxHashSet<ObjectId>,
     pub(crate) segments: SegmentCache,
     /// Segments that were unmapped, of which the daemon is to hear before it is asked for anything else.
     pub(crate) unmapped: Vec<SegmentId>,
@@ -65,10 +72,30 @@ impl Questions {
             Some(_) => None,
             None => {
                 self.open.retain(|open| *open != question);
+                self.settled(question);
                 self.abandoned.insert(question, pins);
                 None
             }
         }
+    }
+
+    /// The question, in case it has to be asked again.
+    pub(crate) fn note(&mut self, question: u64, message: &Message) {
+        self.asked.insert(question, message.clone());
+    }
+
+    /// The question is answered.
+    pub(crate) fn settled(&mut self, question: u64) {
+        self.asked.remove(&question);
+        shed_map(&mut self.asked);
+    }
+
+    /// What is to be asked again; of the daemon's own store only where that is another.
+    pub(crate) fn unanswered(&self, of_store: bool) -> Vec<Message> {
+        let is_of_store = |message: &Message| matches!(message, Message::Allocate(_) | Message::Pin(_));
+        let mut asked: Vec<_> = self.asked.iter().filter(|(_, message)| of_store || !is_of_store(message)).collect();
+        asked.sort_unstable_by_key(|(question, _)| **question);
+        asked.into_iter().map(|(_, message)| message.clone()).collect()
     }
 
     pub(crate) fn fail_all(&mut self, failure: &Failure) {
@@ -106,6 +133,13 @@ impl Questions {
             }
             _ => return None,
         };
+        if let Some(Message::Allocate(asked)) = self.asked.get(&question)
+            && let Some(object) = ObjectId::from_slice(&asked.object)
+            && is_room(&answer)
+        {
+            self.writing.insert(object);
+        }
+        self.settled(question);
         if let Some(at) = self.open.iter().position(|open| *open == question) {
             self.open.swap_remove(at);
             self.answers.insert(question, answer);
@@ -135,5 +169,14 @@ impl Questions {
                 cause: bytes::Bytes::new(),
             }),
         }
+    }
+}
+
+/// Whether this process is counted for the object that it asked to write.
+fn is_room(answer: &Answer) -> bool {
+    match answer {
+        Answer::Allocated(_) => true,
+        Answer::Refused(failure) => failure.code == SEALED,
+        _ => false,
     }
 }

@@ -36,6 +36,7 @@ impl State {
         if self.lost.is_some() {
             return;
         }
+        self.objects.keep_no_longer(id);
         // Nobody here may refer to it any more; whoever does elsewhere used its recipe, and the expected object does now.
         let revived = !self.objects.is_own(id) && self.lineage.leave_elsewhere(id);
         if revived {
@@ -66,6 +67,9 @@ impl State {
         let Some(id) = ObjectId::from_slice(object) else { return };
         if self.objects.is_own(id) {
             return self.promise(&[id]);
+        }
+        if let Some(value) = self.objects.kept(id).cloned() {
+            return self.links.post_now(DAEMON, &Publish { object: copy(object), value: Some(value) }.into());
         }
         if self.lost.is_none() && !self.lineage.is_elsewhere(id) {
             // Where it was published meanwhile, the daemon does not listen to this.
@@ -226,6 +230,7 @@ impl State {
     /// Nobody anywhere refers to a stored object any more that was this process's own.
     pub(crate) fn forgotten_elsewhere(&mut self, object: &[u8]) {
         let Some(id) = ObjectId::from_slice(object) else { return };
+        self.objects.keep_no_longer(id);
         if self.lineage.leave_elsewhere(id) {
             self.drop_recipe_user(id);
         }
@@ -236,7 +241,7 @@ impl State {
     /// The user gives objects up, whoever still refers to them.
     pub(crate) fn free(&mut self, ids: &[ObjectId]) {
         let references: Vec<Reference> = ids.iter().map(|id| self.objects.reference(*id)).collect();
-        self.links.post_now(DAEMON, &Free { references }.into());
+        self.demand(Free { references }.into());
         for id in ids {
             self.freed(*id);
         }
@@ -252,6 +257,7 @@ impl State {
         let text = "free() was called on it: free only what is not needed again".to_owned();
         let failure = Failure { code: "object_freed".into(), text, cause: Bytes::new() };
         let mut effects = Effects::default();
+        self.objects.free_kept(id, failure.clone());
         self.objects.free(id, failure, &mut effects);
         self.apply(effects);
     }

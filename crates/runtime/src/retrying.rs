@@ -77,6 +77,21 @@ impl State {
         true
     }
 
+    /// Has a task that ended with its machine, which was emptied, run once more without that being counted; `false` where
+    /// it was to run once at most.
+    pub(crate) fn try_elsewhere(&mut self, id: TaskId) -> bool {
+        let leaving = self.tasks.leaving;
+        let Some(task) = self.tasks.tasks.get_mut(&id).filter(|_| !leaving) else { return false };
+        let (may_repeat, Target::Class(queue)) = (task.work.retries != 0 || task.attempt > 0, task.target) else {
+            return false;
+        };
+        if may_repeat {
+            task.attempt += 1;
+            self.tasks.queues[queue].pending.push_front(id);
+        }
+        may_repeat
+    }
+
     /// Counts one more attempt; `false` where none is left.
     pub(crate) fn spend_retry(&mut self, id: TaskId) -> bool {
         let leaving = self.tasks.leaving;

@@ -1,5 +1,6 @@
 //! The runtime of one process, as the language front uses it.
 
+use crate::away::{Away, Entry};
 use crate::contained::Seen;
 use crate::lead::{Shared, Unmet};
 use crate::links::{DAEMON, Links};
@@ -48,6 +49,7 @@ impl Identity {
             namespace: welcome.namespace.clone(),
             session: welcome.session.clone(),
             address: welcome.address.clone(),
+            epoch: welcome.epoch,
         })
     }
 }
@@ -71,12 +73,14 @@ pub struct Runtime {
 
 impl Runtime {
     /// Takes over a connection on which this process was let in, with what came on it since, and starts
-    /// the background thread. `is_actor` tells whether the calls that come are an actor's.
+    /// the background thread. `is_actor` tells whether the calls that come are an actor's, `entry` how a driver is let in
+    /// again where its daemon comes back.
     pub fn start(
         identity: Identity,
         daemon: Connection,
         early: Vec<Received>,
         is_actor: bool,
+        entry: Option<Entry>,
     ) -> std::io::Result<Self> {
         let links = Links::new(daemon)?;
         let mut state = State::new(identity, links);
@@ -85,6 +89,10 @@ impl Runtime {
             state.daemon_said(message, descriptors);
         }
         let shared = Arc::new(Shared::new(state)?);
+        if let Some(entry) = entry {
+            let away = Away::new(entry, &shared);
+            shared.with(|state| state.away = Some(away));
+        }
         let attending = Arc::clone(&shared);
         std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend_or_abort())?;
         Ok(Self { shared })
@@ -106,6 +114,10 @@ impl Runtime {
             state.tasks.leaving = true;
             state.tell_of_metrics();
             state.links.post_now(DAEMON, &Goodbye {}.into());
+            if state.is_away() {
+                // Its job ends for want of it.
+                state.daemon_gone();
+            }
         });
     }
 
@@ -161,7 +173,10 @@ impl Runtime {
     pub fn put(&self, task: TaskId, index: u32, value: Value) -> ObjectId {
         let id = task.object(index);
         let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
-        self.shared.with(|state| state.objects.put(id, value, holds));
+        self.shared.with(|state| {
+            state.questions.writing.remove(&id);
+            state.objects.put(id, value, holds);
+        });
         id
     }
 
@@ -244,7 +259,9 @@ impl Runtime {
                 return Err(RuntimeError::Failed(failure.clone()));
             }
             let question = state.questions.ask();
-            state.links.post_now(DAEMON, &message(question));
+            let message = message(question);
+            state.note_question(question, &message);
+            state.links.post_now(DAEMON, &message);
             Ok(question)
         })?;
         self.answer_to(question, deadline, pins)

@@ -96,7 +96,7 @@ impl Runtime {
             for id in handed {
                 state.release(*id);
             }
-            state.unhold(stored);
+            state.give_up_written(stored);
         });
     }
 

@@ -2,8 +2,10 @@
 
 use crate::actors::Actors;
 use crate::awaited_groups::AwaitedGroups;
+use crate::away::Away;
 use crate::code::Codes;
 use crate::creation::Creation;
+use crate::draining::Draining;
 use crate::execute::Inbox;
 use crate::fresh_groups::FreshGroups;
 use crate::lead::Lead;
@@ -12,12 +14,12 @@ use crate::links::{DAEMON, Links, Role, Token};
 use crate::metrics::Telling;
 use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
+use crate::resuming::Resuming;
 use crate::retrying::Retrying;
 use crate::streams::Streams;
 use crate::submit::Submission;
 use crate::task_log::TaskLog;
 use crate::yielding::Yieldings;
-use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
     Failure, Hold, LogLines, Notice, Promise, Publish, SegmentsUnmapped, Subscribe, Unhold, Unpin, Value,
@@ -47,6 +49,8 @@ pub struct Identity {
     pub session: String,
     /// What `init(address=…)` takes to come here.
     pub address: String,
+    /// Counts the heads of this cluster when the process came; 0 where the end of this one is final.
+    pub epoch: u64,
 }
 
 /// Something for the user's process to act on.
@@ -84,6 +88,10 @@ pub(crate) struct State {
     pub(crate) log: TaskLog,
     pub(crate) metrics: Telling,
     pub(crate) questions: Questions,
+    pub(crate) draining: Option<Draining>,
+    pub(crate) resuming: Resuming,
+    /// How a driver finds its daemon again.
+    pub(crate) away: Option<Away>,
     /// Stored objects that are mapped for reading, and how often.
     pub(crate) pinned: FxHashMap<ObjectId, u32>,
     /// What each client's calls name by its hash.
@@ -112,9 +120,12 @@ pub(crate) struct Blocked {
 }
 
 impl State {
-    pub(crate) fn new(identity: Identity, links: Links) -> Self {
+    pub(crate) fn new(identity: Identity, mut links: Links) -> Self {
+        links.begin_epoch(identity.epoch);
         Self {
-            objects: Objects::new(identity.worker),
+            resuming: Resuming::new(identity.epoch),
+            away: None,
+            objects: Objects::new(identity.worker, identity.epoch > 0),
             identity,
             links,
             lead: Lead::default(),
@@ -131,6 +142,7 @@ impl State {
             log: TaskLog::default(),
             metrics: Telling::default(),
             questions: Questions::default(),
+            draining: None,
             pinned: FxHashMap::default(),
             codes: FxHashMap::default(),
             unique: Unique::new(),
@@ -158,16 +170,17 @@ impl State {
             // A generator may wait for room.
             self.news |= *writable;
             for received in received.drain(..) {
-                self.said(*token, role, received);
+                self.heard(*token, role, received);
             }
             self.received = received;
             if over {
                 self.ended(*token, role);
             }
         }
+        self.settle();
     }
 
-    fn said(&mut self, token: Token, role: Role, Received { message, descriptors }: Received) {
+    pub(crate) fn said(&mut self, token: Token, role: Role, Received { message, descriptors }: Received) {
         match (role, message) {
             (Role::Lease(_) | Role::Actor(_), Message::StreamItem(item)) => self.item_arrived(token, item),
             (Role::Daemon, message) => self.daemon_said(message, descriptors),
@@ -184,14 +197,14 @@ impl State {
             let mut received = Vec::new();
             is_over = self.links.receive(token, false, &mut received) || received.is_empty();
             for received in received {
-                self.said(token, role, received);
+                self.heard(token, role, received);
             }
         }
     }
 
     fn ended(&mut self, token: Token, role: Role) {
         match role {
-            Role::Daemon => self.daemon_gone(),
+            Role::Daemon => self.daemon_silent(),
             Role::Lease(lease) => self.lease_silent(lease),
             Role::Actor(actor) => self.actor_silent(actor),
             Role::Client(_) => {
@@ -203,36 +216,6 @@ impl State {
                 self.news = true;
             }
         }
-    }
-
-    pub(crate) fn daemon_gone(&mut self) {
-        if self.lost.is_some() {
-            return;
-        }
-        self.links.remove(DAEMON);
-        let failure = Failure {
-            code: "daemon_died".into(),
-            text: "the daemon of this machine is gone, and with it every worker: it was stopped or killed. \
-                   Call shutdown(), then init() to start anew; its last words are in daemon.log of the session"
-                .into(),
-            cause: Bytes::new(),
-        };
-        self.lost = Some(failure.clone());
-        self.tasks.forget_all();
-        self.lineage.clear();
-        self.fail_streams(&failure);
-        self.creations.clear();
-        self.awaited_groups.clear();
-        self.fresh_groups.clear();
-        self.actors.fail_all(&failure);
-        let mut effects = Effects::default();
-        self.objects.fail_all(&failure, &mut effects);
-        self.apply(effects);
-        self.questions.fail_all(&failure);
-        self.inbox.close();
-        self.tell_what_was_dropped();
-        self.headlines.push_back(News::Over);
-        self.news = true;
     }
 
     /// Tells whoever has to know of a change to the objects.
@@ -285,6 +268,7 @@ impl State {
     }
 
     pub(crate) fn resolve(&mut self, id: ObjectId, value: Value, holds: u32, inner_holds: u32) {
+        self.hold_what_came_before(id, &value, holds, inner_holds);
         let mut effects = Effects::default();
         self.objects.resolve(id, value, holds, inner_holds, &mut effects);
         self.apply(effects);
@@ -334,6 +318,14 @@ impl State {
         }
     }
 
+    /// Gives up what this process holds since it wrote it.
+    pub(crate) fn give_up_written(&mut self, ids: &[ObjectId]) {
+        for id in ids {
+            self.questions.writing.remove(id);
+        }
+        self.unhold(ids);
+    }
+
     pub(crate) fn daemon_said(&mut self, message: Message, descriptors: Vec<std::os::fd::OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         match message {
@@ -341,6 +333,8 @@ impl State {
             Message::LeaseRefused(refused) => self.lease_refused(refused),
             Message::LeaseReclaim(_) => self.return_idle_leases(),
             Message::LeaseEnded(ended) => self.lease_ended(&ended),
+            Message::LeaseRetire(asked) => self.retire_lease(asked.lease),
+            Message::Draining(said) => self.draining = Draining::heard(said),
             Message::CancelObject(asked) => self.cancel_asked(&asked),
             Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
             Message::GroupAnswer(answer) => self.group_answered(answer),
@@ -351,6 +345,9 @@ impl State {
                     self.resolve(id, value, 0, 1);
                 }
             }
+            // The end that follows is final.
+            Message::Refused(_) => self.away = None,
+            Message::HeadBack(said) => self.resume(said.epoch, false),
             Message::Lost(said) => self.lost_elsewhere(&said.object),
             Message::Wanted(said) => self.wanted_elsewhere(&said.object),
             Message::CollectGarbage(_) => {
@@ -413,7 +410,7 @@ impl State {
     }
 
     /// Where lines were dropped, says how many, in their place.
-    fn tell_what_was_dropped(&mut self) {
+    pub(crate) fn tell_what_was_dropped(&mut self) {
         let dropped = std::mem::take(&mut self.lines_dropped);
         if dropped > 0 {
             let text = format!(

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How often a grant may cross the unmapping of its segment.
 const GRANTS_LIMIT: usize = 8;
 /// The failure code of an object that is written already.
-const SEALED: &str = "object_sealed";
+pub(crate) const SEALED: &str = "object_sealed";
 /// The failure code of stored bytes that are gone.
 pub const LOST: &str = "object_lost";
 
@@ -26,6 +26,8 @@ pub struct Pinned {
     mapping: Arc<ReadMapping>,
     size: usize,
     id: ObjectId,
+    /// The head under which it was mapped: on that one's machine, the next daemon knows nothing of it.
+    epoch: u64,
     shared: Arc<Shared>,
 }
 
@@ -41,6 +43,9 @@ impl Drop for Pinned {
         if !self.shared.abandoned.load(Ordering::Relaxed) {
             let object = copy(self.id.as_bytes());
             self.shared.with(|state| {
+                if state.away_since(self.epoch) {
+                    return;
+                }
                 if let Some(count) = state.pinned.get_mut(&self.id) {
                     *count -= 1;
                     if *count == 0 {
@@ -76,6 +81,7 @@ impl Runtime {
     pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
         let object = copy(id.as_bytes());
         for _ in 0..GRANTS_LIMIT {
+            let epoch = self.shared.with(|state| state.resuming.epoch);
             let answer = self.ask(|request| Allocate { request, object: object.clone(), size: size as u64 }.into());
             let segment = match answer {
                 Ok(Answer::Allocated(segment)) => segment,
@@ -84,8 +90,12 @@ impl Runtime {
                 Err(RuntimeError::Failed(failure)) if failure.code == SEALED => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| state.questions.segments.writer(segment));
+            let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| {
+                let is_of_this_daemon = !state.away_since(epoch);
+                state.questions.segments.writer(segment).filter(|_| is_of_this_daemon)
+            });
             let Some(mapping) = mapping else {
+                self.shared.with(|state| state.questions.writing.remove(&id));
                 self.give_up(segment, &Abort { object: object.clone() }.into());
                 continue;
             };
@@ -104,6 +114,7 @@ impl Runtime {
         let object = copy(id.as_bytes());
         let losses = self.shared.with(|state| state.objects.losses(id));
         for _ in 0..GRANTS_LIMIT {
+            let epoch = self.shared.with(|state| state.resuming.epoch);
             let answer =
                 self.ask_until(deadline, Some(&object), |request| Pin { request, object: object.clone() }.into());
             let (segment, size) = match answer {
@@ -117,12 +128,13 @@ impl Runtime {
                 }
             };
             let mapping = self.shared.with(|state| {
-                let mapping = state.questions.segments.reader(segment)?;
+                let is_of_this_daemon = !state.away_since(epoch);
+                let mapping = state.questions.segments.reader(segment).filter(|_| is_of_this_daemon)?;
                 *state.pinned.entry(id).or_default() += 1;
                 Some(mapping)
             });
             match mapping {
-                Some(mapping) => return Ok(Pinned { mapping, size, id, shared: Arc::clone(&self.shared) }),
+                Some(mapping) => return Ok(Pinned { mapping, size, id, epoch, shared: Arc::clone(&self.shared) }),
                 None => self.give_up(segment, &Unpin { object: object.clone() }.into()),
             }
         }

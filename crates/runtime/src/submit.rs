@@ -19,7 +19,7 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Call, Content, Failure, Function, LeaseCancel, LeaseRequest, LeaseReturn, Reply, Value,
+    Amount, ArgumentReference, Call, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Value,
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -90,6 +90,8 @@ pub(crate) struct Lease {
     pub(crate) idle_since: Option<Instant>,
     /// No task is to be added: the worker exits, or its stream is over and the verdict is awaited.
     pub(crate) closing: bool,
+    /// To be returned when what runs on it is done.
+    pub(crate) retires: bool,
 }
 
 /// All of this process's tasks.
@@ -104,6 +106,8 @@ pub(crate) struct Submission {
     pub(crate) requests: FxHashMap<u64, usize>,
     pub(crate) next_request: u64,
     pub(crate) idle: usize,
+    /// There was no other node when a worker was granted last.
+    pub(crate) is_alone: bool,
     /// The job is ending: nothing is asked for or tried again.
     pub(crate) leaving: bool,
 }
@@ -248,6 +252,7 @@ impl State {
             self.finish_with(id, &value);
             return;
         }
+        let queue = self.near(queue, id);
         self.tasks.queues[queue].pending.push_back(id);
         self.pump(queue);
     }
@@ -285,25 +290,6 @@ impl State {
         for _ in queue.requests.len()..wanted {
             self.request_lease(index);
         }
-    }
-
-    fn request_lease(&mut self, index: usize) {
-        let queue = &mut self.tasks.queues[index];
-        self.tasks.next_request += 1;
-        let request = self.tasks.next_request;
-        queue.requests.push(request);
-        self.tasks.requests.insert(request, index);
-        let label =
-            queue.pending.front().and_then(|task| self.tasks.tasks.get(task)).map(|task| task.work.name.clone());
-        let message = LeaseRequest {
-            request,
-            demand: amounts(&queue.class.demand),
-            environment: Some(queue.class.environment.clone()),
-            fresh: queue.class.fresh,
-            label: label.unwrap_or_default(),
-            strategy: queue.class.strategy.clone(),
-        };
-        self.links.post_now(DAEMON, &message.into());
     }
 
     fn start(&mut self, lease: u64, task: TaskId) {
@@ -401,12 +387,17 @@ impl State {
             lease.under_way.retain(|other| *other != task);
         }
         let (queue, worker, token) = (lease.queue, lease.worker, lease.token);
+        // A task that spreads is the last on its machine: the next one gets a machine of its own choice. What comes back
+        // may set tasks free, which must not join here.
+        let (retiring, is_last) = (reply.retiring, self.tasks.is_last(queue, id));
+        if let Some(lease) = self.tasks.leases.get_mut(&id) {
+            lease.closing |= retiring || is_last;
+        }
         if self.tasks.tasks.get(&task).is_some_and(|task| !task.cancelled) {
             let run_us = reply.run_us as f32;
             let average = &mut self.tasks.queues[queue].average_us;
             *average = Some(average.map_or(run_us, |average| average + (run_us - average) * 0.25));
         }
-        let retiring = reply.retiring;
         self.finish(task, reply, worker);
         if retiring {
             let lease = self.tasks.remove_lease(id).expect("it was just looked at");
@@ -415,21 +406,18 @@ impl State {
             for task in lease.under_way.into_iter().rev() {
                 self.requeue(queue, task);
             }
-        } else if self.tasks.queues[queue].class.is_spread() {
-            // The next task gets a machine of its own choice.
+        } else if is_last {
             self.return_lease(id);
         }
         self.pump(queue);
         // Only now: what just came back may have set tasks free that run on this very lease.
-        if self.tasks.leases.get(&id).is_some_and(|lease| lease.under_way.is_empty() && !lease.closing) {
-            self.tasks.set_idle(id, true);
-        }
+        self.rest_lease(id);
     }
 
     /// A call came back: results are there, or it is to be run again.
     pub(crate) fn finish(&mut self, id: TaskId, mut reply: Reply, worker: WorkerId) {
         let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
-        self.hold_for(&kept, &worker);
+        self.hold_kept(&kept, &worker);
         if reply.retry && self.try_again(id, None) {
             return;
         }

@@ -94,6 +94,8 @@ pub struct Class {
     pub fresh: bool,
     /// Where its tasks are to run; nothing for anywhere.
     pub strategy: Option<Strategy>,
+    /// The large objects that its tasks read, and their bytes: each task with others asks for a machine of its own.
+    pub near: Vec<(ObjectId, u64)>,
 }
 
 impl Class {

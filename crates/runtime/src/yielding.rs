@@ -102,7 +102,7 @@ impl State {
         self.hold_for(&handed, &owner);
         let large = stored.as_slice();
         self.hold_for(large, &owner);
-        self.unhold(large);
+        self.give_up_written(large);
         let message = StreamItem { task: ticket.task_bytes(), index, value: Some(value) }.into();
         if handed.is_empty() && large.is_empty() {
             self.links.post_soon(ticket.from(), &message);

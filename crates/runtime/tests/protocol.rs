@@ -72,7 +72,7 @@ impl Peer {
 
     fn grant(&mut self, request: u64, lease: u64) -> Peer {
         let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
-        self.join(LeaseGranted { request, lease, worker })
+        self.join(LeaseGranted { request, lease, worker, is_alone: true })
     }
 
     fn reply(&mut self, call: &Call, text: &'static str) {
@@ -93,9 +93,10 @@ fn started() -> (Runtime, Peer) {
         namespace: String::new(),
         session: String::new(),
         address: String::new(),
+        epoch: 0,
     };
     let runtime =
-        Runtime::start(identity, Connection::new(far).expect("a socket"), Vec::new(), false).expect("it starts");
+        Runtime::start(identity, Connection::new(far).expect("a socket"), Vec::new(), false, None).expect("it starts");
     (runtime, Peer::new(near))
 }
 
@@ -106,7 +107,7 @@ fn work(name: &str) -> Work {
 
 fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
     let demand = vec![("CPU".into(), 10_000)];
-    runtime.class(Class { demand, environment: Environment::default(), fresh: false, strategy: None })
+    runtime.class(Class { demand, environment: Environment::default(), fresh: false, strategy: None, near: Vec::new() })
 }
 
 fn submit(runtime: &Runtime, work: Work) -> ObjectId {

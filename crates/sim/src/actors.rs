@@ -2,6 +2,7 @@
 //!
 //! - CALLER-1: a call is answered, or fails with what became of the actor.
 //! - CALLER-2: the death of an actor is told once to those who know it, and once more for each time that they ask.
+//! - CALLER-3: an actor is made no more often than its restarts allow.
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::client::{Client, Question};
@@ -122,6 +123,8 @@ impl World {
         if detached {
             self.detached.push(made.actor.clone());
         }
+        let most = u32::try_from(made.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
+        self.constructed.insert(made.actor.clone(), (most, 0));
         let ends_at = self.now + self.chance.delay(3 * SECOND);
         let queued = self.chance.between(0, 3) as u32;
         let mut known = Known { queued, ..Known::new(true, ends_at) };
@@ -150,6 +153,13 @@ impl World {
         {
             known.line = Line::Dead;
             known.lose_calls();
+        }
+        if let Question::Actor(made) = &question
+            && *made == said.actor
+            && said.failure.is_none()
+            && self.detached.contains(made)
+        {
+            self.check_row("an actor", made);
         }
         if said.failure.is_some() || self.client(process).actors.contains_key(&said.actor) {
             return;
@@ -259,7 +269,12 @@ impl World {
     }
 
     /// A worker is to become an actor.
-    pub(crate) fn construct(&mut self, process: ProcessIndex) {
+    pub(crate) fn construct(&mut self, process: ProcessIndex, actor: &Bytes) {
+        let (most, times) = self.constructed.get_mut(actor).expect("somebody asked for it");
+        *times += 1;
+        // The head may never hear of one that was made on a node that was lost then.
+        let most = most.saturating_add(self.troubles as u32);
+        assert!(*times <= most, "CALLER-3: an actor is constructed {times} times of {most}");
         self.processes[process].is_constructing = true;
         let at = self.now + self.chance.delay(10 * MILLISECOND);
         self.agenda.plan(at, Event::Constructed(process));

@@ -1,6 +1,7 @@
 //! What is to happen, and when: the one clock of the world, in µs.
 
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex};
+use oxiray_ids::ObjectId;
 use oxiray_node::{Key, TemplateKey};
 use std::collections::BTreeMap;
 
@@ -37,8 +38,14 @@ pub(crate) enum Event {
     Published { process: ProcessIndex, object: usize },
     /// An owner needs its object no more.
     LetGo { process: ProcessIndex, object: usize },
+    /// An owner hands an object on.
+    HandsOn { process: ProcessIndex, object: usize },
     /// A process was handed an object.
     Handed { process: ProcessIndex, object: usize },
+    /// A process that was told of a loss makes the object again.
+    MadeAgain { process: ProcessIndex, object: usize },
+    /// A copy of an object comes from another node.
+    Fetched { node: NodeIndex, object: ObjectId, from: NodeIndex },
     /// A driver's program goes on.
     Step(ProcessIndex),
     /// A process looks for leases that it does not use.
@@ -49,6 +56,10 @@ pub(crate) enum Event {
     NodeComes { machine: usize },
     /// The head learns that the process of a member is gone.
     NodeGone(NodeIndex),
+    /// A member says that it lives, or ends what it was granted.
+    Beat(NodeIndex),
+    /// The head looks at the leases of its members.
+    Look,
     /// A node that had stopped goes on.
     Thaws(NodeIndex),
     /// Things move on a stream again.
@@ -70,6 +81,11 @@ impl Agenda {
     pub(crate) fn plan(&mut self, at: Micros, event: Event) {
         self.last_number += 1;
         self.events.insert((at, self.last_number), event);
+    }
+
+    /// Nothing of this kind happens any more.
+    pub(crate) fn forget(&mut self, is_off: impl Fn(&Event) -> bool) {
+        self.events.retain(|_, event| !is_off(event));
     }
 
     pub(crate) fn next(&mut self) -> Option<(Micros, Event)> {

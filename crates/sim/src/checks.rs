@@ -49,6 +49,9 @@ impl World {
     /// Who still waits for something, and what is left of those who are gone, where all should be quiet.
     pub(crate) fn unrest(&self) -> Vec<String> {
         let mut found = Vec::new();
+        if self.is_without_head() {
+            found.push("there is no head".to_owned());
+        }
         for (index, process) in self.processes.iter().enumerate() {
             let is_driver = process.kind == crate::process::Kind::Driver;
             if process.life < Life::Dead && is_driver {
@@ -60,6 +63,9 @@ impl World {
             let left = node.core.leftovers();
             if !left.is_empty() {
                 found.push(format!("node {index} has left over {left:?}"));
+            }
+            if node.shelf.left() > 0 {
+                found.push(format!("STORE-1: node {index} has {} objects that nobody refers to", node.shelf.left()));
             }
             let granted = node.core.granted();
             if !granted.is_empty() {

@@ -67,8 +67,10 @@ pub(crate) enum Question {
     Actor(Bytes),
     /// Which actor has a name.
     Lookup,
-    /// What became of a placement group.
-    Group,
+    /// What became of a placement group that is to outlive its maker, or of another one.
+    Group(Option<Bytes>),
+    /// What is kept under a key.
+    Kept(Bytes),
 }
 
 /// The runtime of a driver or a worker.
@@ -204,7 +206,10 @@ impl World {
             client.requests.insert(request, class);
             client.classes[class].requests.insert(request);
             let label = "f".to_owned();
-            self.say(process, LeaseRequest { request, demand, environment: None, fresh, label, strategy });
+            self.say(
+                process,
+                LeaseRequest { request, demand, environment: None, fresh, label, strategy, ..LeaseRequest::default() },
+            );
         }
         self.cancel_what_is_too_much(process, class);
     }

@@ -17,10 +17,20 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock; with `drifts` it goes up to a fifth too slow or too fast.
-    pub(crate) fn new(start: Instant, drifts: bool, chance: &mut Chance) -> Self {
-        let rate = if drifts { chance.between(RIGHT - RIGHT / 5, RIGHT + RIGHT / 5) } else { RIGHT };
+    /// A clock; it goes too slow or too fast by up to `drift`, in parts of a thousand.
+    pub(crate) fn new(start: Instant, drift: u64, chance: &mut Chance) -> Self {
+        let rate = chance.between(RIGHT - drift, RIGHT + drift);
         Self { start, ahead: chance.between(0, 3_600_000_000), rate }
+    }
+
+    /// How long it has gone.
+    pub(crate) fn reads(&self, at: Micros) -> Duration {
+        self.shows(at).saturating_duration_since(self.start)
+    }
+
+    /// The first moment of the world at which it has gone for at least so long.
+    pub(crate) fn when_it_reads(&self, gone: Duration) -> Micros {
+        self.when(self.start + gone)
     }
 
     /// What it shows at a moment of the world.

@@ -1,6 +1,7 @@
 //! What goes wrong, as often as the seed says.
 
 use crate::agenda::{Event, MILLISECOND, SECOND};
+use crate::leases::TROUBLE_LONGEST;
 use crate::node::Role;
 use crate::process::{Kind, Life};
 use crate::world::World;
@@ -13,12 +14,14 @@ impl World {
         }
         let at = self.now + self.chance.delay(self.options.between_faults);
         self.agenda.plan(at, Event::Fault);
-        match self.chance.between(0, 9) {
+        match self.chance.between(0, 11) {
             0..=2 if self.options.workers_die => self.kill_some_worker(),
             3 if self.options.drivers_die => self.kill_some_driver(),
             4 if self.options.nodes_die => self.end_some_node(),
             5 | 6 if self.options.network_stalls => self.stall_some_stream(),
             7 if self.options.nodes_freeze => self.freeze_some_node(),
+            11 if self.options.heads_die && self.chance.odds(300) => self.trouble_for_the_head(),
+            10 if self.options.streams_break => self.break_some_stream(),
             8 if self.options.templates_die => self.end_some_template(),
             _ => {}
         }
@@ -45,6 +48,7 @@ impl World {
     fn end_some_node(&mut self) {
         let members: Vec<usize> = (1..self.nodes.len()).filter(|node| self.nodes[*node].is_alive).collect();
         let Some(node) = self.chance.pick(&members) else { return };
+        self.troubles += 1;
         self.node_dies(node);
         if self.chance.odds(800) {
             let late = if self.chance.odds(300) { 60 * SECOND } else { 5 * SECOND };
@@ -55,10 +59,16 @@ impl World {
     }
 
     fn stall_some_stream(&mut self) {
-        let of_members = self.nodes[0].streams.values().filter(|(_, role)| matches!(role, Role::Member(_)));
-        let streams: Vec<usize> = of_members.map(|(stream, _)| *stream).collect();
-        let Some(stream) = self.chance.pick(&streams) else { return };
-        let until = self.now + self.chance.delay(2 * SECOND).min(20 * SECOND);
+        let member = |(stream, role): &(usize, Role)| match role {
+            Role::Member(node) => Some((*stream, *node)),
+            _ => None,
+        };
+        let streams: Vec<(usize, usize)> = self.nodes[0].streams.values().filter_map(member).collect();
+        let Some((stream, node)) = self.chance.pick(&streams) else { return };
+        let until = self.now + self.chance.delay(2 * SECOND).min(TROUBLE_LONGEST);
+        self.troubles += 1;
+        let cut = &mut self.machines[self.nodes[node].machine].cut_until;
+        *cut = until.max(*cut);
         let both = self.chance.odds(500);
         let one = self.chance.between(0, 1) as usize;
         self.log.line(self.now, format_args!("stream {stream} stalls: both ways {both}, or to side {one}"));
@@ -72,7 +82,8 @@ impl World {
         let living: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_alive).collect();
         let Some(node) = self.chance.pick(&living) else { return };
         if self.nodes[node].frozen_until.is_none() {
-            let until = self.now + self.chance.delay(SECOND).min(20 * SECOND);
+            let until = self.now + self.chance.delay(SECOND).min(TROUBLE_LONGEST);
+            self.troubles += 1;
             self.log.line(self.now, format_args!("node {node} freezes"));
             self.nodes[node].frozen_until = Some(until);
             self.agenda.plan(until, Event::Thaws(node));

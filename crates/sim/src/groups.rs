@@ -42,9 +42,10 @@ impl World {
         let detached = self.chance.odds(100);
         let client = self.client(process);
         let request = client.new_number();
-        client.questions.insert(request, Question::Group);
+        client.questions.insert(request, Question::Group(detached.then(|| group.clone())));
         client.groups.insert(group.clone(), Made { bundles: bundles.len() as u32, ends_at, is_detached: detached });
         let strategy = self.chance.one_of(&["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]).to_owned();
+        // Runtimes ask so of groups that end with them.
         let tells_when_created = self.chance.odds(500);
         if detached {
             self.detached_groups.push(group.clone());
@@ -62,14 +63,19 @@ impl World {
         if !tells_when_created && self.chance.odds(500) {
             let client = self.client(process);
             let request = client.new_number();
-            client.questions.insert(request, Question::Group);
+            client.questions.insert(request, Question::Group(None));
             self.say(process, GroupAwait { request, group });
         }
     }
 
     pub(crate) fn group_answered(&mut self, process: ProcessIndex, said: &GroupAnswer) {
         let question = self.client(process).questions.remove(&said.request);
-        assert_eq!(question, Some(Question::Group), "MAKER-1: a question about a group is answered once");
+        let Some(Question::Group(made)) = question else {
+            panic!("MAKER-1: a question about a group is answered once")
+        };
+        if let Some(group) = made.filter(|_| said.failure.is_none()) {
+            self.check_row("a placement group", &group);
+        }
     }
 
     /// A place within one of the process's groups.

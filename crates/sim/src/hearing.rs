@@ -37,6 +37,12 @@ impl World {
                 Some(head) => self.worker_of_member_said(node, head, key, message),
             },
             Role::Member(_) => {
+                if let Message::Heartbeat(said) = &message {
+                    return self.word_heard(key, said);
+                }
+                if self.member_said_of_objects(key, &message) {
+                    return;
+                }
                 if let Some((worker, message)) = self.nodes[node].core.member_said(key, message) {
                     self.dispatch(node, worker, message);
                 }
@@ -47,10 +53,18 @@ impl World {
 
     /// What a driver or a worker says.
     fn dispatch(&mut self, node: NodeIndex, from: Key, message: Message) {
-        self.nodes[node].core.message(from, message);
+        if node != 0 || !self.client_said_of_objects(from, &message) {
+            self.nodes[node].core.message(from, message);
+        }
     }
 
     fn head_said(&mut self, node: NodeIndex, message: Message, descriptor: Option<Descriptor>) {
+        if let Message::HeartbeatHeard(said) = &message {
+            return self.word_answered(node, said);
+        }
+        if self.head_said_of_objects(node, &message) {
+            return;
+        }
         let Message::Relay(relayed) = message else { return self.nodes[node].core.head_said(message) };
         let kind = u16::try_from(relayed.kind).expect("kinds are small");
         let message = Message::decode(kind, relayed.body).expect("what is relayed was encoded by a node");

@@ -22,7 +22,9 @@ mod client;
 mod clock;
 mod faults;
 mod groups;
+mod heads;
 mod hearing;
+mod leases;
 mod log;
 mod machine;
 mod node;
@@ -30,6 +32,7 @@ mod objects;
 mod options;
 mod process;
 mod program;
+mod stores;
 mod stream;
 mod world;
 

@@ -61,4 +61,8 @@ pub(crate) struct Machine {
     pub(crate) disks: u32,
     pub(crate) zone: &'static str,
     pub(crate) memory: Rc<RefCell<Memory>>,
+    /// The node that was fenced here, until the next one has said so.
+    pub(crate) predecessor: Option<usize>,
+    /// Until when nobody joins from here: the link does not work both ways.
+    pub(crate) cut_until: u64,
 }

@@ -1,9 +1,11 @@
 //! A node: the real core, and around it what the daemon's shell does, without descriptors and processes.
 
-use crate::agenda::{Event, MILLISECOND, Micros};
+use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::clock::Clock;
+use crate::leases::Leases;
 use crate::machine::Library;
 use crate::process::{Kind, Life, Process};
+use crate::stores::Shelf;
 use crate::stream::{Descriptor, End, Packet};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_accelerators::{Detection, offer};
@@ -40,23 +42,54 @@ pub(crate) struct Node {
     over: BTreeSet<Key>,
     pub(crate) workers: BTreeMap<Key, ProcessIndex>,
     pub(crate) templates: BTreeSet<TemplateKey>,
-    clock: Clock,
+    pub(crate) clock: Clock,
+    pub(crate) leases: Leases,
+    pub(crate) shelf: Shelf,
     next_turn: Option<Micros>,
+}
+
+impl Node {
+    /// Nothing more is said or heard there.
+    pub(crate) fn forget_stream(&mut self, key: Key) {
+        self.streams.remove(&key);
+        self.over.remove(&key);
+    }
 }
 
 impl World {
     /// A daemon starts on a machine that has none; the first is the head.
     pub(crate) fn start_node(&mut self, machine: usize) -> NodeIndex {
         let index = self.nodes.len();
+        let node = self.new_node(index, machine);
+        self.nodes.push(node);
+        self.log.line(self.now, format_args!("node {index} starts on machine {machine}"));
+        self.lease_begins(index);
+        if index == 0 {
+            self.go_on_from_disk();
+        } else {
+            self.wake(0);
+            self.give_up_predecessor(machine);
+            self.join_head(index);
+            self.after_event(0);
+        }
+        self.settle(index);
+        index
+    }
+
+    /// A daemon as it begins.
+    pub(crate) fn new_node(&mut self, index: NodeIndex, machine: usize) -> Node {
         let seed = self.chance.seed();
-        let clock = Clock::new(self.start, self.options.clocks_drift, &mut self.chance);
+        // Leases allow for clocks whose rates differ by a fifth at most.
+        let most = if self.options.has_leases { 50 } else { 200 };
+        let drift = if self.options.clocks_drift { most } else { 0 };
+        let clock = Clock::new(self.start, drift, &mut self.chance);
         let plan = self.plan(index, machine);
         let library = Box::new(Library(Rc::clone(&self.machines[machine].memory)));
         let address = "127.0.0.1:6379".to_owned();
         let mut core = Core::new(plan, format!("/session-{index}"), address, library, clock.shows(self.now));
         core.seed(seed);
         core.prepare("python");
-        self.nodes.push(Node {
+        Node {
             core,
             machine,
             is_alive: true,
@@ -66,14 +99,10 @@ impl World {
             workers: BTreeMap::new(),
             templates: BTreeSet::new(),
             clock,
+            leases: Leases::default(),
+            shelf: Shelf::default(),
             next_turn: None,
-        });
-        self.log.line(self.now, format_args!("node {index} starts on machine {machine}"));
-        if index != 0 {
-            self.join_head(index);
         }
-        self.settle(index);
-        index
     }
 
     fn plan(&self, index: NodeIndex, machine: usize) -> Plan {
@@ -87,7 +116,7 @@ impl World {
         let offer = offer(&detection, &|_| None, &requested).expect("whole numbers of anything can be offered");
         let named = requested.iter().map(|(name, total)| (ResourceName::new(name).expect("a proper name"), *total));
         Plan {
-            node: NodeId::new([index as u8; 28]),
+            node: NodeId::new([self.mark_of(index); 28]),
             inventory: Inventory::new(named).expect("whole numbers of anything can be had"),
             offer,
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
@@ -100,6 +129,7 @@ impl World {
             spare_workers: 1,
             node_wait: Duration::from_secs(self.options.node_wait_s),
             warnings: Vec::new(),
+            epoch: if index == 0 { self.disk.epoch + 1 } else { 0 },
         }
     }
 
@@ -108,6 +138,9 @@ impl World {
         let at_head = self.nodes[0].core.new_key();
         self.streams[stream].ends[0] = End::Node { node: 0, key: at_head };
         self.nodes[0].streams.insert(at_head, (stream, Role::Member(index)));
+        if self.options.has_leases {
+            self.member_is_heard(at_head);
+        }
         let key = self.nodes[index].core.new_key();
         self.streams[stream].ends[1] = End::Node { node: index, key };
         self.nodes[index].streams.insert(key, (stream, Role::Head));
@@ -133,8 +166,9 @@ impl World {
     /// Carries out what the core decides until it decides nothing more.
     pub(crate) fn settle(&mut self, node: NodeIndex) {
         while self.nodes[node].is_alive {
-            let effects = self.nodes[node].core.settle();
-            if effects.is_empty() {
+            let mut effects = self.nodes[node].core.settle();
+            let lives = node != 0 || !self.options.heads_die || self.write_down(&mut effects);
+            if effects.is_empty() || !lives {
                 break;
             }
             for effect in effects {
@@ -183,9 +217,10 @@ impl World {
                     self.stream_over(node, client);
                 }
             }
-            // No process stores objects, nor asks for an environment that must be made.
-            Effect::Located(_)
-            | Effect::Delete { .. }
+            Effect::Located(found) => self.tell_whereabouts(found),
+            Effect::Delete { object } => self.unshelve(node, object),
+            // No process leaves anything half written or asks for an environment that must be made, and no node is drained.
+            Effect::Copy { .. }
             | Effect::LeaveStore { .. }
             | Effect::Prepare { .. }
             | Effect::EndPreparation { .. } => {}
@@ -300,6 +335,7 @@ impl World {
             return;
         }
         self.log.line(self.now, format_args!("node {node} dies"));
+        self.nodes[node].frozen_until = None;
         let streams: Vec<_> = self.nodes[node].streams.values().copied().collect();
         for (stream, role) in streams {
             let side = usize::from(matches!(role, Role::Head));
@@ -314,7 +350,8 @@ impl World {
                 self.kill(process);
             }
         }
-        if node != 0 {
+        // Of a member on another machine nobody hears: its lease runs out.
+        if node != 0 && !self.options.has_leases {
             let at = self.now + self.chance.between(0, NODE_DEATH_NOTICED);
             self.agenda.plan(at, Event::NodeGone(node));
         }
@@ -325,8 +362,7 @@ impl World {
         let known = self.nodes[0].streams.iter().find(|(_, (_, role))| *role == Role::Member(node));
         let Some((key, stream)) = known.map(|(key, (stream, _))| (*key, *stream)) else { return };
         self.read_to_the_end(stream, 0);
-        self.nodes[0].streams.remove(&key);
-        self.nodes[0].over.remove(&key);
+        self.nodes[0].forget_stream(key);
         self.nodes[0].core.member_gone(key);
     }
 
@@ -341,14 +377,21 @@ impl World {
             }
             Role::Member(_) => {
                 self.nodes[node].over.insert(key);
-                self.nodes[node].core.member_silent(key, false);
+                self.nodes[node].core.member_silent(key, self.options.has_leases);
             }
             Role::Driver => {
                 self.nodes[node].streams.remove(&key);
                 self.nodes[node].core.driver_left(key);
             }
-            // A member ends with its head.
-            Role::Head => self.node_dies(node),
+            Role::Head if self.options.has_leases => self.is_fenced(node, "its stream to the head broke"),
+            // A member ends with its head; whoever started it starts it again.
+            Role::Head => {
+                self.node_dies(node);
+                if self.options.heads_die {
+                    let (at, machine) = (self.now + SECOND, self.nodes[node].machine);
+                    self.agenda.plan(at, Event::NodeComes { machine });
+                }
+            }
         }
     }
 }

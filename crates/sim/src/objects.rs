@@ -7,22 +7,27 @@ use crate::process::{Kind, Life};
 use crate::program::bytes;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_wire::message::{Content, Free, Hold, Promise, Publish, Published, Reference, Subscribe, Unhold, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use oxiray_wire::message::{
+    Content, Free, Hold, Promise, Publish, Published, Recover, Reference, Subscribe, Unhold, Value,
+};
+use std::collections::BTreeMap;
 
 /// What a client knows of objects.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Its own that it has not let go of.
-    own: BTreeSet<usize>,
+    /// Its own that it has not let go of, each with the processes that have written it.
+    own: BTreeMap<usize, Vec<ProcessIndex>>,
     /// What it waits for, and how often it was handed that.
     awaited: BTreeMap<Bytes, usize>,
+    /// What it reads from a store, and how often it was handed that.
+    reading: BTreeMap<Bytes, usize>,
 }
 
 impl Held {
     /// Why its process cannot leave yet.
     pub(crate) fn awaits(&self) -> Option<String> {
-        (!self.awaited.is_empty() || !self.own.is_empty()).then(|| format!("objects {self:?}"))
+        let is_done = self.awaited.is_empty() && self.reading.is_empty() && self.own.is_empty();
+        (!is_done).then(|| format!("objects {self:?}"))
     }
 }
 
@@ -37,15 +42,22 @@ impl World {
         let owner = self.client(process).id.clone();
         let object = bytes(&id);
         self.objects.push(Reference { object: object.clone(), owner });
-        self.client(process).objects.own.insert(number);
+        self.client(process).objects.own.insert(number, Vec::new());
         self.say(process, Promise { objects: vec![object] });
         for _ in 0..self.chance.between(0, 3) {
             self.hand_on(process, number);
         }
         let at = self.now + self.chance.delay(200 * MILLISECOND).min(5 * SECOND);
         self.agenda.plan(at, Event::Published { process, object: number });
-        let at = at + self.chance.delay(500 * MILLISECOND).min(5 * SECOND);
+        let at = at + self.chance.delay(SECOND).min(5 * SECOND);
         self.agenda.plan(at, Event::LetGo { process, object: number });
+    }
+
+    /// An owner hands an object on that has its value for a while.
+    pub(crate) fn hands_on_later(&mut self, process: ProcessIndex, number: usize) {
+        if self.processes[process].life == Life::Running && self.client(process).objects.own.contains_key(&number) {
+            self.hand_on(process, number);
+        }
     }
 
     /// The receiver's hold is registered before the owner gives up its own; which of the two clients is heard first is
@@ -85,12 +97,17 @@ impl World {
             return;
         }
         // Only older ones: values that refer to each other would never be let go of.
-        let others: Vec<usize> = self.client(process).objects.own.range(..number).copied().collect();
+        let others: Vec<usize> = self.client(process).objects.own.range(..number).map(|(other, _)| *other).collect();
         let inner = if self.chance.odds(300) { self.chance.pick(&others) } else { None };
         let contained = inner.map(|inner| self.objects[inner].clone()).into_iter().collect();
-        let value = Value { content: Some(Content::Inline(Bytes::from_static(b"value"))), contained };
+        let content = self.written(process, number);
+        let value = Value { content: Some(content), contained };
         let object = self.objects[number].object.clone();
         self.say(process, Publish { object, value: Some(value) });
+        for _ in 0..self.chance.between(0, 2) {
+            let at = self.now + self.chance.delay(500 * MILLISECOND);
+            self.agenda.plan(at, Event::HandsOn { process, object: number });
+        }
         if self.chance.odds(100) {
             let references = vec![self.objects[number].clone()];
             self.say(process, Free { references });
@@ -99,19 +116,90 @@ impl World {
 
     /// An owner needs its object no more.
     pub(crate) fn let_go(&mut self, process: ProcessIndex, number: usize) {
-        if self.processes[process].life == Life::Running && self.client(process).objects.own.remove(&number) {
-            let objects = vec![self.objects[number].object.clone()];
-            self.say(process, Unhold { objects });
+        if self.processes[process].life != Life::Running {
+            return;
+        }
+        let Some(writers) = self.client(process).objects.own.remove(&number) else { return };
+        for holder in [process].into_iter().chain(writers) {
+            if self.processes[holder].life == Life::Running {
+                let objects = vec![self.objects[number].object.clone()];
+                self.say(holder, Unhold { objects });
+            }
         }
     }
 
-    /// A value is there: it is read, and let go of with what it refers to.
+    /// What an object becomes: a small value, or one that a worker writes into its node's store, and holds.
+    fn written(&mut self, process: ProcessIndex, number: usize) -> Content {
+        let small = Content::Inline(Bytes::from_static(b"value"));
+        let is_known = self.client(process).objects.own.contains_key(&number);
+        if !is_known || !self.options.has_stores || self.chance.odds(400) {
+            return small;
+        }
+        let job = self.client(process).job.clone();
+        let may_write = |index: &usize| {
+            let found = &self.processes[*index];
+            found.life == Life::Running && found.client.as_ref().is_some_and(|client| client.job == job)
+        };
+        let writers: Vec<usize> = (0..self.processes.len()).filter(may_write).collect();
+        let Some(writer) = self.chance.pick(&writers) else { return small };
+        let object = self.objects[number].object.clone();
+        self.shelve(writer, &object);
+        self.client(process).objects.own.entry(number).or_default().push(writer);
+        Content::Stored(1 << 20)
+    }
+
+    /// The bytes of an object are lost that this process owns: it makes them again in its time.
+    pub(crate) fn told_of_loss(&mut self, process: ProcessIndex, object: &Bytes) {
+        let number = self.objects.iter().position(|known| known.object == *object).expect("it was made");
+        let at = self.now + self.chance.delay(20 * MILLISECOND);
+        self.agenda.plan(at, Event::MadeAgain { process, object: number });
+    }
+
+    pub(crate) fn make_again(&mut self, process: ProcessIndex, number: usize) {
+        if self.processes[process].life != Life::Running {
+            return;
+        }
+        let value = Value { content: Some(self.written(process, number)), contained: Vec::new() };
+        let object = self.objects[number].object.clone();
+        self.say(process, Publish { object, value: Some(value) });
+    }
+
+    /// A value is there: it is read, here or from a store, and let go of with what it refers to.
     pub(crate) fn value_came(&mut self, process: ProcessIndex, said: &Published) {
         let times = self.client(process).objects.awaited.remove(&said.object);
         let times = times.expect("READER-1: a subscription is answered once");
-        let mut objects = vec![said.object.clone(); times];
-        let contained = said.value.iter().flat_map(|value| &value.contained);
-        objects.extend(contained.map(|reference| reference.object.clone()));
-        self.say(process, Unhold { objects });
+        // What it contains is the reader's now, and is read in its turn.
+        for inner in said.value.iter().flat_map(|value| &value.contained) {
+            let number = self.objects.iter().position(|known| known.object == inner.object).expect("it was made");
+            self.handed(process, number);
+        }
+        let reference = self.objects.iter().find(|known| known.object == said.object).expect("it was made").clone();
+        *self.client(process).objects.reading.entry(said.object.clone()).or_default() += times;
+        match said.value.as_ref().and_then(|value| value.content.as_ref()) {
+            Some(Content::Stored(_)) => self.read(process, reference),
+            _ => self.has_read(process, &reference),
+        }
+    }
+
+    /// What was read is let go of.
+    pub(crate) fn has_read(&mut self, process: ProcessIndex, reference: &Reference) {
+        let times = self.client(process).objects.reading.remove(&reference.object).unwrap_or_default();
+        self.say(process, Unhold { objects: vec![reference.object.clone(); times] });
+    }
+
+    /// What was to be read is in no store: its owner is told, and whoever wants it waits for it anew.
+    pub(crate) fn is_lost(&mut self, process: ProcessIndex, reference: Reference) {
+        if self.processes[process].life != Life::Running {
+            return;
+        }
+        let objects = &mut self.client(process).objects;
+        let times = objects.reading.remove(&reference.object).unwrap_or_default();
+        let awaited = objects.awaited.entry(reference.object.clone()).or_default();
+        *awaited += times;
+        let is_first = *awaited == times;
+        self.say(process, Recover { reference: Some(reference.clone()) });
+        if is_first {
+            self.say(process, Subscribe { reference: Some(reference) });
+        }
     }
 }

@@ -21,11 +21,17 @@ pub struct Options {
     pub(crate) drivers_die: bool,
     pub(crate) drivers_leave: bool,
     pub(crate) nodes_die: bool,
+    /// The head keeps a journal, dies and comes again; its disk is full at times.
+    pub(crate) heads_die: bool,
     pub(crate) nodes_freeze: bool,
     pub(crate) templates_die: bool,
     pub(crate) forks_fail: bool,
     pub(crate) network_stalls: bool,
     pub(crate) messages_get_lost: bool,
+    /// Streams break, and what was under way on them is lost.
+    pub(crate) streams_break: bool,
+    /// The members are on machines of their own: they have leases instead of a process that the head could watch.
+    pub(crate) has_leases: bool,
     /// Processes die late, or leave behind what does.
     pub(crate) is_stuck: bool,
     pub(crate) devices_remember: bool,
@@ -35,6 +41,8 @@ pub struct Options {
     pub(crate) has_actors: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_objects: bool,
+    /// Some objects lie in stores.
+    pub(crate) has_stores: bool,
     /// How long a demand that no node can meet waits for one that can.
     pub(crate) node_wait_s: u64,
 }
@@ -55,11 +63,14 @@ impl Options {
             drivers_die: chance.odds(300),
             drivers_leave: chance.odds(500),
             nodes_die: chance.odds(500),
+            heads_die: chance.odds(300),
             nodes_freeze: chance.odds(400),
             templates_die: chance.odds(300),
             forks_fail: chance.odds(200),
             network_stalls: chance.odds(500),
             messages_get_lost: chance.odds(500),
+            streams_break: chance.odds(400),
+            has_leases: chance.odds(500),
             is_stuck: chance.odds(200),
             devices_remember: chance.odds(500),
             tasks_crash: chance.odds(400),
@@ -68,6 +79,7 @@ impl Options {
             has_actors: chance.odds(600),
             has_groups: chance.odds(400),
             has_objects: chance.odds(500),
+            has_stores: chance.odds(600),
             node_wait_s: chance.one_of(&[0, 3, 30]),
         }
     }

@@ -174,8 +174,8 @@ impl World {
             let welcome = assign.welcome.clone().unwrap_or_default();
             self.processes[process].client = Some(Client::new(&welcome));
         }
-        if assign.actor.is_some() {
-            self.construct(process);
+        if let Some(actor) = &assign.actor {
+            self.construct(process, &actor.actor);
         }
     }
 

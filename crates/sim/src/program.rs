@@ -32,6 +32,9 @@ const TASK_LONGEST: Micros = 10 * SECOND;
 impl World {
     /// A driver connects to the head.
     pub(crate) fn driver_comes(&mut self) {
+        if self.is_without_head() {
+            return self.agenda.plan(self.now + SECOND / 2, Event::DriverComes);
+        }
         let process = self.processes.len();
         let key = self.nodes[0].core.new_key();
         let stream = self.new_stream([End::Node { node: 0, key }, End::Process(process)], 50);
@@ -101,8 +104,10 @@ impl World {
             Message::ActorPlaced(said) => self.actor_placed(process, &said, descriptor),
             Message::ActorRestarting(said) => self.actor_restarts(process, &said),
             Message::ActorDied(said) => self.actor_is_dead(process, &said),
+            Message::KeptAnswer(said) => self.kept_answered(process, &said),
             Message::GroupAnswer(said) => self.group_answered(process, &said),
             Message::Published(said) => self.value_came(process, &said),
+            Message::Lost(said) => self.told_of_loss(process, &said.object),
             Message::Stop(_) => self.stop(process),
             _ => self.lose(&Packet::Said { message: Box::new(message), descriptor }),
         }
@@ -119,6 +124,9 @@ impl World {
             if self.now >= self.options.calm_at + DETACHED_END_AFTER {
                 self.end_the_detached(process);
                 self.end_detached_groups(process);
+                if !std::mem::replace(&mut self.has_looked, true) {
+                    self.look_at_what_is_kept(process);
+                }
             }
             if self.client(process).awaits().is_empty() {
                 return self.say(process, Goodbye {});
@@ -138,6 +146,7 @@ impl World {
                     self.make_actor(process, strategy);
                 }
                 2 if self.options.has_actors => self.look_for_actor(process),
+                6 if self.options.heads_die => self.keep_value(process),
                 3 if self.options.has_groups => self.make_group(process),
                 4 | 5 if self.options.has_objects => self.make_object(process),
                 _ => self.make_task(process),

@@ -47,6 +47,8 @@ pub(crate) enum Packet {
 pub(crate) struct Stream {
     pub(crate) ends: [End; 2],
     pub(crate) closed: [bool; 2],
+    /// Nothing arrives any more but the end.
+    is_broken: bool,
     under_way: [VecDeque<Packet>; 2],
     /// When the last of it arrives.
     due: [Micros; 2],
@@ -64,6 +66,7 @@ impl World {
         self.streams.push(Stream {
             ends,
             closed: [false; 2],
+            is_broken: false,
             under_way: [VecDeque::new(), VecDeque::new()],
             due: [0; 2],
             stalled: [false; 2],
@@ -77,7 +80,8 @@ impl World {
     pub(crate) fn send(&mut self, from: Descriptor, packet: Packet) {
         let to = 1 - from.side;
         let stream = &mut self.streams[from.stream];
-        if stream.closed[to] || stream.closed[from.side] {
+        let is_lost = stream.is_broken && !matches!(packet, Packet::Over);
+        if is_lost || stream.closed[to] || stream.closed[from.side] {
             return self.lose(&packet);
         }
         let at = (self.now + self.chance.delay(stream.usual)).max(stream.due[to]);
@@ -114,6 +118,17 @@ impl World {
         let lost = self.streams[from.stream].under_way[to].split_off(kept);
         for packet in lost {
             self.lose(&packet);
+        }
+    }
+
+    /// What was sent last is lost both ways, and then both ends hear that it is over.
+    pub(crate) fn break_stream(&mut self, stream: StreamIndex) {
+        for side in [0, 1] {
+            self.lose_tail(Descriptor { stream, side });
+        }
+        self.streams[stream].is_broken = true;
+        for side in [0, 1] {
+            self.send(Descriptor { stream, side }, Packet::Over);
         }
     }
 

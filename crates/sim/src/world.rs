@@ -2,6 +2,7 @@
 
 use crate::agenda::{Agenda, Event, MILLISECOND, Micros, SECOND};
 use crate::chance::Chance;
+use crate::heads::Disk;
 use crate::log::Log;
 use crate::machine::{Machine, Memory};
 use crate::node::Node;
@@ -12,6 +13,7 @@ use crate::stream::Stream;
 use bytes::Bytes;
 use oxiray_wire::message::Reference;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -43,8 +45,17 @@ pub(crate) struct World {
     /// Actors that outlive whoever made them.
     pub(crate) detached: Vec<Bytes>,
     pub(crate) detached_groups: Vec<Bytes>,
+    /// How often each actor may be constructed, and was.
+    pub(crate) constructed: BTreeMap<Bytes, (u32, u32)>,
     /// All that were ever made, each with its owner.
     pub(crate) objects: Vec<Reference>,
+    pub(crate) disk: Disk,
+    /// Somebody looked at the end whether what was kept is there.
+    pub(crate) has_looked: bool,
+    /// How often a link broke or stood still, or a node did.
+    pub(crate) troubles: u64,
+    /// How often a member ended all that it was granted.
+    pub(crate) fenced: u64,
     /// Nothing goes wrong any more, and no new work comes.
     pub(crate) is_calm: bool,
 }
@@ -67,7 +78,12 @@ impl World {
             last_pid: 100,
             detached: Vec::new(),
             detached_groups: Vec::new(),
+            constructed: BTreeMap::new(),
             objects: Vec::new(),
+            disk: Disk::default(),
+            has_looked: false,
+            troubles: 0,
+            fenced: 0,
             is_calm: false,
         }
     }
@@ -84,6 +100,8 @@ impl World {
                 disks: self.chance.between(0, 1) as u32,
                 zone: self.chance.one_of(&["a", "b"]),
                 memory: Rc::new(RefCell::new(Memory::default())),
+                predecessor: None,
+                cut_until: 0,
             };
             self.machines.push(machine);
             let at = if index == 0 { 0 } else { self.chance.between(0, SECOND) };
@@ -115,19 +133,25 @@ impl World {
     /// The node that an event is for, which has to be awake.
     fn concerns(&self, event: Event) -> Option<NodeIndex> {
         match event {
-            Event::Turn(node) | Event::Forked { node, .. } | Event::TemplateEnds { node, .. } => Some(node),
+            Event::Fetched { node, .. }
+            | Event::Turn(node)
+            | Event::Forked { node, .. }
+            | Event::TemplateEnds { node, .. } => Some(node),
             Event::Noticed(process) | Event::Gone(process) => Some(self.processes[process].node),
-            Event::NodeGone(_) | Event::DriverComes => Some(0),
+            Event::NodeGone(_) | Event::DriverComes | Event::Look => Some(0),
             Event::Arrive { .. }
             | Event::Dies(_)
             | Event::Finished { .. }
             | Event::Constructed(_)
             | Event::Published { .. }
             | Event::LetGo { .. }
+            | Event::HandsOn { .. }
             | Event::Handed { .. }
+            | Event::MadeAgain { .. }
             | Event::Step(_)
             | Event::Idle { .. }
             | Event::NodeComes { .. }
+            | Event::Beat(_)
             | Event::Thaws(_)
             | Event::Heals { .. }
             | Event::Fault
@@ -165,7 +189,10 @@ impl World {
             Event::Constructed(process) => self.constructed(process),
             Event::Published { process, object } => self.publish(process, object),
             Event::LetGo { process, object } => self.let_go(process, object),
+            Event::HandsOn { process, object } => self.hands_on_later(process, object),
             Event::Handed { process, object } => self.handed(process, object),
+            Event::MadeAgain { process, object } => self.make_again(process, object),
+            Event::Fetched { node, object, from } => self.fetched(node, object, from),
             Event::Step(process) => self.step(process),
             Event::Idle { process, lease } => {
                 if self.processes[process].life == Life::Running {
@@ -175,6 +202,8 @@ impl World {
             Event::DriverComes => self.driver_comes(),
             Event::NodeComes { machine } => self.node_comes(machine),
             Event::NodeGone(node) => self.member_is_gone(node),
+            Event::Beat(node) => self.beat(node),
+            Event::Look => self.look(),
             Event::Thaws(node) => self.nodes[node].frozen_until = None,
             Event::Heals { stream, to } => self.heal(stream, to),
             Event::Fault => self.fault(),
@@ -194,11 +223,23 @@ impl World {
             return self.agenda.plan(self.now + SECOND, Event::NodeComes { machine });
         }
         drop(memory);
+        let cut_until = self.machines[machine].cut_until;
+        if machine == 0 && !self.nodes.is_empty() {
+            return self.head_comes();
+        }
+        if machine != 0 && self.is_without_head() {
+            return self.agenda.plan(self.now + SECOND / 2, Event::NodeComes { machine });
+        }
+        let not_before = self.nodes.first().and_then(|head| head.frozen_until).unwrap_or(0).max(cut_until);
+        if not_before > self.now {
+            return self.agenda.plan(not_before, Event::NodeComes { machine });
+        }
         self.start_node(machine);
     }
 
     fn calm(&mut self) {
         self.is_calm = true;
+        self.spare_the_head();
         self.log.line(self.now, format_args!("calm"));
     }
 }

@@ -428,6 +428,10 @@ impl Book {
         self.segments.take_back(segment, client);
     }
 
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> {
+        self.objects.keys().copied()
+    }
+
     pub(crate) fn trim(&mut self, keep: u64) {
         self.segments.trim(keep, &mut self.out);
     }

@@ -8,10 +8,12 @@ use crate::spill::{Copy, SpilledFile, Spiller};
 use crate::terms::{Access, ClientId, Event, Expired, ObjectState, SegmentId, Stats, Ticket};
 use oxiray_ids::ObjectId;
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Copies to and from disk handed to the disk's thread at once.
 const COPIES_LIMIT: usize = 8;
@@ -214,6 +216,12 @@ impl Store {
         }
     }
 
+    /// The memory of a segment that is pinned, or that was granted and is not sealed; none where it is on disk. Whoever
+    /// asks must touch it no more once that is over.
+    pub fn file_of(&self, segment: SegmentId) -> Option<Arc<File>> {
+        self.memory.get(&segment).map(Memory::file)
+    }
+
     /// Gives pooled memory back to the machine until at most `keep_bytes` are pooled.
     pub fn trim(&mut self, keep_bytes: u64) {
         self.book.trim(keep_bytes);
@@ -245,6 +253,11 @@ impl Store {
         std::mem::take(&mut self.events)
     }
 
+    /// Every object that is known.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
+        self.book.objects()
+    }
+
     /// Where an object is; `None` for an unknown or deleted one.
     pub fn state(&self, object: ObjectId) -> Option<ObjectState> {
         self.book.state_of(object)
@@ -258,6 +271,11 @@ impl Store {
     /// What the store holds.
     pub fn stats(&self) -> Stats {
         self.book.stats()
+    }
+
+    /// Bytes of segments that belong to objects.
+    pub fn used_bytes(&self) -> u64 {
+        self.book.used_bytes()
     }
 
     fn apply(&mut self) {

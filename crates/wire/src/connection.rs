@@ -113,6 +113,11 @@ impl Connection {
         frame::append(message, count, &mut self.outgoing);
     }
 
+    /// How many bytes were queued since the start.
+    pub fn position(&self) -> u64 {
+        self.sent_bytes + self.outgoing.len() as u64
+    }
+
     /// Bytes queued and not yet taken by the kernel.
     pub fn unsent_bytes(&self) -> usize {
         self.outgoing.len()

@@ -12,8 +12,10 @@ use prost::{Message as _, Oneof};
 
 mod actor;
 mod cancel;
+mod drain;
 mod greeting;
 mod group;
+mod guest;
 mod kept;
 mod lease;
 mod metric;
@@ -21,9 +23,11 @@ mod network;
 mod node;
 mod object;
 mod object_log;
+mod package;
 mod recovery;
 mod report;
 mod reserve;
+mod resume;
 mod state;
 mod store;
 mod strategy;
@@ -35,8 +39,10 @@ mod worker;
 
 pub use actor::*;
 pub use cancel::*;
+pub use drain::*;
 pub use greeting::*;
 pub use group::*;
+pub use guest::*;
 pub use kept::*;
 pub use lease::*;
 pub use metric::*;
@@ -44,9 +50,11 @@ pub use network::*;
 pub use node::*;
 pub use object::*;
 pub use object_log::*;
+pub use package::*;
 pub use recovery::*;
 pub use report::*;
 pub use reserve::*;
+pub use resume::*;
 pub use state::*;
 pub use store::*;
 pub use strategy::*;
@@ -224,9 +232,25 @@ messages! {
     161 => HeartbeatHeard,
     162 => NodeGone,
     163 => NodeLeaves,
+    164 => HeadBack,
+    165 => ClientResume,
+    166 => Resumed,
+    167 => ClientSettled,
+    168 => NodeResume boxed,
     190 => GroupPrepare,
     191 => GroupPrepared,
     192 => GroupRelease,
+    200 => DrainAsked,
+    201 => NodeDismissed,
+    202 => Draining,
+    203 => LeaseRetire,
+    204 => CopyWanted,
+    210 => CopyRefused,
+    215 => GuestJoined boxed,
+    216 => GuestLeft,
+    217 => GuestClose,
+    218 => PackageWanted,
+    219 => PackagePiece,
 }
 
 /// How much of a resource.

@@ -7,6 +7,7 @@
 //!     socket                0600, the daemon listens here
 //!     session.json          0600, address, token and process id
 //!     daemon.log            0600
+//!     journal               0600, what a head writes down to outlive it
 //! ```
 //!
 //! A root that belongs to someone else, or that others may enter, is refused: whoever could plant a

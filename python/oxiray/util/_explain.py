@@ -12,7 +12,7 @@ def explain(waiting: Any) -> dict[str, Any]:
     """Why a task, an actor or a placement group waits; `waiting` is an `ObjectRef`, a handle, a group, or an identifier.
 
     The answer holds `kind`, `id`, `name`, `state`, whether it `waits`, the `reason` in words, and `nodes`: for each node
-    the first `rule` that fails there (`dead`, `affinity`, `labels`, `missing`, `too_small`, `busy`, `together`; `None`
+    the first `rule` that fails there (`dead`, `draining`, `affinity`, `labels`, `missing`, `too_small`, `busy`, `together`; `None`
     where it has room) and `why`, with what each device has free. What is not known raises `ValueError`.
     """
     from oxiray.util.state.exception import RayStateApiException  # only asked for here: it loads what lists need

@@ -82,19 +82,19 @@ fn restartable(number: u8, max_restarts: i32) -> Description {
 fn an_actor_is_made_anew_as_often_as_it_may_be() {
     let mut actors = Actors::<&str>::default();
     actors.create(restartable(1, 2), false);
-    assert_eq!(actors.lost(id(1)), None, "there was no process to lose");
+    assert_eq!(actors.lost(id(1), true), None, "there was no process to lose");
     for restarts in 1..=2 {
         actors.placed(id(1), client(50 + restarts as u8));
         actors.ready(id(1));
-        assert_eq!(actors.lost(id(1)), Some(Lost { began_nothing: false, clients: vec![client(9)] }));
+        assert_eq!(actors.lost(id(1), true), Some(Lost { began_nothing: false, clients: vec![client(9)] }));
         assert_eq!(actors.get(id(1)).map(|actor| (actor.restarts, actor.worker())), Some((restarts, None)));
-        assert_eq!(actors.lost(id(1)), None, "a process is lost once");
+        assert_eq!(actors.lost(id(1), true), None, "a process is lost once");
         assert_eq!(actors.connect(client(8), id(1)), Connect::Later);
         actors.connect(client(8), id(1));
         actors.client_died(client(8));
     }
     actors.placed(id(1), client(60));
-    assert_eq!(actors.lost(id(1)), None, "no restarts are left");
+    assert_eq!(actors.lost(id(1), true), None, "no restarts are left");
     assert_eq!(actors.lookup("here", "r"), Some(id(1)), "it is for others to say that it is dead");
 }
 
@@ -104,12 +104,12 @@ fn starts_that_failed_are_counted_until_one_succeeds() {
     actors.create(restartable(1, -1), false);
     for failed in 1..=3 {
         actors.placed(id(1), client(5));
-        assert!(actors.lost(id(1)).expect("there is no limit").began_nothing);
+        assert!(actors.lost(id(1), true).expect("there is no limit").began_nothing);
         assert_eq!(actors.get(id(1)).expect("known").failed_starts, failed);
     }
     actors.placed(id(1), client(5));
     actors.ready(id(1));
-    assert!(!actors.lost(id(1)).expect("there is no limit").began_nothing);
+    assert!(!actors.lost(id(1), true).expect("there is no limit").began_nothing);
     assert_eq!(actors.get(id(1)).expect("known").failed_starts, 0);
 }
 
@@ -121,7 +121,7 @@ fn nothing_brings_back_what_nobody_can_reach() {
     assert!(actors.unreferenced(id(1)) && !actors.unreferenced(id(1)));
     assert_eq!(actors.lookup("here", "r"), None, "its name is free before it is dead");
     actors.create(restartable(2, 0), false);
-    assert_eq!(actors.lost(id(1)), None);
+    assert_eq!(actors.lost(id(1), true), None);
     actors.died(id(1), "done");
     assert_eq!(actors.lookup("here", "r"), Some(id(2)), "the name's new actor keeps it");
     actors.create(describe(3, 9, "stays", true), false);
@@ -147,7 +147,7 @@ proptest! {
                 5 => actors.ready(id(actor)),
                 6 => {
                     let before = actors.get(id(actor)).cloned();
-                    let lost = actors.lost(id(actor));
+                    let lost = actors.lost(id(actor), true);
                     let after = actors.get(id(actor));
                     match (lost, before, after) {
                         (Some(lost), Some(before), Some(after)) => {
@@ -183,5 +183,25 @@ proptest! {
             let interested: usize = actors.iter().map(|actor| actor.interested.len()).sum();
             prop_assert_eq!(interested, actors.asked_by.values().map(BTreeSet::len).sum::<usize>());
         }
+    }
+}
+
+#[test]
+fn a_restart_that_is_not_counted_leaves_the_others_and_needs_none_left() {
+    for (max_restarts, moves, counted) in [(1, 3, 1), (0, 0, 0), (-1, 2, 5)] {
+        let mut actors = Actors::<u8>::default();
+        actors.create(restartable(1, max_restarts), false);
+        let mut lose = |is_counted| {
+            actors.placed(id(1), client(7));
+            actors.ready(id(1));
+            actors.lost(id(1), is_counted).is_some()
+        };
+        for _ in 0..moves {
+            assert!(lose(false));
+        }
+        for _ in 0..counted {
+            assert!(lose(true), "{max_restarts} restarts, after {moves} moves");
+        }
+        assert_eq!(lose(false), max_restarts != 0, "one that is spent moves all the same");
     }
 }

@@ -32,6 +32,9 @@ impl<V: Clone> Objects<V> {
     fn withdraw(&mut self, object: ObjectId, out: &mut Vec<Outcome<V>>) {
         let Some(entry) = self.entries.get_mut(&object) else { return };
         entry.value = None;
+        if self.orphans.remove(&object) {
+            self.orphans_changed.push(object);
+        }
         let contained = std::mem::take(&mut entry.contained);
         self.let_go(&contained, out);
     }

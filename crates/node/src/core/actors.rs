@@ -1,7 +1,9 @@
 //! Actors: made, placed, connected, ended. What follows the loss of a process is in `restarts`.
 
 use super::ending::LEAVING_LIMIT;
+use super::journal::Undo;
 use super::objects::contained_in;
+use super::records::Row;
 use super::restarts::death;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
@@ -9,7 +11,7 @@ use crate::core::groups::{Home, Need, home};
 use crate::core::leases::demand_of;
 use bytes::Bytes;
 use oxiray_head::{Connect, Created, Description};
-use oxiray_ids::{ActorId, JobId, ObjectId};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId};
 use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
 use oxiray_wire::message::{
     ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Environment,
@@ -21,9 +23,11 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Making {
     pub(crate) job: JobId,
-    handle: Bytes,
+    pub(crate) handle: Bytes,
     running: Demand,
     ticket: Option<u64>,
+    /// The node that was last ordered to have its process.
+    pub(crate) ordered_to: Option<NodeId>,
     /// What its constructor needs, as long as it may have to run.
     pub(crate) spec: Option<ActorCreate>,
     contained: Vec<ObjectId>,
@@ -31,9 +35,26 @@ pub(crate) struct Making {
     need: Option<Need>,
     /// Its constructor's arguments are awaited where it is made.
     pub(crate) is_unfinished: bool,
+    /// The node that its process was on under another head, until that is back or given up.
+    pub(crate) post: Option<NodeId>,
 }
 
 impl Making {
+    pub(crate) fn unfinished(job: JobId, handle: Bytes) -> Self {
+        Self {
+            job,
+            handle,
+            running: Demand::default(),
+            ticket: None,
+            ordered_to: None,
+            spec: None,
+            contained: Vec::new(),
+            need: None,
+            is_unfinished: true,
+            post: None,
+        }
+    }
+
     /// The placement group that it is to live in, until its constructor returned.
     pub(crate) fn home(&self) -> Option<Home> {
         self.spec.as_ref().and_then(|spec| home(spec.strategy.as_ref()))
@@ -61,15 +82,21 @@ impl Core {
         let (job, creator) = (client.job, client.id);
         let Some(id) = ActorId::from_slice(&asked.actor) else { return };
         if self.actors.get(id).is_some_and(|actor| actor.description.creator == creator) {
+            if asked.is_again && !asked.finishes {
+                let (request, handle) = (asked.request, asked.handle.clone());
+                self.send(from, ActorAnswer { request, actor: asked.actor.clone(), handle, ..ActorAnswer::default() });
+            }
             return self.finish_actor(id, asked);
         }
         // Its announcement was refused, or answered with another actor: the answer is on its way.
         if asked.finishes {
             return;
         }
-        let mut out = Vec::new();
-        self.objects.hold(creator, &[id.anchor()], &mut out);
-        self.carry_out(out);
+        if !asked.is_again {
+            let mut out = Vec::new();
+            self.objects.hold(creator, &[id.anchor()], &mut out);
+            self.carry_out(out);
+        }
         if !self.may_begin(from, job) {
             return self.refuse_actor(from, asked);
         }
@@ -90,6 +117,7 @@ impl Core {
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
         match self.actors.create(description, asked.get_if_exists) {
             Created::New => {
+                self.answered_by_next(from, Undo::Actor { request: asked.request, id });
                 self.send(from, ActorAnswer { actor: asked.actor.clone(), handle: asked.handle.clone(), ..answer });
                 self.make_actor(id, job, asked);
             }
@@ -120,11 +148,8 @@ impl Core {
     }
 
     fn make_actor(&mut self, id: ActorId, job: JobId, asked: ActorCreate) {
-        let handle = asked.handle.clone();
-        let (running, contained) = (Demand::default(), Vec::new());
-        let making =
-            Making { job, handle, running, ticket: None, spec: None, contained, need: None, is_unfinished: true };
-        self.making.insert(id, making);
+        self.making.insert(id, Making::unfinished(job, asked.handle.clone()));
+        self.touch(Row::Actor(id));
         if !asked.unfinished {
             self.finish_actor(id, asked);
         }
@@ -135,21 +160,30 @@ impl Core {
         if asked.unfinished || self.making.get(&id).is_none_or(|making| !making.is_unfinished) {
             return;
         }
+        self.know_constructor(id, asked);
+        self.queue_actor(id);
+    }
+
+    /// What the actor's constructor needs is kept, and the objects in it are held.
+    pub(crate) fn know_constructor(&mut self, id: ActorId, asked: ActorCreate) {
         let references = asked.references.iter().filter_map(|argument| argument.reference.clone());
         let mut contained = contained_in(&asked.contained);
         contained.extend(contained_in(&references.collect::<Vec<_>>()));
         self.objects.contain(&contained);
-        let making = self.making.get_mut(&id).expect("it was just looked at");
+        let Some(making) = self.making.get_mut(&id) else { return };
         making.contained = contained;
         making.is_unfinished = false;
         making.spec = Some(asked);
-        self.queue_actor(id);
+        self.touch(Row::Actor(id));
+        self.touch(Row::Constructor(id));
     }
 
     /// The actor waits for the resources of a process, where there can be such.
     pub(crate) fn queue_actor(&mut self, id: ActorId) {
         let Some(making) = self.making.get_mut(&id) else { return };
         let (job, Some(spec)) = (making.job, making.spec.take()) else { return };
+        making.ordered_to = None;
+        self.touch(Row::Actor(id));
         let label = spec.class_name.clone();
         let needs = self.actor_needs(job, &spec, &format!("actor `{label}`"));
         self.making.get_mut(&id).expect("it was just looked at").spec = Some(spec);
@@ -206,11 +240,26 @@ impl Core {
         })
     }
 
+    /// The actors whose processes were on that node under another head.
+    pub(crate) fn posted_to(&self, node: NodeId) -> Vec<ActorId> {
+        self.making.iter().filter(|(_, making)| making.post == Some(node)).map(|(id, _)| *id).collect()
+    }
+
+    /// The actor is not waited for any more: neither for its process of before, nor for room for another.
+    pub(crate) fn stop_waiting(&mut self, id: ActorId) {
+        let Some(making) = self.making.get_mut(&id) else { return };
+        making.post = None;
+        if let Some(ticket) = making.ticket.take() {
+            self.withdraw(ticket);
+        }
+    }
+
     /// The actor has this process: whoever waits for it is connected.
     pub(crate) fn actor_has(&mut self, id: ActorId, worker: Key) {
         if let Some(making) = self.making.get_mut(&id) {
             making.ticket = None;
         }
+        self.touch(Row::Actor(id));
         let found = self.workers.get_mut(&worker).expect("it was just appointed");
         found.duty = Duty::Actor(id);
         let worker_id = found.id;
@@ -282,6 +331,7 @@ impl Core {
             self.ledger.release(surplus);
             self.wants_pump = true;
         }
+        worker.is_ready = true;
         self.actors.ready(id);
         if !self.actors.get(id).is_some_and(oxiray_head::Actor::may_restart) {
             self.forget_constructor(id);
@@ -293,6 +343,7 @@ impl Core {
         let Some(making) = self.making.get_mut(&id) else { return };
         making.spec = None;
         let contained = std::mem::take(&mut making.contained);
+        self.touch(Row::Constructor(id));
         let mut out = Vec::new();
         self.objects.let_go(&contained, &mut out);
         self.carry_out(out);
@@ -347,7 +398,12 @@ impl Core {
             }
             self.forget_job_when_over(making.job);
         }
-        for client in self.actors.died(id, failure.clone()) {
+        self.touch(Row::Actor(id));
+        let interested = self.actors.died(id, failure.clone());
+        for forgotten in self.actors.forgotten() {
+            self.touch(Row::Actor(forgotten));
+        }
+        for client in interested {
             if let Some(key) = self.keys.get(&client).copied() {
                 self.send(key, ActorDied { actor: bytes_of(id.as_bytes()), failure: Some(failure.clone()) });
             }

@@ -23,6 +23,12 @@ impl Core {
         self.audit_workers();
         self.audit_devices();
         self.audit_groups();
+        for named in self.actors.named() {
+            assert!(
+                self.actors.get(named).is_some_and(|actor| !actor.is_dead()),
+                "ACTOR-1: a name is a living actor's"
+            );
+        }
     }
 
     /// What is left that somebody must still let go of: nothing, once every client is gone and every device is back.
@@ -41,6 +47,7 @@ impl Core {
             ("actors being made", self.making.len()),
             ("objects", self.objects.len()),
             ("locations", self.locations.len()),
+            ("searches", self.locations.searches()),
             ("placement groups", self.reservations.len()),
             ("orders", self.members.orders.len()),
             ("bundles to be set aside", self.members.prepares.len()),
@@ -68,7 +75,8 @@ impl Core {
         let known = self.wanted.len() + self.awaited_orders();
         assert_eq!(known, waiting + actors + groups, "nobody is forgotten");
         let unprepared = self.environments.waiting().filter(|ticket| self.wanted.contains_key(ticket)).count();
-        assert_eq!(self.queue.len() + unprepared, self.wanted.len(), "whoever waits is in the queue (ENVIRONMENT-2)");
+        let elsewhere = unprepared + self.ahead.len();
+        assert_eq!(self.queue.len() + elsewhere, self.wanted.len(), "whoever waits is in the queue (ENVIRONMENT-2)");
         let starting = self.workers.values().filter(|worker| worker.pid.is_none()).count();
         assert_eq!(self.starting, starting, "what starts is counted");
     }

@@ -59,7 +59,7 @@ struct Remembered {
 
 impl Remembered {
     fn told(&self) -> impl Iterator<Item = Told> {
-        let log = TaskLog::decode(&*self.log).unwrap_or_default();
+        let log = TaskLog::decode(&*self.log).expect("it was encoded here");
         log.records.into_iter().map(|record| Told { record, by: self.by, pid: self.pid })
     }
 }

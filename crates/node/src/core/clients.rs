@@ -1,5 +1,7 @@
 //! Drivers come and go; workers join as clients when they are assigned.
 
+use super::journal::Undo;
+use super::records::Row;
 use super::shortage::Noticed;
 use super::{Client, Core, Duty, Effect, JobDetail, Key, Origin, bytes_of};
 use oxiray_ids::{ActorId, JobId, WorkerId};
@@ -20,6 +22,8 @@ impl Core {
         let origin = Origin::plain(&told.interpreter);
         let own = NamespaceName(self.chance.bytes());
         let job = self.jobs.start(id, told.pid, &told.namespace, || own.to_string()).id;
+        self.touch(Row::LastJob);
+        self.touch(Row::Job(job));
         self.join(key, id, job);
         let detail = JobDetail {
             driver: key,
@@ -30,9 +34,13 @@ impl Core {
             noticed: Noticed::default(),
         };
         self.details.insert(job, detail);
-        let welcome = self.welcome(id, job);
+        let welcome = self.welcome_driver(key, id, job);
+        self.answered_by_next(key, Undo::Driver);
         self.send(key, welcome);
-        self.ensure_template(&origin, Some(job));
+        // Of a driver on another machine it may not even be here.
+        if self.route(key).is_none() {
+            self.ensure_template(&origin, Some(job));
+        }
         self.prepare_for_job(job);
     }
 
@@ -79,6 +87,8 @@ impl Core {
             session: self.session.clone(),
             address: self.address.clone(),
             totals: amounts(self.ledger.inventory().totals()),
+            epoch: self.epoch,
+            comes_back: self.epoch > 0 && self.head.is_none(),
         }
     }
 
@@ -112,12 +122,16 @@ impl Core {
         self.objects.client_died(client.id, &mut out);
         self.carry_out(out);
         self.out.push(Effect::LeaveStore { client: key });
+        self.comes_not_back(key);
         self.wants_pump = true;
     }
 
     /// Kills what lives only for the job.
-    fn end_job(&mut self, job: JobId) {
-        self.jobs.end(job);
+    pub(crate) fn end_job(&mut self, job: JobId) {
+        self.touch(Row::Job(job));
+        for forgotten in self.jobs.end(job) {
+            self.touch(Row::Job(forgotten));
+        }
         let of_job = self.workers.iter().filter(|(_, worker)| worker.job == Some(job)).map(|(key, _)| *key);
         for worker in of_job.collect::<Vec<_>>() {
             if !self.outlives_its_job(worker) {
@@ -160,6 +174,7 @@ impl Core {
             || self.making.values().any(|making| making.job == job);
         if !is_used && self.details.get(&job).is_some_and(|detail| detail.is_over) {
             self.details.remove(&job);
+            self.touch(Row::Job(job));
             self.release_environments(job);
             self.tell_job_over(job);
         }

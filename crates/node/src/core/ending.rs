@@ -2,7 +2,7 @@
 
 use super::restarts::death;
 use super::{Alarm, Core, Duty, Effect, Key};
-use crate::device_check::Residue;
+use crate::device_check::{ANY_OF_THE_DEAD, Residue};
 use oxiray_resources::Grant;
 use oxiray_wire::message::Stop;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +49,9 @@ impl Recheck {
 
 impl Core {
     pub(crate) fn kill_worker(&mut self, key: Key) {
+        if self.tells_before_it_dies(key) {
+            return;
+        }
         let Some(worker) = self.workers.get_mut(&key) else { return };
         if matches!(worker.duty, Duty::Idle | Duty::Spare) {
             worker.duty = Duty::Ending;
@@ -125,6 +128,22 @@ impl Core {
         self.judge(recheck);
     }
 
+    /// At the start: takes devices out of service that still hold memory of processes which are dead, from before this
+    /// daemon, until they forget them (CORE-4). Other processes' devices are left alone.
+    pub fn doubt_devices(&mut self) {
+        let worker = self.new_key();
+        let devices: Vec<Device> = self.devices().into_iter().map(|(name, slot)| (name.to_owned(), slot)).collect();
+        let pid = ANY_OF_THE_DEAD;
+        if !devices.is_empty() {
+            self.device_check.open();
+        }
+        let doubtful = self.not_forgotten(devices, pid);
+        if !doubtful.is_empty() {
+            let (grants, at, until) = (Vec::new(), self.now, self.now);
+            self.judge(Recheck { worker, pid, grants, doubtful, at, until });
+        }
+    }
+
     fn not_forgotten(&mut self, devices: impl IntoIterator<Item = Device>, pid: u32) -> Vec<(Device, Residue)> {
         let mut doubtful = Vec::new();
         for (resource, slot) in devices {
@@ -153,16 +172,28 @@ impl Core {
         let is_settled = recheck.doubtful.is_empty();
         if is_settled || self.now >= recheck.until {
             self.return_to_service(worker, &recheck.doubtful);
-            for (device, residue) in recheck.doubtful.iter().filter(|_| !recheck.grants.is_empty()) {
+            for (device, residue) in &recheck.doubtful {
                 let doubt = if *residue == Residue::Held { "the device" } else { "its driver does not say whether it" };
-                let reason = format!("process {pid} is dead, and {doubt} still holds memory of it");
-                self.take_out_of_service(worker, device, &reason);
+                let reason = match pid {
+                    ANY_OF_THE_DEAD => {
+                        format!("{doubt} still holds memory of a process that died before this node began")
+                    }
+                    pid => format!("process {pid} is dead, and {doubt} still holds memory of it"),
+                };
+                let known = self.out_of_service.get(device).and_then(|reasons| reasons.get(&worker));
+                if known != Some(&reason) && (pid == ANY_OF_THE_DEAD || !recheck.grants.is_empty()) {
+                    self.take_out_of_service(worker, device, &reason);
+                }
             }
             recheck.grants.drain(..).for_each(|grant| self.ledger.release(grant));
             self.wants_pump = true;
         }
         if !is_settled {
-            let period = if recheck.grants.is_empty() { REMEMBERING_PERIOD } else { FORGETTING_PERIOD };
+            // At the start nothing is granted before the driver has answered.
+            let is_asked_first =
+                pid == ANY_OF_THE_DEAD && recheck.doubtful.iter().any(|(_, residue)| *residue == Residue::Pending);
+            let is_patient = recheck.grants.is_empty() && !is_asked_first;
+            let period = if is_patient { REMEMBERING_PERIOD } else { FORGETTING_PERIOD };
             recheck.at = self.now + period;
             self.alarm_at(recheck.at, Alarm::Recheck);
             self.rechecks.push(recheck);

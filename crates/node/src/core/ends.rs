@@ -26,8 +26,7 @@ pub(crate) struct Ends {
 impl Core {
     /// A process is about to be forgotten; `text` is how it ended.
     pub(crate) fn remember_end(&mut self, key: Key, text: &str) {
-        let member = self.route(key).and_then(|(member, _)| self.members.by_key.get(&member));
-        let ip = member.map_or(&self.plan.ip, |member| &member.told.ip).clone();
+        let ip = self.ip_of(key).to_owned();
         self.remember_end_on(self.node_of(key), &ip, key, text);
     }
 

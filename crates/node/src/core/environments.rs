@@ -39,6 +39,14 @@ enum Progress {
     },
 }
 
+/// How far an environment is, for somebody who is not in the queue.
+#[derive(Debug)]
+pub(crate) enum Made {
+    Yes,
+    NotYet,
+    Never(String),
+}
+
 #[derive(Debug)]
 struct Preparation {
     number: u64,
@@ -167,6 +175,23 @@ impl Core {
         Some(&mut found.progress)
     }
 
+    /// What starts interpreters in an environment that was made here, which members on this machine use too.
+    pub(crate) fn command_of(&self, job: JobId, own: Option<&Environment>) -> Vec<String> {
+        let Some(detail) = self.details.get(&job) else { return Vec::new() };
+        let environment = merged(detail.told.environment.as_ref(), own.unwrap_or(&Environment::default()));
+        let interpreter = &detail.told.interpreter;
+        self.environments.command(interpreter, &environment.preparation).unwrap_or_default()
+    }
+
+    /// Whether an environment is made; it is begun where it is not.
+    pub(crate) fn is_made(&mut self, job: JobId, environment: &Environment) -> Made {
+        match self.preparation(job, environment) {
+            None | Some(Progress::Ready { .. }) => Made::Yes,
+            Some(Progress::UnderWay { .. }) => Made::NotYet,
+            Some(Progress::Failed { text, .. }) => Made::Never(text.clone()),
+        }
+    }
+
     fn start_preparations(&mut self) {
         while self.environments.running.len() < RUNNING_MAX
             && let Some(Due { number, interpreter, specification, cached, limit_s }) = self.environments.due.pop_front()
@@ -225,6 +250,13 @@ impl Core {
                 self.environments.refused.extend(waiting.into_keys().map(|ticket| (ticket, text.clone())));
             }
         }
+        self.look_at_held();
+    }
+
+    /// A member could not make the environment that somebody waits for.
+    pub(crate) fn unprepared_there(&mut self, ticket: u64, wanted: Wanted, text: String) {
+        self.wanted.insert(ticket, wanted);
+        self.environments.refused.push((ticket, text));
     }
 
     pub(crate) fn preparation_overdue(&mut self, number: u64) {

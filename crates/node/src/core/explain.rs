@@ -140,6 +140,10 @@ impl Core {
         let wanted = &self.wanted[&ticket];
         let waited = self.now.saturating_duration_since(wanted.since).as_secs_f64();
         let Some(need) = self.queue.wish_of(&ticket) else {
+            if let Some(node) = self.ahead.node_of(ticket) {
+                let why = format!("large objects that it reads travel to node {}, where it is to run", node.hex());
+                return settled(kind, id, &wanted.label, state, &why);
+            }
             return settled(kind, id, &wanted.label, state, "its runtime environment is being made");
         };
         let count = self.queue.tickets(need).len();
@@ -167,9 +171,14 @@ impl Core {
         };
         let lost = self.members.lost.iter().map(|lost| {
             let (node, address) = (lost.view.node.hex(), &lost.told.ip);
-            json!({"node_id": node, "address": address, "rule": "dead", "why": "its daemon ended or was killed"})
+            json!({"node_id": node, "address": address, "rule": "dead", "why": lost.how})
         });
-        verdicts.into_iter().map(row).chain(lost).take(NODES_MAX).collect()
+        let drained = self.members.drains.keys().filter_map(|key| {
+            let member = self.members.by_key.get(key)?;
+            let (node, address) = (member.view.node.hex(), &member.told.ip);
+            Some(json!({"node_id": node, "address": address, "rule": "draining", "why": self.drain_in_words(*key)}))
+        });
+        verdicts.into_iter().map(row).chain(drained).chain(lost).take(NODES_MAX).collect()
     }
 
     fn bundles_judged(&self, id: PlacementGroupId, bundle: Option<usize>) -> Vec<Json> {

@@ -3,7 +3,9 @@
 //! - CORE-5: a group's bundles are in the ledger from the moment that all of it is reserved until it is removed, and
 //!   nothing is granted within one that is removed.
 
+use super::journal::Undo;
 use super::leases::demand_of;
+use super::records::Row;
 use super::strategy::selector;
 use super::{Core, Duty, Key, Want, bytes_of, identifier};
 use oxiray_head::{Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase};
@@ -49,6 +51,8 @@ pub(crate) struct Reservation {
     pub(crate) bundles: BTreeMap<usize, BundleId>,
     /// Who made it.
     pub(crate) maker: Key,
+    /// What it asked for, where that is written down.
+    pub(crate) asked: Option<GroupCreate>,
 }
 
 /// The group that a strategy names.
@@ -71,8 +75,15 @@ impl Need {
 impl Core {
     pub(crate) fn group_create(&mut self, from: Key, asked: &GroupCreate) {
         let failure = self.take_group_on(from, asked).err();
-        if failure.is_none() && asked.tells_when_created {
-            return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group.clone() });
+        if failure.is_none() {
+            let id = identifier!(PlacementGroupId, &asked.group);
+            self.touch(Row::Group(id));
+            let undo = Undo::Group { request: asked.request, id };
+            if asked.tells_when_created {
+                self.answered_when_created(from, undo);
+                return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group.clone() });
+            }
+            self.answered_by_next(from, undo);
         }
         self.send(from, GroupAnswer { request: asked.request, failure });
     }
@@ -103,7 +114,8 @@ impl Core {
                 );
                 return Err(failure("system", text));
             }
-            GroupCreated::Duplicate => return Err(invalid("a placement group has that identifier already".into())),
+            // Its maker said so to a head that is gone, which had written it down.
+            GroupCreated::Duplicate => return Ok(()),
         }
         let label = if asked.name.is_empty() { id.hex() } else { asked.name.clone() };
         let queued =
@@ -114,7 +126,14 @@ impl Core {
         })?;
         self.reservations.insert(
             id,
-            Reservation { ticket: Some(ticket), since: self.now, took: None, bundles: BTreeMap::new(), maker: from },
+            Reservation {
+                ticket: Some(ticket),
+                since: self.now,
+                took: None,
+                bundles: BTreeMap::new(),
+                maker: from,
+                asked: self.journal.is_some().then(|| asked.clone()),
+            },
         );
         if let GroupPlacement::Never(reason) = place_group(&self.all_views(), &group)
             && let Some(detail) = self.details.get_mut(&job)
@@ -181,6 +200,7 @@ impl Core {
             }
         }
         let reservation = self.reservations.remove(&id).expect("a group that is not removed is held");
+        self.touch(Row::Group(id));
         if let Some(ticket) = reservation.ticket {
             self.withdraw(ticket);
         }
@@ -206,7 +226,7 @@ impl Core {
     }
 
     /// The group that somebody who waits is to run in.
-    fn home_wanted(&self, want: &Want) -> Option<Home> {
+    pub(crate) fn home_wanted(&self, want: &Want) -> Option<Home> {
         match want {
             Want::Lease { home, .. } => *home,
             Want::Actor(actor) => self.making.get(actor).and_then(super::actors::Making::home),
@@ -342,7 +362,7 @@ impl Core {
 }
 
 /// What a group asks for, checked.
-fn group_of(asked: &GroupCreate) -> Result<Group, String> {
+pub(crate) fn group_of(asked: &GroupCreate) -> Result<Group, String> {
     let strategy = GroupStrategy::from_name(&asked.strategy).ok_or_else(|| {
         format!("{:?} is no strategy: it is PACK, SPREAD, STRICT_PACK or STRICT_SPREAD", asked.strategy)
     })?;

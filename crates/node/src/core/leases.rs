@@ -3,12 +3,15 @@
 use super::groups::{Need, home};
 use super::strategy::wish;
 use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{JobId, ObjectId, WorkerId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{NodeView, PushError, Wish};
 use oxiray_wire::message::{
-    Amount, CancelObject, Failure, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy,
+    Amount, CancelObject, Failure, LargeArgument, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, Strategy,
 };
+
+/// How many objects of a request are looked for.
+pub(crate) const LARGE_ARGUMENTS_MAX: usize = 16;
 
 /// What a demand was refused for, in words.
 pub(crate) type Refusal = String;
@@ -35,7 +38,9 @@ impl Core {
             }
         };
         let environment = asked.environment.unwrap_or_default();
-        let want = Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh, home };
+        let arguments = large(&asked.arguments);
+        let want =
+            Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh, home, arguments };
         match self.enqueue(want, job, asked.label, need) {
             Ok(ticket) => {
                 let client = self.clients.get_mut(&from).expect("it was just looked up");
@@ -79,6 +84,7 @@ impl Core {
     pub(crate) fn withdraw(&mut self, ticket: u64) -> Option<Wanted> {
         if !self.queue.cancel(&ticket) {
             self.environments.withdraw(ticket);
+            self.ahead.withdraw(ticket);
         }
         self.wanted.remove(&ticket)
     }
@@ -108,7 +114,7 @@ impl Core {
 
     pub(crate) fn enqueue(&mut self, want: Want, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
         let ticket = self.new_key();
-        let wanted = Wanted { want, job, label, since: self.now };
+        let wanted = Wanted { want, job, label, since: self.now, is_brought: false };
         // It waits for its environment first, and only then for resources.
         if let Some(need) = self.await_environment(ticket, &wanted, need) {
             self.push(ticket, &wanted.want, need).map_err(|error| error.to_string())?;
@@ -131,7 +137,7 @@ impl Core {
     pub(crate) fn lease_return(&mut self, from: Key, number: u64, retiring: bool) {
         let Some(worker) = self.leases.get(&number).filter(|lease| lease.owner == from).map(|lease| lease.worker)
         else {
-            return;
+            return self.claim_no_longer(from, number);
         };
         self.leases.remove(&number);
         if let Some(client) = self.clients.get_mut(&from) {
@@ -174,6 +180,8 @@ impl Core {
     pub(crate) fn lease_kill(&mut self, from: Key, number: u64) {
         if let Some(lease) = self.leases.get(&number).filter(|lease| lease.owner == from) {
             self.kill_worker(lease.worker);
+        } else {
+            self.claim_no_longer(from, number);
         }
     }
 
@@ -215,7 +223,7 @@ impl Core {
         let owner = self.clients.get_mut(&client).expect("requests of the gone are cancelled");
         owner.waiting.remove(&request);
         owner.leases.insert(lease);
-        let granted = LeaseGranted { request, lease, worker: worker_id };
+        let granted = LeaseGranted { request, lease, worker: worker_id, is_alone: self.members.is_empty() };
         self.connect(client, granted.into(), worker);
     }
 
@@ -225,7 +233,8 @@ impl Core {
         if let Some(owner) = self.clients.get_mut(&lease.owner) {
             owner.leases.remove(&number);
             let failure = failure.cloned();
-            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: false, failure });
+            let (text, was_drained) = (text.to_owned(), self.dies_of_drain(lease.worker));
+            self.send(lease.owner, LeaseEnded { lease: number, text, node_died: was_drained, failure, was_drained });
         }
     }
 }
@@ -237,6 +246,12 @@ pub(crate) fn demand_of(amounts: &[Amount], label: &str) -> Result<Demand, Refus
         Ok((name, Quantity::from_units(amount.units)))
     });
     Demand::new(named.collect::<Result<Vec<_>, Refusal>>()?).map_err(|error| format!("{label}: {error}"))
+}
+
+/// The objects that a request names.
+fn large(arguments: &[LargeArgument]) -> Vec<(ObjectId, u64)> {
+    let known = arguments.iter().take(LARGE_ARGUMENTS_MAX);
+    known.filter_map(|argument| Some((ObjectId::from_slice(&argument.object)?, argument.bytes))).collect()
 }
 
 fn unschedulable(text: String) -> Failure {

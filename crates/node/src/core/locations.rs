@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(crate) struct Locations {
     by_object: BTreeMap<ObjectId, BTreeSet<Key>>,
+    /// What was written into this node's store or copied there: where it is best read, if it is still there.
+    here: BTreeSet<ObjectId>,
     searches: BTreeMap<u64, Search>,
     last_search: u64,
 }
@@ -40,9 +42,25 @@ struct Search {
 }
 
 impl Locations {
+    /// This node's store has the object.
+    pub(crate) fn lies_here(&mut self, object: ObjectId) {
+        self.here.insert(object);
+    }
+
+    /// The objects that lie on a member, and who has them.
+    pub(crate) fn held_by(&self, member: Key) -> impl Iterator<Item = (ObjectId, &BTreeSet<Key>)> {
+        let of_member = self.by_object.iter().filter(move |(_, members)| members.contains(&member));
+        of_member.map(|(object, members)| (*object, members))
+    }
+
     /// How many objects lie on members.
     pub(crate) fn len(&self) -> usize {
         self.by_object.len()
+    }
+
+    /// How many objects are looked for.
+    pub(crate) fn searches(&self) -> usize {
+        self.searches.len()
     }
 }
 
@@ -103,6 +121,29 @@ impl Core {
         }
     }
 
+    /// A client of this node has room for an object in the store here; `false` where the client is gone.
+    pub fn stored_here(&mut self, client: Key, object: ObjectId) -> bool {
+        let is_known = self.stored(client, object);
+        if is_known {
+            self.locations.lies_here(object);
+        }
+        is_known
+    }
+
+    /// How many bytes of these objects lie on which node.
+    pub(crate) fn bytes_by_node(&self, objects: &[(ObjectId, u64)]) -> Vec<(NodeId, u64)> {
+        let mut by_node = BTreeMap::new();
+        for (object, bytes) in objects {
+            let members = self.locations.by_object.get(object).into_iter().flatten();
+            let there = members.filter_map(|member| self.node_of_member(*member));
+            let here = self.locations.here.contains(object).then_some(self.plan.node);
+            for node in there.chain(here) {
+                *by_node.entry(node).or_insert(0) += bytes;
+            }
+        }
+        by_node.into_iter().collect()
+    }
+
     /// A worker of a member has room for an object in the store there.
     pub fn stored_elsewhere(&mut self, worker: Key, object: ObjectId) {
         let Some((member, _)) = self.route(worker) else { return };
@@ -113,8 +154,17 @@ impl Core {
         }
     }
 
+    /// A member that served another head has the object.
+    pub(crate) fn found_on(&mut self, member: Key, object: ObjectId) {
+        self.objects.found(object);
+        self.locations.by_object.entry(object).or_default().insert(member);
+    }
+
     /// A member has a copy. One that came too late is deleted at once.
     pub fn copied(&mut self, member: Key, object: ObjectId) {
+        if let Some(node) = self.node_of_member(member) {
+            self.has_come(node, object);
+        }
         if self.objects.has_bytes(object) {
             self.locations.by_object.entry(object).or_default().insert(member);
         } else {
@@ -122,7 +172,7 @@ impl Core {
         }
     }
 
-    /// This node has fetched a copy; `false` where nobody refers to the object any more.
+    /// Whether anybody refers to an object that this node has fetched a copy of.
     pub fn is_stored(&self, object: ObjectId) -> bool {
         self.objects.has_bytes(object)
     }
@@ -180,6 +230,7 @@ impl Core {
 
     /// LOCATION-2.
     pub(crate) fn delete_everywhere(&mut self, object: ObjectId) {
+        self.locations.here.remove(&object);
         for member in self.locations.by_object.remove(&object).unwrap_or_default() {
             self.send(member, ObjectDelete { object: bytes_of(object.as_bytes()) });
         }
@@ -187,10 +238,11 @@ impl Core {
     }
 
     /// A member is gone, and its store with it.
-    pub(crate) fn forget_locations(&mut self, member: Key) {
+    pub(crate) fn forget_locations(&mut self, member: Key, node: NodeId) {
         self.locations.by_object.retain(|_, members| {
             members.remove(&member);
             !members.is_empty()
         });
+        self.nothing_comes(node);
     }
 }

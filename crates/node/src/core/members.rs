@@ -6,9 +6,9 @@
 //!   and by it is passed on ([`Core::route`]).
 //! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
 
-use super::assign::merged;
 use super::clients::amounts;
 use super::groups::Need;
+use super::records::Row;
 use super::rooms::{BundleKey, Prepare};
 use super::told::{apply, bundles_of, view_of};
 use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
@@ -17,7 +17,7 @@ use oxiray_resources::Demand;
 use oxiray_scheduler::{Fleet, NodeView};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Environment, JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
+    JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const LOST_KEPT: usize = 100;
 /// How long the process of a member may live without its stream: it ends its own workers in that time.
 const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 /// Stands for the template of a worker that another node forks.
-const ELSEWHERE: TemplateKey = TemplateKey::MAX;
+pub(crate) const ELSEWHERE: TemplateKey = TemplateKey::MAX;
 
 /// A node that joined.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     pub(crate) bundles: BTreeMap<BundleKey, NodeView>,
     pub(crate) under_way: BTreeMap<u64, UnderWay>,
     pub(crate) workers: BTreeMap<u64, Key>,
-    jobs: BTreeSet<JobId>,
+    pub(crate) jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
     pub(crate) is_silent: bool,
     pub(crate) store_used: u64,
@@ -82,13 +82,15 @@ pub(crate) struct Lost {
     pub(crate) told: NodeJoin,
     pub(crate) view: NodeView,
     pub(crate) at: Instant,
+    /// How it ended.
+    pub(crate) how: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct Order {
-    member: Key,
+    pub(super) member: Key,
     ticket: u64,
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     need: Need,
 }
 
@@ -96,16 +98,19 @@ pub(crate) struct Order {
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     pub(crate) by_key: BTreeMap<Key, Member>,
-    /// Where each of their workers is: the member, and what it calls the worker.
-    routes: BTreeMap<Key, (Key, u64)>,
+    /// Where each of their workers and guests is: the member, and what it calls that.
+    pub(crate) routes: BTreeMap<Key, (Key, u64)>,
     pub(crate) orders: BTreeMap<u64, Order>,
     pub(crate) lost: Vec<Lost>,
-    last_order: u64,
+    pub(crate) last_order: u64,
     pub(crate) by_node: BTreeMap<NodeId, Key>,
     /// The bundles that members were asked to set aside and have not answered for, by the order.
     pub(crate) prepares: BTreeMap<u64, Prepare>,
     /// Those that can be ordered to do something, and this node, as the scheduler knows them.
     pub(crate) fleet: Fleet,
+    pub(crate) guests: super::guests::Guests,
+    /// Those that are being emptied.
+    pub(crate) drains: BTreeMap<Key, super::drain::Drain>,
 }
 
 impl Members {
@@ -115,7 +120,7 @@ impl Members {
 
     /// Those that can be ordered to do something.
     pub(crate) fn views(&self) -> impl Iterator<Item = (Key, &NodeView)> {
-        self.by_key.iter().filter(|(_, member)| !member.is_silent).map(|(key, member)| (*key, &member.view))
+        self.by_key.iter().filter(|(key, _)| self.takes(**key)).map(|(key, member)| (*key, &member.view))
     }
 
     /// Takes back what was booked on the member for an order that was not given.
@@ -135,7 +140,7 @@ impl Members {
     /// Has the scheduler know the member as it stands.
     pub(crate) fn show(&mut self, key: Key) {
         match self.by_key.get(&key) {
-            Some(member) if !member.is_silent => self.fleet.put(&member.view),
+            Some(member) if self.takes(key) => self.fleet.put(&member.view),
             Some(member) => self.fleet.remove(member.view.node),
             None => {}
         }
@@ -143,22 +148,6 @@ impl Members {
 }
 
 impl Core {
-    /// The member that has the worker, and what it calls it; nothing for a worker or client of this node.
-    pub fn route(&self, worker: Key) -> Option<(Key, u64)> {
-        self.members.routes.get(&worker).copied()
-    }
-
-    /// The node that a client's process runs on.
-    pub(crate) fn node_of(&self, client: Key) -> NodeId {
-        let member = self.route(client).and_then(|(member, _)| self.members.by_key.get(&member));
-        member.map_or(self.plan.node, |member| member.view.node)
-    }
-
-    /// The node that a worker runs on; this one where the worker is not known any more.
-    pub(crate) fn node_of_worker(&self, worker: WorkerId) -> NodeId {
-        self.keys.get(&worker).map_or(self.plan.node, |key| self.node_of(*key))
-    }
-
     /// What a member says; what one of its workers says is returned, with the worker.
     pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
         if let Message::NodeJoin(told) = message {
@@ -172,7 +161,10 @@ impl Core {
                 let message = Message::decode(u16::try_from(relayed.kind).ok()?, relayed.body).ok()??;
                 return Some((key, message));
             }
+            Message::NodeResume(told) => self.resume_member(from, *told),
             Message::NodeState(state) => self.member_changed(from, &state),
+            Message::GuestJoined(said) => self.guest_joined(from, *said),
+            Message::GuestLeft(said) => self.guest_left(from, said.guest),
             Message::Placed(said) => self.placed(from, &said),
             Message::Sought(said) => self.sought(from, &said),
             Message::PlaceRefused(said) => self.place_refused(from, said),
@@ -189,8 +181,7 @@ impl Core {
             }
             Message::WorkerGone(said) => {
                 if let Some(key) = worker(said.worker) {
-                    self.members.by_key.get_mut(&from).expect("it was just found").workers.remove(&said.worker);
-                    self.members.routes.remove(&key);
+                    self.members.remove_route(key);
                     self.worker_gone(key, &said.text);
                 }
             }
@@ -200,7 +191,7 @@ impl Core {
         None
     }
 
-    fn member_joined(&mut self, key: Key, told: NodeJoin) {
+    pub(crate) fn member_joined(&mut self, key: Key, told: NodeJoin) {
         let Some(reported) = view_of(&told) else {
             return self.log(format!("member {key} describes itself in a way that cannot be read"));
         };
@@ -218,13 +209,14 @@ impl Core {
             is_silent: false,
         };
         self.show_own();
+        self.touch(Row::Member(member.view.node));
         self.members.by_node.insert(member.view.node, key);
         self.members.by_key.insert(key, member);
         self.members.show(key);
         self.wants_pump = true;
     }
 
-    fn member_changed(&mut self, key: Key, state: &NodeState) {
+    pub(crate) fn member_changed(&mut self, key: Key, state: &NodeState) {
         let Some(member) = self.members.by_key.get_mut(&key) else { return };
         apply(&mut member.reported, state);
         member.reported_bundles = bundles_of(member.reported.node, state);
@@ -265,11 +257,19 @@ impl Core {
                 place.outlives_job = post.outlives_job;
                 place.running = amounts(running.iter());
                 place.actor = post.actor;
+                let node = self.members.by_key.get(&member).map(|member| member.view.node);
+                if let Some(making) = self.making.get_mut(id) {
+                    making.ordered_to = node;
+                }
+                self.touch(Row::Actor(*id));
             }
             // A group waits for room, which is not ordered.
             Want::Group { .. } => return,
         }
-        place.command = self.command_of(wanted.job, place.environment.as_ref());
+        // One on another machine makes environments itself.
+        if self.members.by_key.get(&member).is_some_and(|member| member.told.listens.is_empty()) {
+            place.command = self.command_of(wanted.job, place.environment.as_ref());
+        }
         if let Some(member) = self.members.by_key.get_mut(&member) {
             if within.is_none() {
                 member.view.take(&demand);
@@ -280,15 +280,7 @@ impl Core {
         self.send(member, place);
     }
 
-    /// What starts interpreters in an environment that was made here, which members on this machine use too.
-    fn command_of(&self, job: JobId, own: Option<&Environment>) -> Vec<String> {
-        let Some(detail) = self.details.get(&job) else { return Vec::new() };
-        let environment = merged(detail.told.environment.as_ref(), own.unwrap_or(&Environment::default()));
-        let interpreter = &detail.told.interpreter;
-        self.environments.command(interpreter, &environment.preparation).unwrap_or_default()
-    }
-
-    fn tell_job(&mut self, member: Key, job: JobId) {
+    pub(crate) fn tell_job(&mut self, member: Key, job: JobId) {
         let Some(detail) = self.details.get(&job) else { return };
         let Some(found) = self.members.by_key.get_mut(&member) else { return };
         if !found.jobs.insert(job) {
@@ -310,8 +302,13 @@ impl Core {
     }
 
     fn placed(&mut self, member: Key, said: &Placed) {
-        let Some(Order { ticket, wanted, .. }) = self.members.orders.remove(&said.order) else { return };
-        let worker = self.worker_on(member, said, &wanted);
+        let Some(order) = self.members.orders.remove(&said.order) else { return };
+        let worker = self.worker_on(member, said, &order.wanted);
+        if self.members.drains.contains_key(&member) {
+            self.kill_worker(worker);
+            return self.queue_again(order);
+        }
+        let Order { ticket, wanted, .. } = order;
         if let Some(failure) = self.home_lost(&wanted.want) {
             if self.still_waits(&wanted, ticket) {
                 self.refuse_home(&wanted.want, &failure);
@@ -355,10 +352,7 @@ impl Core {
             worker.pid = (said.pid != 0).then_some(said.pid);
             self.starting += usize::from(said.pid == 0);
             self.workers.insert(key, worker);
-            self.members.routes.insert(key, (member, said.worker));
-            if let Some(member) = self.members.by_key.get_mut(&member) {
-                member.workers.insert(said.worker, key);
-            }
+            self.members.add_route(key, member, said.worker);
             self.join(key, id, wanted.job);
             key
         });
@@ -391,8 +385,13 @@ impl Core {
             found.look_again();
         }
         self.members.show(member);
-        if let Some(order) = self.members.orders.remove(&said.order) {
-            self.queue_again(order);
+        let Some(order) = self.members.orders.remove(&said.order) else { return };
+        match said.failure {
+            None => self.queue_again(order),
+            Some(failure) if self.still_waits(&order.wanted, order.ticket) => {
+                self.unprepared_there(order.ticket, order.wanted, failure.text);
+            }
+            Some(_) => {}
         }
     }
 
@@ -417,7 +416,7 @@ impl Core {
     pub(crate) fn return_to_member(&mut self, worker: Key) {
         let Some((member, number)) = self.route(worker) else { return };
         let Some(found) = self.workers.get_mut(&worker) else { return };
-        if found.once {
+        if found.once || self.members.drains.contains_key(&member) {
             return self.dismiss_worker(worker);
         }
         found.duty = Duty::Idle;
@@ -448,20 +447,26 @@ impl Core {
 
     /// The member's process is gone, and its workers with it.
     pub fn member_gone(&mut self, key: Key) {
+        self.guests_gone(key);
         let Some(member) = self.members.by_key.remove(&key) else { return };
         let node = member.view.node;
         self.members.by_node.remove(&node);
+        self.touch(Row::Member(node));
         self.members.fleet.remove(node);
         self.log(format!("node {node} at {} is gone", member.told.ip));
         for worker in member.workers.values() {
             self.members.routes.remove(worker);
         }
-        self.forget_locations(key);
+        self.forget_locations(key, node);
         self.search_without(key);
         let text = format!("the node {node} ({}) that it ran on died", member.told.ip);
+        let was_drained = self.is_dismissed(key);
         for worker in member.workers.values() {
+            if let Some(worker) = self.workers.get_mut(worker) {
+                worker.is_moved = was_drained;
+            }
             if let Some(Duty::Leased(lease)) = self.workers.get(worker).map(|worker| worker.duty) {
-                self.lease_lost(lease, &text);
+                self.lease_lost(lease, &text, was_drained);
             }
             self.remember_end_on(node, &member.told.ip, *worker, &text);
             self.worker_gone(*worker, &text);
@@ -472,7 +477,11 @@ impl Core {
             self.queue_again(order);
         }
         self.bundles_lost(key, node);
-        self.members.lost.push(Lost { told: member.told, view: member.reported, at: self.now });
+        let how = match self.members.drains.remove(&key) {
+            Some(drain) if was_drained => format!("it was drained: {}", drain.reason),
+            _ => "its daemon ended or was killed".to_owned(),
+        };
+        self.members.lost.push(Lost { told: member.told, view: member.reported, at: self.now, how });
         if self.members.lost.len() > LOST_KEPT {
             self.members.lost.remove(0);
         }
@@ -480,11 +489,12 @@ impl Core {
     }
 
     /// The lease's worker died with its node.
-    fn lease_lost(&mut self, number: u64, text: &str) {
+    fn lease_lost(&mut self, number: u64, text: &str, was_drained: bool) {
         let Some(lease) = self.leases.remove(&number) else { return };
         if let Some(owner) = self.clients.get_mut(&lease.owner) {
             owner.leases.remove(&number);
-            self.send(lease.owner, LeaseEnded { lease: number, text: text.to_owned(), node_died: true, failure: None });
+            let text = text.to_owned();
+            self.send(lease.owner, LeaseEnded { lease: number, text, node_died: true, failure: None, was_drained });
         }
     }
 }

@@ -24,9 +24,15 @@ impl Core {
             "labels": self.plan.labels,
             "resources": by_name(self.ledger.totals().iter().map(|(name, amount)| (name, *amount))),
             "available": by_name(self.ledger.available().iter().map(|(name, amount)| (name, *amount))),
+            "store_used": self.store_used,
         });
-        let members = self.members.by_key.values().map(|member| described(&member.told, &member.view, true));
-        let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, false));
+        let members = self.members.by_key.iter().map(|(key, member)| {
+            let mut node = described(&member.told, &member.view, "");
+            node["store_used"] = json!(member.store_used);
+            node["draining"] = self.draining_shown(*key);
+            node
+        });
+        let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, &lost.how));
         std::iter::once(own).chain(members).chain(lost).collect()
     }
 
@@ -41,7 +47,9 @@ impl Core {
     }
 }
 
-fn described(told: &NodeJoin, view: &NodeView, is_alive: bool) -> Json {
+/// `death` is how it ended; empty where it lives.
+fn described(told: &NodeJoin, view: &NodeView, death: &str) -> Json {
+    let is_alive = death.is_empty();
     let (total, available) = if is_alive { (total_of(view), available_of(view)) } else { Default::default() };
     json!({
         "node_id": view.node.hex(),
@@ -54,7 +62,7 @@ fn described(told: &NodeJoin, view: &NodeView, is_alive: bool) -> Json {
         "labels": told.labels,
         "resources": by_name(total.iter().map(|(name, amount)| (name, *amount))),
         "available": by_name(available.iter().map(|(name, amount)| (name, *amount))),
-        "death": if is_alive { "" } else { "its daemon ended or was killed" },
+        "death": death,
     })
 }
 

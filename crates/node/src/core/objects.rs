@@ -1,5 +1,6 @@
 //! Objects that travel: messages in, the directory's decisions out.
 
+use super::records::Row;
 use super::{Core, Key, bytes_of, identifier};
 use bytes::Bytes;
 use oxiray_head::Outcome;
@@ -33,7 +34,7 @@ impl Core {
         let Some(reference) = reference else { return };
         let owner = identifier!(WorkerId, &reference.owner);
         let mut out = Vec::new();
-        let owner_lives = self.keys.contains_key(&owner);
+        let owner_lives = self.may_live(owner);
         self.objects.subscribe(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
         self.carry_out(out);
     }
@@ -41,7 +42,7 @@ impl Core {
     /// A hold of the dead would never end, so it does not begin.
     pub(crate) fn hold(&mut self, objects: &[Bytes], holder: &Bytes) {
         let holder = identifier!(WorkerId, holder);
-        if self.keys.contains_key(&holder) {
+        if self.may_live(holder) {
             let mut out = Vec::new();
             self.objects.hold(holder, &ids(objects), &mut out);
             self.carry_out(out);
@@ -60,7 +61,7 @@ impl Core {
         let Some(client) = self.clients.get(&from).map(|client| client.id) else { return };
         let Some(reference) = reference else { return };
         let owner = identifier!(WorkerId, &reference.owner);
-        let owner_lives = self.keys.contains_key(&owner);
+        let owner_lives = self.may_live(owner);
         let mut out = Vec::new();
         self.objects.lost(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
         self.carry_out(out);
@@ -111,6 +112,9 @@ impl Core {
     }
 
     pub(crate) fn carry_out(&mut self, outcomes: Vec<Outcome<Value>>) {
+        for object in self.objects.orphans_changed() {
+            self.touch(Row::Orphan(object));
+        }
         for outcome in outcomes {
             match outcome {
                 Outcome::Answer { client, object, value } => self.tell_value(client, object, value),

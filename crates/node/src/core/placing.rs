@@ -2,12 +2,14 @@
 
 use super::{Core, Key, Want, Wanted};
 use crate::core::groups::Need;
+use crate::core::leases::LARGE_ARGUMENTS_MAX;
 use crate::core::rooms::{BundleKey, Room};
 use bytes::Bytes;
-use oxiray_ids::NodeId;
+use oxiray_ids::{NodeId, ObjectId};
 use oxiray_resources::Grant;
-use oxiray_scheduler::{Found, Near, NodeView, Placement, Reason, Wish, place};
-use oxiray_wire::message::Failure;
+use oxiray_scheduler::{Found, LARGE_BYTES_MIN, Near, NodeView, Placement, Reason, Wish, place};
+use oxiray_wire::message::{ArgumentReference, Content, Failure};
+use std::collections::BTreeSet;
 
 /// What someone who waited is given.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub(crate) enum Share {
     Room(Room),
     /// An order to a member, and the bundle there in which it is to be carried out.
     There(Key, Need, Option<BundleKey>),
+    /// Objects are to travel to that node first.
+    Ahead(Need, (NodeId, BTreeSet<ObjectId>)),
 }
 
 impl Core {
@@ -47,9 +51,14 @@ impl Core {
             if !std::mem::replace(&mut is_shown, true) {
                 self.show_own();
             }
-            let near = Near::home(self.home_of(*ticket));
+            let arguments = self.bytes_by_node(&self.reads_of(*ticket));
+            let near = Near { home: Some(self.home_of(*ticket)), arguments: &arguments };
             match self.members.fleet.find(wish, &near) {
                 Found::On(node) => {
+                    let to_bring = self.to_bring(*ticket, node);
+                    if !to_bring.is_empty() {
+                        return Some(Share::Ahead(need.clone(), (node, to_bring)));
+                    }
                     self.members.fleet.take(node, &wish.demand);
                     match self.members.by_node.get(&node) {
                         Some(member) => Some(Share::There(*member, need.clone(), None)),
@@ -98,6 +107,18 @@ impl Core {
         asker.map_or(self.plan.node, |asker| self.node_of(asker))
     }
 
+    /// The large objects that someone who waits will read, and their bytes.
+    pub(crate) fn reads_of(&self, ticket: u64) -> Vec<(ObjectId, u64)> {
+        match self.wanted.get(&ticket).map(|wanted| &wanted.want) {
+            Some(Want::Lease { arguments, .. }) => arguments.clone(),
+            Some(Want::Actor(id)) => {
+                let spec = self.making.get(id).and_then(|making| making.spec.as_ref());
+                spec.map(|spec| stored_among(&spec.references)).unwrap_or_default()
+            }
+            Some(Want::Group { .. }) | None => Vec::new(),
+        }
+    }
+
     /// Why no node there is could ever meet the wish.
     pub(crate) fn never(&mut self, wish: &Wish) -> Option<Reason> {
         let is_plain = self.members.is_empty() && wish.place.is_none();
@@ -139,4 +160,15 @@ impl Core {
             Want::Group { .. } => {}
         }
     }
+}
+
+/// The arguments that lie in a store, and their bytes.
+fn stored_among(references: &[ArgumentReference]) -> Vec<(ObjectId, u64)> {
+    let stored = |argument: &ArgumentReference| match argument.value.as_ref()?.content.as_ref()? {
+        Content::Stored(bytes) if *bytes >= LARGE_BYTES_MIN => {
+            Some((ObjectId::from_slice(&argument.reference.as_ref()?.object)?, *bytes))
+        }
+        _ => None,
+    };
+    references.iter().filter_map(stored).take(LARGE_ARGUMENTS_MAX).collect()
 }

@@ -3,6 +3,7 @@
 //! - RESTARTS-1: the next process is asked for only when the tree of the last is gone, so that the grant is given back
 //!   before it is taken anew, and a crash loop never has two processes of one actor.
 
+use super::records::Row;
 use super::{Alarm, Core, Duty, Key, bytes_of};
 use bytes::Bytes;
 use oxiray_head::{Actor, ActorState};
@@ -26,17 +27,19 @@ impl Core {
     pub(crate) fn actor_lost(&mut self, worker: Key, id: ActorId, last_words: Option<String>, text: &str) {
         let Some(found) = self.workers.get(&worker) else { return };
         let (worker_id, is_final) = (found.id, found.ends_for_good);
+        let is_counted = !found.is_moved && !self.is_draining(worker);
         if self.actors.get(id).and_then(Actor::worker) != Some(worker_id) {
             return;
         }
         let restarts = !is_final && self.goes_on_after_its_job(id);
-        let Some(lost) = restarts.then(|| self.actors.lost(id)).flatten() else {
+        let Some(lost) = restarts.then(|| self.actors.lost(id, is_counted)).flatten() else {
             let restarts = self.actors.get(id).map_or(0, |actor| actor.restarts);
             let spent =
                 if restarts == 0 { String::new() } else { format!(" It was restarted {restarts} times before.") };
             let why = last_words.unwrap_or_else(|| format!("{text}.{spent}"));
             return self.actor_died(id, &death(&why));
         };
+        self.touch(Row::Actor(id));
         let text = last_words.unwrap_or_else(|| format!("{text}."));
         let failure = Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() };
         let (actor, began_nothing) = (bytes_of(id.as_bytes()), lost.began_nothing);
@@ -92,6 +95,7 @@ impl Core {
         if !self.actors.unreferenced(id) {
             return;
         }
+        self.touch(Row::Actor(id));
         let Some(worker) = self.actors.get(id).and_then(Actor::worker) else { return self.end_actor(id, WHY) };
         let Some(key) = self.keys.get(&worker).copied() else { return };
         if let Some(worker) = self.workers.get_mut(&key) {

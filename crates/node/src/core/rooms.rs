@@ -10,6 +10,7 @@
 
 use super::groups::Need;
 use super::placing::Share;
+use super::records::Row;
 use super::serving::demand;
 use super::{Core, Key, Want, bytes_of, identifier};
 use crate::core::clients::amounts;
@@ -112,6 +113,7 @@ impl Core {
     /// A node has set its bundles aside; with the last of them the group is created.
     fn node_prepared(&mut self, id: PlacementGroupId, node: NodeId) {
         let Some(waiters) = self.groups.prepared(id, node) else { return };
+        self.touch(Row::Group(id));
         if let Some(reservation) = self.reservations.get_mut(&id) {
             let took = self.now.saturating_duration_since(reservation.since);
             reservation.took.get_or_insert(took);
@@ -190,14 +192,26 @@ impl Core {
         let under_way: Vec<_> = hit.map(|group| group.description.id).map(|id| (id, self.offered(id))).collect();
         let again = self.groups.machine_died(node);
         for (id, _) in again {
+            self.touch(Row::Group(id));
             let offered = under_way.iter().find(|(hit, _)| *hit == id).map(|(_, offered)| offered.clone());
             self.undo(id, offered.unwrap_or_default(), node);
             self.group_waits_again(id);
         }
     }
 
+    /// A group's bundles leave a node that is being emptied, and wait for others.
+    pub(crate) fn move_from(&mut self, id: PlacementGroupId, node: NodeId) {
+        let bundles: Vec<u32> = self.groups.moved(id, node).into_iter().map(|bundle| bundle as u32).collect();
+        if bundles.is_empty() {
+            return;
+        }
+        self.touch(Row::Group(id));
+        self.tell_release(id, BTreeMap::from([(node, bundles)]));
+        self.group_waits_again(id);
+    }
+
     /// The group's missing bundles stand in the queue.
-    fn group_waits_again(&mut self, id: PlacementGroupId) {
+    pub(crate) fn group_waits_again(&mut self, id: PlacementGroupId) {
         let Some(reservation) = self.reservations.get_mut(&id) else { return };
         let maker = reservation.maker;
         if let Some(stale) = reservation.ticket.take() {

@@ -26,8 +26,7 @@ impl Core {
 
     fn worker_rows(&self) -> Vec<Json> {
         let row = |key: Key, id: String, kind: &str, pid: Option<u32>| {
-            let member = self.route(key).and_then(|(member, _)| self.members.by_key.get(&member));
-            let ip = member.map_or(&self.plan.ip, |member| &member.told.ip);
+            let ip = self.ip_of(key);
             json!({
                 "worker_id": id, "is_alive": true, "worker_type": kind, "node_id": self.node_of(key).hex(),
                 "ip": ip, "pid": pid,
@@ -44,12 +43,15 @@ impl Core {
 
     fn job_rows(&self) -> Vec<Json> {
         let row = |job: &oxiray_head::Job| {
-            let told = self.details.get(&job.id).map(|detail| &detail.told);
+            let detail = self.details.get(&job.id);
+            let told = detail.map(|detail| &detail.told);
+            let driver = detail.map_or(0, |detail| detail.driver);
+            let (ip, node) = (self.ip_of(driver), self.node_of(driver));
             json!({
                 "type": "DRIVER", "job_id": job.id.hex(), "submission_id": null,
-                "driver_info": {"id": job.id.hex(), "node_ip_address": self.plan.ip, "pid": job.pid.to_string()},
+                "driver_info": {"id": job.id.hex(), "node_ip_address": ip, "pid": job.pid.to_string()},
                 "status": if job.ended { "SUCCEEDED" } else { "RUNNING" },
-                "entrypoint": told.map(|told| told.entrypoint.clone()), "driver_node_id": self.plan.node.hex(),
+                "entrypoint": told.map(|told| told.entrypoint.clone()), "driver_node_id": node.hex(),
                 "start_time": told.map(|told| told.started_ms).filter(|at| *at > 0),
                 "metadata": told.and_then(|told| serde_json::from_str::<Json>(&told.metadata).ok()),
                 "ray_namespace": job.namespace,
@@ -98,11 +100,17 @@ fn group_row(group: &Json) -> Json {
     })
 }
 
+/// Why it ended, or how it is being emptied.
+fn node_message(node: &Json) -> Option<&str> {
+    let told = [&node["death"], &node["draining"]["words"]];
+    told.into_iter().filter_map(Json::as_str).find(|text| !text.is_empty())
+}
+
 fn node_row(node: &Json) -> Json {
     let is_alive = node["alive"].as_bool().unwrap_or(true);
     json!({
         "node_id": node["node_id"], "node_ip": node["address"], "is_head_node": node["head"].as_bool().unwrap_or(true),
-        "state": if is_alive { "ALIVE" } else { "DEAD" }, "state_message": node["reason"],
+        "state": if is_alive { "ALIVE" } else { "DEAD" }, "state_message": node_message(node),
         "node_name": if node["name"].is_string() { node["name"].clone() } else { node["address"].clone() },
         "resources_total": node["resources"], "labels": node["labels"],
     })

@@ -3,17 +3,20 @@
 use super::clients::amounts;
 use super::shortage::Noticed;
 use super::{Core, Duty, JobDetail, Key, Origin, bytes_of, identifier};
-use crate::core::assign::{Post, merged};
+use crate::core::assign::Post;
 use crate::core::groups::Home;
 use crate::core::rooms::BundleKey;
 use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
-use oxiray_resources::{BundleId, Demand, Quantity, ResourceName};
+use oxiray_resources::{BundleId, Demand, Grant, Quantity, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Amount, DevicesFree, JobTold, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerDied, WorkerForked,
     WorkerGone,
 };
 use std::collections::BTreeMap;
+
+/// In how many steps a node tells how full its store is.
+const STORE_STEPS: u64 = 256;
 
 /// The head that this node serves.
 #[derive(Debug)]
@@ -22,29 +25,43 @@ pub(crate) struct Head {
     pub(crate) key: Key,
     /// The last order taken.
     pub(crate) order: u64,
-    told: NodeState,
+    pub(crate) told: NodeState,
     /// The bundles that are set aside for it.
     pub(crate) bundles: BTreeMap<BundleKey, BundleId>,
+    /// Whether it is on another machine, or treated as if it were.
+    pub(crate) is_far: bool,
+    /// Orders that wait for their environments.
+    pub(crate) held: BTreeMap<u64, super::held::Held>,
+    /// How this node is being emptied.
+    pub(crate) draining: Option<super::drain::Told>,
 }
 
 impl Core {
     /// From here on this node serves the head at the other end of a stream. `listens` is where nodes of other machines
     /// reach it; empty where there are none.
     pub fn serve_head(&mut self, key: Key, listens: String) {
-        let told = self.node_state(0);
-        let join = NodeJoin {
+        let join = self.described(0, listens);
+        let told = join.state.clone().unwrap_or_default();
+        let is_far = !join.listens.is_empty();
+        self.head =
+            Some(Head { key, order: 0, told, bundles: BTreeMap::new(), is_far, held: BTreeMap::new(), draining: None });
+        self.send(key, join);
+    }
+
+    /// What this node is, for a head.
+    pub(crate) fn described(&self, order: u64, listens: String) -> NodeJoin {
+        NodeJoin {
             node: bytes_of(self.plan.node.as_bytes()),
             ip: self.plan.ip.clone(),
             hostname: self.plan.hostname.clone(),
             labels: self.plan.labels.clone(),
             totals: amounts(self.ledger.inventory().totals()),
-            state: Some(told.clone()),
+            state: Some(self.node_state(order)),
             session: self.session.clone(),
             name: self.plan.name.clone(),
             listens,
-        };
-        self.head = Some(Head { key, order: 0, told, bundles: BTreeMap::new() });
-        self.send(key, join);
+            draining: self.draining_told(),
+        }
     }
 
     /// The head's stream, where this node serves one.
@@ -56,8 +73,10 @@ impl Core {
     pub fn head_said(&mut self, message: Message) {
         match message {
             Message::JobTold(told) => self.job_told(*told),
+            Message::Draining(said) => self.note_draining(&said),
             Message::JobOver(said) => {
                 let job = identifier!(JobId, &said.job);
+                self.refuse_held_of(job);
                 if let Some(detail) = self.details.get_mut(&job) {
                     detail.is_over = true;
                 }
@@ -98,21 +117,23 @@ impl Core {
         let is_known = self.details.get(&job).is_some_and(|detail| !detail.is_over);
         let granted =
             demand(&order.demand).filter(|_| is_known).and_then(|demand| self.grant_for_head(&order, &demand));
-        let Some(grant) = granted else {
-            let state = Some(self.node_state(number));
-            return self.send(to, PlaceRefused { order: number, state });
-        };
+        if let Some(grant) = granted {
+            return self.begin_order(order, grant);
+        }
+        let state = Some(self.node_state(number));
+        self.send(to, PlaceRefused { order: number, state, failure: None });
+    }
+
+    /// Has a worker for an order whose environment is there.
+    pub(crate) fn carry_out_order(&mut self, order: Place, grant: Grant) {
+        let Some(to) = self.head_key() else { return };
+        let (number, job) = (order.order, identifier!(JobId, &order.job));
         let actor = order.actor.as_ref().map(|actor| identifier!(ActorId, &actor.actor));
         let (grant, surplus) = match actor {
             Some(_) => self.split(grant, &demand(&order.running).unwrap_or_default()),
             None => (grant, None),
         };
         let environment = order.environment.unwrap_or_default();
-        if let Some(detail) = self.details.get(&job).filter(|_| !order.command.is_empty()) {
-            let merged = merged(detail.told.environment.as_ref(), &environment);
-            let interpreter = detail.told.interpreter.clone();
-            self.environments.learn(job, &interpreter, &merged.preparation, order.command);
-        }
         let post = Post {
             job,
             environment,
@@ -123,7 +144,7 @@ impl Core {
             home: (!order.group.is_empty())
                 .then(|| Home { group: identifier!(PlacementGroupId, &order.group), captures: order.captures }),
         };
-        let key = self.appoint(post, grant).expect("the job was just found");
+        let key = self.appoint(post, grant).expect("orders of a job that is over are refused");
         let worker = self.workers.get_mut(&key).expect("it was just appointed");
         worker.duty = actor.map_or(Duty::Leased(number), Duty::Actor);
         worker.surplus = surplus;
@@ -159,6 +180,13 @@ impl Core {
         }
     }
 
+    /// Bytes that objects take in this node's store.
+    pub fn store_holds(&mut self, bytes: u64) {
+        // In steps, so that not every object is told of.
+        let step = (self.plan.store_bytes / STORE_STEPS).max(1);
+        self.store_used = bytes.div_ceil(step) * step;
+    }
+
     /// Tells the head what the ledger has, where that changed.
     pub(crate) fn tell_state(&mut self) {
         let Some(order) = self.head.as_ref().map(|head| head.order) else { return };
@@ -171,7 +199,7 @@ impl Core {
         }
     }
 
-    fn node_state(&self, order: u64) -> NodeState {
+    pub(crate) fn node_state(&self, order: u64) -> NodeState {
         let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
         let devices = names.map(|name| {
             let free = self.ledger.free_per_device(name.as_str()).into_iter();
@@ -184,7 +212,7 @@ impl Core {
         let available = self.ledger.available();
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
-        NodeState { order, free, devices, store_used: 0, bundles: self.bundles_for_head() }
+        NodeState { order, free, devices, store_used: self.store_used, bundles: self.bundles_for_head() }
     }
 }
 

@@ -44,6 +44,9 @@ impl JobDetail {
 impl Core {
     /// When a wish made at `since` is to be refused unless a node comes that can meet it (SHORTAGE-1).
     fn patience_ends(&self, wish: &Wish, since: Instant) -> Instant {
+        if let Some(until) = self.nodes_awaited_until() {
+            return until + self.plan.node_wait;
+        }
         let names_a_node = wish.place.as_deref().is_some_and(|place| {
             matches!(place.strategy, Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. })
         });
@@ -70,6 +73,9 @@ impl Core {
 
     /// SHORTAGE-2.
     fn tell_of_shortage(&mut self, job: JobId, wish: &Wish, reason: &Reason, label: &str) {
+        if self.nodes_awaited_until().is_some() {
+            return;
+        }
         let seconds = self.plan.node_wait.as_secs_f64();
         let Some(detail) = self.details.get_mut(&job) else { return };
         if detail.is_news(Need::Wish(wish.clone())) {

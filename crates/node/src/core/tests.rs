@@ -2,11 +2,18 @@
 
 mod actors;
 mod after_the_job;
+mod ahead;
 mod any_order;
 mod devices;
+mod drain;
 mod environments;
 mod groups;
+mod guests;
+mod held;
+mod journal;
 mod members;
+mod near;
+mod resumption;
 mod rooms;
 mod several;
 mod world;

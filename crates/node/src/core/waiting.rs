@@ -1,11 +1,12 @@
 //! Who waits for resources: served when there are some, told what is in the way when there are none.
 
 use super::placing::Share;
-use super::{Alarm, Core, Key, STARTING_MAX, Want};
+use super::{Alarm, Core, Key, STARTING_MAX};
 use crate::core::assign::Post;
-use crate::core::groups::Need;
+use crate::core::groups::{Home, Need};
+use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId};
 use oxiray_scheduler::{Obstacle, Reason};
-use oxiray_wire::message::{LeaseReclaim, Notice};
+use oxiray_wire::message::{Environment, LeaseReclaim, Notice};
 use std::time::{Duration, Instant};
 
 /// The shortest and the longest time between two askings for idle leases.
@@ -14,6 +15,35 @@ const RECLAIM_PERIODS: (Duration, Duration) = (Duration::from_millis(5), Duratio
 const NOTICE_AFTER: Duration = Duration::from_secs(10);
 /// The most holders that one message names.
 pub(crate) const HOLDERS_NAMED_MAX: usize = 16;
+
+/// Who waits in the queue.
+#[derive(Debug, Clone)]
+pub(crate) enum Want {
+    Lease {
+        client: Key,
+        request: u64,
+        environment: Environment,
+        fresh: bool,
+        home: Option<Home>,
+        /// Large objects that are read, and their bytes.
+        arguments: Vec<(ObjectId, u64)>,
+    },
+    Actor(ActorId),
+    Group {
+        id: PlacementGroupId,
+        maker: Key,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) want: Want,
+    pub(crate) job: JobId,
+    pub(crate) label: String,
+    pub(crate) since: Instant,
+    /// AHEAD-1.
+    pub(crate) is_brought: bool,
+}
 
 /// When owners are asked to return idle leases: at once when someone new waits, then ever more seldom.
 #[derive(Debug, Default)]
@@ -53,6 +83,12 @@ impl Core {
                         continue;
                     }
                     Share::Here(grant) => grant,
+                    Share::Ahead(need, journey) => {
+                        if !is_over {
+                            self.bring(ticket, wanted, need, journey);
+                        }
+                        continue;
+                    }
                     Share::There(member, need, bundle) => {
                         if is_over {
                             self.members.look_again(member);
@@ -66,7 +102,7 @@ impl Core {
                     Want::Actor(id) => self.place_actor(id, wanted.label, grant),
                     // A group is given room, never a grant.
                     Want::Group { .. } => self.ledger.release(grant),
-                    Want::Lease { client, request, environment, fresh, home } => {
+                    Want::Lease { client, request, environment, fresh, home, .. } => {
                         let outlives_job = self.outlives_its_job(client);
                         let (job, label) = (wanted.job, wanted.label);
                         let post = Post { job, environment, label, fresh, outlives_job, actor: None, home };

@@ -7,7 +7,7 @@
 use super::streams::{Role, Stream};
 use super::{Daemon, Token};
 use crate::core::Key;
-use oxiray_wire::message::{Driver, Hello, Refused};
+use oxiray_wire::message::{Driver, Hello, Refused, Returning};
 use oxiray_wire::{Connection, Message};
 use rustix::net::sockopt::socket_peercred;
 use std::time::{Duration, Instant};
@@ -57,23 +57,24 @@ impl Daemon {
         let Message::Hello(hello) = message else {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
-        let Hello { token, driver, node } = *hello;
+        let Hello { token, driver, node, returning } = *hello;
         if !is_expected && !same(token.as_bytes(), self.token.as_bytes()) {
             return self
                 .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
         }
-        if self.core.head_key().is_some() && (driver.is_some() || node.is_some()) {
-            let text = format!(
-                "this is a member of the cluster at {} and not a cluster of its own: connect there",
-                self.address
-            );
+        let head = self.core.head_key();
+        if head.is_some() && node.is_some() {
+            let text =
+                format!("this is a member of the cluster at {} and not a cluster of its own: join there", self.address);
             return self.refuse(key, &text);
         }
         match (driver, node) {
-            (Some(driver), _) => self.admit_driver(key, driver, peer_pid, is_expected),
+            (Some(driver), _) => self.admit_driver(key, driver, peer_pid, is_expected, returning.as_ref()),
             (None, Some(node)) => self.admit_member(key, &node, peer_pid),
             (None, None) => {
-                if let Some(stream) = self.streams.get_mut(&key) {
+                if let Some(head) = head {
+                    self.admit_guest(head, key, None, None);
+                } else if let Some(stream) = self.streams.get_mut(&key) {
                     stream.connection.prove();
                     stream.role = Role::Visitor;
                 }
@@ -82,7 +83,14 @@ impl Daemon {
         self.watch_listener();
     }
 
-    fn admit_driver(&mut self, key: Key, driver: Driver, peer_pid: u32, is_expected: bool) {
+    fn admit_driver(
+        &mut self,
+        key: Key,
+        driver: Driver,
+        peer_pid: u32,
+        is_expected: bool,
+        returning: Option<&Returning>,
+    ) {
         // A socket pair names the process that made it, which may have started the driver in another namespace.
         if !is_expected && driver.pid != peer_pid {
             let text =
@@ -91,7 +99,10 @@ impl Daemon {
         }
         let pidfd = oxiray_processes::pidfd_of(driver.pid).ok();
         self.log.line(&format!("driver {key} joins: process {}", driver.pid));
-        self.become_driver(key, driver, pidfd);
+        match self.core.head_key() {
+            Some(head) => self.admit_guest(head, key, Some(driver), pidfd),
+            None => self.become_driver(key, driver, pidfd, returning),
+        }
     }
 
     pub(super) fn refuse(&mut self, key: Key, text: &str) {

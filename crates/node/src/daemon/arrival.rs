@@ -5,7 +5,7 @@ use super::join::{JoinError, first_answer};
 use super::network::{Network, protocol};
 use crate::config::Config;
 use oxiray_ids::NodeId;
-use oxiray_network::{Gateway, JoinFailure, JoinToken, Limits, Newcomer, TokenError, join};
+use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, TokenError, join};
 use oxiray_wire::message::NodeAdmitted;
 use oxiray_wire::{Connection, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -52,6 +52,8 @@ pub enum TokenFault {
 pub(super) struct Return<'a> {
     /// Who it was.
     pub(super) predecessor: NodeId,
+    /// Whether a head that was killed is started again.
+    pub(super) head_may_come_back: bool,
     /// Readable when it is to end.
     pub(super) stop: &'a OwnedFd,
     /// Whoever started it, where it is to end with that process.
@@ -77,18 +79,35 @@ pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -
     let path = config.token_file.clone().unwrap_or_default();
     let token = read_token(&path).map_err(|source| token_error(&path, source))?;
     let until = Instant::now() + RETURN_LIMIT;
+    // The head's, and those of its standbys.
+    let mut addresses = address.split(',').cycle();
+    let mut others = address.split(',').count() - 1;
     loop {
-        let error = match attempt(config, &address, &token, node, back) {
+        let address = addresses.next().expect("there is always one more");
+        let error = match attempt(config, address, &token, node, back) {
             Ok(arrival) => return Ok(arrival),
+            Err(JoinError::Network { .. }) if others > 0 => {
+                others -= 1;
+                continue;
+            }
             Err(error) => error,
         };
         let JoinError::Network { source, .. } = &error else { return Err(error) };
-        let may_change =
-            matches!(source, JoinFailure::Unreachable(_) | JoinFailure::Unresolved(_) | JoinFailure::Broken(_));
-        let Some(back) = back.filter(|_| may_change && Instant::now() < until) else { return Err(error) };
+        let Some(back) = back.filter(|back| may_change(source, back) && Instant::now() < until) else {
+            return Err(error);
+        };
         if is_to_end(back) {
             return Err(error);
         }
+    }
+}
+
+/// Whether another try may find the head. An address that refuses has no head, whatever lies between.
+fn may_change(failure: &JoinFailure, back: &Return<'_>) -> bool {
+    match failure {
+        JoinFailure::Unreachable(error) if error.kind() == io::ErrorKind::ConnectionRefused => back.head_may_come_back,
+        JoinFailure::Unreachable(_) | JoinFailure::Unresolved(_) | JoinFailure::Broken(_) => true,
+        JoinFailure::Foreign | JoinFailure::Refused | JoinFailure::Version => false,
     }
 }
 
@@ -101,6 +120,25 @@ fn is_to_end(back: &Return<'_>) -> bool {
     let mut watched = vec![PollFd::new(back.stop, PollFlags::IN)];
     watched.extend(back.starter.iter().map(|starter| PollFd::new(starter, PollFlags::IN)));
     matches!(poll(&mut watched, Some(&RETURN_PERIOD)), Ok(ready) if ready > 0)
+}
+
+/// Goes to a head that came back, as the node that the last one had let in. It blocks.
+pub(super) fn rejoin(address: &str, token_file: &Path, node: NodeId) -> Result<Joined, JoinFailure> {
+    let unread = |fault: TokenFault| JoinFailure::Broken(io::Error::other(fault.to_string()));
+    let (token, protocol) = (read_token(token_file).map_err(unread)?, protocol());
+    let at = |address| {
+        let newcomer =
+            Newcomer { address, token: &token, node, predecessor: None, protocol: &protocol, limit: STEP_LIMIT };
+        join(&newcomer)
+    };
+    let mut failed = JoinFailure::Broken(io::ErrorKind::AddrNotAvailable.into());
+    for address in address.split(',') {
+        match at(address) {
+            Ok(joined) => return Ok(joined),
+            Err(failure) => failed = failure,
+        }
+    }
+    Err(failed)
 }
 
 fn attempt(

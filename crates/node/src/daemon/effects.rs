@@ -19,7 +19,11 @@ impl Daemon {
     fn settle(&mut self) {
         loop {
             self.answer_from_store();
-            let effects = self.core.settle();
+            self.core.store_holds(self.store.used_bytes());
+            let mut effects = self.core.settle();
+            if !self.write_down(&mut effects) {
+                break;
+            }
             if effects.is_empty() {
                 break;
             }
@@ -47,13 +51,9 @@ impl Daemon {
                 None => self.kill_worker(worker),
                 Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
             },
-            Effect::Close { client } => {
-                if let Some(stream) = self.streams.get_mut(&client) {
-                    stream.is_closing = true;
-                    self.dirty.insert(client);
-                }
-            }
+            Effect::Close { client } => self.close_when_sent(client),
             Effect::Located(found) => self.tell_whereabouts(found),
+            Effect::Copy { object } => self.copy_here(object),
             Effect::Delete { object } => self.delete(object),
             Effect::LeaveStore { client } => {
                 self.transfer.fetches.reader_gone(client);
@@ -95,6 +95,7 @@ impl Daemon {
 
     /// Nobody is to read the object any more.
     pub(super) fn delete(&mut self, object: ObjectId) {
+        self.transfer.freights.close(object);
         self.store.delete(object);
         self.transfer.fetches.deleted(object);
     }
@@ -159,7 +160,7 @@ impl Daemon {
 
     /// A client writes an object: the directory learns of its first holder; `false` where the client is gone.
     fn stored(&mut self, client: Key, object: ObjectId) -> bool {
-        let Some(head) = self.core.head_key() else { return self.core.stored(client, object) };
+        let Some(head) = self.core.head_key() else { return self.core.stored_here(client, object) };
         let said = Message::from(Stored { object: bytes::Bytes::copy_from_slice(object.as_bytes()) });
         self.queue(head, &said.relayed(client).into(), Vec::new());
         true

@@ -4,6 +4,7 @@
 //! process that makes it has taken a lock, so that no other process evicts it.
 
 use super::Daemon;
+use super::interpreters::program;
 use oxiray_processes::describe_status;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// What such a process runs.
-const PROGRAM: &str = "from oxiray._environment_setup import main; main()";
+const PROGRAM: &str = program!("oxiray._environment_setup");
 /// The most bytes of a result that are read.
 const RESULT_BYTES_MAX: usize = 64 << 10;
 
@@ -49,6 +50,13 @@ struct Outcome {
 
 impl Daemon {
     pub(super) fn start_preparation(&mut self, number: u64, interpreter: &str, specification: &str, cached: &str) {
+        if !self.await_packages(number, interpreter, specification, cached) {
+            self.begin_preparation(number, interpreter, specification, cached);
+        }
+    }
+
+    /// Starts it: all that it needs is on this machine, or will not be.
+    pub(super) fn begin_preparation(&mut self, number: u64, interpreter: &str, specification: &str, cached: &str) {
         match self.order_preparation(number, interpreter, specification, cached) {
             Ok(preparation) => {
                 self.brood.register(preparation.pid);
@@ -82,7 +90,7 @@ impl Daemon {
         write_all(&told, &text)?;
         rustix::fs::seek(&told, rustix::fs::SeekFrom::Start(0))?;
         let result = rustix::fs::memfd_create("oxiray-outcome", MemfdFlags::CLOEXEC)?;
-        let mut command = Command::new(interpreter);
+        let mut command = Command::new(super::interpreters::here(interpreter));
         command.args(["-c", PROGRAM]);
         let output = rustix::io::fcntl_dupfd_cloexec(&result, 0)?;
         command.stdin(Stdio::from(told)).stdout(Stdio::from(output)).stderr(self.log.handle()?);
@@ -115,6 +123,7 @@ impl Daemon {
 
     /// Lets go of what was prepared, and ends the process where it still runs.
     pub(super) fn end_preparation(&mut self, number: u64) {
+        self.packages.withdraw(number);
         if let Some(preparation) = self.preparations.remove(&number)
             && preparation.pid != 0
         {

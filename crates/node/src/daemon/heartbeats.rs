@@ -6,12 +6,13 @@
 //!   head's margin are over; that its stream broke proves nothing.
 
 use super::Daemon;
+use super::streams::{Role, Stream};
 use crate::core::Key;
 use crate::lease::{self, MemberLease};
 use oxiray_ids::NodeId;
 use oxiray_processes::DeadMansSwitch;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Heartbeat, HeartbeatHeard, NodeLeaves};
+use oxiray_wire::message::{Heartbeat, HeartbeatHeard, NodeLeaves, Refused};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
@@ -102,7 +103,7 @@ impl Daemon {
             return;
         }
         self.log.line(&format!("{why}: this node ends what it was granted, and will join anew"));
-        self.ended = Ended::LostHead(self.core.own_node());
+        self.ended = Ended::LostHead { node: self.core.own_node(), may_come_back: self.core.epoch() > 0 };
         self.is_stopping = true;
     }
 
@@ -157,9 +158,9 @@ impl Daemon {
     pub(super) fn head_leaves(&mut self) {
         if let Some(home) = self.network.as_mut().and_then(|network| network.home.as_mut()) {
             home.has_left = true;
-            self.log.line("the head ends the cluster, and this node ends with it");
-            self.is_stopping = true;
         }
+        self.log.line("the head ends the cluster, and this node ends with it");
+        self.is_stopping = true;
     }
 
     /// The stream to a member on another machine is over; whether it may live nevertheless.
@@ -179,11 +180,19 @@ impl Daemon {
         self.member_over(key);
     }
 
-    /// On the head, before it ends: members on other machines end with it.
-    pub(super) fn dismiss_members(&mut self) {
-        let members: Vec<Key> = self.network.iter().flat_map(|network| network.remotes.keys().copied()).collect();
-        for key in members {
-            self.queue(key, &NodeLeaves {}.into(), Vec::new());
+    /// On the head, before it ends for good: its members end with it, and no driver waits for it.
+    pub(super) fn dismiss_all(&mut self) {
+        if self.ended != Ended::Stopped || self.core.head_key().is_some() {
+            return;
+        }
+        let said = |stream: &Stream| match stream.role {
+            Role::Member(_) => Some(Message::from(NodeLeaves {})),
+            Role::Driver(_) => Some(Refused { text: "the cluster was stopped".into() }.into()),
+            _ => None,
+        };
+        let words: Vec<_> = self.streams.iter().filter_map(|(key, stream)| Some((*key, said(stream)?))).collect();
+        for (key, word) in words {
+            self.queue(key, &word, Vec::new());
         }
     }
 
@@ -200,6 +209,13 @@ impl Daemon {
 pub(crate) enum Ended {
     /// For good.
     Stopped,
-    /// It lost the head that it had joined; it was this node there.
-    LostHead(NodeId),
+    /// It was the head, and may be it no more.
+    LostTurn,
+    /// It lost the head that it had joined.
+    LostHead {
+        /// Who it was there.
+        node: NodeId,
+        /// Whether a head that was killed is started again: one without a journal never is.
+        may_come_back: bool,
+    },
 }

@@ -19,6 +19,21 @@ const ADMISSION_LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct Joined {
     pub(super) connection: Connection,
     pub(super) admitted: NodeAdmitted,
+    pub(super) way: Way,
+}
+
+/// Where the head is found again.
+#[derive(Debug, Clone)]
+pub(super) enum Way {
+    /// On this machine, by its session's directory.
+    Near(PathBuf),
+    /// On another machine.
+    Far {
+        /// Its address.
+        address: String,
+        /// The file with the cluster's token.
+        token_file: PathBuf,
+    },
 }
 
 /// Why a node was not let in.
@@ -107,7 +122,9 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
     connection.send(&Hello { token: description.token.clone(), node, ..Hello::default() }.into());
     connection.flush().map_err(io::Error::other)?;
     match first_answer(&mut connection)? {
-        Message::NodeAdmitted(admitted) => Ok(Ok(Joined { connection, admitted })),
+        Message::NodeAdmitted(admitted) => {
+            Ok(Ok(Joined { connection, admitted, way: Way::Near(directory.to_owned()) }))
+        }
         Message::Refused(refused) => Ok(Err(refused.text)),
         _ => Ok(Err("it is of another build".to_owned())),
     }

@@ -1,58 +1,143 @@
-//! Files that lines are appended to and that do not grow without end.
+//! The head's journal: opened, gone on with, written to.
+//!
+//! - HEADS-1: every start of a head raises the epoch of its cluster, and this is safe before it serves anyone.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use super::Daemon;
+use super::start::StartError;
+use crate::config::Config;
+use crate::core::Effect;
+use crate::session::Session;
+use bytes::Bytes;
+use oxiray_journal::{Change, Fault, LogFile, Store, Table};
+use oxiray_network::{Authority, AuthorityError, AuthorityParts};
+use prost::Message as _;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
-/// At this size a file is set aside under the name with `.1`, and begun anew.
-const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+/// The kind of the rows here.
+const ABOUT: Table = 1;
+/// The row of [`Identity`].
+const IDENTITY: &[u8] = b"identity";
+/// The row of the epoch: 8 bytes, the lowest first.
+const EPOCH: &[u8] = b"epoch";
 
-#[derive(Debug)]
-pub(crate) struct Journal {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
+/// What a cluster is known by.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Identity {
+    /// What lets a client of the head's machine in.
+    #[prost(string, tag = "1")]
+    pub(super) token: String,
+    /// The port that its address ends with.
+    #[prost(uint32, tag = "2")]
+    pub(super) port: u32,
+    /// Where the head listens for other machines, as `IP:PORT`; empty where it does not.
+    #[prost(string, tag = "3")]
+    pub(super) listens: String,
+    #[prost(bytes = "bytes", tag = "4")]
+    authority_certificate: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    authority_key: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    join_secret: Bytes,
 }
 
-impl Journal {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, bytes })
+/// A journal that is open, and which head of the cluster this is.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    pub(super) store: Box<dyn Store>,
+    /// HEADS-1.
+    pub(super) epoch: u64,
+    /// What the cluster is known by, where there was one.
+    pub(super) identity: Option<Identity>,
+    /// What its user should know.
+    pub(super) warning: Option<String>,
+}
+
+impl Keeping {
+    /// Opens the journal, and makes it a new one where there is none.
+    pub(super) fn open(config: &Config, session: &Session, stop: &OwnedFd) -> Result<Self, StartError> {
+        let mut warning = None;
+        let store: Box<dyn Store> = if let Some(store) = &config.store {
+            super::standby::claim(config, store, session, stop)?
+        } else {
+            let opened = LogFile::open(&session.journal())?;
+            warning = (opened.torn > 0).then(|| {
+                let torn = opened.torn;
+                format!(
+                    "the last {torn} bytes of the journal were dropped: writing them was cut short, so nobody was told"
+                )
+            });
+            Box::new(opened.journal)
+        };
+        let row = |key: &'static [u8]| store.rows().get(&(ABOUT, Bytes::from_static(key)));
+        let unread = || StartError::Rows(crate::core::NotRestored::Row(ABOUT));
+        let identity = row(IDENTITY).map(|row| Identity::decode(row.clone())).transpose().map_err(|_| unread())?;
+        let epoch = match row(EPOCH) {
+            Some(row) => u64::from_le_bytes(row[..].try_into().map_err(|_| unread())?),
+            None => 0,
+        };
+        Ok(Self { store, epoch: epoch + 1, identity, warning })
     }
 
-    /// Another handle of the file, for a child's output.
-    pub(crate) fn handle(&self) -> io::Result<File> {
-        self.file.try_clone()
+    /// The cluster's authority, where it had one.
+    pub(super) fn authority(&self) -> Result<Option<Authority>, AuthorityError> {
+        let Some(known) = self.identity.as_ref().filter(|known| !known.authority_key.is_empty()) else {
+            return Ok(None);
+        };
+        let parts = AuthorityParts {
+            certificate: known.authority_certificate.to_vec(),
+            key: known.authority_key.to_vec(),
+            secret: known.join_secret.to_vec(),
+        };
+        Authority::from_parts(&parts).map(Some)
     }
 
-    /// A line with the time. Where the disk is full there is nobody left to tell.
-    pub(crate) fn line(&mut self, text: &str) {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.append(format!("{}.{:03} {text}\n", time.as_secs(), time.subsec_millis()).as_bytes());
-    }
-
-    /// What was written last; where a child writes to the file too, its last words.
-    pub(crate) fn last_line(&self) -> Option<String> {
-        const TAIL_BYTES: u64 = 4096;
-        let reader = File::open(&self.path).ok()?;
-        let from = reader.metadata().ok()?.len().saturating_sub(TAIL_BYTES);
-        let mut tail = vec![0; TAIL_BYTES as usize];
-        let read = reader.read_at(&mut tail, from).ok()?;
-        let text = String::from_utf8_lossy(&tail[..read]).into_owned();
-        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
-    }
-
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
-        self.bytes += bytes.len() as u64;
-        let _ = self.file.write_all(bytes);
-        if self.bytes > JOURNAL_BYTES_MAX {
-            let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
-            if let Ok(fresh) = Self::open(&self.path) {
-                *self = fresh;
-            }
+    /// HEADS-1.
+    pub(super) fn begin(
+        &mut self,
+        token: &str,
+        port: u16,
+        listens: Option<SocketAddr>,
+        authority: Option<&AuthorityParts>,
+    ) -> Result<(), Fault> {
+        let before = self.identity.take().unwrap_or_default();
+        let mut identity = Identity {
+            token: token.to_owned(),
+            port: port.into(),
+            listens: listens.map(|at| at.to_string()).unwrap_or_default(),
+            ..before
+        };
+        if let Some(parts) = authority {
+            identity.authority_certificate = Bytes::copy_from_slice(&parts.certificate);
+            identity.authority_key = Bytes::copy_from_slice(&parts.key);
+            identity.join_secret = Bytes::copy_from_slice(&parts.secret);
         }
+        let row = |key: &'static [u8], value: Vec<u8>| Change {
+            table: ABOUT,
+            key: Bytes::from_static(key),
+            value: Some(value.into()),
+        };
+        self.store.commit(&[row(EPOCH, self.epoch.to_le_bytes().to_vec()), row(IDENTITY, identity.encode_to_vec())])
+    }
+}
+
+impl Daemon {
+    /// Makes safe what `effects` are about to tell (CORE-6); `false` where this is the head no more, and nothing is to be
+    /// told.
+    pub(super) fn write_down(&mut self, effects: &mut Vec<Effect>) -> bool {
+        let Some(store) = &mut self.journal else { return true };
+        let changes = self.core.unwritten();
+        if changes.is_empty() {
+            return true;
+        }
+        match store.commit(&changes) {
+            Ok(()) => self.core.written(),
+            Err(fault @ Fault::Fenced { .. }) => {
+                self.lose_turn(&fault.to_string());
+                return false;
+            }
+            Err(fault) => self.core.not_written(effects, &fault.to_string()),
+        }
+        true
     }
 }

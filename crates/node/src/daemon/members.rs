@@ -1,15 +1,17 @@
 //! Nodes among each other: members let in by a head, and a member's messages to and from its head.
 
 use super::Daemon;
+use super::network::Purpose;
 use super::streams::Role;
 use crate::core::Key;
 use oxiray_ids::{NodeId, ObjectId};
+use oxiray_network::Local;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Newcomer, NodeAdmitted, Sought};
 use std::os::fd::OwnedFd;
 
 /// Members are told apart by addresses of the loopback network, the head's own excepted.
-const FIRST_MEMBER: u32 = 2;
+pub(super) const FIRST_MEMBER: u32 = 2;
 
 impl Daemon {
     /// A node wants to be part of the cluster.
@@ -31,7 +33,8 @@ impl Daemon {
         self.members_admitted += 1;
         let [_, high, middle, low] = number.to_be_bytes();
         let ip = format!("127.{high}.{middle}.{low}");
-        let admitted = NodeAdmitted { ip, address: self.address.clone(), ..NodeAdmitted::default() };
+        let (address, epoch) = (self.address.clone(), self.core.epoch());
+        let admitted = NodeAdmitted { ip, address, epoch, ..NodeAdmitted::default() };
         self.queue(key, &admitted.into(), Vec::new());
     }
 
@@ -47,6 +50,7 @@ impl Daemon {
 
     /// The process of a member is gone.
     pub(super) fn member_over(&mut self, key: Key) {
+        self.packages_without(key);
         self.core.member_gone(key);
     }
 
@@ -57,14 +61,27 @@ impl Daemon {
             Message::Locate(asked) => return self.locate_for(from, asked),
             Message::Connect(asked) => return self.connect_for(from, asked),
             Message::Copied(said) => return self.core.copied(from, object(&said.object)),
+            Message::CopyRefused(said) => return self.core.cannot_come(Some(from), object(&said.object)),
             Message::Heartbeat(said) => return self.heartbeat(from, said),
+            Message::PackageWanted(asked) => return self.give_package(from, asked.clone()),
+            Message::PackagePiece(piece) => return self.take_package(from, piece),
             Message::NodeLeaves(_) => return self.member_leaves(from),
             Message::NodeJoin(told) if !self.is_honest(from, told) => {
                 return self.give_up(from, "it says that it is another node than its certificate says");
             }
+            Message::NodeResume(told) => {
+                let node = told.node.clone().unwrap_or_default();
+                if !self.is_honest(from, &node) {
+                    return self.give_up(from, "it says that it is another node than its certificate says");
+                }
+                self.keep_address(&node.ip);
+            }
             _ => {}
         }
         let Some((worker, message)) = self.core.member_said(from, message) else { return };
+        if self.core.is_visiting(worker) {
+            return self.visited(worker, &message);
+        }
         match message {
             Message::Stored(said) => self.core.stored_elsewhere(worker, object(&said.object)),
             Message::Abort(said) => self.core.unstored_elsewhere(worker, object(&said.object)),
@@ -83,11 +100,16 @@ impl Daemon {
     pub(super) fn head_said(&mut self, message: Message, descriptors: Vec<OwnedFd>) {
         match message {
             Message::Relay(relayed) => {
-                let end = relayed.splice.as_ref().and_then(|splice| self.end_of(splice));
-                let descriptors = descriptors.into_iter().chain(end).collect();
+                let end = relayed.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Calls));
+                let descriptors = descriptors.into_iter().chain(end.map(|end| end.socket)).collect();
                 let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
                 match Message::decode(kind, relayed.body) {
-                    Ok(Some(message)) => self.queue(relayed.worker, &message, descriptors),
+                    Ok(Some(message)) => {
+                        if let Message::Welcome(welcome) = &message {
+                            self.note_guest(relayed.worker, welcome);
+                        }
+                        self.queue(relayed.worker, &message, descriptors);
+                    }
                     Ok(None) | Err(_) => {
                         self.log.line(&format!("the head passes on a message of kind {kind}, which cannot be read"));
                     }
@@ -105,20 +127,36 @@ impl Daemon {
             }
             Message::Located(said) => self.located(said),
             Message::NodePeer(said) => {
-                let end = said.splice.as_ref().and_then(|splice| self.end_of(splice));
+                let end = said.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Objects));
                 if let Some(node) = NodeId::from_slice(&said.node) {
-                    self.add_link(node, descriptors.into_iter().chain(end).next());
+                    self.add_link(node, descriptors.into_iter().map(Local::from).chain(end).next());
                 }
             }
             Message::HeartbeatHeard(said) => self.heartbeat_heard(&said),
+            Message::PackageWanted(asked) => self.for_head(|daemon, head| daemon.give_package(head, asked)),
+            Message::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
             Message::NodeGone(said) => self.node_gone(&said),
             Message::NodeLeaves(_) => self.head_leaves(),
+            Message::GuestClose(said) => self.close_guest(&said),
+            Message::CopyWanted(asked) => self.copy_here(ObjectId::from_slice(&asked.object).unwrap_or(ObjectId::NIL)),
+            Message::NodeDismissed(said) => {
+                self.log.line(&said.text);
+                self.is_stopping = true;
+            }
+            Message::Refused(said) => self.head_stays_away(&said.text),
             message => self.core.head_said(message),
         }
     }
 
-    /// What a worker of a member says: what is about this node's ledger and store stays here, the rest is the head's.
-    pub(super) fn worker_of_member_said(&mut self, head: Key, from: Key, message: Message) {
+    fn for_head(&mut self, answer: impl FnOnce(&mut Self, Key)) {
+        if let Some(head) = self.core.head_key() {
+            answer(self, head);
+        }
+    }
+
+    /// What a worker or guest of a member says: what is about this node's ledger and store stays here, the rest is the
+    /// head's.
+    pub(super) fn client_of_member_said(&mut self, head: Key, from: Key, message: Message) {
         match &message {
             Message::Allocate(_)
             | Message::Pin(_)
@@ -137,6 +175,8 @@ impl Daemon {
             Message::ActorReady(_) => self.core.message(from, message.clone()),
             _ => {}
         }
-        self.queue(head, &message.relayed(from).into(), Vec::new());
+        if self.is_for_this_head(from, &message) {
+            self.queue(head, &message.relayed(from).into(), Vec::new());
+        }
     }
 }

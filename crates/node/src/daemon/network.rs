@@ -12,7 +12,7 @@ use super::{Daemon, Token};
 use crate::core::Key;
 use bytes::Bytes;
 use oxiray_ids::NodeId;
-use oxiray_network::{Event, Expectation, Gateway, Ticket};
+use oxiray_network::{Event, Expectation, Freight, Gateway, Joined, Local, Ticket};
 use oxiray_wire::connection::socket_pair;
 use oxiray_wire::frame::WIRE_VERSION;
 use oxiray_wire::message::{NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
@@ -20,6 +20,7 @@ use oxiray_wire::{Connection, Message};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many streams between two processes of this node may have one end given out and not yet the other.
@@ -35,15 +36,33 @@ pub(super) fn protocol() -> Vec<u8> {
 /// One end of a stream: itself, or what stands for it in a message to another machine.
 #[derive(Debug)]
 pub(super) enum End {
-    Here(OwnedFd),
+    Here(Local),
     There(Splice),
+}
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Two processes speak to each other.
+    Calls,
+    /// Two nodes give each other objects.
+    Objects,
+}
+
+impl Purpose {
+    /// Both ends of a stream that goes through the gateway: the daemon's, and the gateway's.
+    fn pair(self) -> std::io::Result<(Local, Local)> {
+        let (near, far) = socket_pair()?;
+        let freight = (self == Self::Objects).then(|| Arc::new(Freight::default()));
+        Ok((Local { socket: near, freight: freight.clone() }, Local { socket: far, freight }))
+    }
 }
 
 impl End {
     /// The end itself, where it is for this machine.
-    pub(super) fn here(self) -> Option<OwnedFd> {
+    pub(super) fn here(self) -> Option<Local> {
         match self {
-            Self::Here(descriptor) => Some(descriptor),
+            Self::Here(local) => Some(local),
             Self::There(_) => None,
         }
     }
@@ -82,6 +101,17 @@ impl Network {
     /// Where other nodes reach this one.
     pub(super) fn address(&self) -> SocketAddr {
         self.gateway.address()
+    }
+
+    /// The stream to a head that came back.
+    pub(super) fn carry(&mut self, joined: Joined) -> std::io::Result<OwnedFd> {
+        let head = joined.head;
+        let local = self.gateway.carry(joined)?;
+        if let Some(home) = &mut self.home {
+            // It may be another machine's.
+            home.address = head;
+        }
+        Ok(local)
     }
 
     pub(super) fn watch_fd(&self) -> std::os::fd::BorrowedFd<'_> {
@@ -124,15 +154,16 @@ impl Daemon {
         network.remotes.insert(key, Remote { node, listens: None, patience, has_left: false });
         self.add_stream(key, Stream::new(connection, Role::Member(None), 0));
         let lease_ms = lease.as_millis() as u64;
-        let admitted = NodeAdmitted { ip: ip.to_owned(), address: self.address.clone(), head, lease_ms };
+        let (address, epoch) = (self.address.clone(), self.core.epoch());
+        let admitted = NodeAdmitted { ip: ip.to_owned(), address, head, lease_ms, epoch };
         self.queue(key, &admitted.into(), Vec::new());
     }
 
     /// It ended all that it was granted, and came again under another name.
     fn give_up_predecessor(&mut self, predecessor: NodeId) {
         let Some(network) = &self.network else { return };
-        let known = network.remotes.iter().find(|(_, remote)| remote.node == predecessor).map(|(key, _)| *key);
-        if let Some(key) = known {
+        let known = network.remotes.iter().filter(|(_, remote)| remote.node == predecessor).map(|(key, _)| *key);
+        for key in known.collect::<Vec<_>>() {
             self.give_up(key, "it lost the head, ended its work, and has joined anew");
         }
     }
@@ -178,7 +209,8 @@ impl Daemon {
         (one, to_one): (Key, &Message),
         (other, to_other): (Key, &Message),
     ) -> std::io::Result<()> {
-        let (near, far) = self.stream_between(self.far_member_of(one), self.far_member_of(other))?;
+        let ends = (self.far_member_of(one), self.far_member_of(other));
+        let (near, far) = self.stream_between(ends, Purpose::Calls)?;
         self.queue_with_end(one, to_one, near);
         self.queue_with_end(other, to_other, far);
         Ok(())
@@ -186,7 +218,7 @@ impl Daemon {
 
     fn queue_with_end(&mut self, to: Key, message: &Message, end: End) {
         match end {
-            End::Here(descriptor) => self.queue(to, message, vec![descriptor]),
+            End::Here(local) => self.queue(to, message, vec![local.socket]),
             End::There(splice) => {
                 if let Some((member, worker)) = self.core.route(to) {
                     let mut relay = message.relayed(worker);
@@ -201,7 +233,7 @@ impl Daemon {
     pub(super) fn stream_between_nodes(&mut self, one: Option<Key>, other: Key) -> std::io::Result<(End, End)> {
         let is_far = |key: &Key| self.network.as_ref().is_some_and(|network| network.remotes.contains_key(key));
         let (one, other) = (one.filter(is_far), Some(other).filter(is_far));
-        self.stream_between(one, other)
+        self.stream_between((one, other), Purpose::Objects)
     }
 
     /// Tells a member of a stream to another node, or that there is none to be had.
@@ -209,8 +241,8 @@ impl Daemon {
         let node = Bytes::copy_from_slice(node.as_bytes());
         match end {
             None => self.queue(to, &NodePeer { node, splice: None }.into(), Vec::new()),
-            Some(End::Here(descriptor)) => {
-                self.queue(to, &NodePeer { node, splice: None }.into(), vec![descriptor]);
+            Some(End::Here(local)) => {
+                self.queue(to, &NodePeer { node, splice: None }.into(), vec![local.socket]);
             }
             Some(End::There(splice)) => {
                 self.queue(to, &NodePeer { node, splice: Some(splice) }.into(), Vec::new());
@@ -219,14 +251,14 @@ impl Daemon {
     }
 
     /// A stream whose ends go to two members on other machines, or to this one.
-    fn stream_between(&mut self, one: Option<Key>, other: Option<Key>) -> std::io::Result<(End, End)> {
-        match (one, other) {
+    fn stream_between(&mut self, ends: (Option<Key>, Option<Key>), purpose: Purpose) -> std::io::Result<(End, End)> {
+        match ends {
             (None, None) => {
                 let (near, far) = socket_pair()?;
-                Ok((End::Here(near), End::Here(far)))
+                Ok((End::Here(near.into()), End::Here(far.into())))
             }
-            (None, Some(member)) => self.stream_from_here(member),
-            (Some(member), None) => self.stream_from_here(member).map(|(near, far)| (far, near)),
+            (None, Some(member)) => self.stream_from_here(member, purpose),
+            (Some(member), None) => self.stream_from_here(member, purpose).map(|(near, far)| (far, near)),
             (Some(one), Some(other)) => {
                 let remotes = self.network.as_ref().map(|network| &network.remotes);
                 let found = remotes.and_then(|remotes| Some((remotes.get(&one)?, remotes.get(&other)?)));
@@ -245,11 +277,11 @@ impl Daemon {
     }
 
     /// A stream from here to a member, which comes to this machine for it.
-    fn stream_from_here(&mut self, member: Key) -> std::io::Result<(End, End)> {
+    fn stream_from_here(&mut self, member: Key, purpose: Purpose) -> std::io::Result<(End, End)> {
         let own = Bytes::copy_from_slice(self.core.own_node().as_bytes());
         let network = self.network.as_ref().ok_or_else(nowhere)?;
         let node = network.remotes.get(&member).ok_or_else(nowhere)?.node;
-        let (near, local) = socket_pair()?;
+        let (near, local) = purpose.pair()?;
         let ticket = Ticket::generate();
         network.gateway.expect(Expectation { ticket, node, local });
         let ticket = Bytes::copy_from_slice(ticket.as_bytes());
@@ -257,31 +289,31 @@ impl Daemon {
     }
 
     /// This node's end of a stream that the head makes.
-    pub(super) fn end_of(&mut self, splice: &Splice) -> Option<OwnedFd> {
-        let made = self.make_end(splice);
+    pub(super) fn end_of(&mut self, splice: &Splice, purpose: Purpose) -> Option<Local> {
+        let made = self.make_end(splice, purpose);
         if let Err(error) = &made {
             self.log.line(&format!("a stream to another node cannot be made: {error}"));
         }
         made.ok()
     }
 
-    fn make_end(&mut self, splice: &Splice) -> std::io::Result<OwnedFd> {
+    fn make_end(&mut self, splice: &Splice, purpose: Purpose) -> std::io::Result<Local> {
         let own = self.core.own_node();
         let network = self.network.as_mut().ok_or_else(nowhere)?;
         let ticket = Ticket::from_slice(&splice.ticket).ok_or_else(nowhere)?;
         let node = NodeId::from_slice(&splice.node).ok_or_else(nowhere)?;
         if node == own {
             if let Some(second) = network.halves.remove(&ticket) {
-                return Ok(second);
+                return Ok(second.into());
             }
             let (first, second) = socket_pair()?;
             if network.halves.len() >= HALVES_MAX {
                 network.halves.clear();
             }
             network.halves.insert(ticket, second);
-            return Ok(first);
+            return Ok(first.into());
         }
-        let (near, local) = socket_pair()?;
+        let (near, local) = purpose.pair()?;
         let expectation = Expectation { ticket, node, local };
         if splice.is_head {
             let home = network.home.as_ref().ok_or_else(nowhere)?;

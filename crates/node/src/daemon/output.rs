@@ -56,7 +56,8 @@ impl Daemon {
 
     pub(super) fn read_output(&mut self, key: Key, is_error: bool) {
         let target = self.core.log_target(key);
-        let is_crowded = target.and_then(|target| self.streams.get(&target)).is_some_and(super::Stream::is_crowded);
+        let way = target.map(|target| self.way_to(target));
+        let is_crowded = way.and_then(|way| self.streams.get(&way)).is_some_and(super::Stream::is_crowded);
         let Some(process) = self.processes.get_mut(&key) else { return };
         let pid = process.pid;
         let pipe = if is_error { &mut process.errors } else { &mut process.output };
@@ -94,10 +95,10 @@ impl Daemon {
     }
 
     /// The driver has read what waited: its workers' output is read again.
-    pub(super) fn resume_output(&mut self, driver: Key) {
+    pub(super) fn resume_output(&mut self, way: Key) {
         let paused = self.processes.iter().filter(|(_, process)| process.output.is_paused || process.errors.is_paused);
-        let keys: Vec<Key> =
-            paused.map(|(key, _)| *key).filter(|key| self.core.log_target(*key) == Some(driver)).collect();
+        let leads = |key: &Key| self.core.log_target(*key).is_some_and(|target| self.way_to(target) == way);
+        let keys: Vec<Key> = paused.map(|(key, _)| *key).filter(leads).collect();
         for key in keys {
             let Some(process) = self.processes.get_mut(&key) else { continue };
             for (pipe, token) in [(&mut process.output, Token::Output(key)), (&mut process.errors, Token::Errors(key))]

@@ -1,7 +1,8 @@
 //! What is found out and set up before a daemon can serve: the machine, the cluster to join, the session's door.
 
 use super::arrival::{Arrival, Return, arrive, token_path};
-use super::join::{self, Joined};
+use super::join::{self, Joined, Way};
+use super::journal::Keeping;
 use super::network::{Network, protocol};
 use super::start::{StartError, Step as _};
 use super::store_desk::StoreDesk;
@@ -10,14 +11,16 @@ use crate::device_check::{self, DeviceCheck};
 use crate::session::{self, Description, Session};
 use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
+use oxiray_journal::Store;
 use oxiray_network::{Authority, Gateway, Limits, Options};
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
 /// The port that addresses end with where nothing else is said, as Ray's do.
-const DEFAULT_PORT: u16 = 6379;
+pub(super) const DEFAULT_PORT: u16 = 6379;
 
 /// A machine that was looked at, and a session that can be entered.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub(super) struct Prepared {
     pub(super) listener: std::os::unix::net::UnixListener,
     pub(super) joined: Option<Joined>,
     pub(super) network: Option<Network>,
+    pub(super) journal: Option<Box<dyn Store>>,
 }
 
 pub(super) fn prepare(
@@ -38,6 +42,7 @@ pub(super) fn prepare(
     session: &Session,
     private: bool,
     back: Option<&Return<'_>>,
+    stop: &OwnedFd,
 ) -> Result<Prepared, StartError> {
     session::sweep(home);
     let host = Host::from_environment().map_err(PlanError::from)?;
@@ -53,36 +58,72 @@ pub(super) fn prepare(
     if private {
         plan.node_wait = Duration::ZERO;
     }
-    let port = port_for(config, home, private, joined.is_some())?;
-    let network = match (arrived, config.listen.filter(|_| joined.is_none())) {
+    let port = port_for(config, home, session, private, joined.is_some())?;
+    if let Some(store) = config.store.as_ref().filter(|_| config.standby) {
+        // It may take a while, in which the session is found and can be ended.
+        let described = description((store.clone(), &plan.ip), plan.node, true, false);
+        session.describe(&described).step("describe its session")?;
+    }
+    let mut keeping =
+        if config.keeps && !private && joined.is_none() { Some(Keeping::open(config, session, stop)?) } else { None };
+    let known = keeping.as_ref().and_then(|keeping| keeping.identity.clone());
+    if let Some(keeping) = &mut keeping {
+        plan.epoch = keeping.epoch;
+        plan.warnings.extend(keeping.warning.take());
+    }
+    // Another machine's address is none of this one's.
+    let before = known.as_ref().filter(|_| session.is_resumed());
+    let listens = config.listen.or_else(|| before?.listens.parse().ok()).filter(|_| joined.is_none());
+    let mut authority = None;
+    let network = match (arrived, listens) {
         (Some(network), _) => Some(network),
-        (None, Some(address)) => Some(listen(config, session, node, address)?),
+        (None, Some(address)) => {
+            let before = keeping.as_ref().map(Keeping::authority).transpose()?.flatten();
+            let made = before.map_or_else(Authority::make, Ok)?;
+            authority = Some(made.to_parts());
+            Some(listen(config, session, node, address, made)?)
+        }
         (None, None) => None,
     };
     let device_check = device_check::of(&host, &plan.offer);
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
     let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
-    let description = description(address.clone(), plan.node, joined.is_some(), private);
+    let mut description = description((address.clone(), &plan.ip), plan.node, joined.is_some(), private);
+    if let Some(keeping) = &mut keeping {
+        if let Some(known) = known {
+            description.token = known.token;
+        }
+        keeping.begin(&description.token, port, listens, authority.as_ref())?;
+    }
     let listener = session.listen().step("listen in its session's directory")?;
     listener.set_nonblocking(true).step("listen in its session's directory")?;
     session.describe(&description).step("describe its session")?;
     if !private && joined.is_none() {
         session.make_current().step("make its session the current one")?;
     }
-    Ok(Prepared { plan, device_check, address, store, description, listener, joined, network })
+    let journal = keeping.map(|keeping| keeping.store);
+    Ok(Prepared { plan, device_check, address, store, description, listener, joined, network, journal })
 }
 
 /// The port that tells this session from others of the user.
-fn port_for(config: &Config, home: &Path, private: bool, is_member: bool) -> Result<u16, StartError> {
+fn port_for(
+    config: &Config,
+    home: &Path,
+    session: &Session,
+    private: bool,
+    is_member: bool,
+) -> Result<u16, StartError> {
     let port = match (config.port, private) {
         (Some(port), _) if port != 0 => port,
         (None, false) => DEFAULT_PORT,
         // Nothing listens on it; it only tells sessions apart.
         (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
     };
-    let mut others = session::living(home).into_iter().filter(|(_, other)| !private && !is_member && !other.member);
-    match others.find(|(_, other)| port_of(&other.address) == Some(port)) {
+    let others = session::living(home).into_iter().filter(|(_, other)| !private && !is_member && !other.member);
+    let own = std::fs::canonicalize(session.directory()).ok();
+    let is_own = |directory: &Path| std::fs::canonicalize(directory).ok() == own;
+    match others.filter(|(_, other)| other.port() == Some(port)).find(|(directory, _)| !is_own(directory)) {
         Some((directory, _)) => Err(StartError::PortTaken { port, directory }),
         None => Ok(port),
     }
@@ -102,17 +143,26 @@ fn enter(
     }
     if back.is_some() {
         // It may take a while, in which the session is found and can be ended.
-        let described = description(address.to_owned(), node, true, false);
+        let described = description((address.to_owned(), ""), node, true, false);
         session.describe(&described).step("describe its session")?;
     }
     let Arrival { network, connection, admitted } = arrive(config, node, back)?;
-    Ok((Some(Joined { connection, admitted }), Some(network)))
+    let token_file = config.token_file.clone().unwrap_or_default();
+    let way = Way::Far { address: address.to_owned(), token_file };
+    Ok((Some(Joined { connection, admitted, way }), Some(network)))
 }
 
 /// Listens for nodes of other machines, and writes down what lets them in.
-fn listen(config: &Config, session: &Session, node: NodeId, address: SocketAddr) -> Result<Network, StartError> {
-    let authority = Authority::make()?;
+fn listen(
+    config: &Config,
+    session: &Session,
+    node: NodeId,
+    address: SocketAddr,
+    authority: Authority,
+) -> Result<Network, StartError> {
     let path = token_path(session.directory());
+    // A killed head's, which is the same or less.
+    let _ = std::fs::remove_file(&path);
     let written = session.create(&path).and_then(|mut file| writeln!(file, "{}", authority.token().to_text()));
     written.step("write the token for other machines")?;
     let protocol = protocol();
@@ -123,7 +173,7 @@ fn listen(config: &Config, session: &Session, node: NodeId, address: SocketAddr)
     Ok(Network::new(gateway, config.lease(), None))
 }
 
-fn description(address: String, node: NodeId, member: bool, private: bool) -> Description {
+fn description((address, ip): (String, &str), node: NodeId, member: bool, private: bool) -> Description {
     Description {
         address,
         token: hexadecimal(&oxiray_ids::random::<32>()),
@@ -132,11 +182,8 @@ fn description(address: String, node: NodeId, member: bool, private: bool) -> De
         version: env!("CARGO_PKG_VERSION").to_owned(),
         private,
         member,
+        ip: ip.to_owned(),
     }
-}
-
-fn port_of(address: &str) -> Option<u16> {
-    address.rsplit_once(':')?.1.parse().ok()
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -1,5 +1,6 @@
 //! Templates and workers: started, killed, mourned.
 
+use super::interpreters::program;
 use super::output::Pipe;
 use super::streams::{Role, Stream};
 use super::{Daemon, Process, TemplateProcess, Token};
@@ -18,10 +19,12 @@ use std::time::{Duration, Instant};
 /// How long the end of the daemon waits for processes that do not die, such as those stuck in a driver.
 const ENDING_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a template runs.
-const TEMPLATE_PROGRAM: &str = "from oxiray._template import main; main()";
+/// What a template runs, on an interpreter that may lack what it takes.
+const TEMPLATE_PROGRAM: &str = program!("oxiray._template");
 /// The same, as a module.
 const TEMPLATE_MODULE: &str = "oxiray._template";
+/// The variable by which whatever a session started is known when its daemon was killed: its directory.
+pub(super) const SESSION_VARIABLE: &str = "OXIRAY_SESSION";
 
 impl TemplateProcess {
     /// Starts the interpreter. The caller registers the process with its brood.
@@ -30,12 +33,13 @@ impl TemplateProcess {
         // A duplicate that is inherited; nothing else is started while it is open.
         let inherited = rustix::io::dup(&far)?;
         let (program, arguments) = origin.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(super::interpreters::here(program));
         command.args(arguments);
         // What starts interpreters knows `-m`; only an interpreter itself is sure to know the faster `-c`.
         let start = if arguments.is_empty() { ["-c", TEMPLATE_PROGRAM] } else { ["-m", TEMPLATE_MODULE] };
         command.args(start);
         command.env("OXIRAY_TEMPLATE_FD", inherited.as_raw_fd().to_string());
+        command.env(SESSION_VARIABLE, session);
         for variable in &origin.variables {
             match &variable.value {
                 Some(value) => command.env(&variable.name, expanded(value)),
@@ -71,12 +75,20 @@ impl Daemon {
                 if let Err(error) = self.poller.watch(&template.connection, Token::Template(key)) {
                     self.log.line(&format!("template {key} cannot be watched: {error}"));
                 }
+                self.unstarted.remove(&key);
                 self.templates.insert(key, template);
             }
             Err(error) => {
                 let error: io::Error = error;
                 let command = origin.command.join(" ");
                 self.log.line(&format!("the template process of {command} cannot be started: {error}"));
+                let (node, host) = (self.core.own_node(), self.core.own_ip());
+                let text = format!(
+                    "could not be started: node {node} ({host}) cannot run {command} ({error}). Have the program's \
+                     interpreter at the same path there, or start the node with the `oxiray` command of an installation for \
+                     the same version of Python"
+                );
+                self.unstarted.insert(key, text);
                 self.core.template_gone(key);
             }
         }
@@ -92,9 +104,9 @@ impl Daemon {
 
     pub(super) fn fork_worker(&mut self, key: Key, template: TemplateKey) {
         if !self.templates.contains_key(&template) {
-            return self
-                .core
-                .worker_gone(key, "could not be started: its interpreter does not run; daemon.log tells more");
+            let text = self.unstarted.get(&template).cloned();
+            let unknown = || "could not be started: its interpreter does not run; daemon.log tells more".to_owned();
+            return self.core.worker_gone(key, &text.unwrap_or_else(unknown));
         }
         if let Err(error) = self.order_fork(key, template) {
             self.log.line(&format!("worker {key} cannot be forked: {error}"));
@@ -259,12 +271,14 @@ impl Daemon {
                 self.poller.forget(&template.connection);
             }
             self.core.template_gone(key);
+            let (node, host) = (self.core.own_node(), self.core.own_ip().to_owned());
             let orphans = self.processes.iter().filter(|(_, process)| process.template == key).map(|(key, _)| *key);
             for worker in orphans.collect::<Vec<_>>() {
                 self.finish_worker(
                     worker,
                     &format!(
-                        "died with the process that workers are forked from, which was {how}; daemon.log tells more"
+                        "died with the process that workers are forked from on node {node} ({host}), which was {how}; \
+                         daemon.log tells more"
                     ),
                 );
             }

@@ -3,25 +3,32 @@
 use super::arrival::{Return, token_path};
 use super::heartbeats::Ended;
 use super::join::{JoinError, Joined};
-use super::journal::Journal;
+use super::line_log::LineLog;
 use super::poller::{Poller, Token};
-use super::preparing::{Prepared, prepare};
+use super::preparing::{DEFAULT_PORT, Prepared, prepare};
+use super::processes::SESSION_VARIABLE;
 use super::streams::{Role, Stream};
 use super::{Daemon, TemplateProcess};
 use crate::config::{Config, PlanError};
 use crate::core::{Core, Origin};
-use crate::session::Session;
+use crate::lease::patience;
+use crate::session::{self, Session};
 use oxiray_ids::NodeId;
-use oxiray_processes::{Brood, BroodError, stop_signals};
+use oxiray_journal::Store;
+use oxiray_processes::{Brood, BroodError, kill_by_pidfd, pidfd_of, started_with, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long what a killed head started may take to end.
+const LEFTOVERS_LIMIT: Duration = Duration::from_secs(10);
 
 /// Whom the daemon lives for.
 #[derive(Debug)]
@@ -48,9 +55,29 @@ pub struct Ready {
     /// Where it listens for nodes of other machines, as `IP:PORT`; nothing where it does not.
     #[serde(default)]
     pub listens: Option<String>,
+    /// Whether it waits to be the head of the cluster in the store that `address` names.
+    #[serde(default)]
+    pub standby: bool,
+    /// On a head that goes on with what another wrote down: what that is, in words.
+    #[serde(default)]
+    pub resumed: Option<String>,
     /// On a head that listens: the file that nodes of other machines need a copy of.
     #[serde(default)]
     pub token_file: Option<String>,
+}
+
+impl Ready {
+    fn standby(store: &str, session: &Session) -> Self {
+        Self {
+            address: store.to_owned(),
+            session: session.directory().display().to_string(),
+            warnings: Vec::new(),
+            standby: true,
+            resumed: None,
+            listens: None,
+            token_file: None,
+        }
+    }
 }
 
 /// Why a daemon did not start, or could not go on.
@@ -83,6 +110,42 @@ pub enum StartError {
         /// What happened.
         source: io::Error,
     },
+    /// The head's journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] oxiray_journal::Fault),
+    /// What the head that was killed had started may hold devices.
+    #[error(
+        "processes that the killed head started have not ended {} s after they were killed, and may hold devices: {pids:?}. Start it again when they are gone, or begin anew with `oxiray start --head --fresh`", LEFTOVERS_LIMIT.as_secs()
+    )]
+    Leftovers {
+        /// The processes.
+        pids: Vec<u32>,
+    },
+    /// What is to be the store is none.
+    #[error("{0}")]
+    Store(String),
+    /// Another head has the store.
+    #[error("the cluster in {store} has a head: {holder}. Start this one with --standby, to go on where that one ends")]
+    HeadElsewhere {
+        /// The store.
+        store: String,
+        /// Who has it.
+        holder: String,
+    },
+    /// A standby waited for a cluster that was ended.
+    #[error(
+        "the cluster in {store} was ended with `oxiray stop`, and so is its standby: start it anew without --standby"
+    )]
+    Over {
+        /// The store.
+        store: String,
+    },
+    /// It was asked to end while it waited.
+    #[error("it was asked to end while it waited")]
+    Stopped,
+    /// What the head's journal holds cannot be read.
+    #[error(transparent)]
+    Rows(#[from] crate::core::NotRestored),
     /// No certificates can be made.
     #[error(transparent)]
     Authority(#[from] oxiray_network::AuthorityError),
@@ -143,6 +206,14 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
         let mut foundation = Foundation::lay(config, true)?;
         foundation.before = before;
         let log = foundation.log.handle().step("open daemon.log")?;
+        if let Some(store) = config.store.as_ref().filter(|_| config.standby)
+            && let Some(ready) = ready.take()
+        {
+            ready(&Ready::standby(store, &foundation.session));
+            if !keeps_output {
+                redirect(&log).step("redirect its output to daemon.log")?;
+            }
+        }
         let daemon = foundation.build(config, None, |told| {
             if let Some(ready) = ready.take() {
                 ready(told);
@@ -152,8 +223,8 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
             redirect(&log).step("redirect its output to daemon.log")?;
         }
         match daemon.serve().step("wait for events")? {
-            Ended::Stopped => return Ok(()),
-            Ended::LostHead(node) => before = Some(node),
+            Ended::Stopped | Ended::LostTurn => return Ok(()),
+            Ended::LostHead { node, may_come_back } => before = Some((node, may_come_back)),
         }
     }
 }
@@ -163,20 +234,25 @@ struct Foundation {
     /// Where the sessions of the user are, and links to those that lie elsewhere.
     home: PathBuf,
     session: Session,
-    log: Journal,
+    log: LineLog,
     brood: Brood,
     stop_signals: OwnedFd,
     template: Option<TemplateProcess>,
-    /// Who this node was before it lost its head.
-    before: Option<NodeId>,
+    /// Who this node was before it lost its head, and whether that may come back where it was killed.
+    before: Option<(NodeId, bool)>,
 }
 
 impl Foundation {
     fn lay(config: &Config, keeps_output: bool) -> Result<Self, StartError> {
         let home = root(&Config::default()).step("make the directory of its user's sessions")?;
         let root = root(config).step("make the directory of its session")?;
-        let mut session = Session::make(&root).step("make the directory of its session")?;
+        let resumed = resumable(config, &home);
+        if let Some(session) = &resumed {
+            end_leftovers(session.directory())?;
+        }
+        let mut session = resumed.map_or_else(|| Session::make(&root), Ok).step("make the directory of its session")?;
         if root != home
+            && !session.is_resumed()
             && let Err(source) = session.show_in(&home)
         {
             session.remove();
@@ -188,7 +264,7 @@ impl Foundation {
                 Ok(Self { home, session, log, brood, stop_signals, template, before: None })
             }
             Err(error) => {
-                session.remove();
+                session.leave();
                 Err(error)
             }
         }
@@ -198,8 +274,8 @@ impl Foundation {
         config: &Config,
         keeps_output: bool,
         session: &Session,
-    ) -> Result<(Journal, Brood, OwnedFd, Option<TemplateProcess>), StartError> {
-        let log = Journal::open(&session.directory().join("daemon.log")).step("open daemon.log")?;
+    ) -> Result<(LineLog, Brood, OwnedFd, Option<TemplateProcess>), StartError> {
+        let log = LineLog::open(&session.directory().join("daemon.log")).step("open daemon.log")?;
         let mut brood = Brood::new()?;
         let stop_signals = stop_signals().step("listen to signals")?;
         raise_open_files();
@@ -221,40 +297,57 @@ impl Foundation {
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
         let Self { home, session, mut log, mut brood, stop_signals, template, before } = self;
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
-        let back = before.map(|predecessor| Return { predecessor, stop: &stop_signals, starter: starter() });
-        let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref());
-        let Prepared { plan, device_check, address, store, description, listener, joined, network } = match prepared {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                drop(template);
-                while !brood.is_empty() {
-                    brood.kill_all();
-                    let _ = rustix::event::poll(
-                        &mut [rustix::event::PollFd::from_borrowed_fd(brood.watch_fd(), rustix::event::PollFlags::IN)],
-                        None,
-                    );
-                    brood.reap();
+        let back = before.map(|(predecessor, head_may_come_back)| Return {
+            predecessor,
+            head_may_come_back,
+            stop: &stop_signals,
+            starter: starter(),
+        });
+        let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
+        let Prepared { plan, device_check, address, store, description, listener, joined, network, journal } =
+            match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    drop(template);
+                    while !brood.is_empty() {
+                        brood.kill_all();
+                        let _ = rustix::event::poll(
+                            &mut [rustix::event::PollFd::from_borrowed_fd(
+                                brood.watch_fd(),
+                                rustix::event::PollFlags::IN,
+                            )],
+                            None,
+                        );
+                        brood.reap();
+                    }
+                    session.leave();
+                    return Err(error);
                 }
-                session.remove();
-                return Err(error);
-            }
-        };
+            };
         plan.warnings.iter().for_each(|warning| log.line(warning));
+        let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let is_head = joined.is_none();
+        let now = Instant::now();
+        let mut core = Core::new(plan, text.clone(), address.clone(), device_check, now);
+        let resumed = go_on(&mut core, journal.as_deref(), config, &session)?;
+        if let Some(told) = &resumed {
+            log.line(told);
+        }
         let told = Ready {
             address: address.clone(),
-            session: text.clone(),
-            warnings: plan.warnings.clone(),
+            session: text,
+            warnings,
+            standby: false,
+            resumed,
             listens: network.as_ref().map(|network| network.address().to_string()),
             token_file: network
                 .as_ref()
                 .filter(|_| is_head)
                 .map(|_| token_path(session.directory()).display().to_string()),
         };
-        let now = Instant::now();
         let mut daemon = Daemon {
-            core: Core::new(plan, text, address.clone(), device_check, now),
+            core,
             poller: Poller::new().step("make an epoll")?,
             brood,
             stop_signals,
@@ -264,6 +357,9 @@ impl Foundation {
             transfer: super::transfer::Transfer::default(),
             members_admitted: 0,
             network,
+            way: joined.as_ref().map(|joined| joined.way.clone()),
+            guests: BTreeMap::new(),
+            away: None,
             ended: Ended::Stopped,
             starter: starter(),
             streams: BTreeMap::new(),
@@ -271,11 +367,14 @@ impl Foundation {
             templates: BTreeMap::new(),
             early_template: template,
             preparations: BTreeMap::new(),
+            packages: super::packages::Packages::default(),
+            unstarted: BTreeMap::new(),
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             store,
+            journal,
             log,
-            worker_log: Journal::open(&session.directory().join("worker.log")).step("open worker.log")?,
+            worker_log: LineLog::open(&session.directory().join("worker.log")).step("open worker.log")?,
             session,
             only_driver: None,
             is_stopping: false,
@@ -283,14 +382,18 @@ impl Foundation {
             now,
         };
         daemon.watch_all().step("watch its descriptors")?;
+        if driver.is_none() {
+            daemon.core.doubt_devices();
+        }
         if let Some(interpreter) = &config.interpreter {
             daemon.core.prepare(interpreter);
         }
-        if let Some(Joined { connection, .. }) = joined {
+        if let Some(Joined { connection, admitted, .. }) = joined {
             let key = daemon.core.new_key();
             daemon.add_stream(key, Stream::new(connection, Role::Head, 0));
             let listens = daemon.network.as_ref().map(|network| network.address().to_string());
             daemon.core.serve_head(key, listens.unwrap_or_default());
+            daemon.core.begin_epoch(admitted.epoch);
         }
         if let Some(driver) = driver {
             let key = daemon.core.new_key();
@@ -317,6 +420,60 @@ impl Daemon {
         }
         Ok(())
     }
+}
+
+/// The session of a head that was killed, where the one to be started is to go on with it.
+fn resumable(config: &Config, home: &Path) -> Option<Session> {
+    let port = config.port.unwrap_or(DEFAULT_PORT);
+    if !config.keeps || port == 0 {
+        return None;
+    }
+    if config.fresh {
+        session::forget(home, port);
+    }
+    Session::resume(home, port)
+}
+
+/// What a killed daemon started dies with it, and mostly is gone by now; no device is granted before it is.
+fn end_leftovers(session: &Path) -> Result<(), StartError> {
+    let until = Instant::now() + LEFTOVERS_LIMIT;
+    loop {
+        let pids = started_with(SESSION_VARIABLE, session.as_os_str().as_encoded_bytes());
+        let living: Vec<OwnedFd> = pids.iter().filter_map(|pid| pidfd_of(*pid).ok()).collect();
+        for process in &living {
+            // It fails where it is dead already.
+            let _ = kill_by_pidfd(process);
+        }
+        for process in &living {
+            let left = until.saturating_duration_since(Instant::now());
+            let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).step("wait for processes to end")?;
+        }
+        if living.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(StartError::Leftovers { pids });
+        }
+    }
+}
+
+/// Has the head go on with what its journal holds. Returns what that is, in words, where another head wrote it.
+fn go_on(
+    core: &mut Core,
+    journal: Option<&dyn Store>,
+    config: &Config,
+    session: &Session,
+) -> Result<Option<String>, StartError> {
+    let Some(journal) = journal else { return Ok(None) };
+    let there = core.restore(journal.rows(), patience(config.lease()))?;
+    let there = if there.is_empty() { "nothing yet".to_owned() } else { there.join(", ") };
+    let epoch = core.plan.epoch;
+    let which = match &config.store {
+        Some(store) => format!("the cluster in {store}, as head number {epoch}"),
+        None => format!("the cluster of {}, which was killed", session.directory().display()),
+    };
+    Ok((epoch > 1).then(|| format!("It goes on as {which}: {there}.")))
 }
 
 /// The directory of all sessions of this user.

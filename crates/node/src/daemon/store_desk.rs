@@ -6,9 +6,11 @@ use oxiray_store::{Access, ClientId, Event, Expired, ObjectState, Options, Segme
 use oxiray_wire::Message;
 use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a request for room waits for others to let go of theirs before it goes to disk.
@@ -101,6 +103,11 @@ impl StoreDesk {
         self.store.read(segment, offset, count).map(bytes::Bytes::from)
     }
 
+    /// The memory of a pinned object, or of room that this daemon was given.
+    pub(super) fn file_of(&self, segment: SegmentId) -> Option<Arc<File>> {
+        self.store.file_of(segment)
+    }
+
     /// Writes into room that this daemon was given.
     pub(super) fn write(&self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.store.write(segment, offset, bytes)
@@ -152,6 +159,11 @@ impl StoreDesk {
         !matches!(self.store.state(object), None | Some(ObjectState::Lost))
     }
 
+    /// The objects whose bytes are there, or being written.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> {
+        self.store.objects().filter(|object| self.has(*object))
+    }
+
     /// An object's bytes, and where they are.
     pub(crate) fn describe(&self, object: ObjectId) -> Option<(u64, &'static str)> {
         let place = match self.store.state(object)? {
@@ -196,6 +208,11 @@ impl StoreDesk {
                 Expired::Gone => drop(self.requests.remove(&ticket)),
             }
         }
+    }
+
+    /// Bytes of segments that belong to objects.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.store.used_bytes()
     }
 
     pub(crate) fn figures(&self) -> StoreFigures {

@@ -2,7 +2,7 @@
 
 use super::{Daemon, Token};
 use crate::core::Key;
-use oxiray_wire::message::Driver;
+use oxiray_wire::message::{Driver, Returning};
 use oxiray_wire::{Connection, Message, Received};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -29,6 +29,8 @@ pub(super) enum Role {
     Member(Option<OwnedFd>),
     /// The node that this one joined.
     Head,
+    /// Whoever answers where that node was, since it is away.
+    Returning,
     /// Another node, to exchange objects with.
     Node,
 }
@@ -43,12 +45,14 @@ pub(super) struct Stream {
     pub(super) is_over: bool,
     /// To be closed when everything is sent.
     pub(super) is_closing: bool,
+    /// A worker's that has yet to tell a head that came back where it stands.
+    pub(super) is_unresumed: bool,
     watches_room: bool,
 }
 
 impl Stream {
     pub(super) fn new(connection: Connection, role: Role, peer_pid: u32) -> Self {
-        Self { connection, role, peer_pid, is_over: false, is_closing: false, watches_room: false }
+        Self { connection, role, peer_pid, is_over: false, is_closing: false, is_unresumed: false, watches_room: false }
     }
 
     pub(super) fn is_crowded(&self) -> bool {
@@ -136,24 +140,28 @@ impl Daemon {
         let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_over) else { return };
         match &stream.role {
             Role::Newcomer(_) | Role::Expected => self.greeted(key, message),
-            Role::Visitor => self.visited(key, &message),
-            Role::Driver(_) => self.dispatch(key, message),
-            Role::Worker => match self.core.head_key() {
+            Role::Visitor => match self.core.head_key() {
+                None => self.visited(key, &message),
+                Some(head) => self.guest_visits(head, key, &message),
+            },
+            Role::Driver(_) | Role::Worker => match self.core.head_key() {
                 None => self.dispatch(key, message),
-                Some(head) => self.worker_of_member_said(head, key, message),
+                Some(head) => self.client_of_member_said(head, key, message),
             },
             Role::Member(_) => self.member_said(key, message),
             Role::Head => self.head_said(message, descriptors),
             Role::Node => self.node_said(key, message),
+            Role::Returning => self.head_answers(key, &message),
         }
     }
 
-    fn visited(&mut self, key: Key, message: &Message) {
+    pub(super) fn visited(&mut self, key: Key, message: &Message) {
         match message {
             Message::ClusterQuery(asked) => self.report(key, asked.request),
             Message::StateQuery(asked) => self.core.state_query(key, asked.clone()),
             Message::HoldingsQuery(asked) => self.tell_holdings(key, asked.request),
             Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
+            Message::DrainAsked(asked) => self.core.drain_asked(key, asked),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");
                 self.is_stopping = true;
@@ -162,7 +170,13 @@ impl Daemon {
         }
     }
 
-    pub(super) fn become_driver(&mut self, key: Key, driver: Driver, pidfd: Option<OwnedFd>) {
+    pub(super) fn become_driver(
+        &mut self,
+        key: Key,
+        driver: Driver,
+        pidfd: Option<OwnedFd>,
+        returning: Option<&Returning>,
+    ) {
         if let Some(pidfd) = &pidfd
             && let Err(error) = self.poller.watch(pidfd, Token::Driver(key))
         {
@@ -171,7 +185,11 @@ impl Daemon {
         if let Some(stream) = self.streams.get_mut(&key) {
             stream.connection.prove();
             stream.role = Role::Driver(pidfd);
-            self.core.driver_joined(key, driver);
+            match returning.map(|who| self.core.resume_driver(key, driver.clone(), who)) {
+                None => self.core.driver_joined(key, driver),
+                Some(Ok(())) => {}
+                Some(Err(text)) => self.refuse(key, &text),
+            }
         }
     }
 
@@ -208,19 +226,18 @@ impl Daemon {
                 self.streams.remove(&key);
                 return self.link_over(key);
             }
-            Role::Head if self.network.is_some() => self.lose_head("the stream to the head is over"),
-            Role::Head => {
-                self.log.line("the head is gone, and this node ends with it");
-                self.is_stopping = true;
-            }
+            Role::Returning => self.head_not_back(key),
+            Role::Head => self.head_silent(),
             _ => {}
         }
         let stream = self.streams.remove(&key).expect("it was just found");
-        if let Role::Driver(pidfd) = &stream.role {
-            if let Some(pidfd) = pidfd {
-                self.poller.forget(pidfd);
-            }
-            self.core.driver_left(key);
+        if let Role::Driver(Some(pidfd)) = &stream.role {
+            self.poller.forget(pidfd);
+        }
+        match (&stream.role, self.core.head_key()) {
+            (Role::Driver(_) | Role::Visitor, Some(head)) => self.guest_over(head, key),
+            (Role::Driver(_), None) => self.core.driver_left(key),
+            _ => {}
         }
         if self.only_driver == Some(key) {
             self.is_stopping = true;

@@ -5,24 +5,30 @@
 //!   broke is made again like the first.
 
 use super::Daemon;
+use super::freight::Freights;
 use super::network::End;
 use super::store_desk::OWN;
 use super::streams::{Role, Stream};
 use crate::core::{Key, Whereabouts};
-use crate::fetches::{Fetches, PIECE_BYTES, Piece, Step};
+use crate::fetches::{Fetches, Step};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
+use oxiray_network::Local;
 use oxiray_store::SegmentId;
-use oxiray_wire::message::{Chunk, Connect, Copied, Failure, Fetch, Fetched, Locate, Located, StoreRefused};
+use oxiray_wire::message::{
+    Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, StoreRefused,
+};
 use oxiray_wire::{Connection, Message};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+
+/// The largest piece that another node is given.
+const PIECE_BYTES_MAX: u64 = 16 << 20;
 
 /// An object that another node reads, by its stream and the number of its attempt.
 #[derive(Debug)]
 enum Given {
     /// The store is asked; these pieces are owed.
-    Asked(Vec<u64>),
+    Asked(Vec<Fetch>),
     Pinned {
         object: ObjectId,
         segment: SegmentId,
@@ -34,8 +40,9 @@ enum Given {
 #[derive(Debug, Default)]
 pub(super) struct Transfer {
     pub(super) fetches: Fetches,
-    /// Where objects on their way here are written.
-    rooms: BTreeMap<ObjectId, SegmentId>,
+    pub(super) freights: Freights,
+    /// Where objects on their way here are written, and how many bytes it has.
+    pub(super) rooms: BTreeMap<ObjectId, (SegmentId, u64)>,
     given: BTreeMap<(Key, u64), Given>,
     /// What the store was asked for on behalf of a stream: the attempt, and the object.
     questions: BTreeMap<u64, (u64, ObjectId)>,
@@ -79,25 +86,48 @@ impl Daemon {
         match step {
             Step::Locate { object, without } => self.locate(object, without),
             Step::Connect { node } => self.connect(node),
-            Step::Ask { link, number, object, offset } => {
-                self.queue(link, &Fetch { object: told(object), offset, number }.into(), Vec::new());
+            Step::Ask { link, number, object, offset, length } => {
+                let beside = self.has_hold(link, number, object);
+                let asked = Fetch { object: told(object), offset, number, length, beside };
+                self.queue(link, &asked.into(), Vec::new());
             }
-            Step::Done { link, number } => self.queue(link, &Fetched { number }.into(), Vec::new()),
+            Step::Done { link, number } => {
+                self.transfer.freights.close_attempt(link, number);
+                self.queue(link, &Fetched { number }.into(), Vec::new());
+            }
             Step::Allocate { request, object, size } => self.store.allocate(OWN, request, object, size, self.now),
             Step::Write { object, offset, bytes } => self.write(object, offset, &bytes),
             Step::Seal { object, stamp } => self.seal_copy(object, stamp),
             Step::GiveUp { object } => {
+                self.transfer.freights.close(object);
                 self.transfer.rooms.remove(&object);
                 // Where there is no room yet, the request for it is struck out.
                 if self.store.abort(OWN, object).is_err() {
                     self.store.delete(object);
                 }
             }
+            // It was to be here, and is, or cannot be.
+            Step::Read { reader: OWN, object, .. } => self.copy_here(object),
+            Step::Refuse { reader: OWN, object, .. } => match self.core.head_key() {
+                Some(head) => self.queue(head, &CopyRefused { object: told(object) }.into(), Vec::new()),
+                None => self.core.cannot_come(None, object),
+            },
             Step::Read { reader, request, object } => self.store.pin(reader, request, object, self.now),
             Step::Refuse { reader, request, object, failure } => {
                 let failure = Some(failure.unwrap_or_else(|| lost(object)));
                 self.queue(reader, &StoreRefused { request, failure }.into(), Vec::new());
             }
+        }
+    }
+
+    /// Has a copy of an object in this node's store, for nobody in particular.
+    pub(super) fn copy_here(&mut self, object: ObjectId) {
+        if self.transfer.fetches.is_coming(object) || !self.store.has(object) {
+            return self.transfer.fetches.want(object, OWN, 0);
+        }
+        match self.core.head_key() {
+            Some(head) => self.queue(head, &Copied { object: told(object) }.into(), Vec::new()),
+            None => self.core.copied_here(object),
         }
     }
 
@@ -177,9 +207,9 @@ impl Daemon {
     }
 
     /// A stream to another node; or there is none to be had.
-    pub(super) fn add_link(&mut self, node: NodeId, stream: Option<OwnedFd>) {
-        let link = stream.and_then(|stream| {
-            let connection = match Connection::new(stream) {
+    pub(super) fn add_link(&mut self, node: NodeId, stream: Option<Local>) {
+        let link = stream.and_then(|Local { socket, freight }| {
+            let connection = match Connection::new(socket) {
                 Ok(connection) => connection,
                 Err(error) => {
                     self.log.line(&format!("the stream to node {node} cannot be used: {error}"));
@@ -189,6 +219,10 @@ impl Daemon {
             let key = self.core.new_key();
             self.add_stream(key, Stream::new(connection, Role::Node, 0));
             self.store.serve_itself(key);
+            if let Some(freight) = freight {
+                self.transfer.freights.add(key, freight);
+                self.transfer.fetches.has_freight(key);
+            }
             self.streams.contains_key(&key).then_some(key)
         });
         self.transfer.fetches.linked(node, link);
@@ -196,6 +230,7 @@ impl Daemon {
 
     /// The stream to another node is over (TRANSFER-1).
     pub(super) fn link_over(&mut self, link: Key) {
+        self.transfer.freights.link_over(link);
         self.transfer.given.retain(|(key, _), _| *key != link);
         self.store.client_gone(link);
         self.transfer.fetches.link_over(link);
@@ -204,32 +239,30 @@ impl Daemon {
     /// What another node says on its stream.
     pub(super) fn node_said(&mut self, link: Key, message: Message) {
         match message {
-            Message::Fetch(asked) => self.give_piece(link, asked.number, id(&asked.object), asked.offset),
+            Message::Fetch(asked) => self.give_piece(link, asked),
             Message::Fetched(said) => self.end_giving(link, said.number),
             Message::Chunk(chunk) if chunk.missing => {
                 self.transfer.fetches.missing(link, id(&chunk.object), chunk.number, chunk.failure);
             }
-            Message::Chunk(Chunk { object, offset, size, bytes, number, stamp, .. }) => {
-                let piece = Piece { object: id(&object), number, offset, size, stamp, bytes };
-                self.transfer.fetches.piece(link, piece);
-            }
+            Message::Chunk(chunk) => self.piece_came(link, id(&chunk.object), chunk),
             other => self.log.line(&format!("a node sent a message of kind {}, which is not for one", other.kind())),
         }
     }
 
     // --- giving ---
 
-    fn give_piece(&mut self, link: Key, number: u64, object: ObjectId, offset: u64) {
+    fn give_piece(&mut self, link: Key, asked: Fetch) {
+        let (number, object) = (asked.number, id(&asked.object));
         let is_here = self.has_of_its_own(object);
         match self.transfer.given.get_mut(&(link, number)) {
-            Some(Given::Asked(owed)) => owed.push(offset),
+            Some(Given::Asked(owed)) => owed.push(asked),
             Some(Given::Pinned { segment, size, .. }) => {
-                let (segment, size) = (*segment, *size);
-                self.send_piece(link, number, object, offset, (segment, size));
+                let place = (*segment, *size);
+                self.send_piece(link, object, &asked, place);
             }
             None if !is_here => self.say_missing(link, number, object, None),
             None => {
-                self.transfer.given.insert((link, number), Given::Asked(vec![offset]));
+                self.transfer.given.insert((link, number), Given::Asked(vec![asked]));
                 self.transfer.last_question += 1;
                 let question = self.transfer.last_question;
                 self.transfer.questions.insert(question, (number, object));
@@ -238,15 +271,16 @@ impl Daemon {
         }
     }
 
-    fn send_piece(&mut self, link: Key, number: u64, object: ObjectId, offset: u64, place: (SegmentId, u64)) {
-        let (segment, size) = place;
-        let count = size.saturating_sub(offset).min(PIECE_BYTES);
+    fn send_piece(&mut self, link: Key, object: ObjectId, asked: &Fetch, (segment, size): (SegmentId, u64)) {
+        let Fetch { offset, number, length, beside, .. } = *asked;
+        let count = size.saturating_sub(offset).min(length).min(PIECE_BYTES_MAX);
+        let stamp = self.store.stamp_of(object);
+        let chunk = Chunk { object: told(object), offset, size, number, stamp, ..Chunk::default() };
+        if beside && count > 0 && self.load_piece(link, &chunk, segment, count) {
+            return;
+        }
         match self.store.bytes_of(segment, offset, count) {
-            Ok(bytes) => {
-                let stamp = self.store.stamp_of(object);
-                let chunk = Chunk { object: told(object), offset, size, bytes, number, stamp, ..Chunk::default() };
-                self.queue(link, &chunk.into(), Vec::new());
-            }
+            Ok(bytes) => self.queue(link, &Chunk { bytes, ..chunk }.into(), Vec::new()),
             Err(error) => {
                 self.log.line(&format!("object {object} cannot be read for another node: {error}"));
                 self.end_giving(link, number);
@@ -261,6 +295,7 @@ impl Daemon {
     }
 
     fn end_giving(&mut self, link: Key, number: u64) {
+        self.transfer.freights.recall(link, number);
         if let Some(Given::Pinned { object, .. }) = self.transfer.given.remove(&(link, number))
             && let Err(error) = self.store.unpin(link, object)
         {
@@ -275,7 +310,7 @@ impl Daemon {
         match message {
             Message::Allocated(said) => {
                 if let Some(object) = self.transfer.fetches.room(said.request) {
-                    self.transfer.rooms.insert(object, SegmentId(said.segment));
+                    self.transfer.rooms.insert(object, (SegmentId(said.segment), said.capacity));
                 }
             }
             Message::Pinned(said) => {
@@ -285,8 +320,8 @@ impl Daemon {
                 match self.transfer.given.get_mut(&(to, number)) {
                     Some(given @ Given::Asked(_)) => {
                         let Given::Asked(owed) = std::mem::replace(given, pinned) else { return };
-                        for offset in owed {
-                            self.send_piece(to, number, object, offset, (segment, size));
+                        for asked in owed {
+                            self.send_piece(to, object, &asked, (segment, size));
                         }
                     }
                     // It was given up meanwhile.
@@ -309,8 +344,9 @@ impl Daemon {
     }
 
     fn write(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) {
-        let Some(segment) = self.transfer.rooms.get(&object).copied() else { return };
+        let Some((segment, _)) = self.transfer.rooms.get(&object).copied() else { return };
         if let Err(error) = self.store.write(segment, offset, bytes) {
+            self.transfer.freights.close(object);
             // What is not in a room any more is not sealed, wherever its fetch stands.
             self.transfer.rooms.remove(&object);
             // It fails only where the object was deleted, which ended its room.
@@ -333,7 +369,7 @@ impl Daemon {
         match self.core.head_key() {
             Some(head) => self.queue(head, &Copied { object: told(object) }.into(), Vec::new()),
             None if !self.core.is_stored(object) => self.store.delete(object),
-            None => {}
+            None => self.core.copied_here(object),
         }
     }
 }

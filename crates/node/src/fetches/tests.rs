@@ -26,6 +26,14 @@ struct Stored {
     stamp: u64,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    number: u64,
+    object: ObjectId,
+    offset: u64,
+    length: u64,
+}
+
 /// A node that reads, others that have copies, and a directory that knows which; streams break.
 #[derive(Debug, Default)]
 struct World {
@@ -41,7 +49,7 @@ struct World {
     /// Answers on their way: of the directory, of each stream, of the store.
     located: VecDeque<(ObjectId, Option<NodeId>)>,
     connecting: VecDeque<NodeId>,
-    asked: BTreeMap<Key, VecDeque<(u64, ObjectId, u64)>>,
+    asked: BTreeMap<Key, VecDeque<Asked>>,
     rooms_asked: VecDeque<(u64, ObjectId, u64)>,
     /// Of each question, how it was answered.
     answers: BTreeMap<u64, bool>,
@@ -66,10 +74,10 @@ impl World {
                     self.located.push_back((object, found.map(|(at, _)| node(*at))));
                 }
                 Step::Connect { node } => self.connecting.push_back(node),
-                Step::Ask { link, number, object, offset } => {
+                Step::Ask { link, number, object, offset, length } => {
                     let under_way = self.asked.entry(link).or_default();
-                    under_way.push_back((number, object, offset));
-                    let of_it = under_way.iter().filter(|(asked, ..)| *asked == number).count();
+                    under_way.push_back(Asked { number, object, offset, length });
+                    let of_it = under_way.iter().filter(|asked| asked.number == number).count();
                     assert!(of_it as u64 <= PIECES_AHEAD, "FETCH-2");
                 }
                 Step::Done { .. } => {}
@@ -123,6 +131,9 @@ impl World {
                 let is_dead = self.dead.contains(&number);
                 if !is_dead {
                     self.links.insert(link, number);
+                    if number > 0 {
+                        self.fetches.has_freight(link);
+                    }
                 }
                 self.fetches.linked(to, (!is_dead).then_some(link));
             }
@@ -144,12 +155,22 @@ impl World {
         true
     }
 
-    fn give(&mut self, link: Key, (number, object, offset): (u64, ObjectId, u64)) {
+    fn give(&mut self, link: Key, asked: Asked) {
+        let Asked { number, object, offset, length } = asked;
         let Some(at) = self.links.get(&link) else { return };
         match self.copies.get(&(*at, object)) {
             Some((stamp, size)) => {
-                let bytes = bytes_of(*stamp, offset, PIECE_BYTES.min(size - offset.min(*size)));
-                self.fetches.piece(link, Piece { object, number, offset, size: *size, stamp: *stamp, bytes });
+                let bytes = bytes_of(*stamp, offset, length.min(size - offset.min(*size)));
+                let is_held = self.fetches.incoming.get(&object).is_some_and(|incoming| incoming.number == number);
+                let room = self.rooms.get_mut(&object).filter(|room| is_held && room.len() as u64 == offset);
+                let content = match room.filter(|_| *at > 0) {
+                    Some(room) => {
+                        room.extend_from_slice(&bytes);
+                        Content::Written(bytes.len() as u64)
+                    }
+                    None => Content::Bytes(bytes),
+                };
+                self.fetches.piece(link, Piece { object, number, offset, size: *size, stamp: *stamp, content });
             }
             None => self.fetches.missing(link, object, number, None),
         }
@@ -274,8 +295,8 @@ fn what_came_is_kept_when_its_node_dies_and_the_rest_comes_from_another() {
     for kind in [0, 1] {
         assert!(world.arrive(kind));
     }
-    let asked: Vec<u64> = world.asked.values().flatten().map(|(_, _, offset)| offset / PIECE_BYTES).collect();
-    assert_eq!(asked, [2, 3, 4, 5]);
+    let asked: Vec<u64> = world.asked.values().flatten().map(|asked| asked.offset / PIECE_BYTES).collect();
+    assert_eq!(asked, [2], "the rest is one piece where it comes beside the messages");
     world.arrive_all();
     assert_eq!((world.answers[&1], world.store[&object(1)].bytes.len() as u64), (true, 6 * PIECE_BYTES));
 }

@@ -12,8 +12,13 @@ fn tasks(count: usize) -> Vec<TaskId> {
 fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId>) -> Recipe {
     let arguments = Arguments { payload: Bytes::from(vec![0; payload]), ..Arguments::default() };
     let work = Work { arguments, results: 1, retries, ..Work::default() };
-    let class =
-        Some(Arc::new(Class { demand: Vec::new(), environment: Environment::default(), fresh: false, strategy: None }));
+    let class = Some(Arc::new(Class {
+        demand: Vec::new(),
+        environment: Environment::default(),
+        fresh: false,
+        strategy: None,
+        near: Vec::new(),
+    }));
     Recipe { work, class, attempt: 0, held, sources, held_bytes: 0, items: 0 }
 }
 

@@ -112,6 +112,10 @@ impl Book {
         })
     }
 
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.segments.used()
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let count = |wanted: fn(&Place) -> bool| self.objects.values().filter(|object| wanted(&object.place)).count();
         Stats {

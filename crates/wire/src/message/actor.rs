@@ -79,6 +79,9 @@ pub struct ActorCreate {
     /// Where it is to be placed.
     #[prost(message, optional, tag = "29")]
     pub strategy: Option<Strategy>,
+    /// Whether this was said to a head that is gone, which may have taken note of it.
+    #[prost(bool, tag = "30")]
+    pub is_again: bool,
 }
 
 /// A part of an actor whose calls queue for themselves.

@@ -1,6 +1,6 @@
 //! Coming and going: clients, the command line, and the daemon.
 
-use super::{Amount, Environment, Newcomer};
+use super::{Amount, Environment, Newcomer, Returning};
 use bytes::Bytes;
 
 /// client → daemon, the first message on a connection.
@@ -15,6 +15,9 @@ pub struct Hello {
     /// The node that wants to be part of the cluster.
     #[prost(message, optional, tag = "3")]
     pub node: Option<Newcomer>,
+    /// Who the driver is, where a head that is gone had let it in.
+    #[prost(message, optional, tag = "4")]
+    pub returning: Option<Returning>,
 }
 
 /// What a driver tells of itself.
@@ -73,9 +76,15 @@ pub struct Welcome {
     /// What the machine offers, in whole.
     #[prost(message, repeated, tag = "7")]
     pub totals: Vec<Amount>,
+    /// Counts the heads of this cluster; 0 where the end of this one is final.
+    #[prost(uint64, tag = "8")]
+    pub epoch: u64,
+    /// Whether the daemon itself comes back, at the same socket, should it be killed.
+    #[prost(bool, tag = "9")]
+    pub comes_back: bool,
 }
 
-/// daemon → client: not let in; the connection ends.
+/// daemon → client: not let in, or not any more; the connection ends.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Refused {
     /// Why, and what to do.

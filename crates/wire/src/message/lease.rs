@@ -24,6 +24,20 @@ pub struct LeaseRequest {
     /// Where the worker is wanted.
     #[prost(message, optional, tag = "16")]
     pub strategy: Option<Strategy>,
+    /// The large objects that its tasks read.
+    #[prost(message, repeated, tag = "17")]
+    pub arguments: Vec<LargeArgument>,
+}
+
+/// A large object that a task reads.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LargeArgument {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// How many bytes it has.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
 }
 
 /// owner → daemon: the request is no longer needed. A grant may have crossed it and must be returned.
@@ -46,6 +60,9 @@ pub struct LeaseGranted {
     /// `WorkerId` of the worker.
     #[prost(bytes = "bytes", tag = "3")]
     pub worker: Bytes,
+    /// Whether there is no other node: where arguments lie makes no difference.
+    #[prost(bool, tag = "4")]
+    pub is_alone: bool,
 }
 
 /// daemon → owner: the request can never be met.
@@ -91,4 +108,7 @@ pub struct LeaseEnded {
     /// `task_placement_group_removed`.
     #[prost(message, optional, tag = "10")]
     pub failure: Option<Failure>,
+    /// Whether its node was emptied and its time was over: what ran is run again without that being counted.
+    #[prost(bool, tag = "17")]
+    pub was_drained: bool,
 }

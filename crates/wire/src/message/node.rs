@@ -3,7 +3,7 @@
 //! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
-use super::{ActorCreate, Amount, BundleFree, Driver, Environment, Splice};
+use super::{ActorCreate, Amount, BundleFree, Draining, Driver, Environment, Failure, Splice};
 use bytes::Bytes;
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -30,6 +30,9 @@ pub struct NodeAdmitted {
     /// member's process is watched instead.
     #[prost(uint64, tag = "4")]
     pub lease_ms: u64,
+    /// Counts the heads of this cluster; 0 where the end of this one is final.
+    #[prost(uint64, tag = "5")]
+    pub epoch: u64,
 }
 
 /// member → head: what it is. From here on it is given orders.
@@ -62,6 +65,9 @@ pub struct NodeJoin {
     /// Where other nodes reach it, as `IP:PORT`; empty on the head's own machine.
     #[prost(string, tag = "9")]
     pub listens: String,
+    /// How it is being emptied, where another head had begun that.
+    #[prost(message, optional, tag = "10")]
+    pub draining: Option<Draining>,
 }
 
 /// member → head: its ledger changed.
@@ -198,7 +204,7 @@ pub struct Placed {
     pub once: bool,
 }
 
-/// member → head: there is no room after all, or the job is unknown.
+/// member → head: there is no room after all, the job is unknown, or its environment cannot be made there.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PlaceRefused {
     /// The order.
@@ -207,6 +213,9 @@ pub struct PlaceRefused {
     /// What the ledger has instead.
     #[prost(message, optional, tag = "2")]
     pub state: Option<NodeState>,
+    /// Why it is not to be tried again, here or elsewhere.
+    #[prost(message, optional, tag = "3")]
+    pub failure: Option<Failure>,
 }
 
 /// head → member: the worker's lease is over; it is idle.

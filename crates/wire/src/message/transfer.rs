@@ -98,6 +98,12 @@ pub struct Fetch {
     /// Names the attempt on this stream: pieces of one are asked for and given in order.
     #[prost(uint64, tag = "3")]
     pub number: u64,
+    /// At most so many bytes of it.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+    /// Whether they may come beside the stream's messages: a hold is open under the number of the attempt.
+    #[prost(bool, tag = "5")]
+    pub beside: bool,
 }
 
 /// node → node: a piece of an object, or why there is none.
@@ -127,6 +133,9 @@ pub struct Chunk {
     /// Why an object that is there is not to be had.
     #[prost(message, optional, tag = "8")]
     pub failure: Option<Failure>,
+    /// So many bytes came beside this message, ahead of it.
+    #[prost(uint64, tag = "9")]
+    pub beside: u64,
 }
 
 /// node → node: nothing more is wanted of an attempt.
@@ -135,6 +144,14 @@ pub struct Fetched {
     /// The attempt.
     #[prost(uint64, tag = "1")]
     pub number: u64,
+}
+
+/// member → head: no copy of an object is to be had for the member's store, though it was wanted there.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CopyRefused {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
 }
 
 /// member → head: a copy of the object lies in the member's store now.

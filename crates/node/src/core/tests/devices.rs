@@ -22,6 +22,36 @@ fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
 }
 
 #[test]
+fn a_device_that_remembers_the_dead_of_before_is_granted_when_it_has_forgotten_them() {
+    let mut world = World::new(1, 2);
+    world.residue.set(Residue::Pending);
+    world.core.doubt_devices();
+    world.settle();
+    assert_eq!(world.total("GPU"), 0, "the driver has not answered");
+    world.residue.set(Residue::Held);
+    world.pass(Duration::from_secs(1));
+    let reasons = world.out_of_service();
+    assert!(reasons.len() == 2 && reasons[0].contains("died before this node began"), "{reasons:?}");
+    let driver = world.driver();
+    world.say(driver, request(1, &[GPU]));
+    world.pass(Duration::from_secs(5));
+    assert!(world.grants_of(driver).is_empty());
+    world.residue.set(Residue::Gone);
+    world.pass(Duration::from_secs(11));
+    world.granted(driver, 1);
+    assert!(world.out_of_service().is_empty());
+}
+
+#[test]
+fn where_nobody_can_tell_devices_are_granted_at_once() {
+    let mut world = World::new(1, 1);
+    world.residue.set(Residue::Unknown);
+    world.core.doubt_devices();
+    world.settle();
+    assert_eq!(world.total("GPU"), 10_000);
+}
+
+#[test]
 fn a_device_that_forgets_in_time_is_granted_again() {
     let mut world = World::new(1, 1);
     let driver = world.driver();

@@ -37,7 +37,7 @@ impl Pair {
     }
 
     /// The member has not joined yet.
-    fn apart(own_cpus: u32, member_cpus: u32) -> Self {
+    pub(super) fn apart(own_cpus: u32, member_cpus: u32) -> Self {
         let (mut head, mut member) = (World::new(own_cpus, 0), World::new(member_cpus, 0));
         member.core.plan.node = NodeId::new([7; 28]);
         let stream = head.core.new_key();

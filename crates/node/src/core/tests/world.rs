@@ -4,6 +4,7 @@ use super::super::*;
 use crate::device_check::Residue;
 use oxiray_accelerators::{Detection, offer};
 use oxiray_ids::NodeId;
+use oxiray_journal::{Change, Rows};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::message::{ActorAnswer, Amount, Assign, Variable};
 use std::cell::Cell;
@@ -36,6 +37,10 @@ pub(super) struct World {
     /// Preparations of environments that were begun, and those that are not needed any more.
     pub(super) preparing: Vec<u64>,
     pub(super) given_up: Vec<u64>,
+    /// What is on the disk.
+    pub(super) rows: Rows,
+    /// Why nothing can be written.
+    pub(super) disk_fault: Option<String>,
 }
 
 pub(super) fn amount(name: &str, units: u64) -> Amount {
@@ -61,6 +66,7 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         spare_workers: 1,
         node_wait: Duration::ZERO,
         warnings: Vec::new(),
+        epoch: 0,
     }
 }
 
@@ -84,7 +90,18 @@ impl World {
             last_pid: 100,
             preparing: Vec::new(),
             given_up: Vec::new(),
+            rows: Rows::new(),
+            disk_fault: None,
         }
+    }
+
+    /// One that goes on with these rows, and keeps them.
+    pub(super) fn keeping(cpus: u32, gpus: u32, rows: Rows) -> Self {
+        let mut world = Self::new(cpus, gpus);
+        world.core.restore(&rows, Duration::from_secs(12)).expect("they can be read");
+        world.rows = rows;
+        world.settle();
+        world
     }
 
     pub(super) fn driver(&mut self) -> Key {
@@ -122,7 +139,8 @@ impl World {
     /// Forks happen at once; deaths when [`World::bury`] says so.
     pub(super) fn settle(&mut self) {
         loop {
-            let effects = self.core.settle();
+            let mut effects = self.core.settle();
+            self.write_down(&mut effects);
             if effects.is_empty() {
                 break;
             }
@@ -131,6 +149,24 @@ impl World {
             }
         }
         self.core.ledger.audit();
+    }
+
+    /// The disk is as fast as it is full.
+    fn write_down(&mut self, effects: &mut Vec<Effect>) {
+        let changes = self.core.unwritten();
+        if changes.is_empty() {
+            return;
+        }
+        if let Some(fault) = &self.disk_fault {
+            return self.core.not_written(effects, fault);
+        }
+        for Change { table, key, value } in changes {
+            match value {
+                Some(value) => drop(self.rows.insert((table, key), value)),
+                None => drop(self.rows.remove(&(table, key))),
+            }
+        }
+        self.core.written();
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -153,7 +189,11 @@ impl World {
             Effect::Located(found) => self.found.push(found),
             Effect::Prepare { number, .. } => self.preparing.push(number),
             Effect::EndPreparation { number } => self.given_up.push(number),
-            Effect::StartTemplate { .. } | Effect::EndTemplate { .. } | Effect::LeaveStore { .. } | Effect::Log(_) => {}
+            Effect::Copy { .. }
+            | Effect::StartTemplate { .. }
+            | Effect::EndTemplate { .. }
+            | Effect::LeaveStore { .. }
+            | Effect::Log(_) => {}
         }
     }
 

@@ -1,0 +1,98 @@
+//! Drivers and the command line that connect to a member: clients of its head.
+//!
+//! What is about this node's own store stays here; all else is passed on under the guest's number.
+
+use super::Daemon;
+use super::streams::Role;
+use crate::core::Key;
+use oxiray_wire::Message;
+use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, Returning, Welcome};
+use std::os::fd::OwnedFd;
+
+/// A driver that this member let in.
+#[derive(Debug)]
+pub(super) struct Guest {
+    driver: Driver,
+    /// Who it is to the head.
+    who: Option<Returning>,
+}
+
+impl Daemon {
+    /// Somebody who may come in came to this member.
+    pub(super) fn admit_guest(&mut self, head: Key, key: Key, driver: Option<Driver>, pidfd: Option<OwnedFd>) {
+        if let Some(pidfd) = &pidfd
+            && let Err(error) = self.poller.watch(pidfd, super::Token::Driver(key))
+        {
+            self.log.line(&format!("the process of driver {key} cannot be watched: {error}"));
+        }
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        stream.connection.prove();
+        stream.role = if driver.is_some() { Role::Driver(pidfd) } else { Role::Visitor };
+        if let Some(driver) = &driver {
+            self.guests.insert(key, Guest { driver: driver.clone(), who: None });
+        }
+        self.queue(head, &GuestJoined { guest: key, driver, returning: None }.into(), Vec::new());
+    }
+
+    /// The head tells a guest who it is, for the next head.
+    pub(super) fn note_guest(&mut self, key: Key, welcome: &Welcome) {
+        if let Some(guest) = self.guests.get_mut(&key) {
+            let (worker, job) = (welcome.worker.clone(), welcome.job.clone());
+            guest.who = Some(Returning { worker, job, epoch: welcome.epoch });
+        }
+    }
+
+    /// Another head is to know the guests, too. What the command line asked is not asked again.
+    pub(super) fn guests_return(&mut self, head: Key, epoch: u64) {
+        let visitors = self.streams.iter().filter(|(_, stream)| matches!(stream.role, Role::Visitor));
+        for key in visitors.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.stream_over(key);
+        }
+        for (guest, told) in std::mem::take(&mut self.guests) {
+            let (driver, returning) = (Some(told.driver.clone()), told.who.clone());
+            self.queue(head, &GuestJoined { guest, driver, returning }.into(), Vec::new());
+            if told.who.is_some() {
+                self.queue(guest, &HeadBack { epoch }.into(), Vec::new());
+                self.await_word_of(guest);
+            }
+            self.guests.insert(guest, told);
+        }
+    }
+
+    /// The command line asks a member. What is asked of the session is asked of this one; else of the cluster.
+    pub(super) fn guest_visits(&mut self, head: Key, key: Key, message: &Message) {
+        match message {
+            Message::Stop(_) => self.visited(key, message),
+            _ => self.queue(head, &message.relayed(key).into(), Vec::new()),
+        }
+    }
+
+    /// The stream of a guest of this member is over.
+    pub(super) fn guest_over(&mut self, head: Key, key: Key) {
+        self.guests.remove(&key);
+        self.queue(head, &GuestLeft { guest: key }.into(), Vec::new());
+        self.transfer.fetches.reader_gone(key);
+        self.store.client_gone(key);
+    }
+
+    /// The head has nothing more to say to the guest.
+    pub(super) fn close_guest(&mut self, said: &GuestClose) {
+        self.close_when_sent(said.guest);
+    }
+
+    /// Closes a client's stream when everything is sent, wherever it ends.
+    pub(super) fn close_when_sent(&mut self, client: Key) {
+        if let Some((member, guest)) = self.core.route(client) {
+            return self.queue(member, &GuestClose { guest }.into(), Vec::new());
+        }
+        if let Some(stream) = self.streams.get_mut(&client) {
+            stream.is_closing = true;
+            self.dirty.insert(client);
+        }
+    }
+
+    /// The stream by which a client is told something: its own, or that of its member.
+    pub(super) fn way_to(&self, client: Key) -> Key {
+        self.core.route(client).map_or(client, |(member, _)| member)
+    }
+}

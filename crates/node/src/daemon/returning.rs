@@ -1,0 +1,197 @@
+//! A member whose head is away: its work goes on while it dials again, until its lease is over.
+//!
+//! - RETURN-1: a member serves a head that comes after its own, and none that is older or the same: that one has given
+//!   up, or will, what came on the stream that broke.
+//! - RETURN-2: what workers say for the head between two heads is dropped. Each tells the new one where it stands before
+//!   anything else that it says is passed on.
+
+use super::Daemon;
+use super::arrival::rejoin;
+use super::join::Way;
+use super::streams::{Role, Stream};
+use crate::core::Key;
+use crate::session;
+use bytes::Bytes;
+use oxiray_network::{JoinFailure, Joined};
+use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
+use oxiray_wire::{Connection, Message};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+/// How long a member on the head's machine waits for it. Others have a lease.
+const NEAR_LIMIT: Duration = Duration::from_secs(10);
+/// The shortest and the longest time between two tries, in milliseconds.
+const PAUSE_MS: (u64, u64) = (50, 250);
+
+/// A head that is away.
+#[derive(Debug)]
+pub(super) struct Away {
+    since: Instant,
+    next_try: Instant,
+    /// The stream to whoever answers at the head's socket.
+    dialled: Option<Key>,
+    /// What becomes of dialling another machine.
+    joining: Option<Receiver<Result<Joined, JoinFailure>>>,
+}
+
+impl Daemon {
+    /// The stream to the head is over. Where that is to come back, the node goes on without it for now.
+    pub(super) fn head_silent(&mut self) {
+        if self.is_stopping {
+            return;
+        }
+        if self.core.epoch() == 0 {
+            return self.head_stays_away("the head is gone");
+        }
+        self.log.line("the stream to the head is over: work goes on, and the head is looked for");
+        let (dialled, joining) = (None, None);
+        self.away = Some(Away { since: self.now, next_try: self.now, dialled, joining });
+    }
+
+    /// When the head is looked for next.
+    pub(super) fn return_deadline(&self) -> Option<Instant> {
+        self.away.as_ref().map(|away| away.next_try)
+    }
+
+    /// Looks for the head, where it is time.
+    pub(super) fn look_for_head(&mut self) {
+        let (Some(away), Some(way)) = (&mut self.away, &self.way) else { return };
+        if self.is_stopping || away.next_try > self.now {
+            return;
+        }
+        let [random] = oxiray_ids::random::<1>();
+        let pause = PAUSE_MS.0 + u64::from(random) * (PAUSE_MS.1 - PAUSE_MS.0) / 255;
+        away.next_try = self.now + Duration::from_millis(pause);
+        match way.clone() {
+            Way::Near(_) if self.now >= away.since + NEAR_LIMIT => {
+                self.head_stays_away("the head did not come back within 10 s");
+            }
+            Way::Near(directory) => self.dial_near(&directory),
+            Way::Far { address, token_file } => self.dial_far(address, token_file),
+        }
+    }
+
+    fn dial_near(&mut self, directory: &Path) {
+        if self.away.as_ref().is_none_or(|away| away.dialled.is_some()) {
+            return;
+        }
+        let Some(description) = session::described(directory) else { return };
+        let connected = session::connect(directory).ok().and_then(|socket| Connection::new(socket.into()).ok());
+        let Some(mut connection) = connected else { return };
+        let node = Some(Newcomer { pid: std::process::id() });
+        connection.send(&Hello { token: description.token, node, ..Hello::default() }.into());
+        self.greet_head(connection);
+    }
+
+    /// It blocks, so that a thread does it.
+    fn dial_far(&mut self, address: String, token_file: std::path::PathBuf) {
+        let Some(away) = &mut self.away else { return };
+        if away.dialled.is_some() {
+            return;
+        }
+        let Some(joining) = &away.joining else {
+            let (sender, receiver) = channel();
+            let node = self.core.own_node();
+            let dial = move || drop(sender.send(rejoin(&address, &token_file, node)));
+            if std::thread::Builder::new().name("return".into()).spawn(dial).is_ok() {
+                away.joining = Some(receiver);
+            }
+            return;
+        };
+        let joined = match joining.try_recv() {
+            Ok(joined) => joined,
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => Err(JoinFailure::Broken(std::io::ErrorKind::Other.into())),
+        };
+        away.joining = None;
+        let carried = joined.ok().and_then(|joined| self.network.as_mut()?.carry(joined).ok());
+        if let Some(connection) = carried.and_then(|local| Connection::new(local).ok()) {
+            self.greet_head(connection);
+        }
+    }
+
+    fn greet_head(&mut self, connection: Connection) {
+        let key = self.core.new_key();
+        self.add_stream(key, Stream::new(connection, Role::Returning, 0));
+        self.dirty.insert(key);
+        if let Some(away) = &mut self.away {
+            away.dialled = self.streams.contains_key(&key).then_some(key);
+        }
+    }
+
+    /// Whoever answers at the head's address does not let this node in, or is gone again.
+    pub(super) fn head_not_back(&mut self, key: Key) {
+        if let Some(away) = self.away.as_mut().filter(|away| away.dialled == Some(key)) {
+            away.dialled = None;
+        }
+    }
+
+    /// What is said by whoever answers at the head's address.
+    pub(super) fn head_answers(&mut self, key: Key, message: &Message) {
+        match message {
+            Message::NodeAdmitted(admitted) if admitted.epoch > self.core.epoch() => self.head_is_back(key, admitted),
+            Message::NodeAdmitted(_) => {
+                self.stream_over(key);
+                self.head_stays_away("the head did not go away, and only the stream to it broke");
+            }
+            _ => self.stream_over(key),
+        }
+    }
+
+    fn head_is_back(&mut self, key: Key, admitted: &NodeAdmitted) {
+        let Some(away) = self.away.take() else { return };
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.role = Role::Head;
+        }
+        let seconds = away.since.elapsed().as_secs_f64();
+        self.log.line(&format!("the head is back after {seconds:.1} s, as number {}", admitted.epoch));
+        let listens = self.network.as_ref().map(|network| network.address().to_string()).unwrap_or_default();
+        let stored = self.store.objects().map(|object| Bytes::copy_from_slice(object.as_bytes())).collect();
+        for worker in self.core.serve_next_head(key, admitted.epoch, listens, stored) {
+            self.await_word_of(worker);
+        }
+        // The head knows this node before its guests.
+        self.carry_out();
+        self.guests_return(key, admitted.epoch);
+        self.ask_next_head(key);
+        self.transfer.fetches.ask_again();
+    }
+
+    /// RETURN-2.
+    pub(super) fn await_word_of(&mut self, client: Key) {
+        if let Some(stream) = self.streams.get_mut(&client) {
+            stream.is_unresumed = true;
+        }
+    }
+
+    /// RETURN-2: whether what a worker says is for the head that there is now.
+    pub(super) fn is_for_this_head(&mut self, worker: Key, message: &Message) -> bool {
+        let epoch = self.core.epoch();
+        let Some(stream) = self.streams.get_mut(&worker) else { return true };
+        if matches!(message, Message::ClientResume(told) if told.epoch == epoch) {
+            stream.is_unresumed = false;
+        }
+        !stream.is_unresumed
+    }
+
+    /// The work of this node ends.
+    pub(super) fn head_stays_away(&mut self, why: &str) {
+        self.away = None;
+        if self.network.is_some() {
+            return self.lose_head(why);
+        }
+        self.log.line(&format!("{why}, and this node ends"));
+        self.is_stopping = true;
+    }
+
+    /// A member that comes back keeps its address.
+    pub(super) fn keep_address(&mut self, ip: &str) {
+        let number = ip.parse::<std::net::Ipv4Addr>().ok().filter(std::net::Ipv4Addr::is_loopback).map(|ip| {
+            let [_, high, middle, low] = ip.octets();
+            u32::from_be_bytes([0, high, middle, low])
+        });
+        let after = number.and_then(|number| number.checked_sub(super::members::FIRST_MEMBER)).map_or(0, |it| it + 1);
+        self.members_admitted = self.members_admitted.max(after);
+    }
+}

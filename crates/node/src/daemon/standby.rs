@@ -1,0 +1,81 @@
+//! A head whose journal lies in etcd: it waits for its turn, and ends when another has it.
+//!
+//! - HEADS-2: before anything is served, a head looks whether it still is one; one that was stopped, or cut off from
+//!   etcd, for longer than its lease ends all that it had started and serves nothing more.
+
+use super::Daemon;
+use super::heartbeats::{Ended, since_boot};
+use super::start::{StartError, Step as _};
+use crate::config::Config;
+use crate::machine;
+use crate::session::Session;
+use oxiray_journal::{Claim, EtcdAddress, EtcdStore};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How often a standby looks whether there is a head.
+const LOOK_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// For how long a head that was not started as a standby waits for a dead one's lease to be over.
+const TURN_LIMIT: Duration = Duration::from_secs(6);
+
+/// Becomes the head that writes to the store of that name.
+pub(super) fn claim(
+    config: &Config,
+    store: &str,
+    session: &Session,
+    stop: &OwnedFd,
+) -> Result<Box<EtcdStore>, StartError> {
+    let address = EtcdAddress::parse(store).map_err(StartError::Store)?;
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let own = format!("{} on {} (boot {})", session.directory().display(), machine::hostname(), boot.trim());
+    // Whoever has a session's lock knows that the daemon is dead that had it before.
+    let dead = if session.is_resumed() { own.as_str() } else { "" };
+    let until = Instant::now() + TURN_LIMIT;
+    loop {
+        let holder = match EtcdStore::claim(&address, &own, dead, !config.standby) {
+            Ok(Claim::Won(store)) => {
+                let marked = session.create(&session.journal()).and_then(|mut file| writeln!(file, "{address}"));
+                marked.step("say in its session's directory where its journal is")?;
+                return Ok(store);
+            }
+            Ok(Claim::Over) => return Err(StartError::Over { store: address.to_string() }),
+            Ok(Claim::Held(holder)) => holder,
+            // One that waits goes on waiting while etcd is away.
+            Err(_) if config.standby => String::new(),
+            Err(fault) => return Err(fault.into()),
+        };
+        if !config.standby && Instant::now() >= until {
+            return Err(StartError::HeadElsewhere { store: address.to_string(), holder });
+        }
+        let mut watched = [PollFd::new(stop, PollFlags::IN)];
+        if matches!(poll(&mut watched, Some(&LOOK_PERIOD)), Ok(ready) if ready > 0) {
+            return Err(StartError::Stopped);
+        }
+    }
+}
+
+impl Daemon {
+    /// When it has to be looked whether this still is the head.
+    pub(super) fn turn_deadline(&self) -> Option<Instant> {
+        let until = self.journal.as_ref()?.held_until()?;
+        Some(Instant::now() + until.saturating_sub(since_boot()))
+    }
+
+    /// HEADS-2.
+    pub(super) fn is_its_turn(&mut self) -> bool {
+        let until = self.journal.as_ref().and_then(|journal| journal.held_until());
+        if until.is_none_or(|until| since_boot() < until) {
+            return true;
+        }
+        self.lose_turn("etcd has not answered for as long as this head's lease lasts");
+        false
+    }
+
+    pub(super) fn lose_turn(&mut self, why: &str) {
+        self.log.line(&format!("{why}: another may be the head now, and this one ends"));
+        self.ended = Ended::LostTurn;
+        self.is_stopping = true;
+    }
+}

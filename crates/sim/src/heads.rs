@@ -1,0 +1,187 @@
+//! The head's disk, and heads that die and come again on it.
+//!
+//! - DISK-1: what somebody was told to be done is on the disk, and so it is there whoever is the head.
+
+use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
+use crate::client::Question;
+use crate::world::{NodeIndex, ProcessIndex, World};
+use bytes::Bytes;
+use oxiray_node::Effect;
+use oxiray_wire::message::{KeptAction, KeptAnswer, KeptRequest};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The first byte of the identifiers of heads, each of which is another node.
+const FIRST_HEAD: u8 = 200;
+/// How long a cluster is without a head at most.
+const ABSENCE_LONGEST: Micros = 5 * SECOND;
+
+/// How long a head that comes waits for the members of the last one, which all come as others here.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// What survives a head.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    rows: BTreeMap<(u32, Bytes), Bytes>,
+    /// How many heads there were before this one.
+    pub(crate) epoch: u64,
+    /// Nothing can be written until then.
+    full_until: Micros,
+    /// The head dies when it has something to write.
+    is_doomed: bool,
+    /// What was kept for somebody who was told so.
+    kept: BTreeMap<Bytes, Bytes>,
+}
+
+impl World {
+    /// The first byte of a node's identifier.
+    pub(crate) fn mark_of(&self, node: NodeIndex) -> u8 {
+        if node == 0 && self.disk.epoch > 0 { FIRST_HEAD + (self.disk.epoch % 50) as u8 } else { node as u8 }
+    }
+
+    /// The node whose identifier begins like this; none where it was a head that is dead.
+    pub(crate) fn marked(&self, mark: u8) -> Option<NodeIndex> {
+        if mark == self.mark_of(0) { Some(0) } else { (mark < FIRST_HEAD && mark > 0).then_some(mark.into()) }
+    }
+
+    /// A head that has come goes on with what is on the disk.
+    pub(crate) fn go_on_from_disk(&mut self) {
+        if self.options.heads_die {
+            self.nodes[0].core.restore(&self.disk.rows, PATIENCE).expect("it reads what heads have written");
+        }
+    }
+
+    /// What is told is made safe first. Returns whether the head lives on.
+    pub(crate) fn write_down(&mut self, effects: &mut Vec<Effect>) -> bool {
+        let changes = self.nodes[0].core.unwritten();
+        if changes.is_empty() {
+            return true;
+        }
+        if self.now < self.disk.full_until {
+            self.nodes[0].core.not_written(effects, "the disk is full");
+            return true;
+        }
+        let dies = std::mem::take(&mut self.disk.is_doomed);
+        // A batch is there whole or not at all, whenever the head dies.
+        if !dies || self.chance.odds(500) {
+            for change in changes {
+                let key = (change.table, change.key);
+                match change.value {
+                    Some(value) => self.disk.rows.insert(key, value),
+                    None => self.disk.rows.remove(&key),
+                };
+            }
+            self.nodes[0].core.written();
+        }
+        if dies {
+            self.head_dies();
+        }
+        !dies
+    }
+
+    /// DISK-1.
+    pub(crate) fn check_row(&self, what: &str, id: &Bytes) {
+        let is_there = !self.options.heads_die || self.disk.rows.keys().any(|(_, key)| key == id);
+        assert!(is_there, "DISK-1: {what} is acknowledged, and is not on the disk");
+    }
+
+    /// Nothing is the matter with the head any more.
+    pub(crate) fn spare_the_head(&mut self) {
+        self.disk.is_doomed = false;
+    }
+
+    /// The head is to die: at once, or in the middle of writing.
+    pub(crate) fn trouble_for_the_head(&mut self) {
+        if !self.nodes[0].is_alive {
+            return;
+        }
+        match self.chance.between(0, 2) {
+            0 => self.disk.full_until = self.now + self.chance.delay(SECOND).min(ABSENCE_LONGEST),
+            1 => self.disk.is_doomed = true,
+            _ => self.head_dies(),
+        }
+    }
+
+    fn head_dies(&mut self) {
+        self.troubles += 1;
+        self.node_dies(0);
+        let at = self.now + self.chance.between(MILLISECOND, ABSENCE_LONGEST);
+        self.agenda.plan(at, Event::NodeComes { machine: 0 });
+    }
+
+    /// Another head takes the place of the one that died; everybody on its machine is new.
+    pub(crate) fn head_comes(&mut self) {
+        self.disk.epoch += 1;
+        // What was to happen to the last one does not happen to this one.
+        self.agenda.forget(|event| {
+            matches!(
+                event,
+                Event::Turn(0)
+                    | Event::Forked { node: 0, .. }
+                    | Event::TemplateEnds { node: 0, .. }
+                    | Event::Fetched { node: 0, .. }
+                    | Event::Thaws(0)
+                    | Event::Look
+            )
+        });
+        let node = self.new_node(0, 0);
+        self.nodes[0] = node;
+        self.log.line(self.now, format_args!("head {} comes", self.disk.epoch));
+        self.go_on_from_disk();
+        self.lease_begins(0);
+        self.settle(0);
+        if !self.is_calm {
+            for _ in 0..self.options.drivers {
+                let at = self.now + self.chance.between(10 * MILLISECOND, SECOND);
+                self.agenda.plan(at, Event::DriverComes);
+            }
+        }
+    }
+
+    /// A driver has a value kept under a key of its own.
+    pub(crate) fn keep_value(&mut self, process: ProcessIndex) {
+        let key = Bytes::copy_from_slice(&self.chance.seed().to_be_bytes());
+        self.ask_for_kept(process, key.clone(), KeptAction::Put);
+    }
+
+    fn ask_for_kept(&mut self, process: ProcessIndex, key: Bytes, action: KeptAction) {
+        let client = self.client(process);
+        let request = client.new_number();
+        client.questions.insert(request, Question::Kept(key.clone()));
+        let value = key.clone();
+        let asked = KeptRequest { request, action: action.into(), key, value, widely: true, ..KeptRequest::default() };
+        self.say(process, asked);
+    }
+
+    /// What was kept is there, whoever is the head.
+    pub(crate) fn kept_answered(&mut self, process: ProcessIndex, said: &KeptAnswer) {
+        let question = self.client(process).questions.remove(&said.request);
+        let Some(Question::Kept(key)) = question else { panic!("a question about a kept value is answered once") };
+        if said.failure.is_some() {
+            return;
+        }
+        match self.disk.kept.insert(key.clone(), key.clone()) {
+            None => self.check_kept_rows(&key),
+            Some(_) => assert_eq!(said.value, key, "DISK-1: a value that was kept is there"),
+        }
+    }
+
+    fn check_kept_rows(&self, key: &Bytes) {
+        let holds = |(_, name): &&(u32, Bytes)| name.windows(key.len()).any(|part| part == &key[..]);
+        let is_there = !self.options.heads_die || self.disk.rows.keys().any(|row| holds(&row));
+        assert!(is_there, "DISK-1: a kept value is acknowledged, and is not on the disk");
+    }
+
+    /// Somebody looks at all that was kept.
+    pub(crate) fn look_at_what_is_kept(&mut self, process: ProcessIndex) {
+        let keys: Vec<Bytes> = self.disk.kept.keys().cloned().collect();
+        for key in keys {
+            self.ask_for_kept(process, key, KeptAction::Get);
+        }
+    }
+
+    /// The last head is dead, and the next one has not come.
+    pub(crate) fn is_without_head(&self) -> bool {
+        self.nodes.first().is_none_or(|head| !head.is_alive)
+    }
+}

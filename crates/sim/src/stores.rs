@@ -1,0 +1,191 @@
+//! The stores of the nodes: objects written there by who makes them, fetched from node to node, and lost with a node.
+//!
+//! - STORE-1: what nobody refers to any more lies in no store.
+//! - STORE-2: whoever reads an object gets it, or learns that it is lost; nobody reads for ever.
+
+use crate::agenda::{Event, MILLISECOND};
+use crate::process::Life;
+use crate::program::bytes;
+use crate::world::{NodeIndex, ProcessIndex, World};
+use bytes::Bytes;
+use oxiray_ids::ObjectId;
+use oxiray_node::{Key, Whereabouts};
+use oxiray_wire::Message;
+use oxiray_wire::message::{Copied, Locate, Located, Reference, Sought, Stored};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What lies on a node, and who there waits for what lies elsewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    objects: BTreeSet<ObjectId>,
+    readers: BTreeMap<ObjectId, Vec<(ProcessIndex, Reference)>>,
+}
+
+impl Shelf {
+    /// What is left on it.
+    pub(crate) fn left(&self) -> usize {
+        self.objects.len()
+    }
+}
+
+fn id_of(object: &[u8]) -> ObjectId {
+    ObjectId::from_slice(object).expect("objects have identifiers")
+}
+
+impl World {
+    /// A process writes an object into the store of its node, which tells the head.
+    pub(crate) fn shelve(&mut self, process: ProcessIndex, object: &Bytes) {
+        let node = self.processes[process].node;
+        self.nodes[node].shelf.objects.insert(id_of(object));
+        self.say(process, Stored { object: object.clone() });
+    }
+
+    /// The head learns who has written an object.
+    fn stored(&mut self, from: Key, object: &[u8]) {
+        let object = id_of(object);
+        if self.nodes[0].core.route(from).is_some() {
+            self.nodes[0].core.stored_elsewhere(from, object);
+        } else if !self.nodes[0].core.stored(from, object) {
+            self.nodes[0].shelf.objects.remove(&object);
+        }
+    }
+
+    /// A process reads a stored object, wherever it lies.
+    pub(crate) fn read(&mut self, process: ProcessIndex, reference: Reference) {
+        let (node, object) = (self.processes[process].node, id_of(&reference.object));
+        if self.nodes[node].shelf.objects.contains(&object) {
+            return self.has_read(process, &reference);
+        }
+        let readers = self.nodes[node].shelf.readers.entry(object).or_default();
+        readers.push((process, reference));
+        if readers.len() == 1 {
+            self.locate(node, object, Bytes::new());
+        }
+    }
+
+    fn locate(&mut self, node: NodeIndex, object: ObjectId, without: Bytes) {
+        let Some(head) = self.nodes[node].core.head_key() else {
+            self.wake(node);
+            let is_here = self.nodes[node].shelf.objects.contains(&object);
+            self.nodes[node].core.locate(None, object, oxiray_ids::NodeId::from_slice(&without), is_here);
+            return self.after_event(node);
+        };
+        self.queue(node, head, Locate { object: bytes(object.as_bytes()), without }.into(), None);
+    }
+
+    /// A member asks the head where an object lies.
+    fn locate_for(&mut self, member: Key, asked: &Locate) {
+        let object = id_of(&asked.object);
+        let is_here = self.nodes[0].shelf.objects.contains(&object);
+        self.nodes[0].core.locate(Some(member), object, oxiray_ids::NodeId::from_slice(&asked.without), is_here);
+    }
+
+    /// The head has found an object, or found that nobody has it.
+    pub(crate) fn tell_whereabouts(&mut self, found: Whereabouts) {
+        let node = found.node.map(|node| bytes(node.as_bytes())).unwrap_or_default();
+        match found.asker {
+            Some(member) => {
+                let located = Located { object: bytes(found.object.as_bytes()), node, ..Located::default() };
+                self.queue(0, member, located.into(), None);
+            }
+            None => self.located(0, found.object, &node),
+        }
+    }
+
+    /// A node learns where an object lies, and fetches it from there.
+    fn located(&mut self, node: NodeIndex, object: ObjectId, from: &[u8]) {
+        if self.nodes[node].shelf.objects.contains(&object) {
+            return self.serve_readers(node, object);
+        }
+        let Some(from) = from.first().copied() else {
+            for (process, reference) in self.nodes[node].shelf.readers.remove(&object).unwrap_or_default() {
+                self.is_lost(process, reference);
+            }
+            return;
+        };
+        let Some(from) = self.marked(from) else {
+            return self.locate(node, object, bytes(&[from; 28]));
+        };
+        let at = self.now + self.chance.delay(10 * MILLISECOND);
+        self.agenda.plan(at, Event::Fetched { node, object, from });
+    }
+
+    /// A copy has come, or whoever was to send it has it not.
+    pub(crate) fn fetched(&mut self, node: NodeIndex, object: ObjectId, from: NodeIndex) {
+        if !self.nodes[node].is_alive || !self.nodes[node].shelf.readers.contains_key(&object) {
+            return;
+        }
+        if !self.nodes[from].is_alive || !self.nodes[from].shelf.objects.contains(&object) {
+            return self.locate(node, object, bytes(&[self.mark_of(from); 28]));
+        }
+        match self.nodes[node].core.head_key() {
+            None if !self.nodes[node].core.is_stored(object) => {}
+            None => {
+                self.nodes[node].shelf.objects.insert(object);
+            }
+            Some(head) => {
+                self.nodes[node].shelf.objects.insert(object);
+                self.queue(node, head, Copied { object: bytes(object.as_bytes()) }.into(), None);
+            }
+        }
+        self.serve_readers(node, object);
+    }
+
+    fn serve_readers(&mut self, node: NodeIndex, object: ObjectId) {
+        for (process, reference) in self.nodes[node].shelf.readers.remove(&object).unwrap_or_default() {
+            if self.processes[process].life == Life::Running {
+                self.has_read(process, &reference);
+            }
+        }
+    }
+
+    /// Nobody refers to the object any more.
+    pub(crate) fn unshelve(&mut self, node: NodeIndex, object: ObjectId) {
+        self.nodes[node].shelf.objects.remove(&object);
+    }
+
+    /// A member is asked whether it has an object after all.
+    fn sought(&mut self, node: NodeIndex, search: u64, object: &[u8]) {
+        let is_here = self.nodes[node].shelf.objects.contains(&id_of(object));
+        if let Some(head) = self.nodes[node].core.head_key() {
+            self.queue(node, head, Sought { search, is_here }.into(), None);
+        }
+    }
+
+    /// What the head's store, or who asks it, makes of what a client says; told whether it was that.
+    pub(crate) fn client_said_of_objects(&mut self, from: Key, message: &Message) -> bool {
+        match message {
+            Message::Stored(said) => self.stored(from, &said.object),
+            // What can be read, or was made again meanwhile, is not lost.
+            Message::Recover(said) => {
+                let object = said.reference.as_ref().map(|lost| id_of(&lost.object));
+                return object.is_some_and(|object| {
+                    self.nodes[0].shelf.objects.contains(&object) || self.nodes[0].core.holder_of(object).is_some()
+                });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What a member says of objects, or one of its workers: told whether it was that.
+    pub(crate) fn member_said_of_objects(&mut self, key: Key, message: &Message) -> bool {
+        match message {
+            Message::Locate(asked) => self.locate_for(key, asked),
+            Message::Copied(said) => self.nodes[0].core.copied(key, id_of(&said.object)),
+            _ => return false,
+        }
+        true
+    }
+
+    /// What the head says of objects.
+    pub(crate) fn head_said_of_objects(&mut self, node: NodeIndex, message: &Message) -> bool {
+        match message {
+            Message::ObjectDelete(said) => self.unshelve(node, id_of(&said.object)),
+            Message::Seek(asked) => self.sought(node, asked.search, &asked.object),
+            Message::Located(said) => self.located(node, id_of(&said.object), &said.node),
+            _ => return false,
+        }
+        true
+    }
+}

@@ -1,0 +1,233 @@
+//! A book with a simulated memory and disk, and what must hold after every event.
+
+use super::super::*;
+use crate::terms::Expired;
+
+pub(super) const MIB: u64 = 1 << 20;
+/// Content of a segment that means no object.
+pub(super) const NOTHING: u64 = u64::MAX;
+
+pub(super) fn object(number: u64) -> ObjectId {
+    let mut bytes = [0; 28];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    ObjectId::new(bytes)
+}
+
+pub(super) fn number(object: ObjectId) -> u64 {
+    u64::from_le_bytes(object.as_bytes()[..8].try_into().unwrap())
+}
+
+pub(super) const MIB4: u64 = 4 * MIB;
+
+/// Memory and disk that hold, in place of bytes, the number of the object whose bytes they would hold.
+pub(super) struct World {
+    pub(super) book: Book,
+    pub(super) memory: HashMap<SegmentId, u64>,
+    pub(super) files: HashMap<JobId, u64>,
+    pub(super) jobs: VecDeque<Effect>,
+    pub(super) events: Vec<Event>,
+    pub(super) make_fails: bool,
+}
+
+impl World {
+    pub(super) fn new(capacity: u64, disk: u64) -> Self {
+        let directory = PathBuf::from("/spill");
+        let book = Book::new(Limits { capacity, pool: capacity / 2, disk, directory, jobs: 2, waiting: 8 });
+        Self {
+            book,
+            memory: HashMap::new(),
+            files: HashMap::new(),
+            jobs: VecDeque::new(),
+            events: Vec::new(),
+            make_fails: false,
+        }
+    }
+
+    /// Carries out effects as the store does; jobs wait for `finish_job`.
+    pub(super) fn apply(&mut self) {
+        while let Some(effect) = self.book.next_effect() {
+            match effect {
+                Effect::Make { segment, .. } if self.make_fails => {
+                    self.book.make_failed(segment, "too many open files".into());
+                }
+                Effect::Make { segment, .. } => assert!(self.memory.insert(segment, NOTHING).is_none()),
+                Effect::Discard { segment } => drop(self.memory.remove(&segment).unwrap()),
+                Effect::Forget { file } => drop(self.files.remove(&file).unwrap()),
+                Effect::File { .. } | Effect::Spill { .. } | Effect::Restore { .. } | Effect::Check { .. } => {
+                    self.jobs.push_back(effect);
+                }
+                Effect::Map { segment, file } => drop(self.memory.insert(segment, self.files[&file])),
+                Effect::Tell(event) => {
+                    match event {
+                        Event::Created { object, segment, .. } => {
+                            *self.memory.get_mut(&segment).unwrap() = number(object);
+                            if let Place::Writing { file: Some(file), .. } = self.book.objects[&object].place {
+                                self.files.insert(file, number(object));
+                            }
+                        }
+                        Event::Pinned { object, segment, .. } => assert_eq!(self.memory[&segment], number(object)),
+                        _ => {}
+                    }
+                    self.events.push(event);
+                }
+            }
+        }
+        self.check();
+    }
+
+    /// Ends the job begun first, as the disk's thread does.
+    pub(super) fn finish_job(&mut self, outcome: Result<(), &str>) -> bool {
+        let Some(effect) = self.jobs.pop_front() else { return false };
+        let outcome = outcome.map_err(str::to_owned);
+        let job = match effect {
+            Effect::Spill { job, segment, .. } => {
+                if outcome.is_ok() {
+                    // A job that was struck out may find its segment discarded or in other hands; its file is dropped.
+                    self.files.insert(job, self.memory.get(&segment).copied().unwrap_or(NOTHING));
+                }
+                job
+            }
+            Effect::Restore { job, segment, file } => {
+                if outcome.is_ok() {
+                    // A forgotten file can still be read by who has it open.
+                    let content = self.files.get(&file).copied().unwrap_or(NOTHING);
+                    *self.memory.get_mut(&segment).expect("a restore keeps its segment") = content;
+                }
+                job
+            }
+            Effect::Check { job, .. } => job,
+            Effect::File { job, .. } => {
+                if outcome.is_ok() {
+                    self.files.insert(job, NOTHING);
+                }
+                job
+            }
+            _ => unreachable!(),
+        };
+        self.book.job_done(job, outcome);
+        self.apply();
+        true
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    pub(super) fn create(&mut self, ticket: u64, client: u64, number: u64, size: u64) -> Vec<Event> {
+        self.book.create(Ticket(ticket), ClientId(client), object(number), size);
+        self.apply();
+        self.take()
+    }
+
+    pub(super) fn pin(&mut self, ticket: u64, client: u64, number: u64) -> Vec<Event> {
+        self.book.pin(Ticket(ticket), ClientId(client), object(number));
+        self.apply();
+        self.take()
+    }
+
+    pub(super) fn seal(&mut self, client: u64, number: u64) {
+        self.book.seal(ClientId(client), object(number)).unwrap();
+        self.apply();
+    }
+
+    pub(super) fn unpin(&mut self, client: u64, number: u64) {
+        self.book.unpin(ClientId(client), object(number)).unwrap();
+        self.apply();
+    }
+
+    pub(super) fn delete(&mut self, number: u64) {
+        self.book.delete(object(number));
+        self.apply();
+    }
+
+    pub(super) fn gone(&mut self, client: u64) {
+        self.book.client_gone(ClientId(client));
+        self.apply();
+    }
+
+    pub(super) fn expire(&mut self, ticket: u64) -> Vec<Event> {
+        assert_eq!(self.book.expire(Ticket(ticket)), Expired::Refused);
+        self.apply();
+        self.take()
+    }
+
+    /// An object written and sealed by client 1, its segment told.
+    pub(super) fn put(&mut self, number: u64, size: u64) -> SegmentId {
+        let [Event::Created { segment, .. }] = self.create(1000 + number, 1, number, size)[..] else {
+            panic!("there is room for object {number}");
+        };
+        self.seal(1, number);
+        segment
+    }
+
+    pub(super) fn check(&self) {
+        let book = &self.book;
+        let mut held = Vec::new();
+        let (mut idle, mut spilled, mut unanswered) = (0, 0, 0);
+        for (id, object) in &book.objects {
+            unanswered += object.waiters.len();
+            match object.place {
+                Place::Queued(_) => unanswered += 1,
+                Place::Making { job, .. } => {
+                    assert!(matches!(book.jobs[&job], Job::File { object: Some(made), .. } if made == *id));
+                    unanswered += 1;
+                }
+                Place::Writing { segment, writer, file, .. } => {
+                    assert!(book.clients[&writer].writing.contains(id));
+                    spilled += file.map_or(0, |_| object.size);
+                    held.push(segment);
+                }
+                Place::Idle { segment, since } => {
+                    assert_eq!(book.idle[&since], *id);
+                    idle += object.capacity;
+                    held.push(segment);
+                }
+                Place::Pinned { segment, pins, .. } => {
+                    let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
+                    assert_eq!(counted, pins, "STORE-3");
+                    assert!(pins > 0);
+                    held.push(segment);
+                }
+                Place::Spilling { segment, .. } => held.push(segment),
+                Place::OnDisk { segment, file, pins, .. } => {
+                    let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
+                    assert!(counted == pins && pins > 0, "STORE-3");
+                    assert_eq!((self.files[&file], self.memory[&segment]), (number(*id), number(*id)));
+                    spilled += object.size;
+                    held.push(segment);
+                }
+                Place::Spilled { file } | Place::Checking { file, .. } => {
+                    assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
+                    spilled += object.size;
+                }
+                Place::Restoring { .. } => spilled += object.size,
+                Place::Lost { .. } => assert!(object.waiters.is_empty()),
+            }
+            if let Place::Idle { segment, .. } | Place::Pinned { segment, .. } | Place::Spilling { segment, .. } =
+                object.place
+            {
+                assert_eq!(self.memory[&segment], number(*id), "STORE-3: sealed bytes stay");
+            }
+        }
+        for job in book.jobs.values() {
+            match job {
+                Job::Restore { segment, .. } => held.push(*segment),
+                Job::Spill { size, .. } | Job::File { size, .. } => spilled += size,
+                Job::Check { .. } => {}
+            }
+        }
+        assert_eq!(idle, book.idle_bytes);
+        assert_eq!(spilled, book.disk.used());
+        assert!(book.disk.used() <= book.limits.disk && book.jobs.len() <= book.limits.jobs);
+        assert_eq!(unanswered, book.waiting.len(), "STORE-4");
+        assert!(book.waiting.len() <= book.limits.waiting);
+        book.segments.check(&held);
+        if book.jobs.is_empty() {
+            let room = book.segments.room();
+            for Request { need, .. } in &book.queue {
+                assert!(*need > room && matches!(book.remedy(need - room), queue::Remedy::Held), "who waits must wait");
+            }
+        }
+        assert_eq!(self.memory.len(), book.segments.len());
+    }
+}
