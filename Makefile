@@ -6,7 +6,9 @@
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process; writes benches/SCHEDULER.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
+#   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
 #   soak   20,000 tasks of random device shares with workers killed at random
+#   chaos  a mixed load on several daemons while processes of every kind are killed, for CHAOS_SECONDS (30 minutes)
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   lint   formatting, clippy, and the types of the Python front
@@ -19,7 +21,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload ecosystem soak simulate memory lint wheel clean venv network-tools
+.PHONY: demo test bench bench-scheduler bench-preload bench-train ecosystem soak chaos simulate memory lint wheel clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -40,13 +42,18 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-test: venv network-tools $(BUILD)/ecosystem/installed
+test: venv network-tools etcd $(BUILD)/ecosystem/installed $(BUILD)/train/installed
 	@$(VENV)/bin/python scripts/run-tests
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
 	@command -v ip >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq iproute2; } \
 	  || echo "The command ip is missing: tests of several hosts will fail. Install iproute2."
+
+# Tests of a standby head keep its journal in a real etcd.
+etcd:
+	@command -v etcd >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq etcd-server; } \
+	  || echo "The command etcd is missing: tests of a standby head will be skipped. Install etcd-server."
 
 lint: venv
 	@$(VENV)/bin/python scripts/run-tests --only-checks
@@ -60,11 +67,17 @@ bench-scheduler:
 bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check
 
+bench-train: $(BUILD)/train/installed $(BUILD)/ray-train/made
+	$(BUILD)/train/bin/python benches/train.py --ray-python $(BUILD)/ray-train/bin/python --write benches/TRAIN.md
+
 ecosystem: $(BUILD)/ecosystem/installed
 	$(BUILD)/ecosystem/bin/python -m pytest -q -rP tests/ecosystem --megabytes 1024 --timeout 2400
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
+
+chaos: venv
+	$(VENV)/bin/python tests/chaos/chaos.py
 
 simulate:
 	cargo run --release --locked -p oxiray-sim -- --seeds $(SEEDS)
@@ -107,11 +120,16 @@ $(VENV)/made: scripts/make-venv
 	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout mypy setuptools uv wheel
 	@touch $@
 
+# Oxiray and its alias, into the environment that the target lies in.
+define install
+$(@D)/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
+$(@D)/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
+@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
+@touch $@
+endef
+
 $(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(ALIAS_SOURCES)
-	$(VENV)/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
-	$(VENV)/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
-	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
-	@touch $@
+	$(install)
 
 # Libraries that are written for Ray, as PyPI has them; no Ray.
 $(BUILD)/ecosystem/made: scripts/make-venv tests/ecosystem/requirements.txt
@@ -120,17 +138,32 @@ $(BUILD)/ecosystem/made: scripts/make-venv tests/ecosystem/requirements.txt
 	@touch $@
 
 $(BUILD)/ecosystem/installed: $(BUILD)/ecosystem/made $(VENV)/installed
-	$(BUILD)/ecosystem/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
-	$(BUILD)/ecosystem/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
-	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
+	$(install)
+
+# PyTorch for tests on the CPU: without NVIDIA's libraries, which are five times its size.
+$(BUILD)/train/made: scripts/make-venv scripts/stub-cuda tests/train/requirements.txt
+	scripts/make-venv $(PYTHON) $(BUILD)/train
+	$(BUILD)/train/bin/pip install --quiet --no-deps 'torch==2.15.*'
+	$(BUILD)/train/bin/pip install --quiet -r tests/train/requirements.txt
+	$(BUILD)/train/bin/python scripts/stub-cuda "$$($(BUILD)/train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
+
+$(BUILD)/train/installed: $(BUILD)/train/made $(VENV)/installed
+	$(install)
 
 $(BUILD)/ray/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/ray
 	$(BUILD)/ray/bin/pip install --quiet 'ray[default]==$(RAY_VERSION)' numpy
 	@touch $@
 
-# PyTorch is several gigabytes: it has an environment of its own.
+$(BUILD)/ray-train/made: scripts/make-venv scripts/stub-cuda
+	scripts/make-venv $(PYTHON) $(BUILD)/ray-train
+	$(BUILD)/ray-train/bin/pip install --quiet --no-deps 'torch==2.15.*'
+	$(BUILD)/ray-train/bin/pip install --quiet 'ray[train]==$(RAY_VERSION)' numpy sympy networkx jinja2 fsspec filelock typing-extensions
+	$(BUILD)/ray-train/bin/python scripts/stub-cuda "$$($(BUILD)/ray-train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	@touch $@
+
+# PyTorch with all that it comes with is several gigabytes: it has an environment of its own.
 $(BUILD)/torch/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/torch
 	$(BUILD)/torch/bin/pip install --quiet 'cloudpickle>=3' numpy torch

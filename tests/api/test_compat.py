@@ -70,6 +70,13 @@ def test_a_program_that_will_not(tmp_path: Path) -> None:
     assert [Path(problem.partition(":")[0]).name for problem in told["unread"]] == ["broken.py"]
 
 
+def test_a_part_that_needs_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = compat.check("ray.train.torch.TorchTrainer")
+    assert (found.name, found.status) == ("ray.train.torch", "partial")
+    assert "pip install torch" in found.advice
+
+
 def test_an_installed_package_and_none() -> None:
     names, unread = compat.read(["oxiray_ray_alias"])
     assert unread == []

@@ -89,10 +89,14 @@ def clean_environment(folder: Path, extra: dict[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
     kept |= {
         "RAY_TMPDIR": str(folder),
+        # Where training keeps its runs unless it is told.
+        "HOME": str(folder),
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONPATH": str(STAND_INS),
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}",
+        # `print` writes a line in two pieces where nothing is buffered, and a line of a worker's may come between them.
+        "PYTHONUNBUFFERED": "",
     }
     return kept | {name: str(ROOT / value) if value.startswith("tests/") else value for name, value in extra.items()}
 

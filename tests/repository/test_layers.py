@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LAYERS = [
     {"cli", "python", "sim"},
     {"node", "head", "runtime"},
-    {"wire", "network", "store", "accelerators", "scheduler", "processes"},
+    {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes"},
     {"resources", "ids"},
 ]
 # The daemon of the head's machine runs the head's state machines.
@@ -126,3 +126,15 @@ def test_pure_crate_names_no_world(crate: str) -> None:
         for match in IMPURE.finditer(code_of(path).split("#[cfg(test)]\nmod tests {")[0])
     ]
     assert found == []
+
+
+def test_the_daemon_can_read_no_pickle_and_runs_no_python() -> None:
+    crates, reached, unseen = workspace_crates(), set(), ["cli"]
+    while unseen:
+        crate = unseen.pop()
+        if crate not in reached:
+            reached.add(crate)
+            unseen += [name for name in crates[crate]["dependencies"] if name in crates]
+    named = "\n".join((ROOT / "crates" / crate / "Cargo.toml").read_text() for crate in sorted(reached))
+    assert {"node", "head", "network"} <= reached
+    assert re.findall(r"^(.*(?:pyo3|pickle|python).*)=", named, re.MULTILINE) == []

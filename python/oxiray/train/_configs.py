@@ -1,0 +1,288 @@
+"""How a run is named, kept, restarted and shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+#: Where an argument was left out that must not be given.
+_DEPRECATED = "DEPRECATED"
+#: The last name that was made up in this process, and how many had it.
+_last_name = ("", 0)
+
+
+def _refuse(owner: str, values: dict[str, Any], way_out: str) -> None:
+    for name, value in values.items():
+        if value != _DEPRECATED:
+            raise DeprecationWarning(f"`{owner}({name})` is deprecated and does nothing: leave it out. {way_out}")
+
+
+def _fresh_name() -> str:
+    """A name for a run that has none. Two of one second differ, since a run of the same name would go on."""
+    global _last_name
+    name = time.strftime("ray_train_run-%Y-%m-%d_%H-%M-%S")
+    before, count = _last_name
+    _last_name = (name, count + 1 if name == before else 1)
+    return name if name != before else f"{name}-{count + 1}"
+
+
+def _whole(owner: str, name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        meaning = ", and -1 stands for any number" if least == -1 else ""
+        raise ValueError(f"{owner}({name}={value!r}) must be a whole number from {least} on{meaning}")
+
+
+@dataclass
+class FailureConfig:
+    """How often training starts again from its last checkpoint.
+
+    `max_failures` counts workers that raise, die or hang, `max_preemption_failures` those whose machine was drained,
+    `controller_failure_limit` groups that cannot be made ready; -1 is any number. With `hang_timeout_s` (not in Ray), a group in which no rank reported for so many seconds is
+    hung: the error shows where each rank was.
+    """
+
+    max_failures: int = 0
+    fail_fast: Any = _DEPRECATED
+    controller_failure_limit: int = -1
+    max_preemption_failures: int = -1
+    relax_collectives_on_preemption: bool = False
+    preemption_grace_s: float = 0.0
+    hang_timeout_s: float | None = None
+
+    __module__ = "oxiray.train"
+
+    def __post_init__(self) -> None:
+        _refuse("ray.train.FailureConfig", {"fail_fast": self.fail_fast}, "max_failures=0 ends training at the first failure")
+        for name in ("max_failures", "controller_failure_limit", "max_preemption_failures"):
+            _whole("FailureConfig", name, getattr(self, name), -1)
+        for name in ("preemption_grace_s", "hang_timeout_s"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, (int, float)) or value < 0):
+                raise ValueError(f"FailureConfig({name}={value!r}) must be seconds from 0 on")
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints are kept: the last `num_to_keep`, or those with the best `checkpoint_score_attribute`."""
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str = "max"
+    checkpoint_frequency: Any = _DEPRECATED
+    checkpoint_at_end: Any = _DEPRECATED
+
+    __module__ = "oxiray.train"
+
+    def __post_init__(self) -> None:
+        given = {"checkpoint_frequency": self.checkpoint_frequency, "checkpoint_at_end": self.checkpoint_at_end}
+        _refuse("ray.train.CheckpointConfig", given, "Your training function decides when it reports a checkpoint")
+        if self.num_to_keep is not None and (not isinstance(self.num_to_keep, int) or self.num_to_keep <= 0):
+            raise ValueError(f"Received invalid num_to_keep: {self.num_to_keep}. Must be None or an integer >= 1.")
+        if self.checkpoint_score_order not in ("max", "min"):
+            raise ValueError(
+                f"CheckpointConfig(checkpoint_score_order={self.checkpoint_score_order!r}) must be 'max' or 'min'"
+            )
+
+
+@dataclass
+class LoggingConfig:
+    """What is shown of a run: `INFO` has a line for reports, `WARNING` only what needs attention."""
+
+    log_level: str = "INFO"
+
+    __module__ = "oxiray.train"
+
+    def __post_init__(self) -> None:
+        known = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+        if self.log_level not in known:
+            raise ValueError(f"LoggingConfig(log_level={self.log_level!r}) must be one of {', '.join(known)}")
+
+
+@dataclass
+class SyncConfig:
+    """Takes what Ray's does; nothing is left for it to decide."""
+
+    sync_period: int = 300
+    sync_timeout: int = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+
+    __module__ = "oxiray.train"
+
+
+class UserCallback:
+    """What a program hears of a run. Called where `fit()` was called, between reports."""
+
+    __module__ = "oxiray.train"
+
+    def after_report(self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+        """All ranks have reported; `metrics` has one entry for each rank."""
+
+    def after_exception(self, run_context: RunContext, worker_exceptions: dict[int, Exception]) -> None:
+        """Ranks have failed."""
+
+
+@dataclass
+class RunContext:
+    """What a callback may know of the run."""
+
+    run_config: RunConfig
+
+    __module__ = "oxiray.train"
+
+
+@dataclass
+class RunConfig:
+    """How a run is called, where it keeps what it reports, and what happens when workers fail.
+
+    `storage_path` is a folder, shared by the machines where there are several, or a URL that fsspec knows, as
+    `s3://bucket/folder`. A run of the same name and path starts from its last checkpoint.
+    """
+
+    name: str | None = None
+    storage_path: str | None = None
+    storage_filesystem: Any = None
+    failure_config: FailureConfig | None = None
+    checkpoint_config: CheckpointConfig | None = None
+    callbacks: list[UserCallback] | None = None
+    worker_runtime_env: dict[str, Any] | None = None
+    logging_config: LoggingConfig | None = None
+    sync_config: Any = _DEPRECATED
+    verbose: Any = _DEPRECATED
+    stop: Any = _DEPRECATED
+    progress_reporter: Any = _DEPRECATED
+    log_to_file: Any = _DEPRECATED
+
+    __module__ = "oxiray.train"
+
+    def __post_init__(self) -> None:
+        tuned = {name: getattr(self, name) for name in ("sync_config", "verbose", "stop", "progress_reporter", "log_to_file")}
+        _refuse("ray.train.RunConfig", tuned, "It belonged to Ray Tune")
+        self.name = self.name or _fresh_name()
+        if not isinstance(self.name, str) or "/" in self.name or self.name in (".", ".."):
+            raise ValueError(f"RunConfig(name={self.name!r}) must be a name for a folder, without `/`")
+        self.storage_path = os.fspath(self.storage_path or os.path.expanduser("~/ray_results"))
+        kinds = {"failure_config": FailureConfig, "checkpoint_config": CheckpointConfig, "logging_config": LoggingConfig}
+        for name, kind in kinds.items():
+            if getattr(self, name) is None:
+                setattr(self, name, kind())
+            elif not isinstance(getattr(self, name), kind):
+                raise ValueError(
+                    f"Invalid `{kind.__name__}` type: RunConfig({name}) takes a ray.train.{kind.__name__}, and was given "
+                    f"{getattr(self, name)!r}"
+                )
+        self.callbacks = list(self.callbacks or [])
+        for callback in self.callbacks:
+            if not isinstance(callback, UserCallback):
+                raise ValueError(
+                    f"All callbacks must be instances of `ray.train.UserCallback`, and {callback!r} is none: derive its "
+                    "class from it"
+                )
+        self.worker_runtime_env = dict(self.worker_runtime_env or {})
+
+
+class DataConfig:
+    """Which datasets are divided between the workers; the others are given whole to each."""
+
+    __module__ = "oxiray.train"
+
+    def __init__(
+        self, datasets_to_split: str | list[str] = "all", execution_options: Any = None, enable_shard_locality: bool = True
+    ) -> None:
+        if datasets_to_split != "all" and not isinstance(datasets_to_split, list):
+            raise TypeError(f"`datasets_to_split` should be a 'all' or a list of strings, but is {datasets_to_split!r}")
+        self.datasets_to_split = datasets_to_split
+        self.execution_options = execution_options
+        self.enable_shard_locality = enable_shard_locality
+
+    def splits(self, name: str) -> bool:
+        """Whether the dataset of this name is divided."""
+        return self.datasets_to_split == "all" or name in self.datasets_to_split
+
+
+class CheckpointUploadMode(Enum):
+    """When `report` returns: with the checkpoint kept, while it is being kept, or it is in its place already."""
+
+    SYNC = "SYNC"
+    ASYNC = "ASYNC"
+    NO_UPLOAD = "NO_UPLOAD"
+
+
+class CheckpointConsistencyMode(Enum):
+    """Which checkpoints are listed: all that are kept, or those that were validated."""
+
+    COMMITTED = "COMMITTED"
+    VALIDATED = "VALIDATED"
+
+
+class ReportedCheckpointStatus(Enum):
+    """What became of a checkpoint."""
+
+    COMMITTED = "COMMITTED"
+    PENDING_VALIDATION = "PENDING_VALIDATION"
+    VALIDATED = "VALIDATED"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+    VALIDATION_TIMED_OUT = "VALIDATION_TIMED_OUT"
+
+
+@dataclass
+class ReportedCheckpoint:
+    """A checkpoint that is kept, with what was reported beside it."""
+
+    checkpoint: Any
+    metrics: dict[str, Any]
+    status: ReportedCheckpointStatus = ReportedCheckpointStatus.COMMITTED
+
+    __module__ = "oxiray.train"
+
+
+@dataclass
+class PreemptionInfo:
+    """Which machines are taken away, with the ranks that are there, and when the first of them ends.
+
+    `deadline_ms` is in milliseconds since 1970; None where a machine ends when nothing is left there.
+    """
+
+    deadline_ms: int | None = None
+    preempted_node_to_ranks: dict[str, list[int]] = field(default_factory=dict)
+
+    __module__ = "oxiray.train"
+
+    @property
+    def preempted_node_ids(self) -> list[str]:
+        """The machines."""
+        return sorted(self.preempted_node_to_ranks)
+
+    @property
+    def preempted_ranks(self) -> list[int]:
+        """The ranks on those machines."""
+        return sorted(rank for ranks in self.preempted_node_to_ranks.values() for rank in ranks)
+
+
+#: What a validation function is: it is given a checkpoint, and returns metrics.
+ValidationFn = Callable[..., dict[str, Any]]
+
+
+@dataclass
+class ValidationTaskConfig:
+    """Takes what Ray's does; trainers and `report` refuse it, as validation is not in this version."""
+
+    fn_kwargs: dict[str, Any] | None = None
+    timeout_s: float | None = None
+
+    __module__ = "oxiray.train"
+
+
+@dataclass
+class ValidationConfig:
+    """Takes what Ray's does; trainers refuse it, as validation is not in this version."""
+
+    fn: ValidationFn
+    task_config: ValidationTaskConfig | None = None
+    ray_remote_kwargs: dict[str, Any] | None = None
+
+    __module__ = "oxiray.train"

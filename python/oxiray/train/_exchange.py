@@ -1,0 +1,166 @@
+"""Where the ranks of a group meet: an actor that takes nothing of the cluster.
+
+Purpose: a report is one call of each rank, answered when the last has called. What the controller is to know waits
+here until it asks, in one call that is answered when there is something. Values are bytes: nothing of the user's is
+loaded here.
+
+Invariants:
+1. Round i of a rank is the i-th report that it makes; all ranks get the same answer.
+2. A round that can never be whole, since a rank has ended, fails at once for those that wait in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Reports that the controller has not asked for yet; the next ones wait.
+_UNREAD_MAX = 1000
+
+
+@dataclass
+class _Round:
+    entries: dict[int, Any] = field(default_factory=dict)
+    waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+    timer: Any = None
+
+
+class Exchange:
+    """The meeting place of `size` ranks. A meeting that is late by `late_s` seconds is told to the controller."""
+
+    def __init__(self, size: int, late_s: float) -> None:
+        self.size = size
+        self.late_s = late_s
+        self.rounds: dict[tuple[str, int], _Round] = {}
+        self.metrics: dict[int, list[bytes]] = {}
+        self.kept: dict[int, asyncio.Future[Any]] = {}
+        self.ended: dict[int, int] = {}
+        self.reported = [0] * size
+        self.leaving: set[int] = set()
+        self.unread: deque[tuple[Any, ...]] = deque()
+        self.reader: asyncio.Future[Any] | None = None
+        self.room = asyncio.Event()
+        self.room.set()
+
+    async def report(self, rank: int, index: int, metrics: bytes, name: str | None, is_leaving: bool) -> str | None:
+        """A rank reports, and says whether its machine is being drained.
+
+        Returns the name of the round's checkpoint, which rank 0 decides on; None without one.
+        """
+        if is_leaving and rank not in self.leaving:
+            self.leaving.add(rank)
+            self._tell("leaving", index, rank)
+        if not self.room.is_set():
+            await self.room.wait()
+        self.reported[rank] = index
+        key = ("report", index)
+        entries = await self._meet(key, rank, (metrics, name))
+        return next((entries[other][1] for other in sorted(entries) if entries[other][1] is not None), None)
+
+    async def stored(self, rank: int, index: int, outcome: Any) -> Any:
+        """A rank has stored its files, or says why it could not. Returns what the controller made of the checkpoint."""
+        if index not in self.kept:
+            self.kept[index] = asyncio.get_running_loop().create_future()
+        kept = self.kept[index]
+        await self._meet(("stored", index), rank, outcome)
+        return await kept
+
+    async def settle(self, index: int, outcome: Any) -> None:
+        """The controller has kept a checkpoint, or says why it could not."""
+        kept = self.kept.pop(index)
+        if not kept.done():
+            kept.set_result(outcome)
+
+    async def meet(self, kind: str, index: int, rank: int, value: Any) -> dict[int, Any]:
+        """All ranks' values, once all have come."""
+        return await self._meet((kind, index), rank, value)
+
+    async def end(self, rank: int) -> None:
+        """A rank's training function has returned: it will report no more."""
+        self.ended[rank] = self.reported[rank]
+        for key in list(self.rounds):
+            self._fail_if_never_whole(key)
+        if len(self.ended) == self.size:
+            self._tell("ended", 0, None)
+
+    async def news(self) -> list[tuple[Any, ...]]:
+        """What happened since the last call of this, at least one thing: `(kind, index, value)`."""
+        if not self.unread:
+            self.reader = asyncio.get_running_loop().create_future()
+            await self.reader
+        taken = list(self.unread)
+        self.unread.clear()
+        self.room.set()
+        return taken
+
+    async def missing(self) -> dict[str, list[int]]:
+        """The ranks that others wait for, by what they wait in."""
+        return {
+            f"{kind} {index}": sorted(set(range(self.size)) - set(meeting.entries))
+            for (kind, index), meeting in self.rounds.items()
+        }
+
+    async def _meet(self, key: tuple[str, int], rank: int, entry: Any) -> dict[int, Any]:
+        meeting = self.rounds.setdefault(key, _Round())
+        meeting.entries[rank] = entry
+        if len(meeting.entries) == self.size:
+            self._close(key, meeting)
+            return meeting.entries
+        loop = asyncio.get_running_loop()
+        if meeting.timer is None:
+            meeting.timer = loop.call_later(self.late_s, self._late, key)
+        waiting = meeting.waiting[rank] = loop.create_future()
+        self._fail_if_never_whole(key)
+        await waiting
+        return meeting.entries
+
+    def _close(self, key: tuple[str, int], meeting: _Round) -> None:
+        del self.rounds[key]
+        if meeting.timer is not None:
+            meeting.timer.cancel()
+        for waiting in meeting.waiting.values():
+            if not waiting.done():
+                waiting.set_result(None)
+        kind, index = key
+        entries = [meeting.entries[rank] for rank in range(self.size)]
+        if kind == "report":
+            metrics = [entry[0] for entry in entries]
+            if any(entry[1] is not None for entry in entries):
+                self.metrics[index] = metrics
+            else:
+                self._tell("report", index, metrics)
+        elif kind == "stored":
+            self._tell("checkpoint", index, (self.metrics.pop(index), entries))
+
+    def _late(self, key: tuple[str, int]) -> None:
+        meeting = self.rounds[key]
+        meeting.timer = asyncio.get_running_loop().call_later(self.late_s, self._late, key)
+        self._tell("late", key[1], (key[0], sorted(set(range(self.size)) - set(meeting.entries))))
+
+    def _fail_if_never_whole(self, key: tuple[str, int]) -> None:
+        meeting = self.rounds[key]
+        gone = {rank: count for rank, count in self.ended.items() if rank not in meeting.entries}
+        if not gone:
+            return
+        said = ", ".join(f"rank {rank} returned after {count} reports" for rank, count in sorted(gone.items()))
+        kind, index = key
+        for rank, waiting in meeting.waiting.items():
+            if not waiting.done():
+                waiting.set_exception(
+                    RuntimeError(
+                        f"rank {rank} waits for all ranks in {kind} number {index}, but {said}: each rank must call "
+                        "report() and the collective functions equally often"
+                    )
+                )
+        if meeting.timer is not None:
+            meeting.timer.cancel()
+        del self.rounds[key]
+
+    def _tell(self, kind: str, index: int, value: Any) -> None:
+        self.unread.append((kind, index, value))
+        if len(self.unread) >= _UNREAD_MAX:
+            self.room.clear()
+        if self.reader is not None and not self.reader.done():
+            self.reader.set_result(None)

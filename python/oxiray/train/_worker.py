@@ -1,0 +1,86 @@
+"""The actor that each rank is.
+
+Invariant: nothing of the user's is loaded before `join` has set the rank's variables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import sys
+import threading
+import traceback
+from typing import Any
+
+from oxiray import _core
+from oxiray.actor import method
+from oxiray.train import _data, _inside
+from oxiray.util._node import get_node_ip_address
+
+#: What tells a process which devices it may see; a group's workers on one machine see those of all.
+VISIBILITY = (
+    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",
+    "HABANA_VISIBLE_MODULES", "ZE_AFFINITY_MASK",
+)  # fmt: skip
+
+
+class RayTrainWorker:
+    """One rank's process: it joins a group, runs the training function once, and ends."""
+
+    def describe(self, wants_port: bool) -> dict[str, Any]:
+        """Where this process is, what it was granted, and a port held for the ranks to meet at."""
+        facts = _core.context()
+        host = get_node_ip_address()
+        port = None
+        if wants_port:
+            # Held, not looked for: what is free now need not be when the group meets.
+            listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            listener.bind((host, 0))
+            listener.listen(1024)
+            port = listener.getsockname()[1]
+            _inside.hold(listener)
+        visible = {name: os.environ[name].split(",") for name in VISIBILITY if os.environ.get(name)}
+        return {
+            "node_id": facts["node_id"], "host": host, "hostname": socket.gethostname(), "pid": os.getpid(), "port": port,
+            "devices": {name: list(ids) for name, (ids, _) in facts["devices"].items()}, "visible": visible,
+        }  # fmt: skip
+
+    def join(self, session: _inside.Session, variables: dict[str, str], keeps_port: bool) -> bool:
+        """Takes a place in the group. Returns whether this machine sees the run's folder."""
+        os.environ.update(variables)
+        if not keeps_port:
+            _inside.hold(None)
+        _inside.enter(session)
+        return session.storage is None or session.storage.is_seen_here()
+
+    def run(self, work: bytes) -> bytes:
+        """Runs the training function; returns what rank 0's returned."""
+        session = _inside.current("run")
+        function, config, context, datasets, data_config = pickle.loads(work)
+        place = session.place
+        session.datasets = {
+            name: _data.Shard(data, place.world_rank, place.world_size) if data_config.splits(name) else data
+            for name, data in datasets.items()
+        }
+        with (context or contextlib.nullcontext)():
+            returned = function(*config)
+        session.settled_uploads()
+        if place.world_rank == 0:
+            _inside.refuse_tensors(returned, "what the training function returns")
+        _core.get_one(session.exchange.end.remote(place.world_rank))
+        return pickle_any(returned) if place.world_rank == 0 else b""
+
+    @method(concurrency_group="look")
+    def where(self) -> str:
+        """What the training function is doing now, as a stack. Served while it runs."""
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else "it runs no Python code"
+
+
+def pickle_any(value: Any) -> bytes:
+    """A value as bytes, whatever module it is of."""
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(value))

@@ -1,0 +1,53 @@
+"""What makes the workers of a group able to speak to each other.
+
+A backend is a class with three moments, each given the group: `worker_group.execute(function, *args)` runs a function
+in every worker and returns what each returned, by rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+
+class Backend:
+    """Does nothing at any of the three moments."""
+
+    #: Whether workers of one machine see the devices of all of them, as direct copies between devices need.
+    share_cuda_visible_devices = False
+    #: Whether rank 0 is to hold a port for the others: `worker_group.address`.
+    needs_port = False
+
+    def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        """The ranks are known, nothing of the user's has run."""
+
+    def on_training_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        """The training function is about to run."""
+
+    def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:
+        """Every rank's training function has returned."""
+
+
+class BackendConfig:
+    """How a backend is set up; `backend_cls` says which it is."""
+
+    __module__ = "oxiray.train.backend"
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        """The backend's class."""
+        return Backend
+
+    @property
+    def train_func_context(self) -> Any:
+        """What makes the context in which the training function runs, in each worker."""
+        return contextlib.nullcontext
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """Modules that every worker will import: processes that have them already are forked."""
+        return ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as plain values."""
+        return {}

@@ -1,0 +1,1 @@
+"""The part of what is private to Ray Train that programs import."""
