@@ -1,0 +1,18 @@
+//! Brings machines for what waits, and takes away those that nobody uses.
+//!
+//! What is wanted comes from the head, machines come from a [`Provider`]; a *group* says what machines of a kind there
+//! may be. The unit is the *replica*: so many machines as its group has hosts, which come, are drained and go together.
+
+mod groups;
+mod provider;
+mod wake;
+
+pub use groups::{GROUPS_MAX, GroupEntry, GroupError, GroupsFile, REPLICAS_MAX, groups_of, read_groups};
+pub use oxiray_scheduler::NodeGroup;
+pub use provider::{Failed, Instance, InstanceState, Provider, ProviderError};
+pub use wake::Wake;
+
+/// The label that names a machine's group, as in Ray.
+pub const GROUP_LABEL: &str = "ray.io/node-group";
+/// The label that says which of its provider's machines a node is: [`Instance::id`].
+pub const INSTANCE_LABEL: &str = "oxiray.io/instance";
