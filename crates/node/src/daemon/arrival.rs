@@ -48,12 +48,18 @@ pub enum TokenFault {
     Form(#[from] TokenError),
 }
 
+/// What a node was that lost its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Predecessor {
+    pub(super) node: NodeId,
+    /// Whether a head that was killed is started again: one without a journal never is.
+    pub(super) head_may_come_back: bool,
+}
+
 /// What a node that joins again has to watch meanwhile.
 pub(super) struct Return<'a> {
     /// Who it was.
-    pub(super) predecessor: NodeId,
-    /// Whether a head that was killed is started again.
-    pub(super) head_may_come_back: bool,
+    pub(super) predecessor: Predecessor,
     /// Readable when it is to end.
     pub(super) stop: &'a OwnedFd,
     /// Whoever started it, where it is to end with that process.
@@ -105,7 +111,9 @@ pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -
 /// Whether another try may find the head. An address that refuses has no head, whatever lies between.
 fn may_change(failure: &JoinFailure, back: &Return<'_>) -> bool {
     match failure {
-        JoinFailure::Unreachable(error) if error.kind() == io::ErrorKind::ConnectionRefused => back.head_may_come_back,
+        JoinFailure::Unreachable(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            back.predecessor.head_may_come_back
+        }
         JoinFailure::Unreachable(_) | JoinFailure::Unresolved(_) | JoinFailure::Broken(_) => true,
         JoinFailure::Foreign | JoinFailure::Refused | JoinFailure::Version => false,
     }
@@ -150,7 +158,7 @@ fn attempt(
 ) -> Result<Arrival, JoinError> {
     let silent = |source| JoinError::Silent { address: address.to_owned(), source };
     let (asked, protocol) = (since_boot(), protocol());
-    let predecessor = back.map(|back| back.predecessor);
+    let predecessor = back.map(|back| back.predecessor.node);
     let newcomer = Newcomer { address, token, node, predecessor, protocol: &protocol, limit: STEP_LIMIT };
     let joined = join(&newcomer).map_err(|source| JoinError::Network { address: address.to_owned(), source })?;
     let head = joined.head;

@@ -6,10 +6,10 @@
 //!   head's margin are over; that its stream broke proves nothing.
 
 use super::Daemon;
+use super::arrival::Predecessor;
 use super::streams::{Role, Stream};
 use crate::core::Key;
 use crate::lease::{self, MemberLease};
-use oxiray_ids::NodeId;
 use oxiray_processes::DeadMansSwitch;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Heartbeat, HeartbeatHeard, NodeLeaves, Refused};
@@ -103,7 +103,8 @@ impl Daemon {
             return;
         }
         self.log.line(&format!("{why}: this node ends what it was granted, and will join anew"));
-        self.ended = Ended::LostHead { node: self.core.own_node(), may_come_back: self.core.epoch() > 0 };
+        self.ended =
+            Ended::LostHead(Predecessor { node: self.core.own_node(), head_may_come_back: self.core.epoch() > 0 });
         self.is_stopping = true;
     }
 
@@ -211,11 +212,6 @@ pub(crate) enum Ended {
     Stopped,
     /// It was the head, and may be it no more.
     LostTurn,
-    /// It lost the head that it had joined.
-    LostHead {
-        /// Who it was there.
-        node: NodeId,
-        /// Whether a head that was killed is started again: one without a journal never is.
-        may_come_back: bool,
-    },
+    /// It lost the head that it had joined; this it was there.
+    LostHead(Predecessor),
 }

@@ -1,6 +1,6 @@
 //! How a daemon comes to life.
 
-use super::arrival::{Return, token_path};
+use super::arrival::{Predecessor, Return, token_path};
 use super::heartbeats::Ended;
 use super::join::{JoinError, Joined};
 use super::line_log::LineLog;
@@ -13,7 +13,6 @@ use crate::config::{Config, PlanError};
 use crate::core::{Core, Origin};
 use crate::lease::patience;
 use crate::session::{self, Session};
-use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_processes::{Brood, BroodError, kill_by_pidfd, pidfd_of, started_with, stop_signals};
 use oxiray_wire::Connection;
@@ -224,7 +223,7 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
         }
         match daemon.serve().step("wait for events")? {
             Ended::Stopped | Ended::LostTurn => return Ok(()),
-            Ended::LostHead { node, may_come_back } => before = Some((node, may_come_back)),
+            Ended::LostHead(predecessor) => before = Some(predecessor),
         }
     }
 }
@@ -238,8 +237,8 @@ struct Foundation {
     brood: Brood,
     stop_signals: OwnedFd,
     template: Option<TemplateProcess>,
-    /// Who this node was before it lost its head, and whether that may come back where it was killed.
-    before: Option<(NodeId, bool)>,
+    /// Who this node was before it lost its head.
+    before: Option<Predecessor>,
 }
 
 impl Foundation {
@@ -297,12 +296,7 @@ impl Foundation {
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
         let Self { home, session, mut log, mut brood, stop_signals, template, before } = self;
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
-        let back = before.map(|(predecessor, head_may_come_back)| Return {
-            predecessor,
-            head_may_come_back,
-            stop: &stop_signals,
-            starter: starter(),
-        });
+        let back = before.map(|predecessor| Return { predecessor, stop: &stop_signals, starter: starter() });
         let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
         let Prepared { plan, device_check, address, store, description, listener, joined, network, journal } =
             match prepared {
