@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LAYERS = [
     {"cli", "python", "sim"},
     {"autoscaler", "node", "head", "runtime"},
-    {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes"},
+    {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes"},
     {"resources", "ids"},
 ]
 # The daemon of the head's machine runs the head's state machines.
@@ -22,7 +22,7 @@ BESIDE = {("node", "head")}
 # Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.
 TEST_ONLY = {"nvml-fixture"}
 # Where a clock, a socket, a file, a thread or chance would make a decision impossible to replay.
-PURE = ["resources", "scheduler"]
+PURE = ["resources", "scheduler", "kubernetes"]
 IMPURE = re.compile(
     r"\bstd::(time|net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|SystemTime|Instant)\b"
 )

@@ -1,0 +1,48 @@
+//! `RayCluster` objects: which pods they want, and what each pod's node will offer.
+//!
+//! ```text
+//! template, rayStartParams ──capacity──▶ Capacity      {CPU: 3, GPU: 1}, at zero replicas too
+//! RayCluster, pods         ──plan──────▶ Plan          objects and pods to apply, pods to delete, what to say
+//! RayCluster, pods         ──status────▶ status        conditions, and the capacity of every group
+//! ```
+//!
+//! Everything here is a function of objects as the API tells them: no client, no clock, no state but what is passed in.
+//! So whatever order events come in, and wherever an operator was killed, the next plan begins from what is there.
+
+mod accelerators;
+mod capacity;
+mod claims;
+mod cluster;
+mod command;
+mod devices;
+mod failures;
+mod gang;
+mod objects;
+mod observed;
+mod plan;
+mod pods;
+mod quantity;
+mod settings;
+mod status;
+mod validate;
+
+pub use capacity::{Capacity, Catalogue, PROFILE_LABEL, Shape, TYPE_LABEL, capacity};
+pub use claims::{Claims, references};
+pub use cluster::{
+    API_GROUP, API_VERSION, AutoscalerOptions, FaultTolerance, HEAD_GROUP, HeadGroup, Metadata, RayCluster,
+    ScaleStrategy, Spec, Storage, UpgradeStrategy, WorkerGroup, hash_of,
+};
+pub use devices::{MoreDevices, Unit};
+pub use failures::{Failures, FailuresByGroup};
+pub use observed::{Phase, Seen};
+pub use plan::{Deletion, NewPod, Plan, Remark, Situation, owner, plan};
+pub use pods::{
+    CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL, GROUP_LABEL, HASH_LABEL, HOST_LABEL, REPLICA_LABEL, head_capacity,
+    worker_capacity,
+};
+pub use quantity::{NoQuantity, quantity};
+pub use settings::Settings;
+pub use status::{Refusals, Told, failures_of, status, timestamp};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+mod capacity;
+mod plan;
+mod pods;

@@ -1,0 +1,194 @@
+//! What is in a pod: its command, what it may see, what it puts up with, and what its scheduler reads.
+
+use crate::{FailuresByGroup, RayCluster, Settings, Situation, plan};
+use serde_json::{Value, json};
+
+fn cluster() -> Value {
+    json!({
+        "metadata": {"name": "demo", "namespace": "lab", "uid": "u1"},
+        "spec": {
+            "headGroupSpec": {
+                "rayStartParams": {"dashboard-host": "0.0.0.0", "num-cpus": "0"},
+                "template": {"spec": {"containers": [{"name": "head", "image": "rayproject/ray:2.60.0"}]}},
+            },
+            "workerGroupSpecs": [{
+                "groupName": "gpu", "replicas": 1,
+                "template": {"spec": {
+                    "initContainers": [{"name": "init", "image": "busybox"}],
+                    "containers": [{"name": "ray", "image": "rayproject/ray:2.60.0", "resources": {"limits": {"cpu": 3, "nvidia.com/gpu": 1}}}],
+                }},
+            }],
+        },
+    })
+}
+
+fn made(object: &Value, settings: &Settings) -> (Vec<Value>, Vec<Value>) {
+    let cluster = RayCluster::read(object).expect("a cluster");
+    let failures = FailuresByGroup::new();
+    let plan = plan(&Situation { cluster: &cluster, pods: &[], settings, failures: &failures, now: 0 });
+    (plan.pods.into_iter().map(|pod| pod.object).collect(), plan.objects)
+}
+
+fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
+    let variables = container["env"].as_array()?;
+    variables.iter().find(|variable| variable["name"] == name)?["value"].as_str()
+}
+
+fn script(pod: &Value) -> &str {
+    pod["spec"]["containers"][0]["command"][2].as_str().expect("a script")
+}
+
+#[test]
+fn nodes_are_started_with_what_the_capacity_says() {
+    let (pods, _) = made(&cluster(), &Settings::default());
+    let (head, worker) = (&pods[0], &pods[1]);
+    assert!(script(head).contains("exec oxiray start --block"), "{}", script(head));
+    for part in ["--head", "--port=6379", "--num-cpus=0", "--num-gpus=0", "--keep-cluster", "--authority-file="] {
+        assert!(script(head).contains(part), "{part} in {}", script(head));
+    }
+    for part in ["--address=\"$FQ_RAY_IP:$RAY_PORT\"", "--num-cpus=3", "--num-gpus=1", "--join-wait="] {
+        assert!(script(worker).contains(part), "{part} in {}", script(worker));
+    }
+    let container = &worker["spec"]["containers"][0];
+    assert_eq!(variable(container, "FQ_RAY_IP"), Some("demo-head-svc.lab.svc.cluster.local"));
+    assert_eq!(variable(container, "RAY_CLOUD_INSTANCE_ID"), Some("demo-gpu-0-0"));
+    assert_eq!(variable(container, "RAY_NODE_TYPE_NAME"), Some("gpu"));
+    let drain = container["lifecycle"]["preStop"]["exec"]["command"][2].as_str().expect("a drain");
+    assert!(drain.starts_with("oxiray drain \"$RAY_CLOUD_INSTANCE_ID\" --deadline=50"), "{drain}");
+    assert_eq!((&worker["spec"]["restartPolicy"], &head["spec"]["restartPolicy"]), (&json!("Never"), &json!("Always")));
+    assert_eq!(worker["metadata"]["ownerReferences"][0]["uid"], "u1");
+}
+
+#[test]
+fn a_containers_own_command_comes_first_or_stays() {
+    let mut object = cluster();
+    let container = "/spec/workerGroupSpecs/0/template/spec/containers/0";
+    object.pointer_mut(container).expect("there")["command"] = json!(["echo", "it's on"]);
+    let (pods, _) = made(&object, &Settings::default());
+    assert!(script(&pods[1]).contains(r"echo 'it'\''s on' && exec oxiray start"), "{}", script(&pods[1]));
+    object.pointer_mut(container).expect("there")["command"] = json!(["/bin/bash", "-lc", "--"]);
+    let (pods, _) = made(&object, &Settings::default());
+    assert!(!script(&pods[1]).contains("bash"), "{}", script(&pods[1]));
+    let template = object.pointer_mut("/spec/workerGroupSpecs/0/template").expect("there");
+    template["metadata"] = json!({"annotations": {"ray.io/overwrite-container-cmd": "true"}});
+    let (pods, _) = made(&object, &Settings::default());
+    let container = &pods[1]["spec"]["containers"][0];
+    assert_eq!(container["command"], json!(["/bin/bash", "-lc", "--"]));
+    assert!(variable(container, "KUBERAY_GEN_RAY_START_CMD").is_some_and(|line| line.starts_with("oxiray start")));
+}
+
+#[test]
+fn pods_without_nvidia_devices_see_none() {
+    let mut object = cluster();
+    let hidden = |object: &Value| {
+        let (pods, _) = made(object, &Settings::default());
+        let containers = |pod: &Value| {
+            let of = |kind: &str| pod["spec"][kind].as_array().cloned().unwrap_or_default();
+            [of("initContainers"), of("containers")].concat()
+        };
+        let told = |pod: &Value| -> Vec<Option<String>> {
+            containers(pod).iter().map(|one| variable(one, "NVIDIA_VISIBLE_DEVICES").map(str::to_owned)).collect()
+        };
+        (told(&pods[0]), told(&pods[1]))
+    };
+    let void = Some("void".to_owned());
+    assert_eq!(hidden(&object), (vec![void.clone()], vec![None, None]));
+    let limits = "/spec/workerGroupSpecs/0/template/spec/containers/0/resources/limits";
+    for other in [json!({"cpu": 1}), json!({"cpu": 1, "amd.com/gpu": 1})] {
+        *object.pointer_mut(limits).expect("there") = other;
+        assert_eq!(hidden(&object).1, [void.clone(), void.clone()]);
+    }
+    // By hand: a variable, or a number of GPUs that no device stands behind.
+    let container = object.pointer_mut("/spec/workerGroupSpecs/0/template/spec/containers/0").expect("there");
+    container["env"] = json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "1"}]);
+    assert_eq!(hidden(&object).1, [void, Some("1".to_owned())]);
+    let container = object.pointer_mut("/spec/workerGroupSpecs/0/template/spec/containers/0").expect("there");
+    *container = json!({"name": "ray", "image": "x", "resources": {"limits": {"cpu": 1}}});
+    object["spec"]["workerGroupSpecs"][0]["rayStartParams"] = json!({"num-gpus": "2"});
+    assert_eq!(hidden(&object).1, [None, None]);
+}
+
+#[test]
+fn taints_of_the_devices_are_tolerated() {
+    let mut object = cluster();
+    let limits = "/spec/workerGroupSpecs/0/template/spec/containers/0/resources/limits";
+    let mut keys = |limit: &str| {
+        *object.pointer_mut(limits).expect("there") = json!({"cpu": 1, limit: 1});
+        let (pods, _) = made(&object, &Settings::default());
+        let all = pods[1]["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        all.iter().map(|one| one["key"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys("nvidia.com/gpu"), ["nvidia.com/gpu"]);
+    assert_eq!(keys("nvidia.com/mig-1g.10gb"), ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu"]);
+    assert_eq!(keys("habana.ai/gaudi"), ["habana.ai/gaudi"]);
+    assert_eq!(keys("memory"), [""; 0]);
+}
+
+#[test]
+fn the_hosts_of_a_slice_know_each_other() {
+    let mut object = cluster();
+    object["spec"]["workerGroupSpecs"][0]["numOfHosts"] = json!(2);
+    object["spec"]["workerGroupSpecs"][0]["template"]["spec"] = json!({
+        "nodeSelector": {"cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice", "cloud.google.com/gke-tpu-topology": "2x2x2"},
+        "containers": [{"name": "ray", "image": "x", "resources": {"limits": {"cpu": 1, "google.com/tpu": 4}}}],
+    });
+    let (pods, objects) = made(&object, &Settings { pod_groups: Some("v1alpha2".into()), ..Settings::default() });
+    let last = &pods[2];
+    let container = &last["spec"]["containers"][0];
+    assert_eq!(variable(container, "TPU_WORKER_ID"), Some("1"));
+    assert_eq!(
+        variable(container, "TPU_WORKER_HOSTNAMES"),
+        Some("demo-gpu-0-0.demo-headless,demo-gpu-0-1.demo-headless")
+    );
+    assert!(script(&pods[1]).contains("TPU-v4-16-head") && !script(last).contains("TPU-v4-16-head"));
+    assert_eq!(
+        (&last["spec"]["hostname"], &last["spec"]["subdomain"]),
+        (&json!("demo-gpu-0-1"), &json!("demo-headless"))
+    );
+    let group = objects.iter().find(|object| object["kind"] == "PodGroup").expect("a group of pods");
+    assert_eq!(group["spec"]["schedulingPolicy"]["gang"]["minCount"], 2);
+    assert_eq!(last["spec"]["schedulingGroup"]["podGroupName"], group["metadata"]["name"]);
+}
+
+#[test]
+fn schedulers_of_gangs_find_what_they_read() {
+    let with = |labels: Value| {
+        let mut object = cluster();
+        object["metadata"]["labels"] = labels;
+        let (pods, objects) = made(&object, &Settings::default());
+        (pods[1].clone(), objects.into_iter().filter(|object| object["kind"] == "PodGroup").collect::<Vec<_>>())
+    };
+    let (pod, groups) = with(json!({"volcano.sh/queue-name": "q"}));
+    assert_eq!((groups.len(), &pod["spec"]["schedulerName"]), (2, &json!("volcano")));
+    assert_eq!(pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"], groups[1]["metadata"]["name"]);
+    let (pod, _) = with(json!({"kai.scheduler/queue": "team"}));
+    assert_eq!(pod["metadata"]["labels"]["kai.scheduler/queue"], "team");
+    let (pod, _) = with(json!({"yunikorn.apache.org/app-id": "a", "ray.io/gang-scheduling-enabled": "true"}));
+    let groups: Value =
+        serde_json::from_str(pod["metadata"]["annotations"]["yunikorn.apache.org/task-groups"].as_str().expect("text"))
+            .expect("JSON");
+    assert_eq!((&groups[0]["name"], &groups[0]["minMember"]), (&json!("headgroup"), &json!(1)));
+    let (pod, groups) = with(json!({}));
+    assert!(pod["spec"]["schedulerName"].is_null() && groups.is_empty());
+}
+
+#[test]
+fn images_are_replaced_by_name() {
+    let images = [("rayproject/ray".to_owned(), "ours:1".to_owned())].into();
+    let (pods, _) = made(&cluster(), &Settings { images, ..Settings::default() });
+    assert_eq!(pods[0]["spec"]["containers"][0]["image"], "ours:1");
+    assert_eq!(pods[1]["spec"]["initContainers"][0]["image"], "busybox");
+}
+
+#[test]
+fn long_names_stay_short_enough_and_different() {
+    let mut object = cluster();
+    object["metadata"]["name"] = json!("c".repeat(50));
+    object["spec"]["workerGroupSpecs"][0]["groupName"] = json!("g".repeat(30));
+    object["spec"]["workerGroupSpecs"][0]["replicas"] = json!(3);
+    let (pods, _) = made(&object, &Settings::default());
+    let names: std::collections::BTreeSet<&str> =
+        pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+    assert_eq!(names.len(), 4);
+    assert!(names.iter().all(|name| name.len() <= 63), "{names:?}");
+}
