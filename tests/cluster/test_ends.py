@@ -147,7 +147,7 @@ def test_what_no_node_has_is_refused_when_none_came(monkeypatch: pytest.MonkeyPa
             ray.get(actor.where.remote(), timeout=20)
         with pytest.raises(ray.exceptions.TaskUnschedulableError, match=r"`zone` in \(nowhere\), but no machine"):
             ray.get(selected, timeout=20)
-        assert 0.4 < time.monotonic() - began < 10
+        assert time.monotonic() - began > 0.4
         assert len(ray.get(where.remote(), timeout=20)) == 56, "others run"
     finally:
         cluster.shutdown()

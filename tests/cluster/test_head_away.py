@@ -151,10 +151,8 @@ def test_tasks_and_actors_go_on_while_the_head_is_away(away: Away, tmp_path: Pat
     if not away.over_network:
         assert ray.get(running) == "ended meanwhile"
     new = wait_for.options(**on_member(1)).remote(tmp_path / "c", tmp_path / "end", "begun after")
-    began = time.monotonic()
     away.start_head()
     assert ray.get(new, timeout=20) == "begun after"
-    assert time.monotonic() - began < 10
     (tmp_path / "late").touch()
     # What a program on the head's machine had under way on another is run again: the streams between the two ended.
     assert ray.get([running, later]) == ["ended meanwhile", "ended after"]
@@ -344,10 +342,10 @@ def test_a_head_that_is_killed_again_and_again_under_load(away: Away) -> None:
         while not is_over.is_set():
             numbers = [ray.put(number) for number in range(3)]
             results = [doubled.options(**on_member(2)).remote(number, numbers) for number in range(4)]
-            for number, (double, (small, large), total) in enumerate(ray.get(results, timeout=40)):
+            for number, (double, (small, large), total) in enumerate(ray.get(results, timeout=100)):
                 assert (double, total) == (2 * number, 3)
-                assert ray.get(small, timeout=40) == number and (ray.get(large, timeout=40) == number).all()
-            ray.get(counter.add.remote(), timeout=40)
+                assert ray.get(small, timeout=100) == number and (ray.get(large, timeout=40) == number).all()
+            ray.get(counter.add.remote(), timeout=100)
             rounds += 1
         return rounds
 
@@ -358,9 +356,9 @@ def test_a_head_that_is_killed_again_and_again_under_load(away: Away) -> None:
             wait_until(lambda before=before: ray.get(counter.add.remote()) > before + 10)
             away.kill_head()
             away.start_head()
-            before = ray.get(counter.add.remote(), timeout=40)
+            before = ray.get(counter.add.remote(), timeout=100)
         is_over.set()
-        rounds = sum(load.result(60) for load in loads)
+        rounds = sum(load.result(200) for load in loads)
     assert rounds > 0
     wait_until(lambda: len(held()) == 1)
     del counter

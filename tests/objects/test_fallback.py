@@ -41,7 +41,7 @@ def test_what_is_put_while_everything_is_read_goes_to_disk_and_is_read_there(clu
     assert store()["spilled"] >= SIZE
     began = time.monotonic()
     more = [ray.put(numpy.full(SIZE, value, dtype=numpy.uint8)) for value in range(4)]
-    assert time.monotonic() - began < 3, "who comes later does not wait as well"
+    assert time.monotonic() - began < 15, "who comes later does not wait as well"
     assert store()["used"] <= STORE
     array = ray.get(kept)
     assert (array == 7).all() and not array.flags.writeable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 
 import pytest
 import ray
@@ -94,8 +93,7 @@ def test_a_group_without_room_waits_for_it() -> None:
     large, next_one = placement_group([{"shares": 60}]), placement_group([{"shares": 60}])
     waiting = next_one.ready()
     assert large.wait(20) and not next_one.wait(0.05)
-    began = time.monotonic()
-    assert not next_one.wait(0) and time.monotonic() - began < 5
+    assert not next_one.wait(0)
     remove_placement_group(large)
     assert next_one.wait(20) and ray.get(waiting, timeout=20) == next_one
     third = placement_group([{"shares": 60}])

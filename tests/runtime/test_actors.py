@@ -80,10 +80,9 @@ def test_making_an_actor_does_not_wait_for_its_arguments(cluster, tmp_path) -> N
             time.sleep(0.005)
         return 5
 
-    began = time.monotonic()
     counter, doomed = Counter.remote(late.remote()), Counter.remote(late.remote())
     calls = [counter.add.remote(), doomed.add.remote()]
-    assert time.monotonic() - began < 1
+    assert not ray.wait(calls, timeout=0)[0], "neither has begun: asking for them waited for nothing"
     ray.kill(doomed)
     with pytest.raises(ray.exceptions.ActorDiedError, match="arguments"):
         ray.get(calls[1], timeout=20)
@@ -197,7 +196,7 @@ def test_an_actor_ends_itself(cluster, how, concurrency) -> None:
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(leaving, timeout=20)
     with pytest.raises(ray.exceptions.ActorDiedError):
-        ray.get(leaver.ping.remote(), timeout=5)
+        ray.get(leaver.ping.remote(), timeout=60)
 
 
 def test_exit_actor_is_for_actors() -> None:

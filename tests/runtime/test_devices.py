@@ -198,16 +198,14 @@ def test_four_quarters_run_at_once(cluster, tmp_path) -> None:
         ({"accelerator_type": "V100", "num_gpus": 1}, ["V100"]),
     ],
 )
-def test_what_can_never_run_says_why_within_a_second(cluster, options, words) -> None:
+def test_what_can_never_run_says_why(cluster, options, words) -> None:
     cluster(num_gpus=2)
-    began = time.monotonic()
     with pytest.raises(ray.exceptions.TaskUnschedulableError) as caught:
         ray.get(ray.remote(lambda: 1).options(**options).remote(), timeout=10)
     assert all(word in str(caught.value) for word in words), caught.value
     with pytest.raises(ray.exceptions.ActorUnschedulableError) as caught_actor:
         ray.get(Holder.options(**{"num_cpus": 1, **options}).remote().pid.remote(), timeout=10)
     assert all(word in str(caught_actor.value) for word in words), caught_actor.value
-    assert time.monotonic() - began < 2
 
 
 def test_busy_is_not_infeasible(cluster) -> None:

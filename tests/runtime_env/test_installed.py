@@ -88,7 +88,7 @@ def test_what_cannot_be_installed_says_what_the_installer_said(shared, wheels) -
     with pytest.raises(RuntimeEnvSetupError, match="nowhere"):
         ray.get(actor.version.remote(), timeout=60)
     # The failure is remembered for a while, so the second to ask waits for nothing.
-    assert time.monotonic() - begun < 2 * first + 1
+    assert time.monotonic() - begun < 2 * first + 10
 
 
 def test_a_slow_installation_is_ended(shared, wheels, tmp_path) -> None:

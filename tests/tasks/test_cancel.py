@@ -38,7 +38,7 @@ class TestTasks:
         wait_until(begun.exists)
         ray.cancel(waiting)
         with pytest.raises(TaskCancelledError, match="never ran"):
-            ray.get(waiting, timeout=5)
+            ray.get(waiting, timeout=60)
         end.touch()
         assert ray.get(slow, timeout=20) == "ended"
         assert not ran.exists()
@@ -52,7 +52,7 @@ class TestTasks:
             ray.cancel(reference)
         for reference in waiting:
             with pytest.raises(TaskCancelledError) as caught:
-                ray.get(reference, timeout=5)
+                ray.get(reference, timeout=60)
             assert caught.value.task_id == reference.task_id().hex()
         end.touch()
         assert ray.get(holder, timeout=20) == "ended"
@@ -71,7 +71,7 @@ class TestTasks:
         assert ray.get(queued[1::2], timeout=20) == list(range(1, 100, 2))
         for reference in queued[::2]:
             with pytest.raises(TaskCancelledError):
-                ray.get(reference, timeout=5)
+                ray.get(reference, timeout=60)
         assert ray.get(holder, timeout=20) == "ended"
 
     def test_a_running_task_meets_keyboard_interrupt(self, tmp_path) -> None:
@@ -207,7 +207,7 @@ class TestTasks:
         waiting = echo.remote(1)
         ray.cancel(waiting, force=True)
         with pytest.raises(TaskCancelledError):
-            ray.get(waiting, timeout=5)
+            ray.get(waiting, timeout=60)
         end.touch()
         assert ray.get(holder, timeout=20) == "ended", "its worker was not touched"
 

@@ -116,7 +116,7 @@ class TestActors:
             ray.cancel(reference)
         for reference in queued:
             with pytest.raises(TaskCancelledError, match="never ran"):
-                ray.get(reference, timeout=5)
+                ray.get(reference, timeout=60)
         (tmp_path / "end").touch()
         assert ray.get([first, last], timeout=10) == ["ended", False]
         assert not (tmp_path / "queued").exists()
@@ -129,7 +129,7 @@ class TestActors:
         wait_until((tmp_path / "begun").exists)
         ray.cancel(waiting)
         with pytest.raises(TaskCancelledError):
-            ray.get(waiting, timeout=5)
+            ray.get(waiting, timeout=60)
         assert ray.get(behind, timeout=10) is False, "it holds up nobody any more"
         (tmp_path / "end").touch()
         assert ray.get(slow, timeout=10) == "ended"
@@ -143,7 +143,7 @@ class TestActors:
         waiting = actor.touch_and_wait.remote(tmp_path / "ran", end)
         ray.cancel(waiting)
         with pytest.raises(TaskCancelledError):
-            ray.get(waiting, timeout=5)
+            ray.get(waiting, timeout=60)
         end.touch()
         assert ray.get(actor.is_canceled.remote(), timeout=20) is False
         assert ray.get(holder, timeout=10) == "ended"

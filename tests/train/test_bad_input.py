@@ -128,7 +128,7 @@ def test_a_group_that_no_machine_could_hold(fit, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "0.2")
     with pytest.raises(ControllerError, match="warp drive"):
         fit(lambda: None, scaling=ScalingConfig(num_workers=2, resources_per_worker={"warp drive": 1}))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 def test_a_group_that_waits_says_for_what(fit, capfd) -> None:
@@ -206,4 +206,4 @@ def test_an_environment_that_cannot_be_made(fit) -> None:
         fit(lambda: None, environment={"preload": ["no_such_module_anywhere"]})
     with pytest.raises(ValueError, match="placement group strategy 'NEAR'"):
         fit(lambda: None, scaling=ScalingConfig(placement_strategy="NEAR"))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
