@@ -61,9 +61,14 @@ impl Away {
 
 impl State {
     /// The stream to the daemon is over. Where that comes back, everything else goes on meanwhile.
+    ///
+    /// A worker dies with its daemon, and what its calls make of that is nobody's result: whoever called hears no more.
     pub(crate) fn daemon_silent(&mut self) {
         let (is_kept, is_leaving) = (self.resuming.is_needed(), self.tasks.leaving || self.lost.is_some());
-        let Some(away) = self.away.as_mut().filter(|_| is_kept && !is_leaving) else { return self.daemon_gone() };
+        let Some(away) = self.away.as_mut().filter(|_| is_kept && !is_leaving) else {
+            self.links.leave_clients();
+            return self.daemon_gone();
+        };
         self.links.remove(DAEMON);
         let (sender, given_up) = channel();
         away.since = Some((Instant::now(), sender));

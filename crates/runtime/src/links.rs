@@ -113,6 +113,14 @@ impl Links {
         }
     }
 
+    /// Closes the streams from those whose calls run here.
+    pub(crate) fn leave_clients(&mut self) {
+        let is_client = |link: &Link| matches!(link.role, Role::Client(_));
+        let clients: Vec<Token> =
+            self.open.iter().filter(|(_, link)| is_client(link)).map(|(token, _)| *token).collect();
+        clients.into_iter().for_each(|token| self.remove(token));
+    }
+
     pub(crate) fn role(&self, token: Token) -> Option<Role> {
         self.open.get(&token).map(|link| link.role)
     }

@@ -1,11 +1,11 @@
 //! The runtime against a daemon and a worker that the test plays itself, over real sockets.
 
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
-use oxiray_runtime::{ActorWork, Arguments, Class, Identity, Place, Runtime, RuntimeError, Unmet, Work};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_runtime::{ActorWork, Arguments, Class, Duty, Identity, Outcome, Place, Runtime, RuntimeError, Unmet, Work};
 use oxiray_wire::message::{
-    ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted, LeaseRefused,
-    Reply, Returned, Value,
+    self, ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted,
+    LeaseRefused, Reply, Returned, Value,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -35,6 +35,21 @@ impl Peer {
             self.inbox.extend(received.drain(..).map(|received| received.message));
         }
         self.inbox.pop_front().expect("it is not empty")
+    }
+
+    /// What is still said before the runtime closes the stream.
+    fn all_until_the_end(&mut self) -> Vec<Message> {
+        let mut received: Vec<Received> = Vec::new();
+        loop {
+            let ready = poll(
+                &mut [PollFd::new(&self.connection, PollFlags::IN)],
+                Some(&rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 }),
+            );
+            assert_eq!(ready, Ok(1), "the stream was not closed for 10 s");
+            if self.connection.receive(&mut received).is_err() {
+                return received.drain(..).map(|received| received.message).collect();
+            }
+        }
     }
 
     fn say(&mut self, message: impl Into<Message>) {
@@ -247,6 +262,21 @@ fn a_deadline_ends_a_wait_and_the_daemons_death_ends_everything() {
     assert_eq!(failure_of(&runtime, id).code, "daemon_died");
     assert_eq!(failure_of(&runtime, submit(&runtime, work("f"))).code, "daemon_died");
     assert!(matches!(runtime.cluster(), Err(RuntimeError::Failed(failure)) if failure.code == "daemon_died"));
+}
+
+#[test]
+fn a_call_that_the_daemons_death_interrupts_has_no_result() {
+    let (runtime, mut daemon) = started();
+    let mut client = daemon.join(message::Peer { client: Bytes::copy_from_slice(WorkerId::generate().as_bytes()) });
+    let task =
+        Bytes::copy_from_slice(TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new()).as_bytes());
+    client.say(Call { task, results: 1, ..Call::default() });
+    let Ok(Duty::Run(ticket, _)) = runtime.next_duty(None) else { panic!("the call is to be run") };
+    let inner = submit(&runtime, work("f"));
+    drop(daemon);
+    assert_eq!(failure_of(&runtime, inner).code, "daemon_died");
+    runtime.reply(ticket, Outcome { results: vec![inline("made of the failure")], ..Outcome::default() });
+    assert_eq!(client.all_until_the_end(), []);
 }
 
 #[test]
