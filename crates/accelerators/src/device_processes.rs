@@ -1,4 +1,4 @@
-//! Which processes hold memory of the devices that a node offers.
+//! Which processes hold memory of the devices that a node offers, and how much those are used.
 //!
 //! 1. `PROCESSES-1`: the library is opened at the first question, and only for a node that has NVIDIA devices. It then
 //!    stays open, which keeps the driver ready and later questions quick.
@@ -21,6 +21,19 @@ pub struct DeviceProcesses {
     /// What the vendor's library calls the device in each slot.
     ids: Vec<String>,
     nvml: Library,
+}
+
+/// How much a device is used at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// What the variable that shows devices to programs calls it.
+    pub id: String,
+    /// The part of the last moments in which it computed, in percent.
+    pub busy_percent: Option<u32>,
+    /// Bytes of its memory that are taken, by whomever.
+    pub used_bytes: Option<u64>,
+    /// Bytes of its memory.
+    pub total_bytes: Option<u64>,
 }
 
 enum Library {
@@ -49,15 +62,36 @@ impl DeviceProcesses {
     /// The processes that hold memory of the device in `slot`, to compute or to draw; `None` where NVML does not tell, or
     /// the device exists in name only.
     pub fn in_slot(&mut self, slot: u32) -> Option<Vec<u32>> {
+        let device = device(self.library()?, self.ids.get(slot as usize)?)?;
+        let computing = device.running_compute_processes().ok()?;
+        let drawing = device.running_graphics_processes().unwrap_or_default();
+        Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
+    }
+
+    /// How much each device is used now, by slot; those are left out of which NVML tells neither load nor memory.
+    pub fn uses(&mut self) -> Vec<DeviceUse> {
+        let Some(nvml) = self.library() else { return Vec::new() };
+        let use_of = |id: &String| {
+            let device = device(nvml, id)?;
+            let memory = device.memory_info().ok();
+            let busy_percent = device.utilization_rates().ok().map(|rates| rates.gpu);
+            let used_bytes = memory.as_ref().map(|memory| memory.used);
+            let total_bytes = memory.map(|memory| memory.total);
+            let is_told = busy_percent.is_some() || used_bytes.is_some();
+            is_told.then(|| DeviceUse { id: id.clone(), busy_percent, used_bytes, total_bytes })
+        };
+        self.ids.iter().filter_map(use_of).collect()
+    }
+
+    fn library(&mut self) -> Option<&'static Nvml> {
         if matches!(self.nvml, Library::Unopened) {
             let opened = nvml::open(&self.library);
             self.nvml = opened.map_or(Library::Silent, |nvml| Library::Open(Box::leak(Box::new(nvml))));
         }
-        let Library::Open(nvml) = self.nvml else { return None };
-        let device = device(nvml, self.ids.get(slot as usize)?)?;
-        let computing = device.running_compute_processes().ok()?;
-        let drawing = device.running_graphics_processes().unwrap_or_default();
-        Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
+        match self.nvml {
+            Library::Open(nvml) => Some(nvml),
+            Library::Unopened | Library::Silent => None,
+        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Reading a machine happens in [`detect`] alone, once, in the node daemon; all that follows is arithmetic on what it
-//! found. Only [`DeviceProcesses`] is asked again later, after the end of whoever had a device. A recorded machine ([`Host::recorded`]) is detected by the same code as a real one.
+//! found. Only [`DeviceProcesses`] is asked again later, after the end of whoever had a device and while devices
+//! are in use. A recorded machine ([`Host::recorded`]) is detected by the same code as a real one.
 
 mod amd;
 mod ascend;
@@ -29,7 +30,7 @@ mod visibility;
 mod worker;
 
 pub use detect::{Detected, Detection, Device, RuledOut, detect};
-pub use device_processes::DeviceProcesses;
+pub use device_processes::{DeviceProcesses, DeviceUse};
 pub use family::{FAMILIES, Family, GPU, families_of};
 pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
 pub use offer::{DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, gpu_family, offer};

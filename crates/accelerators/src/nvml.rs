@@ -41,7 +41,7 @@ pub(crate) enum NvmlFailure {
 
 impl NvmlAnswers {
     /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
-    /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…`; `driver=` names the driver, `mig=0` says that GPU 0
+    /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
     /// is partitioned, and `#` starts a comment.
     pub(crate) fn parse(text: &str) -> Self {
         let mut answers = Self::default();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use oxiray_accelerators::{Detection, DeviceProcesses, Host, detect, offer};
+use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, detect, offer};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
 /// Cargo puts the libraries of dependencies beside the test's own executable.
@@ -40,6 +40,7 @@ fn nvml_answers_through_its_library() {
     a_missing_library_falls_back_with_its_reason();
     who_holds_memory_is_told_by_slot(&answers);
     what_the_library_does_not_tell_is_not_guessed(&answers);
+    how_much_devices_are_used_is_told(&answers);
 }
 
 fn the_library_and_the_recording_agree(answers: &Path) {
@@ -146,4 +147,21 @@ fn what_the_library_does_not_tell_is_not_guessed(answers: &Path) {
     assert!(DeviceProcesses::of(&recorded, &offered).is_none(), "a recording tells of the past");
     let mut broken = DeviceProcesses::of(&recorded.with_nvml_library("/no/such/library.so"), &offered).unwrap();
     assert_eq!(broken.in_slot(0), None);
+}
+
+fn how_much_devices_are_used_is_told(answers: &Path) {
+    let two = |busy: &str| format!("NVIDIA L4|GPU-a||24000|6000|||{busy}\nNVIDIA L4|GPU-b|||||||\n");
+    std::fs::write(answers, two("87")).unwrap();
+    let used = |id: &str, busy_percent, (used, total)| DeviceUse {
+        id: id.to_owned(),
+        busy_percent,
+        used_bytes: Some(used),
+        total_bytes: Some(total),
+    };
+    let mut numbered = processes(None, None).unwrap();
+    assert_eq!(numbered.uses(), [used("0", Some(87), (6000, 24000))], "nothing is known of the other");
+    std::fs::write(answers, two("")).unwrap();
+    assert_eq!(numbered.uses(), [used("0", None, (6000, 24000))], "as things are now");
+    std::fs::write(answers, two("3")).unwrap();
+    assert_eq!(processes(Some("GPU-b,GPU-a"), None).unwrap().uses(), [used("GPU-a", Some(3), (6000, 24000))]);
 }

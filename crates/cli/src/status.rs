@@ -72,7 +72,16 @@ struct Device {
     id: String,
     logical: bool,
     reason: Option<String>,
+    #[serde(default, rename = "use")]
+    used: Option<Use>,
     holders: Vec<Holder>,
+}
+
+#[derive(Deserialize)]
+struct Use {
+    busy_percent: Option<u32>,
+    used_bytes: Option<u64>,
+    total_bytes: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -193,12 +202,21 @@ fn draw_devices(text: &mut String, devices: &[Device]) {
         let visible =
             if device.id == device.slot.to_string() { String::new() } else { format!(" ({})", device.id.trim()) };
         let logical = if device.logical { "  logical: this machine has no such device" } else { "" };
+        let used = device.used.as_ref().map_or_else(String::new, in_words);
         let state = device.reason.as_ref().map_or_else(String::new, |reason| format!("  out of service: {reason}"));
-        writeln!(text, "  {} {}{visible} [{bar}]{logical}{state}", device.resource, device.slot).expect(EXPECT);
+        writeln!(text, "  {} {}{visible} [{bar}]{used}{logical}{state}", device.resource, device.slot).expect(EXPECT);
         for holder in &device.holders {
             writeln!(text, "      {} of it: {} (pid {})", holder.share, holder.name, holder.pid).expect(EXPECT);
         }
     }
+}
+
+fn in_words(used: &Use) -> String {
+    let busy = used.busy_percent.map(|percent| format!("{percent}% busy"));
+    let memory = used.used_bytes.zip(used.total_bytes);
+    let memory = memory.map(|(taken, all)| format!("{} of {} of memory", bytes(taken as f64), bytes(all as f64)));
+    let told: Vec<String> = busy.into_iter().chain(memory).collect();
+    format!("  {}", told.join(", "))
 }
 
 fn draw_groups(text: &mut String, groups: &[Group]) {
@@ -240,6 +258,7 @@ mod tests {
         let amount = |resource: &str, units| Amount { resource: resource.into(), units };
         let detail = r#"{"devices": [
             {"resource": "GPU", "slot": 0, "id": "1", "logical": false, "reason": null,
+             "use": {"resource": "GPU", "id": "1", "busy_percent": 87, "used_bytes": 1073741824, "total_bytes": 2147483648},
              "holders": [{"pid": 7, "name": "train", "share": 0.5}]},
             {"resource": "GPU", "slot": 1, "id": "3", "logical": true, "reason": "stuck", "holders": []}],
             "placement_groups": [
@@ -265,7 +284,7 @@ Resources
   memory                   104.9 MiB of 104.9 MiB used
 
 Devices
-  GPU 0 (1) [##########..........]
+  GPU 0 (1) [##########..........]  87% busy, 1.0 GiB of 2.0 GiB of memory
       0.5 of it: train (pid 7)
   GPU 1 (3) [....................]  logical: this machine has no such device  out of service: stuck
 

@@ -18,6 +18,7 @@ mod assign;
 mod audit;
 mod census;
 mod clients;
+mod device_use;
 mod drain;
 mod ending;
 mod ends;
@@ -313,6 +314,7 @@ pub struct Core {
     rechecks: Vec<ending::Recheck>,
     out_of_service: ending::OutOfService,
     device_check: Box<dyn DeviceCheck>,
+    measured: device_use::Measured,
     alarms: BTreeSet<(Instant, Alarm)>,
     /// The nodes that joined, where this is the head.
     members: members::Members,
@@ -369,6 +371,7 @@ impl Core {
             rechecks: Vec::new(),
             out_of_service: BTreeMap::new(),
             device_check,
+            measured: device_use::Measured::default(),
             alarms: BTreeSet::new(),
             members: members::Members::default(),
             shortages: shortage::Shortages::default(),
@@ -405,6 +408,7 @@ impl Core {
         self.run_alarms();
         self.refuse_unprepared();
         self.pump();
+        self.watch_devices();
         self.tell_state();
         std::mem::take(&mut self.out)
     }

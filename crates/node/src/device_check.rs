@@ -1,6 +1,7 @@
-//! Whether a device has forgotten the processes that held it.
+//! What a vendor's library says of devices later: whether one has forgotten the processes that held it, and how much it
+//! is used.
 
-use oxiray_accelerators::{DeviceProcesses, Host, Offer};
+use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::thread;
@@ -34,6 +35,16 @@ pub trait DeviceCheck: fmt::Debug {
 
     /// Waits until the library is open and can answer, for a bounded time. Only while nobody is served.
     fn open(&mut self) {}
+
+    /// Whether anybody can tell how much devices are used.
+    fn measures(&self) -> bool {
+        false
+    }
+
+    /// Has the devices measured; what the last measuring found, with their resource. Never waits.
+    fn measure(&mut self) -> (&'static str, &[DeviceUse]) {
+        ("", &[])
+    }
 }
 
 /// Stands for whichever processes are dead.
@@ -64,7 +75,8 @@ pub fn of(host: &Host, offer: &Offer) -> Box<dyn DeviceCheck> {
     match DeviceProcesses::of(host, offer) {
         Some(mut processes) => {
             let resource = DeviceProcesses::family().resource;
-            Box::new(Asker::new(resource, is_dead, Box::new(move |slot| processes.in_slot(slot))))
+            let gauge = DeviceProcesses::of(host, offer).map(|mut own| Gauge::new(Box::new(move || own.uses())));
+            Box::new(Asker::new(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), gauge))
         }
         None => Box::new(NobodyKnows),
     }
@@ -85,11 +97,12 @@ struct Asker {
     line: Option<(SyncSender<Question>, Receiver<Residue>)>,
     /// Asked, and not answered. Its answer counts for nothing else: what was seen before a death says nothing after it.
     open: Option<Question>,
+    gauge: Option<Gauge>,
 }
 
 impl Asker {
-    fn new(resource: &'static str, is_dead: fn(u32) -> bool, library: Library) -> Self {
-        Self { resource, is_dead, library: Some(library), line: None, open: None }
+    fn new(resource: &'static str, is_dead: fn(u32) -> bool, library: Library, gauge: Option<Gauge>) -> Self {
+        Self { resource, is_dead, library: Some(library), line: None, open: None, gauge }
     }
 
     fn start(&mut self) -> Option<()> {
@@ -160,6 +173,54 @@ impl DeviceCheck for Asker {
         }
         self.ask((slot, pid)).unwrap_or(Residue::Unknown)
     }
+
+    fn measures(&self) -> bool {
+        self.gauge.is_some()
+    }
+
+    fn measure(&mut self) -> (&'static str, &[DeviceUse]) {
+        (self.resource, self.gauge.as_mut().map_or(&[], Gauge::measure))
+    }
+}
+
+/// Measures all devices; may take long.
+type Measure = Box<dyn FnMut() -> Vec<DeviceUse> + Send>;
+
+/// Measures devices on a thread of its own, apart from the questions on which devices' return depends. The thread starts
+/// with the first measuring.
+struct Gauge {
+    measure: Option<Measure>,
+    line: Option<(SyncSender<()>, Receiver<Vec<DeviceUse>>)>,
+    last: Vec<DeviceUse>,
+}
+
+impl Gauge {
+    fn new(measure: Measure) -> Self {
+        Self { measure: Some(measure), line: None, last: Vec::new() }
+    }
+
+    /// Asks for a measuring, unless one is under way; what the last one found.
+    fn measure(&mut self) -> &[DeviceUse] {
+        if let Some(measure) = self.measure.take() {
+            self.line = start(measure);
+        }
+        if let Some((ask, answers)) = &self.line {
+            if let Some(newest) = answers.try_iter().last() {
+                self.last = newest;
+            }
+            // A full line is a measuring under way, a broken one a thread that has ended: the last answer stands.
+            let _ = ask.try_send(());
+        }
+        &self.last
+    }
+}
+
+fn start(mut measure: Measure) -> Option<(SyncSender<()>, Receiver<Vec<DeviceUse>>)> {
+    let (ask, questions) = mpsc::sync_channel(0);
+    let (answer, answers) = mpsc::channel();
+    let serve = move || while questions.recv().is_ok() && answer.send(measure()).is_ok() {};
+    thread::Builder::new().name("device use".into()).spawn(serve).ok()?;
+    Some((ask, answers))
 }
 
 impl fmt::Debug for Asker {
@@ -178,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_dead_of_before_are_told_from_others_that_live() {
-        let mut asker = Asker::new("GPU", |pid| pid == 13, Box::new(|slot| Some(vec![10 + slot])));
+        let mut asker = Asker::new("GPU", |pid| pid == 13, Box::new(|slot| Some(vec![10 + slot])), None);
         assert_eq!(answer(&mut asker, 2, ANY_OF_THE_DEAD), Residue::Gone, "somebody else uses it");
         assert_eq!(answer(&mut asker, 3, ANY_OF_THE_DEAD), Residue::Held);
         assert!(!is_dead(std::process::id()));
@@ -196,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_process_is_looked_for_among_those_of_its_device() {
-        let mut asker = Asker::new("GPU", nobody, Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])));
+        let mut asker = Asker::new("GPU", nobody, Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])), None);
         assert_eq!(answer(&mut asker, 0, 10), Residue::Held);
         assert_eq!(answer(&mut asker, 1, 10), Residue::Gone);
         assert_eq!(answer(&mut asker, 1, 20), Residue::Held);
@@ -207,7 +268,7 @@ mod tests {
     #[test]
     fn a_library_that_hangs_holds_nobody_up() {
         let (release, gate) = mpsc::channel::<Vec<u32>>();
-        let mut asker = Asker::new("GPU", nobody, Box::new(move |_| gate.recv().ok()));
+        let mut asker = Asker::new("GPU", nobody, Box::new(move |_| gate.recv().ok()), None);
         for _ in 0..100 {
             assert_eq!(asker.residue("GPU", 0, 7), Residue::Pending);
             assert_eq!(asker.residue("GPU", 1, 8), Residue::Pending);
@@ -221,7 +282,7 @@ mod tests {
     #[test]
     fn a_late_answer_counts_for_its_own_question_alone() {
         let (release, gate) = mpsc::channel::<Vec<u32>>();
-        let mut asker = Asker::new("GPU", nobody, Box::new(move |_| gate.recv().ok()));
+        let mut asker = Asker::new("GPU", nobody, Box::new(move |_| gate.recv().ok()), None);
         assert_eq!(asker.residue("GPU", 0, 7), Residue::Pending);
         release.send(vec![]).expect("it waits");
         release.send(vec![8]).expect("it waits");
@@ -230,8 +291,27 @@ mod tests {
 
     #[test]
     fn a_library_that_breaks_is_not_asked_again() {
-        let mut asker = Asker::new("GPU", nobody, Box::new(|_| panic!("broken")));
+        let mut asker = Asker::new("GPU", nobody, Box::new(|_| panic!("broken")), None);
         assert_eq!(answer(&mut asker, 0, 7), Residue::Unknown);
         assert_eq!(asker.residue("GPU", 0, 7), Residue::Unknown);
+    }
+
+    #[test]
+    fn devices_are_measured_one_time_after_the_other() {
+        let (release, gate) = mpsc::channel::<u32>();
+        let used = |percent| DeviceUse { busy_percent: Some(percent), ..DeviceUse::default() };
+        let mut gauge = Gauge::new(Box::new(move || gate.recv().map(used).into_iter().collect()));
+        assert_eq!(gauge.measure(), [], "nothing is known at first");
+        release.send(7).expect("it waits");
+        while gauge.measure().is_empty() {
+            thread::yield_now();
+        }
+        for _ in 0..100 {
+            assert_eq!(gauge.measure(), [used(7)], "a library that hangs holds nobody up");
+        }
+        release.send(8).expect("it waits");
+        while gauge.measure() != [used(8)] {
+            thread::yield_now();
+        }
     }
 }

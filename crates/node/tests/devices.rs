@@ -105,11 +105,31 @@ impl Node {
         }
     }
 
-    fn reasons(&self) -> Vec<Option<String>> {
+    fn detail(&self) -> serde_json::Value {
         let report = self.core.report(1, StoreFigures::default(), 0);
-        let detail: serde_json::Value = serde_json::from_str(&report.detail).expect("JSON");
+        serde_json::from_str(&report.detail).expect("JSON")
+    }
+
+    fn reasons(&self) -> Vec<Option<String>> {
+        let detail = self.detail();
         let devices = detail["devices"].as_array().expect("a list");
         devices.iter().map(|device| device["reason"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// What is told of the second device's use, once it was measured.
+    fn second_use(&mut self) -> serde_json::Value {
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            let told = self.detail()["nodes"][0]["devices"][1].take();
+            if !told.is_null() {
+                return told;
+            }
+            assert!(Instant::now() < until, "the library answers");
+            // The library is asked on a thread of its own, which has its own time.
+            self.now = self.core.next_alarm().expect("devices in use are measured again and again");
+            self.core.set_now(self.now);
+            self.settle();
+        }
     }
 }
 
@@ -122,7 +142,7 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
         // In one step, for the library may be reading.
         let draft = folder.path().join("draft.txt");
         let other = std::process::id();
-        let text = format!("NVIDIA L4|GPU-1||24000|0|{first}\nNVIDIA L4|GPU-2||24000|0|{other}:1\n");
+        let text = format!("NVIDIA L4|GPU-1||24000|0|{first}\nNVIDIA L4|GPU-2||24000|6000|{other}:1||87\n");
         std::fs::write(&draft, text).expect("written");
         std::fs::rename(&draft, &answers).expect("renamed");
     };
@@ -131,10 +151,16 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     unsafe { std::env::set_var(FIXTURE_VARIABLE, &answers) };
 
     let mut node = Node::new();
+    assert_eq!(node.detail()["nodes"][0]["devices"], serde_json::json!([]), "nothing is measured while nobody has any");
     node.request(1);
     node.request(2);
     node.request(3);
     let [first, second] = node.leases[..] else { panic!("two GPUs, two leases: {:?}", node.leases) };
+
+    let told =
+        serde_json::json!({"resource": "GPU", "id": "1", "busy_percent": 87, "used_bytes": 6000, "total_bytes": 24000});
+    assert_eq!(node.second_use(), told);
+    assert_eq!(node.detail()["devices"][1]["use"], told);
 
     let ended = node.now;
     node.end(first);

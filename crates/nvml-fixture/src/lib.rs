@@ -1,11 +1,11 @@
 //! A library that answers NVML's questions from a text file, so that detection is tested through a real library.
 //!
-//! `OXIRAY_NVML_FIXTURE` names the file; it is read anew at every `nvmlInit_v2` and whenever processes are asked for, for
-//! those change while a library is open. One GPU per line, in the order of NVML; compute processes come first, then those
-//! that draw:
+//! `OXIRAY_NVML_FIXTURE` names the file; it is read anew at every `nvmlInit_v2` and whenever processes or use are asked for,
+//! for those change while a library is open. One GPU per line, in the order of NVML; compute processes come first, then
+//! those that draw, then how busy it is:
 //!
 //! ```text
-//! # name | uuid | pci address | memory bytes | used bytes | pid:bytes,pid:bytes | pid:bytes
+//! # name | uuid | pci address | memory bytes | used bytes | pid:bytes,pid:bytes | pid:bytes | percent
 //! driver=550.54.15
 //! NVIDIA H100 80GB HBM3|GPU-5a1f|00000000:19:00.0|85520809984|1048576|4242:524288
 //! ```
@@ -58,6 +58,7 @@ struct Gpu {
     used_bytes: u64,
     computing: Vec<(u32, u64)>,
     drawing: Vec<(u32, u64)>,
+    busy_percent: Option<u32>,
 }
 
 impl Answers {
@@ -87,8 +88,9 @@ impl Gpu {
         let mut text = || fields.next().unwrap_or_default().to_owned();
         let (name, uuid, pci_address, memory, used) = (text(), text(), text(), text(), text());
         let (computing, drawing) = (processes(&text())?, processes(&text())?);
-        let memory_bytes = memory.parse().ok();
-        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes: used.parse().unwrap_or(0), computing, drawing })
+        let (memory_bytes, busy_percent) = (memory.parse().ok(), text().parse().ok());
+        let used_bytes = used.parse().unwrap_or(0);
+        Some(Self { name, uuid, pci_address, memory_bytes, used_bytes, computing, drawing, busy_percent })
     }
 }
 
@@ -103,6 +105,13 @@ fn processes(text: &str) -> Option<Vec<(u32, u64)>> {
 
 fn opened() -> std::sync::MutexGuard<'static, Opened> {
     ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn read_anew() {
+    let mut opened = opened();
+    if let (Some(answers), Some(read)) = (&mut opened.answers, Answers::read()) {
+        *answers = read;
+    }
 }
 
 /// NVML's handle of a device: its index and one, for null is no handle.
@@ -286,6 +295,7 @@ pub struct Memory {
 /// As in NVML: `memory` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, memory: *mut Memory) -> c_int {
+    read_anew();
     with_gpu(device, |_, gpu| {
         let Some(total) = gpu.memory_bytes else { return NOT_SUPPORTED };
         let version = size_of::<Memory>() as c_uint | 2 << 24;
@@ -293,6 +303,25 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Handle, memory: *mut
             Memory { version, total, reserved: 0, free: total.saturating_sub(gpu.used_bytes), used: gpu.used_bytes };
         // SAFETY: passed on to the caller.
         unsafe { write(memory, answer) }
+    })
+}
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+pub struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+/// # Safety
+/// As in NVML: `utilization` must be valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, utilization: *mut Utilization) -> c_int {
+    read_anew();
+    with_gpu(device, |_, gpu| {
+        let Some(busy) = gpu.busy_percent else { return NOT_SUPPORTED };
+        // SAFETY: passed on to the caller.
+        unsafe { write(utilization, Utilization { gpu: busy, memory: 0 }) }
     })
 }
 
@@ -360,12 +389,7 @@ unsafe fn list(
     count: *mut c_uint,
     processes: *mut ProcessInfo,
 ) -> c_int {
-    {
-        let mut opened = opened();
-        if let (Some(answers), Some(read)) = (&mut opened.answers, Answers::read()) {
-            *answers = read;
-        }
-    }
+    read_anew();
     with_gpu(device, |_, gpu| {
         let listed = of(gpu);
         if count.is_null() {

@@ -23,6 +23,7 @@ pub(crate) enum Alarm {
     Drain(Key),
     Resumption,
     Ahead(u64),
+    Measure,
 }
 
 impl Core {
@@ -39,6 +40,7 @@ impl Core {
                 Alarm::Reclaim => self.reclaim_again(),
                 Alarm::Notice => self.notice(),
                 Alarm::Recheck => self.recheck(),
+                Alarm::Measure => self.measure_devices(),
                 Alarm::NoNodeCame => self.look_at_shortages(),
                 Alarm::Census(number) => self.close_census(number, true),
                 Alarm::Overdue(worker) => self.kill_worker(worker),

@@ -67,7 +67,7 @@ impl Member {
     pub(crate) fn store_left(&self) -> u64 {
         let room = self.told.totals.iter().find(|amount| amount.resource == "object_store_memory");
         let bytes = room.map_or(0, |amount| amount.units / Quantity::UNITS_PER_WHOLE);
-        bytes.saturating_sub(self.store_used)
+        bytes.saturating_sub(self.state.store_used)
     }
 }
 

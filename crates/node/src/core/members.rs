@@ -10,7 +10,7 @@ use super::clients::amounts;
 use super::groups::Need;
 use super::records::Row;
 use super::rooms::{BundleKey, Prepare};
-use super::told::{apply, bundles_of, view_of};
+use super::told::{apply, bundles_of, is_placed_by, view_of};
 use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_resources::Demand;
@@ -45,14 +45,10 @@ pub(crate) struct Member {
     pub(crate) jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
     pub(crate) is_silent: bool,
-    pub(crate) store_used: u64,
+    pub(crate) state: NodeState,
 }
 
 impl Member {
-    pub(crate) fn is_silent(&self) -> bool {
-        self.is_silent
-    }
-
     /// What it has, less what it was ordered since.
     fn look_again(&mut self) {
         self.view = self.reported.clone();
@@ -197,7 +193,7 @@ impl Core {
         };
         self.log(format!("node {} joins from {}", reported.node, told.session));
         let member = Member {
-            store_used: told.state.as_ref().map_or(0, |state| state.store_used),
+            state: told.state.clone().unwrap_or_default(),
             told,
             view: reported.clone(),
             reported,
@@ -218,9 +214,12 @@ impl Core {
 
     pub(crate) fn member_changed(&mut self, key: Key, state: &NodeState) {
         let Some(member) = self.members.by_key.get_mut(&key) else { return };
+        let before = std::mem::replace(&mut member.state, state.clone());
+        if !is_placed_by(&before, state) {
+            return;
+        }
         apply(&mut member.reported, state);
         member.reported_bundles = bundles_of(member.reported.node, state);
-        member.store_used = state.store_used;
         member.under_way = member.under_way.split_off(&(state.order + 1));
         member.look_again();
         self.members.show(key);

@@ -1,6 +1,7 @@
 //! What the nodes of the cluster have, for people and programs.
 
 use super::Core;
+use super::device_use::shown_uses;
 use super::report::by_name;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
@@ -25,10 +26,12 @@ impl Core {
             "resources": by_name(self.ledger.totals().iter().map(|(name, amount)| (name, *amount))),
             "available": by_name(self.ledger.available().iter().map(|(name, amount)| (name, *amount))),
             "store_used": self.store_used,
+            "devices": shown_uses(&self.measured.uses),
         });
         let members = self.members.by_key.iter().map(|(key, member)| {
             let mut node = described(&member.told, &member.view, "");
-            node["store_used"] = json!(member.store_used);
+            node["store_used"] = json!(member.state.store_used);
+            node["devices"] = json!(shown_uses(&member.state.uses));
             node["draining"] = self.draining_shown(*key);
             node
         });

@@ -2,7 +2,7 @@
 //!
 //! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`, `store`, `daemon`.
 
-use super::{Core, Duty, clients::amounts};
+use super::{Core, Duty, clients::amounts, device_use::shown_use};
 use oxiray_accelerators::families_of;
 use oxiray_head::ActorState;
 use oxiray_resources::{Quantity, ResourceName};
@@ -70,12 +70,15 @@ impl Core {
             .into_iter()
             .map(|(pid, label, share)| json!({"pid": pid, "name": label, "share": share.as_f64()}))
             .collect();
+        let id = offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot));
+        let used = self.measured.uses.iter().find(|used| used.resource == name && used.id == id.trim());
         let family = offer.map_or_else(|| families_of(name).next(), |offer| Some(offer.family));
         json!({
             "resource": name,
             "family": family.map(|family| family.key),
             "slot": slot,
-            "id": offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot)),
+            "id": id,
+            "use": used.map(shown_use),
             "logical": offer.is_none_or(|offer| slot as usize >= offer.detected && offer.is_logical()),
             "state": if reason.is_some() { "quarantined" } else { "in service" },
             "reason": reason,

@@ -252,7 +252,7 @@ impl Core {
                 continue;
             };
             let within = (*group, index);
-            if !member.is_silent() && member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
+            if !member.is_silent && member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
                 return Some(Share::There(key, need.clone(), Some(within)));
             }
         }

@@ -212,7 +212,8 @@ impl Core {
         let available = self.ledger.available();
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
-        NodeState { order, free, devices, store_used: self.store_used, bundles: self.bundles_for_head() }
+        let (bundles, uses) = (self.bundles_for_head(), self.measured.uses.clone());
+        NodeState { order, free, devices, store_used: self.store_used, bundles, uses }
     }
 }
 

@@ -24,6 +24,12 @@ pub(super) fn apply(view: &mut NodeView, state: &NodeState) {
     set_free(view, &state.free, &state.devices);
 }
 
+/// Whether a state tells news by which somebody may be placed, and not only how much devices are used.
+pub(super) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
+    let without_uses = |state: &NodeState| NodeState { uses: Vec::new(), ..state.clone() };
+    before.uses == state.uses || without_uses(before) != without_uses(state)
+}
+
 fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
     view.free = named(free).collect();
     let devices = devices.iter().filter_map(|of| {

@@ -88,6 +88,29 @@ pub struct NodeState {
     /// What is free within each bundle that is set aside.
     #[prost(message, repeated, tag = "5")]
     pub bundles: Vec<BundleFree>,
+    /// How much devices are used; empty while nobody has one, and where nobody can tell.
+    #[prost(message, repeated, tag = "6")]
+    pub uses: Vec<DeviceUse>,
+}
+
+/// How much a device is used at a moment.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct DeviceUse {
+    /// The resource.
+    #[prost(string, tag = "1")]
+    pub resource: String,
+    /// What the variable that shows devices to programs calls it.
+    #[prost(string, tag = "2")]
+    pub id: String,
+    /// The part of the last moments in which it computed, in percent.
+    #[prost(uint32, optional, tag = "3")]
+    pub busy_percent: Option<u32>,
+    /// Bytes of its memory that are taken, by whomever.
+    #[prost(uint64, optional, tag = "4")]
+    pub used_bytes: Option<u64>,
+    /// Bytes of its memory.
+    #[prost(uint64, optional, tag = "5")]
+    pub total_bytes: Option<u64>,
 }
 
 /// The devices of one resource.
