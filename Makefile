@@ -2,7 +2,7 @@
 #
 #   demo   build, install into .venv, run a tour of the programs Oxiray is for
 #   test   checks and every test; the last line reads `N passed, N failed`
-#   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md
+#   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md, and bench-train's
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process; writes benches/SCHEDULER.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
@@ -60,6 +60,7 @@ lint: venv
 
 bench: venv $(BUILD)/ray/made
 	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
+	@$(MAKE) --no-print-directory bench-train
 
 bench-scheduler:
 	cargo bench --quiet --locked -p oxiray-scheduler --bench cluster -- --write $(CURDIR)/benches/SCHEDULER.md
