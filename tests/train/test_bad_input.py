@@ -194,7 +194,7 @@ def test_what_report_refuses(fit, tmp_path: Path) -> None:
 
     texts: Any = fit(function, 1).return_value
     for text, words in zip(
-        texts, ["dictionary", "from_directory", "without `/`", "CheckpointUploadMode", "run's folder", "not in this version"],
+        texts, ["dictionary", "from_directory", "without `/`", "CheckpointUploadMode", "run's folder", "needs a checkpoint"],
         strict=True,
     ):  # fmt: skip
         assert words in text

@@ -97,7 +97,6 @@ def test_scaling_knows_its_range() -> None:
         (lambda: DataParallelTrainer(print, scaling_config={}), ValueError, "scaling_config takes"),
         (lambda: DataParallelTrainer(print, resume_from_checkpoint=1), DeprecationWarning, "same name"),
         (lambda: TorchTrainer(print, torch_config="gloo"), ValueError, "TorchConfig"),
-        (lambda: DataParallelTrainer(print, validation_config=train.ValidationConfig(print)), NotImplementedError, "task of your own"),
         (lambda: DataParallelTrainer.restore("/tmp"), DeprecationWarning, "same RunConfig"),
         (lambda: DataParallelTrainer(lambda a, b: None).fit(), ValueError, "accepts 2 required"),
     ],

@@ -35,10 +35,12 @@ class Checkpoint:
 
     @property
     def filesystem(self) -> Any:
-        """What reaches it: fsspec's filesystem, which is the local one for a folder."""
-        if self._filesystem is None:
-            return _storage._fsspec("Checkpoint.filesystem was asked for").filesystem("file")
-        return self._filesystem
+        """What reaches it, as Ray has it: pyarrow's filesystem where pyarrow is installed, else fsspec's."""
+        return _storage.as_pyarrow(self._filesystem)
+
+    def is_there(self) -> bool:
+        """Whether its folder exists."""
+        return os.path.isdir(self.path) if self._filesystem is None else bool(self._filesystem.exists(self.path))
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copies the files to `path`, or to a new temporary folder; returns which. What was damaged raises `CheckpointError`."""

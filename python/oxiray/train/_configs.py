@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -226,7 +227,7 @@ class ReportedCheckpointStatus(Enum):
     PENDING_VALIDATION = "PENDING_VALIDATION"
     VALIDATED = "VALIDATED"
     VALIDATION_FAILED = "VALIDATION_FAILED"
-    VALIDATION_TIMED_OUT = "VALIDATION_TIMED_OUT"
+    VALIDATION_TIMEOUT = "VALIDATION_TIMEOUT"
 
 
 @dataclass
@@ -263,26 +264,61 @@ class PreemptionInfo:
         return sorted(rank for ranks in self.preempted_node_to_ranks.values() for rank in ranks)
 
 
-#: What a validation function is: it is given a checkpoint, and returns metrics.
+#: What a validation function is: it is given a checkpoint and `fn_kwargs`, and returns metrics.
 ValidationFn = Callable[..., dict[str, Any]]
 
 
 @dataclass
 class ValidationTaskConfig:
-    """Takes what Ray's does; trainers and `report` refuse it, as validation is not in this version."""
+    """One validation: what its function is given besides the checkpoint, and how many seconds it may take."""
 
     fn_kwargs: dict[str, Any] | None = None
     timeout_s: float | None = None
 
     __module__ = "oxiray.train"
 
+    def __post_init__(self) -> None:
+        if self.fn_kwargs is None:
+            self.fn_kwargs = {}
+        if self.timeout_s is not None and (not isinstance(self.timeout_s, (int, float)) or not self.timeout_s > 0):
+            raise ValueError(f"ValidationTaskConfig(timeout_s={self.timeout_s!r}) must be seconds above 0, or None for no limit")
+
 
 @dataclass
 class ValidationConfig:
-    """Takes what Ray's does; trainers refuse it, as validation is not in this version."""
+    """How checkpoints are validated that are reported with `validation`: `fn` runs as a task beside the training.
+
+    `task_config` is what every validation is given, `ray_remote_kwargs` are the options of the task: its resources, its
+    retries. What `fn` returns joins the checkpoint's metrics, by which checkpoints are kept.
+    """
 
     fn: ValidationFn
-    task_config: ValidationTaskConfig | None = None
-    ray_remote_kwargs: dict[str, Any] | None = None
+    task_config: ValidationTaskConfig = field(default_factory=ValidationTaskConfig)
+    ray_remote_kwargs: dict[str, Any] = field(default_factory=dict)
 
     __module__ = "oxiray.train"
+
+    def __post_init__(self) -> None:
+        self.task_config = self.task_config if self.task_config is not None else ValidationTaskConfig()
+        self.ray_remote_kwargs = dict(self.ray_remote_kwargs or {})
+        if not callable(self.fn):
+            raise ValueError(f"ValidationConfig(fn={self.fn!r}) must be a function that takes a checkpoint and returns metrics")
+        if not isinstance(self.task_config, ValidationTaskConfig):
+            raise ValueError(f"ValidationConfig(task_config={self.task_config!r}) takes a ray.train.ValidationTaskConfig")
+
+
+def validation_spec(validation: Any) -> dict[str, Any] | bool:
+    """What `report(validation=...)` asked for, as JSON holds it. Raises `ValueError` for what that cannot hold."""
+    if validation is True:
+        return True
+    if not isinstance(validation, ValidationTaskConfig):
+        raise ValueError(f"report(validation={validation!r}) is True, False, or a ray.train.ValidationTaskConfig")
+    spec = {"fn_kwargs": validation.fn_kwargs, "timeout_s": validation.timeout_s}
+    try:
+        json.dumps(spec)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"ValidationTaskConfig(fn_kwargs) of a report holds what JSON cannot ({error}): it is kept with the checkpoint "
+            "until that is validated. Pass numbers, texts, lists and dictionaries, or set it in ValidationConfig(task_config)"
+        ) from error
+    return spec

@@ -20,7 +20,7 @@ from typing import Any
 
 from oxiray import _api, _session, exceptions
 from oxiray.train import _failing, _inside, _kept, _result
-from oxiray.train._configs import RunConfig, RunContext
+from oxiray.train._configs import ReportedCheckpoint, ReportedCheckpointStatus, RunConfig, RunContext, ValidationConfig
 from oxiray.train._errors import (
     ControllerError,
     InsufficientClusterResourcesError,
@@ -32,6 +32,7 @@ from oxiray.train._group import Group, all_of, leaving_nodes, warn_interval_s, w
 from oxiray.train._progress import Progress
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train._storage import Storage
+from oxiray.train._validation import Validations
 
 #: For an elastic group, how long a size that should fit is waited for before a smaller one is tried, in seconds.
 _FITS_S = 2.0
@@ -46,6 +47,9 @@ class Run:
     config: RunConfig
     backend_config: Any
     environment: dict[str, Any]
+    validation: ValidationConfig | None = None
+    #: The function that validates, as bytes.
+    validation_work: bytes = b""
 
 
 @dataclass
@@ -76,6 +80,7 @@ class Controller:
         except Exception as error:
             raise ControllerError(error) from error
         self.kept = _kept.Kept(self.storage, config.checkpoint_config, self.progress.say)
+        self._validations = Validations(run.validation, run.validation_work, self.kept, self.progress.say)
         self._backend = run.backend_config.backend_cls()
         self._begun = time.monotonic()
         #: How many workers the last group had, or the next is to have.
@@ -98,9 +103,10 @@ class Controller:
                 if ended is not None and ended.failures:
                     self._count(ended)
                 self.kept.rewind()
-            self.progress.flush()
+            self._validations.finish()
             self.kept.finish()
         finally:
+            self._validations.stop()
             self.kept.close()
         return _result.of(self.kept, ended.returned)
 
@@ -116,6 +122,7 @@ class Controller:
             except (exceptions.RayError, WorkerGroupStartupError, TimeoutError) as error:
                 self._startup_failed(error)
                 return None
+            self.progress.use_of_devices = group.use_of_devices
             self.progress.note(f"{group.size} workers began after {time.monotonic() - begun:.2f} s: {_failing.places(group)}")
             ended = self._supervise(group)
             if ended.failures:
@@ -125,6 +132,8 @@ class Controller:
                 leave = lambda: self._backend.on_shutdown(started, self._run.backend_config)  # noqa: E731
             return ended
         finally:
+            self.progress.flush()
+            self.progress.use_of_devices = str
             if group is not None:
                 group.end(leave)
 
@@ -152,6 +161,13 @@ class Controller:
         group.patience_s = self._limits.hang_timeout_s
         group.rank(backend.needs_port, _shares_devices(backend))
         latest = self.kept.latest
+        if self._run.validation is not None:
+            pending = [entry.name for entry in self.kept.entries if entry.validation is not None]
+            group.expect(group.exchange.validate.remote(pending))
+        kept = [
+            ReportedCheckpoint(self.kept.checkpoint(entry), entry.metrics, ReportedCheckpointStatus(entry.status))
+            for entry in self.kept.entries
+        ]
         joined = []
         for worker in group.workers:
             session = _inside.Session(
@@ -160,7 +176,8 @@ class Controller:
                 exchange=group.exchange,
                 storage=self.storage,
                 checkpoint=self.kept.checkpoint(latest) if latest is not None else None,
-                kept=[(self.kept.checkpoint(entry), entry.metrics) for entry in self.kept.entries],
+                kept=kept,
+                validates=self._run.validation is not None,
                 device_indices=worker.device_indices,
                 first_report=self.kept.reports,
             )
@@ -185,12 +202,19 @@ class Controller:
         news = group.expect(group.exchange.news.remote())
         told_all = is_kept = self._is_leaving = False
         while runs or not told_all:
-            waiting = [*([] if told_all else [news]), *runs]
-            ready, _ = _api.wait(waiting, timeout=patience.seconds())
-            if not ready and patience.is_over():
+            if self._validate(group):
+                patience.begin()
+            waiting = [*([] if told_all else [news]), *runs, *self._validations.references]
+            ready, _ = _api.wait(waiting, timeout=_sooner(patience.seconds(), self._validations.seconds()))
+            if not ready and patience.is_over() and self._validations.references:
+                # The ranks may be waiting for it.
+                patience.begin()
+            elif not ready and patience.is_over():
                 ended.failures = _failing.hung(group, patience.limit or 0.0)
                 return ended
             for one in ready:
+                if one not in runs and one is not news:
+                    continue
                 if one is news:
                     patience.begin()
                     try:
@@ -248,21 +272,31 @@ class Controller:
                 name, refused = self._keep(index, metrics[0], outcomes)
                 if refused is None:
                     self._reported(index, metrics, name)
-                group.expect(group.exchange.settle.remote(index, refused))
+                asked = refused is None and any(validation for _, _, validation in outcomes)
+                group.expect(group.exchange.settle.remote(index, refused, name if asked else None))
+                self._validate(group)
         return False
+
+    def _validate(self, group: Group) -> bool:
+        """Goes on with validations, and tells the group of those that are over; returns whether there were any."""
+        over = self._validations.proceed()
+        for entry in over:
+            group.expect(group.exchange.settle_validation.remote(entry.name, entry.status, pickle.dumps(entry.metrics)))
+        return bool(over)
 
     def _keep(self, index: int, metrics: dict[str, Any], outcomes: list[Any]) -> tuple[str, str | None]:
         """Puts a checkpoint that all ranks have stored in its place; returns its name, and why that could not be."""
         name: str = outcomes[0][0]
-        said = [outcome for _, outcome in outcomes if isinstance(outcome, str)]
+        said = [outcome for _, outcome, _ in outcomes if isinstance(outcome, str)]
+        validation = next((asked for _, _, asked in outcomes if asked is not None), None)
         try:
             if said:
                 self.storage.remove(posixpath.basename(self.storage.staging(name)))
                 return name, "; ".join(said)
-            manifests = [outcome for _, outcome in outcomes if outcome is not None]
+            manifests = [outcome for _, outcome, _ in outcomes if outcome is not None]
             if len(manifests) == len(outcomes):
                 self.storage.commit(name, manifests)
-            self.kept.add(_kept.Entry(name, metrics, index))
+            self.kept.add(_kept.Entry(name, metrics, index, validation))
         except Exception as error:
             return name, f"checkpoint {name} of report {index} could not be kept: {error}. Those kept before are untouched"
         return name, None
@@ -279,7 +313,6 @@ class Controller:
 
     def _count(self, ended: _Ended) -> None:
         """Raises where workers failed once too often, or lost their machines."""
-        self.progress.flush()
         for callback in self._callbacks:
             callback.after_exception(self._context, ended.failures)
         text = _failing.told(ended.failures)
@@ -339,6 +372,10 @@ class _Patience:
         self._looked = time.monotonic()
         size = min(self._scaling.max_workers, group.size + workers_that_fit(self._scaling._resources_per_worker_not_none))
         return size if size > group.size else None
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def _shares_devices(backend: Any) -> bool:

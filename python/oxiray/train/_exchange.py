@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,10 @@ class Exchange:
         self.ended: dict[int, int] = {}
         self.reported = [0] * size
         self.leaving: set[int] = set()
+        self.validating: set[str] = set()
+        self.validated: dict[str, tuple[str, bytes]] = {}
+        self.all_validated = asyncio.Event()
+        self.all_validated.set()
         self.unread: deque[tuple[Any, ...]] = deque()
         self.reader: asyncio.Future[Any] | None = None
         self.room = asyncio.Event()
@@ -67,11 +72,33 @@ class Exchange:
         await self._meet(("stored", index), rank, outcome)
         return await kept
 
-    async def settle(self, index: int, outcome: Any) -> None:
-        """The controller has kept a checkpoint, or says why it could not."""
+    async def settle(self, index: int, outcome: Any, validating: str | None) -> None:
+        """The controller has kept a checkpoint, or says why it could not; it names one that it has validated."""
+        if validating is not None:
+            await self.validate([validating])
         kept = self.kept.pop(index)
         if not kept.done():
             kept.set_result(outcome)
+
+    async def validate(self, names: list[str]) -> None:
+        """Checkpoints whose validation is not over."""
+        self.validating.update(names)
+        if self.validating:
+            self.all_validated.clear()
+
+    async def settle_validation(self, name: str, status: str, metrics: bytes) -> None:
+        """The validation of a checkpoint is over; its metrics are these now."""
+        self.validated[name] = (status, metrics)
+        self.validating.discard(name)
+        if not self.validating:
+            self.all_validated.set()
+
+    async def validations(self, waits: bool, timeout_s: float | None) -> tuple[set[str], dict[str, tuple[str, bytes]]]:
+        """The checkpoints whose validation is not over, after a wait for that, and those of which it is."""
+        if waits:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.all_validated.wait(), timeout_s)
+        return self.validating, self.validated
 
     async def meet(self, kind: str, index: int, rank: int, value: Any) -> dict[int, Any]:
         """All ranks' values, once all have come."""

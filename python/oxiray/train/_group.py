@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oxiray import _api, _core, actor, exceptions
-from oxiray.train import _inside
+from oxiray.train import _inside, _use
 from oxiray.train._errors import InsufficientClusterResourcesError
 from oxiray.train._exchange import Exchange
 from oxiray.train._scaling import ScalingConfig
@@ -98,10 +98,11 @@ class Group:
             waited = time.monotonic() - begun
             text = f"{self.size} workers of {self._scaling._resources_per_worker_not_none} are not placed after {waited:.0f} s: "
             text += "; ".join([reason["reason"].partition(": ")[2] or reason["reason"], *lines])
-            if all(node["rule"] in _NEVER for node in reason["nodes"]) and waited + 0.1 >= _start_timeout_s():
-                raise InsufficientClusterResourcesError(
-                    f"{text}. No machine of this cluster could ever hold them: ask for less in ScalingConfig, or add machines"
-                )
+            if all(node["rule"] in _NEVER for node in reason["nodes"]):
+                text += ". No machine of this cluster could ever hold them"
+                if not cluster_may_grow(self._scaling) and waited + 0.1 >= _start_timeout_s():
+                    raise InsufficientClusterResourcesError(f"{text}: ask for less in ScalingConfig, or add machines")
+                text += ": waiting for machines to join"
             self._say(text)
             wait_s = _WORDS_EVERY_S
 
@@ -125,6 +126,21 @@ class Group:
                     ([union[name].index(own) for own in facts["visible"][name]] for name in variables), None
                 )
                 self.workers.append(Worker(handle, facts, place, variables, indices))
+
+    def use_of_devices(self) -> str:
+        """How much the workers' devices are used, in words; empty where they have none, or nobody can tell."""
+        held = {
+            (worker.facts["node_id"], resource, str(own).strip())
+            for worker in self.workers
+            for resource, ids in worker.facts["devices"].items()
+            for own in ids
+        }
+        if not held or not _core.is_connected():
+            return ""
+        try:
+            return _use.told(_api.describe_nodes(), held)
+        except (exceptions.RayError, OSError):
+            return ""  # the head is away: a line without use is better than none
 
     @property
     def address(self) -> tuple[str, int]:
@@ -223,6 +239,14 @@ def shared_devices(members: list[dict[str, Any]]) -> dict[str, list[str]]:
         for name, ids in facts["visible"].items():
             union.setdefault(name, set()).update(ids)
     return {name: sorted(ids, key=lambda own: (int(own) if own.isdigit() else 0, own)) for name, ids in union.items()}
+
+
+def cluster_may_grow(scaling: ScalingConfig) -> bool:
+    """Whether machines are expected to join, so that a group which none could hold now waits for them.
+
+    The one place that decides it: an elastic group says so itself.
+    """
+    return scaling.elasticity_enabled
 
 
 def leaving_nodes() -> set[str]:

@@ -25,6 +25,7 @@ from oxiray.train._configs import (
     PreemptionInfo,
     ReportedCheckpoint,
     ReportedCheckpointStatus,
+    validation_spec,
 )
 
 _MODES = CheckpointUploadMode
@@ -51,8 +52,10 @@ class Session:
     exchange: Any
     storage: _storage.Storage | None
     checkpoint: Checkpoint | None = None
-    #: Every checkpoint that is kept, with its metrics.
-    kept: list[tuple[Checkpoint, dict[str, Any]]] = field(default_factory=list)
+    #: Every checkpoint that is kept.
+    kept: list[ReportedCheckpoint] = field(default_factory=list)
+    #: Whether the trainer was told how checkpoints are validated.
+    validates: bool = False
     datasets: dict[str, Any] = field(default_factory=dict)
     #: Indices of this worker's devices among those it sees; None where each sees its own only.
     device_indices: list[int] | None = None
@@ -144,10 +147,12 @@ def report(
 
     With a checkpoint and `SYNC`, it returns when the checkpoint of all ranks is kept; with `ASYNC`, this rank's files
     are stored while training goes on, one checkpoint at a time; with `NO_UPLOAD` they lie in the run's folder already.
-    Raises `CheckpointError` where a checkpoint cannot be kept.
+    With `validation` (True, or a `ValidationTaskConfig`), the trainer's `validation_config` is applied to the checkpoint
+    once it is kept. Raises `CheckpointError` where a checkpoint cannot be kept.
     """
     session = current("report")
-    _check_report(metrics, checkpoint, checkpoint_upload_mode, validation)
+    _check_report(metrics, checkpoint, checkpoint_upload_mode)
+    asked = _validation_of(session, checkpoint, validation) if validation else None
     session.reports += 1
     index = session.reports
     name = None
@@ -166,7 +171,7 @@ def report(
     delete = is_async if delete_local_checkpoint_after_upload is None else delete_local_checkpoint_after_upload
 
     def keep() -> None:
-        _keep(session, index, agreed, checkpoint, checkpoint_upload_mode, checkpoint_upload_fn, metrics)
+        _keep(session, index, agreed, checkpoint, checkpoint_upload_mode, checkpoint_upload_fn, metrics, asked)
         if delete and checkpoint is not None and checkpoint_upload_mode is not _MODES.NO_UPLOAD:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
@@ -176,7 +181,7 @@ def report(
         keep()
 
 
-def _check_report(metrics: Any, checkpoint: Any, mode: Any, validation: Any) -> None:
+def _check_report(metrics: Any, checkpoint: Any, mode: Any) -> None:
     if not isinstance(metrics, dict):
         raise TypeError(f"report() takes its metrics as a dictionary of numbers by name, and was given {metrics!r}")
     refuse_tensors(metrics, "metrics")
@@ -184,8 +189,17 @@ def _check_report(metrics: Any, checkpoint: Any, mode: Any, validation: Any) -> 
         raise TypeError(f"report(checkpoint={checkpoint!r}) takes a Checkpoint: make one with Checkpoint.from_directory(folder)")
     if not isinstance(mode, CheckpointUploadMode):
         raise ValueError(f"report(checkpoint_upload_mode={mode!r}) takes a ray.train.CheckpointUploadMode")
-    if validation:
-        raise NotImplementedError("report(validation=...) is not in this version: validate the checkpoint in a task of your own")
+
+
+def _validation_of(session: Session, checkpoint: Checkpoint | None, validation: Any) -> Any:
+    if checkpoint is None:
+        raise ValueError("report(validation=...) needs a checkpoint to validate: report one beside it")
+    if not session.validates:
+        raise ValueError(
+            "report(validation=...) needs a trainer that was given validation_config=ValidationConfig(fn), and workers of its "
+            "own (num_workers of at least 1)"
+        )
+    return validation_spec(validation)
 
 
 def _name_of(session: Session, checkpoint: Checkpoint, asked: str | None, mode: CheckpointUploadMode) -> str:
@@ -204,7 +218,7 @@ def _name_of(session: Session, checkpoint: Checkpoint, asked: str | None, mode: 
 
 def _keep(
     session: Session, index: int, name: str, checkpoint: Checkpoint | None, mode: CheckpointUploadMode,
-    upload: Callable[[Checkpoint, str], Checkpoint] | None, metrics: dict[str, Any],
+    upload: Callable[[Checkpoint, str], Checkpoint] | None, metrics: dict[str, Any], validation: Any,
 ) -> None:  # fmt: skip
     """Stores this rank's files, and waits until the checkpoint of all ranks is kept."""
     assert session.storage is not None, "a session with an exchange has a storage"
@@ -224,13 +238,13 @@ def _keep(
     except Exception as error:
         cause = error
         outcome = f"rank {rank}: {error}"
-    refused = _core.get_one(session.exchange.stored.remote(rank, index, (name, outcome)))
+    refused = _core.get_one(session.exchange.stored.remote(rank, index, (name, outcome, validation)))
     if cause is not None:
         raise cause
     if refused is not None:
         raise _errors.CheckpointError(refused)
     session.checkpoint = Checkpoint(session.storage.join(name), session.storage.filesystem)
-    session.kept.append((session.checkpoint, metrics))
+    session.kept.append(ReportedCheckpoint(session.checkpoint, metrics, ReportedCheckpointStatus.COMMITTED))
 
 
 def refuse_tensors(value: Any, where: str) -> None:
@@ -259,13 +273,29 @@ def get_checkpoint() -> Checkpoint | None:
 def get_all_reported_checkpoints(
     consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED, timeout_s: float | None = None
 ) -> list[ReportedCheckpoint]:
-    """Every checkpoint of this run that is kept, oldest first, with its metrics. Waits for an upload under way."""
+    """Every checkpoint of this run that is kept, oldest first, with its metrics and what became of it.
+
+    Waits for an upload under way, and with `VALIDATED` until every validation is over, `timeout_s` at most.
+    """
     session = current("get_all_reported_checkpoints")
+    if not isinstance(consistency_mode, CheckpointConsistencyMode):
+        raise ValueError(f"get_all_reported_checkpoints(consistency_mode={consistency_mode!r}) takes a CheckpointConsistencyMode")
     session.settled_uploads()
-    there = [(checkpoint, metrics) for checkpoint, metrics in session.kept if checkpoint.filesystem.exists(checkpoint.path)] if (
-        session.storage is not None and not session.storage.is_local
-    ) else [(checkpoint, metrics) for checkpoint, metrics in session.kept if os.path.isdir(checkpoint.path)]  # fmt: skip
-    return [ReportedCheckpoint(checkpoint, metrics, ReportedCheckpointStatus.COMMITTED) for checkpoint, metrics in there]
+    waits = consistency_mode is CheckpointConsistencyMode.VALIDATED
+    validating: set[str] = set()
+    validated: dict[str, tuple[str, bytes]] = {}
+    if session.validates:
+        validating, validated = _core.get_one(session.exchange.validations.remote(waits, timeout_s))
+    found = []
+    for one in session.kept:
+        name, status, metrics = os.path.basename(one.checkpoint.path), one.status, one.metrics
+        if name in validated:
+            status, metrics = ReportedCheckpointStatus(validated[name][0]), pickle.loads(validated[name][1])
+        elif name in validating:
+            status = ReportedCheckpointStatus.PENDING_VALIDATION
+        if one.checkpoint.is_there():
+            found.append(ReportedCheckpoint(one.checkpoint, metrics, status))
+    return found
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> Any:

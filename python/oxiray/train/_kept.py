@@ -17,6 +17,7 @@ from typing import Any
 from oxiray._version import RAY_VERSION
 from oxiray.train._checkpoint import Checkpoint
 from oxiray.train._configs import CheckpointConfig
+from oxiray.train._configs import ReportedCheckpointStatus as Status
 from oxiray.train._storage import Storage
 
 #: The list of checkpoints, in Ray's format, so that a run may go on from one to the other.
@@ -33,6 +34,21 @@ class Entry:
     metrics: dict[str, Any]
     #: The number of the report that brought it, from 1.
     report: int
+    #: The validation that is asked for and not over: its arguments and limit, or True for the defaults.
+    validation: dict[str, Any] | bool | None = None
+    status: str = Status.COMMITTED.value
+
+    def __post_init__(self) -> None:
+        if self.validation is not None:
+            self.status = Status.PENDING_VALIDATION.value
+
+
+#: How a validation ended -> the entry of the list that names such checkpoints.
+_OVER = {
+    Status.VALIDATED.value: "validated_checkpoint_dir_names",
+    Status.VALIDATION_TIMEOUT.value: "timed_out_validation_checkpoint_dir_names",
+    Status.VALIDATION_FAILED.value: "failed_validation_checkpoint_dir_names",
+}
 
 
 class Kept:
@@ -61,9 +77,13 @@ class Kept:
                 latest = state.get("latest_checkpoint_result")
                 if latest and latest["checkpoint_dir_name"] not in [one["checkpoint_dir_name"] for one in results]:
                     results, reports = [*results, latest], [*reports, state["current_report_index"]]
+                pending = [one["checkpoint_dir_name"] for one in state.get("pending_training_results", [])]
+                asked = dict(zip(pending, state.get("pending_validation_specs", []), strict=True))
+                over = {name: status for status, key in _OVER.items() for name in state.get(key, [])}
                 self.entries = [
-                    Entry(one["checkpoint_dir_name"], one["metrics"], report)
+                    Entry(name, one["metrics"], report, asked.get(name), over.get(name, Status.COMMITTED.value))
                     for one, report in zip(results, reports, strict=True)
+                    for name in [one["checkpoint_dir_name"]]
                 ]
                 self.entries.sort(key=lambda entry: entry.report)
             except (ValueError, KeyError, TypeError) as error:
@@ -118,6 +138,16 @@ class Kept:
         """Keeps a checkpoint that is in its place, and lets go of those that are too many."""
         self.entries.append(entry)
         self.entries.sort(key=lambda one: one.report)
+        self._let_go()
+
+    def validated(self, entry: Entry, status: str, metrics: dict[str, Any]) -> None:
+        """The validation of a checkpoint is over; what it measured is the checkpoint's from now on."""
+        entry.validation, entry.status = None, status
+        entry.metrics = {**entry.metrics, **metrics}
+        if any(one is entry for one in self.entries):
+            self._let_go()
+
+    def _let_go(self) -> None:
         dropped = self._too_many()
         self.entries = [one for one in self.entries if one not in dropped]
         self._write()
@@ -145,23 +175,22 @@ class Kept:
         number = self._config.num_to_keep
         if number is None:
             return []
-        return [entry for entry in self.best()[:-number] if entry is not self.entries[-1]]
+        return [entry for entry in self.best()[:-number] if entry is not self.entries[-1] and entry.validation is None]
 
     def _write(self) -> None:
-        results = [{"version": 0, "checkpoint_dir_name": one.name, "metrics": plain(one.metrics)} for one in self.best()]
+        best = self.best()
+        results = [{"version": 0, "checkpoint_dir_name": one.name, "metrics": plain(one.metrics)} for one in best]
         state = {
             "ray_version": RAY_VERSION,
             "checkpoint_results": results,
-            "checkpoint_report_indices": [one.report for one in self.best()],
+            "checkpoint_report_indices": [one.report for one in best],
             "latest_checkpoint_result": next(
                 (one for one in results if one["checkpoint_dir_name"] == self.entries[-1].name), None
             ),
-            "pending_training_results": [],
-            "pending_validation_specs": [],
+            "pending_training_results": [result for result, one in zip(results, best, strict=True) if one.validation is not None],
+            "pending_validation_specs": [one.validation for one in best if one.validation is not None],
             "current_report_index": self.reports,
-            "validated_checkpoint_dir_names": [],
-            "timed_out_validation_checkpoint_dir_names": [],
-            "failed_validation_checkpoint_dir_names": [],
+            **{key: [one.name for one in best if one.status == status] for status, key in _OVER.items()},
         }
         self.storage.write(SNAPSHOT, json.dumps(state).encode())
 

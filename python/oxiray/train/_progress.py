@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 #: Between two lines on reports, in seconds.
@@ -25,6 +26,8 @@ class Progress:
         self._last_line = self._last_report = time.monotonic()
         self._since = 0
         self._waiting: tuple[int, dict[str, Any]] | None = None
+        #: Says how much the devices of the workers are used; empty where nobody knows.
+        self.use_of_devices: Callable[[], str] = str
 
     def say(self, text: str) -> None:
         """What needs attention."""
@@ -52,7 +55,8 @@ class Progress:
         step = (self._last_report - self._last_line) / self._since
         shown = [f"{name}={_short(value)}" for name, value in metrics.items() if _is_short(value)][:_SHOWN_MAX]
         rate = f"{step * 1e3:.3g} ms a report, {1 / step:.4g} a second" if step > 0 else ""
-        self._print(f"report {index}: {', '.join(filter(None, [rate, *shown]))}")
+        use = self.use_of_devices()
+        self._print(f"report {index}: {', '.join(filter(None, [rate, *shown]))}{f' ({use})' if use else ''}")
         self._waiting, self._since, self._last_line = None, 0, time.monotonic()
 
     def _print(self, text: str) -> None:

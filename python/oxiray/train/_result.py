@@ -42,7 +42,7 @@ class Result:
 
     @property
     def filesystem(self) -> Any:
-        """What reaches `path`: fsspec's filesystem."""
+        """What reaches `path`: pyarrow's filesystem where pyarrow is installed, else fsspec's."""
         return Checkpoint(self.path, getattr(self._storage, "filesystem", None)).filesystem
 
     @property
@@ -87,12 +87,20 @@ class Result:
         return of(kept)
 
 
+def _last(rows: list[dict[str, Any]], latest: _kept.Entry | None) -> dict[str, Any] | None:
+    """The last report, with what a validation found of its checkpoint."""
+    if not rows:
+        return latest.metrics if latest is not None else None
+    is_validated = latest is not None and latest.report == rows[-1]["report"]
+    return {**rows[-1]["metrics"], **(latest.metrics if is_validated and latest is not None else {})}
+
+
 def of(kept: _kept.Kept, returned: Any = None) -> Result:
     """The result of a run."""
     latest = kept.latest
     rows = json.loads(json.dumps(kept.rows))
     return Result(
-        metrics=dict(rows[-1]["metrics"]) if rows else latest.metrics if latest is not None else None,
+        metrics=_last(rows, latest),
         checkpoint=kept.checkpoint(latest) if latest is not None else None,
         error=None,
         path=kept.storage.path,

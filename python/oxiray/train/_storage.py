@@ -257,6 +257,18 @@ def as_fsspec(filesystem: Any) -> Any:
     raise ValueError(f"storage_filesystem takes a filesystem of fsspec or of pyarrow, and was given {filesystem!r}")
 
 
+def as_pyarrow(filesystem: Any) -> Any:
+    """A filesystem of fsspec, or None for the local one, as pyarrow's; as fsspec's where there is no pyarrow."""
+    try:
+        from pyarrow import fs
+    except ImportError:
+        return filesystem if filesystem is not None else _fsspec("a filesystem was asked for").filesystem("file")
+    if filesystem is None:
+        return fs.LocalFileSystem()
+    own = getattr(filesystem, "fs", None)
+    return own if isinstance(own, fs.FileSystem) else fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+
+
 def _fsspec(why: str) -> Any:
     try:
         import fsspec

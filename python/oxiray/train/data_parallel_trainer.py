@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from oxiray import _serialization
 from oxiray.train import _data, _imports, _inside, _kept, _result, _worker
-from oxiray.train._configs import DataConfig, RunConfig
+from oxiray.train._configs import DataConfig, RunConfig, ValidationConfig
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train.backend import BackendConfig
 
@@ -35,7 +35,7 @@ class DataParallelTrainer:
         dataset_config: DataConfig | None = None,
         resume_from_checkpoint: Any = None,
         metadata: Any = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
     ) -> None:
         refused = {
             "resume_from_checkpoint": (resume_from_checkpoint, "pass it in train_loop_config; a run of the same name goes on by itself"),
@@ -44,10 +44,8 @@ class DataParallelTrainer:
         for name, (value, way_out) in refused.items():
             if value is not None:
                 raise DeprecationWarning(f"`{type(self).__name__}({name})` is deprecated: {way_out}")
-        if validation_config is not None:
-            raise NotImplementedError(
-                f"{type(self).__name__}(validation_config) is not in this version: validate checkpoints in a task of your own"
-            )
+        if validation_config is not None and not isinstance(validation_config, ValidationConfig):
+            raise ValueError(f"validation_config takes a ray.train.ValidationConfig, and was given {validation_config!r}")
         if not callable(train_loop_per_worker):
             raise ValueError(f"train_loop_per_worker must be a function, but is {train_loop_per_worker!r}")
         self.train_loop_per_worker = train_loop_per_worker
@@ -56,6 +54,7 @@ class DataParallelTrainer:
         self.scaling_config = _of_kind("scaling_config", scaling_config, ScalingConfig)
         self.run_config = _of_kind("run_config", run_config, RunConfig)
         self.datasets = _data.check(datasets)
+        self.validation_config = validation_config
         self.data_config = _of_kind("dataset_config", dataset_config, DataConfig)
 
     def fit(self) -> _result.Result:
@@ -68,9 +67,13 @@ class DataParallelTrainer:
             return self._fit_here(arguments)
         from oxiray.train._controller import Controller, Run
 
-        return Controller(
-            Run(self._work(arguments), self.scaling_config, self.run_config, self.backend_config, self._environment())
-        ).run()
+        validation = self.validation_config
+        validates = travelling({"validation_config": validation.fn}) if validation is not None else b""
+        run = Run(
+            self._work(arguments), self.scaling_config, self.run_config, self.backend_config, self._environment(),
+            validation, validates,
+        )  # fmt: skip
+        return Controller(run).run()
 
     def _arguments(self) -> tuple[Any, ...]:
         try:
@@ -94,19 +97,7 @@ class DataParallelTrainer:
             "datasets": self.datasets,
             "dataset_config": self.data_config,
         }
-        try:
-            return pickled(tuple(parts.values()))
-        except Exception as error:
-            for name, part in parts.items():
-                found = "; ".join(
-                    f"{' -> '.join((name, *failure.path))} is a {type(failure.value).__qualname__}"
-                    for failure in _serialization.failing_parts(part, 3, ())
-                )
-                if found:
-                    raise TypeError(
-                        f"{name} cannot be sent to the workers: {found}. {_serialization.ADVICE}"
-                    ) from error
-            raise
+        return travelling(parts)
 
     def _environment(self) -> dict[str, Any]:
         """The environment of the workers: what was asked for, and what they are forked with."""
@@ -140,11 +131,22 @@ class DataParallelTrainer:
         raise DeprecationWarning(f"`{cls.__name__}.can_restore` is deprecated: call fit() of a trainer with the same RunConfig(name, storage_path)")
 
 
-def pickled(value: Any) -> bytes:
-    """A value as bytes, functions of the program among it."""
+def travelling(parts: dict[str, Any]) -> bytes:
+    """Values as bytes, functions of the program among them: one alone, several as a tuple. Raises `TypeError` where one cannot travel."""
     import cloudpickle
 
-    return bytes(cloudpickle.dumps(value))
+    values = tuple(parts.values())
+    try:
+        return bytes(cloudpickle.dumps(values if len(values) > 1 else values[0]))
+    except Exception as error:
+        for name, part in parts.items():
+            found = "; ".join(
+                f"{' -> '.join((name, *failure.path))} is a {type(failure.value).__qualname__}"
+                for failure in _serialization.failing_parts(part, 3, ())
+            )
+            if found:
+                raise TypeError(f"{name} cannot be sent to the workers: {found}. {_serialization.ADVICE}") from error
+        raise
 
 
 def _of_kind(name: str, value: Any, kind: type) -> Any:
