@@ -13,6 +13,10 @@ from ray.train.torch import TorchConfig, TorchTrainer
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 
+#: Two slices of two hosts.
+TPU = {"num_workers": 4, "use_tpu": True, "topology": "2x2x2", "accelerator_type": "TPU-V4"}
+
+
 @pytest.mark.parametrize(
     ("fields", "kind", "says"),
     [
@@ -30,6 +34,12 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
         ({"use_gpu": True, "use_tpu": True}, ValueError, "one kind of device"),
         ({"use_tpu": True, "num_workers": 2}, ValueError, "needs `topology` and `accelerator_type`"),
         ({"use_tpu": True, "resources_per_worker": {"TPU": 0}}, ValueError, "remove it, or give at least 1"),
+        (TPU | {"label_selector": {"a": "b"}}, ValueError, "the topology decides on the machines"),
+        (TPU | {"num_workers": 3}, ValueError, r"`num_workers` \(3\) must be a multiple of 2"),
+        (TPU | {"num_workers": (1, 4)}, ValueError, r"`min_workers` \(1\) must be a multiple of 2"),
+        (TPU | {"accelerator_type": "H100"}, ValueError, "must be one of TPU-V2, TPU-V3, TPU-V4"),
+        (TPU | {"topology": "2x2y2"}, ValueError, "numbers of chips along each side"),
+        (TPU | {"resources_per_worker": {"TPU": 3}}, ValueError, "do not divide the 8 of a slice"),
         ({"num_workers": 2, "label_selector": [{"a": "b"}]}, ValueError, "give one for each worker"),
         ({"elastic_resize_monitor_interval_s": -1}, ValueError, "must be non-negative"),
         ({"trainer_resources": {"CPU": 1}}, DeprecationWarning, "Leave it out"),
@@ -49,6 +59,13 @@ def test_scaling_refuses(fields: dict[str, Any], kind: type[Exception], says: st
         ({"use_gpu": True, "resources_per_worker": {"GPU": 0}}, {"GPU": 1}),
         ({"use_gpu": True, "accelerator_type": "A100"}, {"GPU": 1, "accelerator_type:A100": 0.001}),
         ({"resources_per_worker": {"CPU": 0}}, {}),
+        ({"use_tpu": True}, {"TPU": 1}),
+        (TPU, {"CPU": 1, "TPU": 4, "accelerator_type:TPU-V4": 0.001}),
+        (TPU | {"num_workers": 8, "resources_per_worker": {"TPU": 2}}, {"TPU": 2, "accelerator_type:TPU-V4": 0.001}),
+        (
+            {"use_tpu": True, "topology": "2x4", "accelerator_type": "v5litepod"},
+            {"CPU": 1, "TPU": 8, "accelerator_type:TPU-V5LITEPOD": 0.001},
+        ),
         ({"num_workers": 4, "resources_per_worker": {"CPU": 2, "disk": 1}}, {"CPU": 2, "disk": 1}),
     ],
 )

@@ -142,7 +142,7 @@ class Controller:
         scaling, environment = self._run.scaling, self._run.environment
         fit = workers_that_fit(scaling._resources_per_worker_not_none) if scaling.elasticity_enabled else 0
         # What an ended group held is not free yet: the size it had, or was to have, is asked for as well.
-        size = max(scaling.min_workers, min(scaling.max_workers, max(fit, self._size)))
+        size = max(scaling.min_workers, scaling.whole(min(scaling.max_workers, max(fit, self._size))))
         while True:
             group = Group(scaling, size, environment, self.progress.say)
             try:
@@ -154,7 +154,8 @@ class Controller:
                 group.end()
                 raise
             group.end()
-            size = max(scaling.min_workers, min(size - 1, workers_that_fit(scaling._resources_per_worker_not_none)))
+            fit = workers_that_fit(scaling._resources_per_worker_not_none)
+            size = max(scaling.min_workers, scaling.whole(min(size - 1, fit)))
 
     def _start(self, group: Group) -> None:
         backend, config = self._backend, self._run.backend_config
@@ -249,8 +250,9 @@ class Controller:
         """How many workers there is room for without the machines that are being drained; None where that is too few."""
         leaving = leaving_nodes()
         staying = sum(worker.facts["node_id"] not in leaving for worker in group.workers)
-        size = min(self._run.scaling.max_workers, staying + workers_that_fit(self._run.scaling._resources_per_worker_not_none))
-        return size if size >= self._run.scaling.min_workers else None
+        scaling = self._run.scaling
+        size = scaling.whole(min(scaling.max_workers, staying + workers_that_fit(scaling._resources_per_worker_not_none)))
+        return size if size >= scaling.min_workers else None
 
     def _take(self, group: Group, events: list[tuple[Any, ...]]) -> bool:
         """Keeps what the exchange tells; returns whether it was the last."""
@@ -370,7 +372,8 @@ class _Patience:
         if self._every is None or not is_kept or time.monotonic() - self._looked < self._every:
             return None
         self._looked = time.monotonic()
-        size = min(self._scaling.max_workers, group.size + workers_that_fit(self._scaling._resources_per_worker_not_none))
+        fit = group.size + workers_that_fit(self._scaling._resources_per_worker_not_none)
+        size = self._scaling.whole(min(self._scaling.max_workers, fit))
         return size if size > group.size else None
 
 

@@ -15,27 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from oxiray import _api, _core, actor, exceptions
-from oxiray.train import _inside, _use
-from oxiray.train._errors import InsufficientClusterResourcesError
+from oxiray.train import _inside, _placing, _slices, _use
 from oxiray.train._exchange import Exchange
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train._worker import RayTrainWorker
-from oxiray.util._explain import explain
 from oxiray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from oxiray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-#: A group that is not placed by then is explained; infeasible ones fail. In seconds.
-_FIRST_WORD_S = 5.0
-#: Between two words on a group that still waits, in seconds.
-_WORDS_EVERY_S = 60.0
 #: Calls that are kept in mind besides two for each worker.
 _EXPECTED_MAX = 64
 #: How long a call to a killed worker may take to fail, in seconds.
 _LET_GO_S = 5.0
 #: Workers have so long to leave their process group, in seconds.
 _SHUTDOWN_S = 30.0
-#: Rules of `explain` that no waiting changes, as long as no machine joins.
-_NEVER = {"dead", "affinity", "labels", "missing", "too_small", "together"}
 
 _worker_class = actor.make(RayTrainWorker, {"num_cpus": 0, "concurrency_groups": {"look": 1}})
 _exchange_class = actor.make(Exchange, {"num_cpus": 0, "max_concurrency": 1_000_000})
@@ -64,16 +56,30 @@ class Group:
         #: How long the workers may take for one step of their start or end, in seconds; None for ever.
         self.patience_s: float | None = None
         self._expected: set[Any] = set()
+        self._environment = environment
         self._placement: PlacementGroup | None = None
-        needs = scaling._resources_per_worker_not_none
-        if needs:
-            selectors = scaling.selectors(size)
-            self._placement = placement_group(
-                [dict(needs) for _ in range(size)], scaling.placement_strategy, bundle_label_selector=selectors
-            )
-        # Asked for at once, so that they start the moment they are placed.
+        #: The TPU slices that are this group's, where its workers need whole ones.
+        self._reserved: PlacementGroup | None = None
+        #: How many TPU slices the workers are on; 0 where they need no whole one.
+        self.slices = size // scaling.workers_per_slice if scaling.slice is not None else 0
+        if scaling.slice is not None:
+            self._reserved = scaling.slice.reserve(self.slices)
+        else:
+            # Asked for at once, so that they start the moment they are placed.
+            self._ask_for_workers(scaling.selectors(size))
         self.exchange = _exchange_class.remote(size, warn_interval_s())
-        self._handles = [self._make(index, needs, environment) for index in range(size)]
+
+    def _ask_for_workers(self, selectors: list[dict[str, str]] | None) -> None:
+        needs = self._scaling._resources_per_worker_not_none
+        if needs:
+            self._placement = placement_group(
+                [dict(needs) for _ in range(self.size)], self._scaling.placement_strategy, bundle_label_selector=selectors
+            )
+        self._handles = [self._make(index, needs, self._environment) for index in range(self.size)]
+
+    def _ask_on_slices(self, reserved: PlacementGroup) -> None:
+        each = self._scaling.workers_per_slice
+        self._ask_for_workers([{_slices.NAME: name} for name in _slices.names(reserved) for _ in range(each)])
 
     def _make(self, index: int, needs: dict[str, float], environment: dict[str, Any]) -> Any:
         rest = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU", "memory")}
@@ -88,26 +94,21 @@ class Group:
 
     def await_placement(self) -> None:
         """Returns when every worker has its place. Says what it waits for; raises where that can never be."""
-        if self._placement is None:
-            return
-        begun = time.monotonic()
-        wait_s = min(_FIRST_WORD_S, _start_timeout_s())
-        while not self._placement.wait(wait_s):
-            reason = explain(self._placement)
-            lines = [f"{node['address']}: {node['why']}" for node in reason["nodes"] if node["why"]]
-            waited = time.monotonic() - begun
-            text = f"{self.size} workers of {self._scaling._resources_per_worker_not_none} are not placed after {waited:.0f} s: "
-            text += "; ".join([reason["reason"].partition(": ")[2] or reason["reason"], *lines])
-            if all(node["rule"] in _NEVER for node in reason["nodes"]):
-                text += ". No machine of this cluster could ever hold them"
-                if not cluster_may_grow(self._scaling) and waited + 0.1 >= _start_timeout_s():
-                    raise InsufficientClusterResourcesError(f"{text}: ask for less in ScalingConfig, or add machines")
-                text += ": waiting for machines to join"
-            self._say(text)
-            wait_s = _WORDS_EVERY_S
+        if self._reserved is not None and not self._handles:
+            of = self._scaling.slice
+            what = f"{self.slices} TPU slices of topology {of.topology if of is not None else ''}"
+            _placing.await_placement(self._reserved, what, self._scaling, self._say)
+            self._ask_on_slices(self._reserved)
+        if self._placement is not None:
+            what = f"{self.size} workers of {self._scaling._resources_per_worker_not_none}"
+            _placing.await_placement(self._placement, what, self._scaling, self._say)
 
     def is_placed(self, timeout_s: float) -> bool:
         """Whether every worker has its place within so many seconds."""
+        if self._reserved is not None and not self._handles:
+            if not self._reserved.wait(timeout_s):
+                return False
+            self._ask_on_slices(self._reserved)
         return self._placement is None or self._placement.wait(timeout_s)
 
     def rank(self, wants_port: bool, shares_devices: bool) -> None:
@@ -116,7 +117,9 @@ class Group:
         nodes: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
         for handle, facts in zip(self._handles, found, strict=True):
             nodes.setdefault(facts["node_id"], []).append((handle, facts))
-        for node_rank, members in enumerate(nodes.values()):
+        order = _slices.hosts_in_order() if self.slices else {}
+        machines = sorted(nodes, key=lambda node: order.get(node, ("", 0)))
+        for node_rank, members in enumerate(nodes[machine] for machine in machines):
             members.sort(key=lambda member: _first_device(member[1]))
             union = shared_devices([facts for _, facts in members]) if shares_devices else {}
             for local_rank, (handle, facts) in enumerate(members):
@@ -191,8 +194,9 @@ class Group:
             if _core.is_connected():
                 for handle in [*self._handles, self.exchange]:
                     _api.kill(handle)
-                if self._placement is not None:
-                    remove_placement_group(self._placement)
+                for placement in (self._placement, self._reserved):
+                    if placement is not None:
+                        remove_placement_group(placement)
                 self._let_go()
 
     def _let_go(self) -> None:
@@ -241,14 +245,6 @@ def shared_devices(members: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: sorted(ids, key=lambda own: (int(own) if own.isdigit() else 0, own)) for name, ids in union.items()}
 
 
-def cluster_may_grow(scaling: ScalingConfig) -> bool:
-    """Whether machines are expected to join, so that a group which none could hold now waits for them.
-
-    The one place that decides it: an elastic group says so itself.
-    """
-    return scaling.elasticity_enabled
-
-
 def leaving_nodes() -> set[str]:
     """The machines that are being drained, or ended so."""
     return {
@@ -273,7 +269,3 @@ def workers_that_fit(needs: dict[str, float]) -> int:
 def warn_interval_s() -> float:
     """After how many seconds ranks that are missing in a meeting are named."""
     return float(os.environ.get("RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S", "60"))
-
-
-def _start_timeout_s() -> float:
-    return float(os.environ.get("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _FIRST_WORD_S))

@@ -6,6 +6,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from oxiray.train._slices import Slice
+
 #: What a worker takes of the resource that says which kind of device a machine has.
 _OF_KIND = 0.001
 
@@ -134,6 +136,29 @@ class ScalingConfig:
                 "ScalingConfig(label_selector) cannot be given with use_tpu=True and several workers: the topology decides "
                 "on the machines"
             )
+        per_slice = self.workers_per_slice
+        for what, number in (("num_workers", self.max_workers), ("min_workers", self.min_workers)):
+            if number % per_slice:
+                raise ValueError(
+                    f"The configured `{what}` ({number}) must be a multiple of {per_slice} for the specified topology "
+                    f"({self.topology}): a slice of it has {per_slice} workers, and a part of a slice cannot train"
+                )
+
+    @property
+    def slice(self) -> Slice | None:
+        """The kind of TPU slice that the workers are placed on; None where they need no whole one."""
+        if not self.use_tpu or not self.topology or not self.accelerator_type:
+            return None
+        return Slice.of(self.topology, self.accelerator_type)
+
+    @property
+    def workers_per_slice(self) -> int:
+        """How many workers a TPU slice is; 1 where workers need no whole one."""
+        return self.slice.workers(self.num_tpus_per_worker) if self.slice is not None else 1
+
+    def whole(self, workers: int) -> int:
+        """The most workers, no more than given, that are whole slices."""
+        return workers - workers % self.workers_per_slice
 
     @property
     def elasticity_enabled(self) -> bool:
@@ -156,12 +181,16 @@ class ScalingConfig:
         given = {name: amount for name, amount in (self.resources_per_worker or {}).items() if amount}
         if self.use_gpu:
             given.setdefault("GPU", 1)
+        of_slice = self.slice
         if self.use_tpu:
-            given.setdefault("TPU", 1)
+            given.setdefault("TPU", of_slice.chips_per_host if of_slice is not None else 1)
+        if of_slice is not None and self.resources_per_worker is None:
+            given["CPU"] = 1
         if not given and self.resources_per_worker is None:
             given["CPU"] = 1
         if self.accelerator_type:
-            given.setdefault(f"accelerator_type:{self.accelerator_type}", _OF_KIND)
+            kind = of_slice.resource if of_slice is not None else f"accelerator_type:{self.accelerator_type}"
+            given.setdefault(kind, _OF_KIND)
         return given
 
     @property

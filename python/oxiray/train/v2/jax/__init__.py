@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,10 @@ from oxiray.train._configs import DataConfig, RunConfig
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train.backend import Backend, BackendConfig
 from oxiray.train.data_parallel_trainer import DataParallelTrainer
+
+
+#: Where the slices of a group meet on the coordinator's machine, unless the variable says otherwise.
+_MEGASCALE_PORT = "8081"
 
 
 @dataclass
@@ -34,22 +39,32 @@ class _JaxBackend(Backend):
     needs_port = True
 
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
-        if len(worker_group) > 1:
-            host, port = worker_group.address
-            worker_group.execute(_join, f"{host}:{port}", len(worker_group))
+        assert isinstance(backend_config, JaxConfig)
+        platform = "tpu" if backend_config.use_tpu else "cuda" if backend_config.use_gpu else None
+        host, port = worker_group.address
+        size, slices = len(worker_group), getattr(worker_group, "slices", 0)
+        worker_group.execute(_join, platform, host, port, size, slices)
 
     def on_shutdown(self, worker_group: Any, backend_config: BackendConfig) -> None:
         if len(worker_group) > 1:
             worker_group.execute(_leave)
 
 
-def _join(address: str, size: int) -> None:
-    import jax
-
+def _join(platform: str | None, host: str, port: int, size: int, slices: int) -> None:
     rank = _inside.current("jax.distributed").place.world_rank
+    if platform is not None:
+        os.environ.setdefault("JAX_PLATFORMS", platform)
+    if slices > 1:
+        # Other than what a cloud has set for a machine, this is of the group that is there now.
+        of_slice = {"COORDINATOR_ADDRESS": host, "NUM_SLICES": slices, "SLICE_ID": rank // (size // slices)}
+        os.environ.update({f"MEGASCALE_{name}": str(value) for name, value in of_slice.items()})
+        os.environ.setdefault("MEGASCALE_PORT", _MEGASCALE_PORT)
     # JAX opens the port itself, so it is let go of at the last moment.
     _inside.hold(None)
-    jax.distributed.initialize(coordinator_address=address, num_processes=size, process_id=rank)
+    if size > 1:
+        import jax
+
+        jax.distributed.initialize(coordinator_address=f"{host}:{port}", num_processes=size, process_id=rank)
 
 
 def _leave() -> None:

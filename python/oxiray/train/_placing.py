@@ -1,0 +1,50 @@
+"""Waiting for a place, and saying what is waited for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from oxiray.train._errors import InsufficientClusterResourcesError
+from oxiray.train._scaling import ScalingConfig
+from oxiray.util._explain import explain
+from oxiray.util.placement_group import PlacementGroup
+
+#: What is not placed by then is explained; infeasible groups fail. In seconds.
+_FIRST_WORD_S = 5.0
+#: Between two words on a group that still waits, in seconds.
+_WORDS_EVERY_S = 60.0
+#: Rules of `explain` that no waiting changes, as long as no machine joins.
+_NEVER = {"dead", "affinity", "labels", "missing", "too_small", "together"}
+
+
+def await_placement(placement: PlacementGroup, what: str, scaling: ScalingConfig, say: Callable[[str], None]) -> None:
+    """Returns when `placement` has its place. Says what it waits for; raises where that can never be."""
+    begun = time.monotonic()
+    wait_s = min(_FIRST_WORD_S, _start_timeout_s())
+    while not placement.wait(wait_s):
+        reason = explain(placement)
+        lines = [f"{node['address']}: {node['why']}" for node in reason["nodes"] if node["why"]]
+        waited = time.monotonic() - begun
+        text = f"{what} are not placed after {waited:.0f} s: "
+        text += "; ".join([reason["reason"].partition(": ")[2] or reason["reason"], *lines])
+        if all(node["rule"] in _NEVER for node in reason["nodes"]):
+            text += ". No machine of this cluster could ever hold them"
+            if not cluster_may_grow(scaling) and waited + 0.1 >= _start_timeout_s():
+                raise InsufficientClusterResourcesError(f"{text}: ask for less in ScalingConfig, or add machines")
+            text += ": waiting for machines to join" if cluster_may_grow(scaling) else ""
+        say(text)
+        wait_s = _WORDS_EVERY_S
+
+
+def cluster_may_grow(scaling: ScalingConfig) -> bool:
+    """Whether machines are expected to join, so that a group which none could hold now waits for them.
+
+    The one place that decides it: an elastic group says so itself.
+    """
+    return scaling.elasticity_enabled
+
+
+def _start_timeout_s() -> float:
+    return float(os.environ.get("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", _FIRST_WORD_S))
