@@ -70,6 +70,28 @@ def test_killed_ranks_leave_no_trace_in_the_weights(fit, tmp_path: Path, workers
     assert all("ended in the middle" in str(next(iter(failures.values()))) for failures in noting.failures)
 
 
+def test_any_rank_may_be_killed_at_any_step(fit, tmp_path: Path) -> None:
+    """Each rank before each step, one kill in each attempt."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    kills = [(rank, step) for step in range(STEPS) for rank in range(2)]
+    seen: dict[str, int] = {}
+
+    def disturb(rank: int, step: int) -> None:
+        if not seen:
+            seen["kills"] = len(list(marks.iterdir()))
+            train.collective.barrier()
+        if seen["kills"] < len(kills) and kills[seen["kills"]] == (rank, step):
+            (marks / f"{rank}-{step}").touch()
+            kill_itself()
+
+    config = {"steps": STEPS, "disturb": disturb}
+    result = fit(networks.train_with_checkpoints, trainer=TorchTrainer, config=config, failures=len(kills))
+    assert len(list(marks.iterdir())) == len(kills)
+    assert networks.differ(result.return_value, networks.alone(STEPS)) < 1e-6
+    assert [row["step"] for row in result.history] == list(range(STEPS))
+
+
 def test_an_exception_ends_training_with_all_that_is_known(fit) -> None:
     def function() -> None:
         train.report({"step": 1})

@@ -19,7 +19,7 @@ from ray import train
 from ray.cluster_utils import Cluster
 from ray.train import Checkpoint, ScalingConfig
 from ray.train.backend import Backend, BackendConfig
-from ray.train.torch import TorchTrainer
+from ray.train.torch import TorchConfig, TorchTrainer, get_device, get_devices
 from ray.train.v2.jax import JaxConfig, JaxTrainer
 from oxiray.util import drain
 
@@ -109,6 +109,57 @@ def test_ranks_of_a_machine_follow_each_other(fit, machines: Cluster) -> None:
     assert [one["place"] for one in seen] == [(node, local, 2) for node in range(3) for local in range(2)]
     assert len({one["node"] for one in seen}) == 3
     assert all(seen[2 * node]["node"] == seen[2 * node + 1]["node"] for node in range(3))
+
+
+def test_each_worker_knows_its_own_of_the_machines_devices(fit, request: pytest.FixtureRequest) -> None:
+    """With devices in name only: which are whose is arithmetic, and nothing is run on them."""
+    ray.shutdown()
+    request.addfinalizer(ray.shutdown)
+    ray.init(num_cpus=4, num_gpus=4)
+    told: list[Any] = []
+
+    class Noting(train.UserCallback):
+        def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
+            told[:] = [(one["visible"], one["devices"], one["ids"]) for one in metrics]
+
+    def function() -> None:
+        assert get_device() == get_devices()[0]
+        devices = [str(one) for one in get_devices()]
+        train.report({"visible": os.environ["CUDA_VISIBLE_DEVICES"], "devices": devices, "ids": ray.get_gpu_ids()})
+
+    for number, (workers, each, seen) in enumerate(
+        [
+            (2, {"GPU": 1}, [("0,1", ["cuda:0"], [0]), ("0,1", ["cuda:1"], [1])]),
+            (2, {"GPU": 2}, [("0,1,2,3", ["cuda:0", "cuda:1"], [0, 1]), ("0,1,2,3", ["cuda:2", "cuda:3"], [2, 3])]),
+            (3, {"GPU": 0.5, "CPU": 1}, [("0,1", ["cuda:0"], [0]), ("0,1", ["cuda:0"], [0]), ("0,1", ["cuda:1"], [1])]),
+        ]
+    ):
+        scaling = train.ScalingConfig(num_workers=workers, use_gpu=True, resources_per_worker=each)
+        options = {"torch_config": TorchConfig(backend="gloo"), "name": str(number), "callbacks": [Noting()]}
+        fit(function, trainer=TorchTrainer, scaling=scaling, **options)
+        assert told == seen
+
+
+def test_an_elastic_group_waits_for_machines_and_says_so(fit, machines: Cluster, capfd) -> None:
+    said: list[str] = []
+    begun = time.monotonic()
+    heard_after: list[float] = []
+
+    def listen() -> None:
+        while not heard_after and time.monotonic() - begun < 60:
+            said.append(capfd.readouterr().err)
+            if "waiting for machines to join" in "".join(said):
+                heard_after.append(time.monotonic() - begun)
+            time.sleep(0.05)
+        machines.add_node(num_cpus=2)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    result = fit(lambda: train.get_context().get_world_size(), scaling=ScalingConfig(num_workers=(2, 4)))
+    listener.join()
+    assert heard_after, "".join(said)
+    assert "bundle 0, {CPU: 1}: it has no CPU, and 1 is asked for" in "".join(said), "which worker lacks what where"
+    assert result.return_value == 2
 
 
 def test_a_machine_that_is_lost_is_done_without(fit, machines: Cluster, tmp_path: Path) -> None:

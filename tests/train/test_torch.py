@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import networks
@@ -82,23 +83,63 @@ def test_loaders_divide_and_shuffle(fit) -> None:
 
 
 def test_mixed_precision(fit) -> None:
-    def function() -> tuple[str, str, bool]:
+    def function() -> list[Any]:
         accelerate(amp=True)
-        enable_reproducibility(4)
-        seen = []
-        model = torch.nn.Linear(4, 2)
-        model.register_forward_hook(lambda module, given, found: seen.append(found.dtype))
-        model = prepare_model(model)
+        seen: list[Any] = []
+        inner = torch.nn.Linear(4, 2)
+        inner.register_forward_hook(lambda module, given, found: seen.append(str(found.dtype)))
+        model = prepare_model(torch.nn.Sequential(inner))
         optimizer = prepare_optimizer(torch.optim.SGD(model.parameters(), lr=0.1))
         found = model(torch.ones(3, 4))
         before = networks.weights(model)
         backward(found.sum())
         optimizer.step()
-        return str(torch.nn.functional.linear(torch.ones(1, 4), torch.ones(2, 4)).dtype), str(found.dtype), networks.differ(
-            before, networks.weights(model)
-        ) > 0
+        return [seen, str(found.dtype), networks.differ(before, networks.weights(model)) > 0]
 
-    assert fit(function, trainer=TorchTrainer).return_value == ("torch.float32", "torch.float32", True)
+    assert fit(function, trainer=TorchTrainer).return_value == [["torch.bfloat16"], "torch.float32", True]
+
+
+def test_losses_are_scaled_on_gpus(fit) -> None:
+    """With a scaler that PyTorch has for the CPU too."""
+
+    def function() -> list[Any]:
+        from oxiray.train.torch import _loop
+
+        _loop._accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+        model = prepare_model(torch.nn.Linear(1, 1, bias=False), parallel_strategy=None)
+        optimizer = prepare_optimizer(torch.optim.SGD(model.parameters(), lr=0.5))
+        before = model.weight.item()
+        backward(model(torch.ones(1, 1)).sum())
+        scaled = model.weight.grad.item()
+        optimizer.step()
+        return [scaled, before - model.weight.item(), optimizer.param_groups[0]["lr"]]
+
+    scaled, stepped, rate = fit(function, 1, trainer=TorchTrainer).return_value
+    assert (scaled, rate) == (8.0, 0.5)
+    assert stepped == pytest.approx(0.5), "what was scaled for the gradients is not in the step"
+
+
+def test_runs_can_be_repeated(fit) -> None:
+    def function() -> list[Any]:
+        import random
+
+        import numpy
+
+        enable_reproducibility(7)
+        drawn = [torch.rand(1).item(), random.random(), float(numpy.random.random())]
+        return [drawn, torch.are_deterministic_algorithms_enabled(), os.environ["CUBLAS_WORKSPACE_CONFIG"]]
+
+    first, second = (fit(function, 1, trainer=TorchTrainer, name=name).return_value for name in ("first", "second"))
+    assert first == second and first[1:] == [True, ":4096:8"]
+
+
+def test_the_loop_of_the_acceptance_on_gpus(fit) -> None:
+    """What `scripts/gpu-acceptance` trains on a GPU, here on the CPU."""
+    script = Path(__file__).resolve().parent.parent.parent / "scripts" / "gpu-acceptance"
+    names: dict[str, Any] = {"__name__": "acceptance", "__file__": str(script)}
+    exec(compile(script.read_text(), script, "exec"), names)
+    found = fit(names["train_on_gpu"], trainer=TorchTrainer).return_value
+    assert found == {"sum": 2.0, "backend": "gloo", "ranks": [("cpu", []), ("cpu", [])], "learns": True}
 
 
 def test_what_prepare_model_refuses(fit) -> None:

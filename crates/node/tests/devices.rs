@@ -120,9 +120,8 @@ impl Node {
     fn second_use(&mut self) -> serde_json::Value {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
-            let told = self.detail()["nodes"][0]["devices"][1].take();
-            if !told.is_null() {
-                return told;
+            if let Some(told) = self.detail().pointer("/nodes/0/devices/1") {
+                return told.clone();
             }
             assert!(Instant::now() < until, "the library answers");
             // The library is asked on a thread of its own, which has its own time.
