@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import networks
 import pytest
 import ray
@@ -90,6 +91,48 @@ def test_any_rank_may_be_killed_at_any_step(fit, tmp_path: Path) -> None:
     assert len(list(marks.iterdir())) == len(kills)
     assert networks.differ(result.return_value, networks.alone(STEPS)) < 1e-6
     assert [row["step"] for row in result.history] == list(range(STEPS))
+
+
+@pytest.mark.parametrize("behind", ["folder", "filesystem"])
+def test_a_checkpoint_that_a_rank_died_in_is_not_there(fit, tmp_path: Path, behind: str) -> None:
+    def die(own: Checkpoint, name: str) -> Checkpoint:
+        # Behind a filesystem, the other rank's files stay where they are: it has no staging.
+        run = Path(train.get_context().get_storage().path)
+        wait_until(lambda: any((run / place / "first-0").exists() for place in (name, f".{name}.partial")))
+        os.kill(os.getpid(), signal.SIGKILL)
+        return own
+
+    def function() -> list[Any]:
+        rank = train.get_context().get_world_rank()
+        begun = train.get_checkpoint()
+        first = 1
+        if begun is not None:
+            with begun.as_directory() as folder:
+                assert {"rank-0", "rank-1"} <= set(os.listdir(folder))
+                first = int((Path(folder) / "rank-0").read_text()) + 1
+        begins = [first]
+        for step in range(first, 4):
+            own = tmp_path / f"own-{rank}-{step}"
+            own.mkdir(exist_ok=True)
+            (own / f"rank-{rank}").write_text(str(step))
+            (own / f"first-{rank}").unlink(missing_ok=True)
+            if not (tmp_path / "died").exists():
+                (own / f"first-{rank}").touch()
+            died = tmp_path / "died"
+            dies = (rank, step) == (1, 2) and not died.exists()
+            died.touch() if dies else None
+            options = {"checkpoint_upload_fn": die} if dies else {}
+            train.report({"step": step}, Checkpoint.from_directory(own), f"checkpoint_{step}", **options)
+        return begins
+
+    storage = {"storage_filesystem": fsspec.filesystem("file", auto_mkdir=True)} if behind == "filesystem" else {}
+    result = fit(function, failures=1, **storage)
+    assert result.return_value == [2], "the last one that was whole"
+    assert [row["step"] for row in result.history] == [1, 2, 3]
+    assert [Path(one.path).name for one, _ in result.best_checkpoints] == ["checkpoint_1", "checkpoint_2", "checkpoint_3"]
+    files = {path.name: sorted(os.listdir(path)) for path in Path(result.path).iterdir() if path.is_dir()}
+    whole = [".manifest.json", "rank-0", "rank-1"]
+    assert files == {"checkpoint_1": sorted(["first-0", "first-1", *whole]), "checkpoint_2": whole, "checkpoint_3": whole}
 
 
 def test_an_exception_ends_training_with_all_that_is_known(fit) -> None:

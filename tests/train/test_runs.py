@@ -80,6 +80,24 @@ def test_callbacks_see_every_rank(fit) -> None:
     assert seen == [("run", [0, 1, 2], None)]
 
 
+def test_the_environment_names_callbacks(fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_of_all_runs.py").write_text(
+        "from ray import train\n"
+        "class Noting(train.UserCallback):\n"
+        "    seen = []\n"
+        "    def after_report(self, run_context, metrics, checkpoint):\n"
+        "        self.seen.append(metrics)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("RAY_TRAIN_CALLBACKS", "mine_of_all_runs.Noting")
+    fit(lambda: train.report({"step": 1}), 1)
+    assert __import__("mine_of_all_runs").Noting.seen == [[{"step": 1}]]
+    for named, says in (("mine_of_all_runs.Other", "cannot be imported"), ("Noting", "cannot be imported"), ("os.path.join", "no class derived")):
+        monkeypatch.setenv("RAY_TRAIN_CALLBACKS", named)
+        with pytest.raises(ValueError, match=says):
+            fit(lambda: None, 1)
+
+
 def test_checkpoints_of_all_ranks_are_one_folder(fit, tmp_path: Path) -> None:
     def function() -> None:
         rank = train.get_context().get_world_rank()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import time
@@ -125,6 +126,21 @@ class UserCallback:
 
     def after_exception(self, run_context: RunContext, worker_exceptions: dict[int, Exception]) -> None:
         """Ranks have failed."""
+
+
+def callbacks_of_environment() -> list[UserCallback]:
+    """One of each class that `RAY_TRAIN_CALLBACKS` names, as in `module.Class,other.Class`. Raises `ValueError` for what is none."""
+    found = []
+    for named in filter(None, (part.strip() for part in os.environ.get("RAY_TRAIN_CALLBACKS", "").split(","))):
+        module, _, name = named.rpartition(".")
+        try:
+            kind = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"RAY_TRAIN_CALLBACKS names {named!r}, which cannot be imported: {error}") from error
+        if not isinstance(kind, type) or not issubclass(kind, UserCallback):
+            raise ValueError(f"RAY_TRAIN_CALLBACKS names {named!r}, which is no class derived from `ray.train.UserCallback`")
+        found.append(kind())
+    return found
 
 
 @dataclass

@@ -20,7 +20,7 @@ from typing import Any
 
 from oxiray import _api, _session, exceptions
 from oxiray.train import _failing, _inside, _kept, _result
-from oxiray.train._configs import ReportedCheckpoint, ReportedCheckpointStatus, RunConfig, RunContext, ValidationConfig
+from oxiray.train._configs import ReportedCheckpoint, ReportedCheckpointStatus, RunConfig, RunContext, ValidationConfig, callbacks_of_environment
 from oxiray.train._errors import (
     ControllerError,
     InsufficientClusterResourcesError,
@@ -72,7 +72,7 @@ class Controller:
         assert config.logging_config is not None
         self._run = run
         self._limits = config.failure_config
-        self._callbacks = config.callbacks or []
+        self._callbacks = [*(config.callbacks or []), *callbacks_of_environment()]
         self._context = RunContext(config)
         self.progress = Progress(config.name, config.logging_config.log_level)
         try:

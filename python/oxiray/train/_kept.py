@@ -95,7 +95,11 @@ class Kept:
         self.rows = [row for line in lines if (row := _row(line)) is not None]
 
     def rewind(self) -> None:
-        """Drops checkpoints that are damaged or gone, the newest first until one is whole, and the rows after it."""
+        """Drops checkpoints that are damaged or gone, the newest first until one is whole, and the rows after it.
+
+        No group of this run may be alive: what one had begun to store is removed.
+        """
+        self.storage.sweep()
         while self.entries:
             wrong = self.storage.what_is_wrong(self.entries[-1].name)
             if wrong is None:

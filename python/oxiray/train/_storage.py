@@ -21,6 +21,8 @@ from oxiray.train._errors import CheckpointError
 #: Lists each file of a checkpoint with its size and CRC-32, within the checkpoint's folder.
 MANIFEST = ".manifest.json"
 _CHUNK_BYTES = 4 << 20
+#: How the names of folders end in which a checkpoint is put together.
+_STAGED = ".partial"
 #: Files that are sent to a URL at the same time.
 _UPLOADS_AT_ONCE = 4
 
@@ -92,7 +94,7 @@ class Storage:
     def staging(self, checkpoint: str) -> str:
         """Where the ranks put a checkpoint's files until all are there."""
         # A URL has no renaming that is whole: there the list of checkpoints alone decides.
-        return self.join(f".{checkpoint}.partial" if self.is_local else checkpoint)
+        return self.join(f".{checkpoint}{_STAGED}" if self.is_local else checkpoint)
 
     def store(self, source: str, checkpoint: str) -> Manifest:
         """Copies a rank's folder to where the checkpoint is staged; returns what it copied."""
@@ -130,6 +132,7 @@ class Storage:
                 )
         content = json.dumps({"files": manifest}).encode()
         if not self.is_local:
+            self._remove_strangers(staged, manifest)
             self.filesystem.pipe_file(posixpath.join(staged, MANIFEST), content)
             return
         os.makedirs(staged, exist_ok=True)
@@ -139,6 +142,20 @@ class Storage:
         if os.path.lexists(final):
             shutil.rmtree(final)
         os.rename(staged, final)
+
+    def _remove_strangers(self, folder: str, manifest: Manifest) -> None:
+        """Removes what an attempt left there that ended before its checkpoint was whole."""
+        self.filesystem.invalidate_cache()
+        for path in self.filesystem.find(folder):
+            if posixpath.relpath(path, folder) not in manifest:
+                self.filesystem.rm(path)
+
+    def sweep(self) -> None:
+        """Removes what was staged by a group that has ended; on a URL nothing says what that is."""
+        if self.is_local:
+            for name in os.listdir(self.path):
+                if name.startswith(".") and name.endswith(_STAGED):
+                    shutil.rmtree(self.join(name), ignore_errors=True)
 
     def _merged(self, staged: str, manifests: list[Manifest]) -> Manifest:
         merged: Manifest = {}
