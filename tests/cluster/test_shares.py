@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from watching import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,8 @@ def test_eight_actors_of_two_fifths_run_on_twice_two_gpus(cluster: Any) -> None:
 
 
 def test_shares_and_wholes_find_the_machine_that_has_them(cluster: Any) -> None:
+    # What the test before held is given back after its processes' end.
+    wait_until(lambda: ray.available_resources().get("GPU") == 4)
     held = [Share.remote() for _ in range(2)]
     (node, _), _ = ray.get([actor.held.remote() for actor in held], timeout=30)
 
