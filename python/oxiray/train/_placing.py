@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
 
+from oxiray import _core
 from oxiray.train._errors import InsufficientClusterResourcesError
 from oxiray.train._scaling import ScalingConfig
 from oxiray.util._explain import explain
@@ -31,9 +33,10 @@ def await_placement(placement: PlacementGroup, what: str, scaling: ScalingConfig
         text += "; ".join([reason["reason"].partition(": ")[2] or reason["reason"], *lines])
         if all(node["rule"] in _NEVER for node in reason["nodes"]):
             text += ". No machine of this cluster could ever hold them"
-            if not cluster_may_grow(scaling) and waited + 0.1 >= _start_timeout_s():
+            may_grow = cluster_may_grow(scaling)
+            if not may_grow and waited + 0.1 >= _start_timeout_s():
                 raise InsufficientClusterResourcesError(f"{text}: ask for less in ScalingConfig, or add machines")
-            text += ": waiting for machines to join" if cluster_may_grow(scaling) else ""
+            text += ": waiting for machines to join" if may_grow else ""
         say(text)
         wait_s = _WORDS_EVERY_S
 
@@ -41,9 +44,9 @@ def await_placement(placement: PlacementGroup, what: str, scaling: ScalingConfig
 def cluster_may_grow(scaling: ScalingConfig) -> bool:
     """Whether machines are expected to join, so that a group which none could hold now waits for them.
 
-    The one place that decides it: an elastic group says so itself.
+    The one place that decides it: an elastic group says so itself, and an autoscaler is told of in the cluster's report.
     """
-    return scaling.elasticity_enabled
+    return scaling.elasticity_enabled or json.loads(_core.cluster()[2]).get("autoscaler") is not None
 
 
 def _start_timeout_s() -> float:
