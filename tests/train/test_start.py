@@ -162,6 +162,15 @@ def test_an_elastic_group_waits_for_machines_and_says_so(fit, machines: Cluster,
     assert result.return_value == 2
 
 
+def test_an_elastic_group_that_does_not_fit_as_it_is_to_be_placed_becomes_smaller(fit, machines: Cluster, capfd) -> None:
+    for _ in range(2):
+        machines.add_node(num_cpus=1)
+    scaling = ScalingConfig(num_workers=(1, 2), placement_strategy="STRICT_PACK")
+    assert fit(lambda: train.get_context().get_world_size(), scaling=scaling).return_value == 1
+    said = capfd.readouterr().err
+    assert "2 workers of {'CPU': 1} are not placed after 2 s" in said and "trying with fewer" in said
+
+
 def test_a_machine_that_is_lost_is_done_without(fit, machines: Cluster, tmp_path: Path) -> None:
     first, second = machines.add_node(num_cpus=2), machines.add_node(num_cpus=2)
     sizes: list[int] = []

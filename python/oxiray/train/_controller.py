@@ -150,6 +150,7 @@ class Controller:
                     group.await_placement()
                     self._size = size
                     return group
+                self.progress.note(f"{group.why_not(_FITS_S)}: trying with fewer")
             except BaseException:
                 group.end()
                 raise

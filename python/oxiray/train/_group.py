@@ -58,6 +58,7 @@ class Group:
         self._expected: set[Any] = set()
         self._environment = environment
         self._placement: PlacementGroup | None = None
+        self._is_placed = False
         #: The TPU slices that are this group's, where its workers need whole ones.
         self._reserved: PlacementGroup | None = None
         #: How many TPU slices the workers are on; 0 where they need no whole one.
@@ -77,10 +78,6 @@ class Group:
             )
         self._handles = [self._make(index, needs, self._environment) for index in range(self.size)]
 
-    def _ask_on_slices(self, reserved: PlacementGroup) -> None:
-        each = self._scaling.workers_per_slice
-        self._ask_for_workers([{_slices.NAME: name} for name in _slices.names(reserved) for _ in range(each)])
-
     def _make(self, index: int, needs: dict[str, float], environment: dict[str, Any]) -> Any:
         rest = {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU", "memory")}
         options: dict[str, Any] = {"num_cpus": needs.get("CPU", 0), "num_gpus": needs.get("GPU", 0), "resources": rest}
@@ -94,22 +91,38 @@ class Group:
 
     def await_placement(self) -> None:
         """Returns when every worker has its place. Says what it waits for; raises where that can never be."""
-        if self._reserved is not None and not self._handles:
-            of = self._scaling.slice
-            what = f"{self.slices} TPU slices of topology {of.topology if of is not None else ''}"
-            _placing.await_placement(self._reserved, what, self._scaling, self._say)
-            self._ask_on_slices(self._reserved)
-        if self._placement is not None:
-            what = f"{self.size} workers of {self._scaling._resources_per_worker_not_none}"
-            _placing.await_placement(self._placement, what, self._scaling, self._say)
+        while (waited := self._waited_for()) is not None:
+            _placing.await_placement(*waited, self._scaling, self._say)
+            self._has_place()
 
     def is_placed(self, timeout_s: float) -> bool:
         """Whether every worker has its place within so many seconds."""
-        if self._reserved is not None and not self._handles:
-            if not self._reserved.wait(timeout_s):
+        while (waited := self._waited_for()) is not None:
+            if not waited[0].wait(timeout_s):
                 return False
-            self._ask_on_slices(self._reserved)
-        return self._placement is None or self._placement.wait(timeout_s)
+            self._has_place()
+        return True
+
+    def why_not(self, waited_s: float) -> str:
+        """Why a group that waits has no place, machine by machine."""
+        waited = self._waited_for()
+        return _placing.why(*waited, waited_s)[0] if waited is not None else ""
+
+    def _waited_for(self) -> tuple[PlacementGroup, str] | None:
+        """What is to have its place next, in words: the slices, then the workers on them. None where all have."""
+        if self._reserved is not None and not self._handles:
+            topology = self._scaling.topology
+            return self._reserved, f"{self.slices} TPU slices of topology {topology}"
+        if self._placement is not None and not self._is_placed:
+            return self._placement, f"{self.size} workers of {self._scaling._resources_per_worker_not_none}"
+        return None
+
+    def _has_place(self) -> None:
+        if self._reserved is not None and not self._handles:
+            each = self._scaling.workers_per_slice
+            self._ask_for_workers([{_slices.NAME: name} for name in _slices.names(self._reserved) for _ in range(each)])
+        else:
+            self._is_placed = True
 
     def rank(self, wants_port: bool, shares_devices: bool) -> None:
         """Asks each worker where it is, and gives out the ranks."""

@@ -26,12 +26,9 @@ def await_placement(placement: PlacementGroup, what: str, scaling: ScalingConfig
     begun = time.monotonic()
     wait_s = min(_FIRST_WORD_S, _start_timeout_s())
     while not placement.wait(wait_s):
-        reason = explain(placement)
-        lines = [f"{node['address']}: {node['why']}" for node in reason["nodes"] if node["why"]]
         waited = time.monotonic() - begun
-        text = f"{what} are not placed after {waited:.0f} s: "
-        text += "; ".join([reason["reason"].partition(": ")[2] or reason["reason"], *lines])
-        if all(node["rule"] in _NEVER for node in reason["nodes"]):
+        text, is_never = why(placement, what, waited)
+        if is_never:
             text += ". No machine of this cluster could ever hold them"
             may_grow = cluster_may_grow(scaling)
             if not may_grow and waited + 0.1 >= _start_timeout_s():
@@ -39,6 +36,15 @@ def await_placement(placement: PlacementGroup, what: str, scaling: ScalingConfig
             text += ": waiting for machines to join" if may_grow else ""
         say(text)
         wait_s = _WORDS_EVERY_S
+
+
+def why(placement: PlacementGroup, what: str, waited_s: float) -> tuple[str, bool]:
+    """Why it has no place, machine by machine, and whether none of them could ever hold it."""
+    reason = explain(placement)
+    lines = [f"{node['address']}: {node['why']}" for node in reason["nodes"] if node["why"]]
+    told = "; ".join([reason["reason"].partition(": ")[2] or reason["reason"], *lines])
+    is_never = all(node["rule"] in _NEVER for node in reason["nodes"])
+    return f"{what} are not placed after {waited_s:.0f} s: {told}", is_never
 
 
 def cluster_may_grow(scaling: ScalingConfig) -> bool:
