@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
 use crate::family::Family;
@@ -26,6 +27,8 @@ pub struct DeviceProcesses {
 /// How much a device is used at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceUse {
+    /// Its number among those offered.
+    pub slot: u32,
     /// What the variable that shows devices to programs calls it.
     pub id: String,
     /// The part of the last moments in which it computed, in percent.
@@ -34,6 +37,8 @@ pub struct DeviceUse {
     pub used_bytes: Option<u64>,
     /// Bytes of its memory.
     pub total_bytes: Option<u64>,
+    /// Whether its driver has lost it: it fell off the bus, say.
+    pub is_lost: bool,
 }
 
 enum Library {
@@ -62,25 +67,16 @@ impl DeviceProcesses {
     /// The processes that hold memory of the device in `slot`, to compute or to draw; `None` where NVML does not tell, or
     /// the device exists in name only.
     pub fn in_slot(&mut self, slot: u32) -> Option<Vec<u32>> {
-        let device = device(self.library()?, self.ids.get(slot as usize)?)?;
+        let device = device(self.library()?, self.ids.get(slot as usize)?).ok()?;
         let computing = device.running_compute_processes().ok()?;
         let drawing = device.running_graphics_processes().unwrap_or_default();
         Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
     }
 
-    /// How much each device is used now, by slot; those are left out of which NVML tells neither load nor memory.
+    /// How much each device is used now, by slot; those are left out of which NVML tells nothing.
     pub fn uses(&mut self) -> Vec<DeviceUse> {
         let Some(nvml) = self.library() else { return Vec::new() };
-        let use_of = |id: &String| {
-            let device = device(nvml, id)?;
-            let memory = device.memory_info().ok();
-            let busy_percent = device.utilization_rates().ok().map(|rates| rates.gpu);
-            let used_bytes = memory.as_ref().map(|memory| memory.used);
-            let total_bytes = memory.map(|memory| memory.total);
-            let is_told = busy_percent.is_some() || used_bytes.is_some();
-            is_told.then(|| DeviceUse { id: id.clone(), busy_percent, used_bytes, total_bytes })
-        };
-        self.ids.iter().filter_map(use_of).collect()
+        self.ids.iter().enumerate().filter_map(|(slot, id)| use_of(nvml, slot as u32, id)).collect()
     }
 
     fn library(&mut self) -> Option<&'static Nvml> {
@@ -102,18 +98,39 @@ impl fmt::Debug for DeviceProcesses {
     }
 }
 
+fn use_of(nvml: &Nvml, slot: u32, id: &str) -> Option<DeviceUse> {
+    let (rates, memory) = match device(nvml, id) {
+        Ok(device) => (device.utilization_rates().ok(), device.memory_info()),
+        Err(error) => (None, Err(error)),
+    };
+    let is_lost = matches!(memory, Err(NvmlError::GpuLost));
+    let memory = memory.ok();
+    let is_told = is_lost || rates.is_some() || memory.is_some();
+    is_told.then(|| DeviceUse {
+        slot,
+        id: id.to_owned(),
+        busy_percent: rates.map(|rates| rates.gpu),
+        used_bytes: memory.as_ref().map(|memory| memory.used),
+        total_bytes: memory.map(|memory| memory.total),
+        is_lost,
+    })
+}
+
 /// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.
-fn device<'nvml>(nvml: &'nvml Nvml, id: &str) -> Option<Device<'nvml>> {
+fn device<'nvml>(nvml: &'nvml Nvml, id: &str) -> Result<Device<'nvml>, NvmlError> {
     if let Ok(index) = id.parse() {
-        return nvml.device_by_index(index).ok();
+        return nvml.device_by_index(index);
     }
-    if let Ok(device) = nvml.device_by_uuid(id) {
-        return Some(device);
-    }
-    let count = nvml.device_count().ok()?.min(DEVICES_LIMIT);
+    let unknown = match nvml.device_by_uuid(id) {
+        Err(error) if !matches!(error, NvmlError::GpuLost) => error,
+        found => return found,
+    };
+    let count = nvml.device_count()?.min(DEVICES_LIMIT);
     let mut beginning_so = (0..count)
         .filter_map(|index| nvml.device_by_index(index).ok())
         .filter(|device| device.uuid().is_ok_and(|uuid| uuid.starts_with(id)));
-    let found = beginning_so.next()?;
-    beginning_so.next().is_none().then_some(found)
+    match (beginning_so.next(), beginning_so.next()) {
+        (Some(found), None) => Ok(found),
+        _ => Err(unknown),
+    }
 }

@@ -152,16 +152,21 @@ fn what_the_library_does_not_tell_is_not_guessed(answers: &Path) {
 fn how_much_devices_are_used_is_told(answers: &Path) {
     let two = |busy: &str| format!("NVIDIA L4|GPU-a||24000|6000|||{busy}\nNVIDIA L4|GPU-b|||||||\n");
     std::fs::write(answers, two("87")).unwrap();
-    let used = |id: &str, busy_percent, (used, total)| DeviceUse {
+    let used = |slot, id: &str, busy_percent, (used, total)| DeviceUse {
+        slot,
+        is_lost: false,
         id: id.to_owned(),
         busy_percent,
         used_bytes: Some(used),
         total_bytes: Some(total),
     };
     let mut numbered = processes(None, None).unwrap();
-    assert_eq!(numbered.uses(), [used("0", Some(87), (6000, 24000))], "nothing is known of the other");
+    assert_eq!(numbered.uses(), [used(0, "0", Some(87), (6000, 24000))], "nothing is known of the other");
     std::fs::write(answers, two("")).unwrap();
-    assert_eq!(numbered.uses(), [used("0", None, (6000, 24000))], "as things are now");
+    assert_eq!(numbered.uses(), [used(0, "0", None, (6000, 24000))], "as things are now");
     std::fs::write(answers, two("3")).unwrap();
-    assert_eq!(processes(Some("GPU-b,GPU-a"), None).unwrap().uses(), [used("GPU-a", Some(3), (6000, 24000))]);
+    assert_eq!(processes(Some("GPU-b,GPU-a"), None).unwrap().uses(), [used(1, "GPU-a", Some(3), (6000, 24000))]);
+    std::fs::write(answers, format!("lost=1\n{}", two("3"))).unwrap();
+    let lost = DeviceUse { slot: 1, id: "1".to_owned(), is_lost: true, ..DeviceUse::default() };
+    assert_eq!(numbered.uses(), [used(0, "0", Some(3), (6000, 24000)), lost], "the driver has lost the other");
 }

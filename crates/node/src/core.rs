@@ -9,7 +9,8 @@
 //! - CORE-2: a lease that ended before it was returned is reported to its owner once; an actor's death
 //!   once to each that was connected or asked.
 //! - CORE-3: a worker that held devices, or was leased as fresh, never serves anyone else.
-//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it.
+//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it, or
+//!   its driver has lost it.
 
 mod actors;
 mod ahead;

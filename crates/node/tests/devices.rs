@@ -118,14 +118,18 @@ impl Node {
 
     /// What is told of the second device's use, once it was measured.
     fn second_use(&mut self) -> serde_json::Value {
+        let told = |node: &Self| node.detail().pointer("/nodes/0/devices/1").cloned();
+        self.look_until(|node| told(node).is_some());
+        told(self).expect("it was just there")
+    }
+
+    /// Has the devices looked at again and again.
+    fn look_until(&mut self, is_seen: impl Fn(&Self) -> bool) {
         let until = Instant::now() + Duration::from_secs(60);
-        loop {
-            if let Some(told) = self.detail().pointer("/nodes/0/devices/1") {
-                return told.clone();
-            }
+        while !is_seen(self) {
             assert!(Instant::now() < until, "the library answers");
             // The library is asked on a thread of its own, which has its own time.
-            self.now = self.core.next_alarm().expect("devices in use are measured again and again");
+            self.now = self.core.next_alarm().expect("devices are looked at again and again");
             self.core.set_now(self.now);
             self.settle();
         }
@@ -177,6 +181,16 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     write("800:4096");
     node.pass_while(Duration::from_secs(30), |node| node.leases.len() < 4);
     assert_eq!(node.reasons(), [None, None], "the first device forgot after all");
+
+    // The driver loses the device that nobody uses any more, and finds it again.
+    let lost = folder.path().join("lost.txt");
+    let text = format!("lost=1\n{}", std::fs::read_to_string(&answers).expect("it was written"));
+    std::fs::write(&lost, text).and_then(|()| std::fs::rename(&lost, &answers)).expect("written");
+    node.look_until(|node| node.reasons()[1].is_some());
+    let reason = node.reasons().remove(1).expect("it was just there");
+    assert!(reason.contains("its driver has lost it"), "{reason}");
+    write("800:4096");
+    node.look_until(|node| node.reasons()[1].is_none());
 
     let mut before = std::process::Command::new("true").spawn().expect("it starts");
     write(&format!("{}:4096", before.id()));

@@ -201,6 +201,7 @@ pub unsafe extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_int {
 /// As in NVML: `device` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut Handle) -> c_int {
+    read_anew();
     let index = index as usize;
     with_answers(|answers| match index {
         _ if answers.lost.contains(&index) => GPU_IS_LOST,
@@ -221,7 +222,8 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, device: 
     let uuid = unsafe { CStr::from_ptr(uuid) }.to_bytes();
     with_answers(|answers| match answers.gpus.iter().position(|gpu| gpu.uuid.as_bytes() == uuid) {
         // SAFETY: passed on to the caller.
-        Some(index) => unsafe { write(device, (index + 1) as Handle) },
+        Some(index) if !answers.lost.contains(&index) => unsafe { write(device, (index + 1) as Handle) },
+        Some(_) => GPU_IS_LOST,
         None => NOT_FOUND,
     })
 }

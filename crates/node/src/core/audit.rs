@@ -105,7 +105,8 @@ impl Core {
     fn audit_devices(&self) {
         for worker in self.out_of_service.values().flat_map(BTreeMap::keys) {
             let is_undying = self.workers.get(worker).is_some_and(|worker| worker.is_doomed);
-            assert!(is_undying || self.rechecks.iter().any(|recheck| recheck.is_remembered(*worker)), "CORE-4");
+            let is_remembered = self.rechecks.iter().any(|recheck| recheck.is_remembered(*worker));
+            assert!(is_undying || is_remembered || self.measured.is_driver(*worker), "CORE-4");
         }
         assert_eq!(self.ledger.out_of_service().count(), self.out_of_service.len(), "CORE-4");
     }

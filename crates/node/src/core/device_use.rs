@@ -1,46 +1,85 @@
-//! How much devices are used: measured while somebody has one, and told to the head with what is free.
+//! What the driver says of devices as time goes by: how much they are used while somebody has one, told to the head with
+//! what is free, and whether one is lost, which is out of service then.
 
-use super::{Alarm, Core};
+use super::{Alarm, Core, Key};
 use oxiray_wire::message::DeviceUse;
 use serde_json::{Value as Json, json};
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Between two measurings while a device is in use.
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at devices that nobody uses.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 
 /// What was measured last.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    is_watching: bool,
+    next: Option<Instant>,
     pub(crate) uses: Vec<DeviceUse>,
+    /// The slots of devices that the driver has lost.
+    lost: BTreeSet<u32>,
+    /// Stands for the driver among those who keep devices out of service.
+    driver: Option<Key>,
+}
+
+impl Measured {
+    /// Whether it is why devices are out of service because of that key.
+    pub(crate) fn is_driver(&self, key: Key) -> bool {
+        self.driver == Some(key) && !self.lost.is_empty()
+    }
 }
 
 impl Core {
-    /// Begins to measure where a device is in use, and nobody measures yet.
+    /// Sees to the next look at the devices, where somebody can tell: soon where one is in use.
     pub(crate) fn watch_devices(&mut self) {
-        if !self.measured.is_watching && self.device_check.measures() && self.has_devices_in_use() {
-            self.measured.is_watching = true;
-            self.measure_devices();
+        if !self.device_check.measures() {
+            return;
+        }
+        let period = if self.has_devices_in_use() { MEASURED_EVERY } else { LOOKED_AT_EVERY };
+        let due = if self.measured.next.is_none() { self.now } else { self.now + period };
+        if self.measured.next.is_none_or(|next| due < next) {
+            self.measured.next = Some(due);
+            self.alarm_at(due, Alarm::Measure);
         }
     }
 
-    /// One measuring, and the next in a while; none once all devices are free.
+    /// One look at the devices, and the next in a while.
     pub(crate) fn measure_devices(&mut self) {
-        self.measured.uses.clear();
-        self.measured.is_watching = self.has_devices_in_use();
-        if !self.measured.is_watching {
+        if self.measured.next.is_none_or(|next| next > self.now) {
+            // Devices came into use after this look was set.
             return;
         }
+        let is_used = self.has_devices_in_use();
+        let next = self.now + if is_used { MEASURED_EVERY } else { LOOKED_AT_EVERY };
         let (resource, found) = self.device_check.measure();
-        let told = found.iter().map(|found| DeviceUse {
+        let lost = found.iter().filter(|found| found.is_lost).map(|found| found.slot).collect();
+        let told = found.iter().filter(|found| is_used && !found.is_lost).map(|found| DeviceUse {
             resource: resource.to_owned(),
             id: found.id.clone(),
             busy_percent: found.busy_percent,
             used_bytes: found.used_bytes,
             total_bytes: found.total_bytes,
         });
-        self.measured.uses.extend(told);
-        self.alarm_at(self.now + MEASURED_EVERY, Alarm::Measure);
+        self.measured.uses = told.collect();
+        self.measured.next = Some(next);
+        self.alarm_at(next, Alarm::Measure);
+        self.judge_lost(resource, lost);
+    }
+
+    /// CORE-4: what the driver has lost is granted to nobody until the driver has it again.
+    fn judge_lost(&mut self, resource: &str, lost: BTreeSet<u32>) {
+        if lost == self.measured.lost {
+            return;
+        }
+        let driver = self.measured.driver.unwrap_or_else(|| self.new_key());
+        self.measured.driver = Some(driver);
+        self.return_to_service(driver, |(_, slot)| lost.contains(slot));
+        for slot in lost.difference(&std::mem::take(&mut self.measured.lost)) {
+            let reason = "its driver has lost it: it fell off the bus, or failed (`nvidia-smi`, `dmesg`)";
+            self.take_out_of_service(driver, &(resource.to_owned(), *slot), reason);
+        }
+        self.measured.lost = lost;
     }
 
     fn has_devices_in_use(&self) -> bool {

@@ -92,7 +92,7 @@ impl Core {
         if worker.pid.is_none() {
             self.starting -= 1;
         }
-        self.return_to_service(key, &[]);
+        self.return_to_service(key, |_| false);
         let grants = worker.surplus.into_iter().chain(worker.grant);
         self.give_back(key, grants.collect(), worker.pid.unwrap_or(0));
         if let Duty::Actor(id) = worker.duty {
@@ -171,7 +171,8 @@ impl Core {
         let Recheck { worker, pid, .. } = recheck;
         let is_settled = recheck.doubtful.is_empty();
         if is_settled || self.now >= recheck.until {
-            self.return_to_service(worker, &recheck.doubtful);
+            let doubtful: BTreeSet<&Device> = recheck.doubtful.iter().map(|(device, _)| device).collect();
+            self.return_to_service(worker, |device| doubtful.contains(device));
             for (device, residue) in &recheck.doubtful {
                 let doubt = if *residue == Residue::Held { "the device" } else { "its driver does not say whether it" };
                 let reason = match pid {
@@ -201,7 +202,7 @@ impl Core {
     }
 
     /// CORE-4.
-    fn take_out_of_service(&mut self, worker: Key, device: &Device, reason: &str) {
+    pub(crate) fn take_out_of_service(&mut self, worker: Key, device: &Device, reason: &str) {
         let (resource, slot) = device;
         self.log(format!("{resource} {slot} is out of service: {reason}"));
         self.ledger.quarantine(resource, *slot, reason).expect("a grant names devices of its ledger");
@@ -209,11 +210,10 @@ impl Core {
     }
 
     /// Puts the devices back into service that nothing but this worker kept out of it.
-    fn return_to_service(&mut self, worker: Key, except: &[(Device, Residue)]) {
+    pub(crate) fn return_to_service(&mut self, worker: Key, is_excepted: impl Fn(&Device) -> bool) {
         let mut kept = OutOfService::new();
         for (device, mut reasons) in std::mem::take(&mut self.out_of_service) {
-            let is_excepted = except.iter().any(|(excepted, _)| *excepted == device);
-            if !is_excepted && reasons.remove(&worker).is_some() {
+            if !is_excepted(&device) && reasons.remove(&worker).is_some() {
                 let (resource, slot) = &device;
                 let changed = if let Some(left) = reasons.values().next() {
                     self.ledger.quarantine(resource, *slot, left.as_str())
