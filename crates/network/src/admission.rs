@@ -65,7 +65,7 @@ impl Exchange {
         if !line.carrier.shake()? {
             return Ok(());
         }
-        if line.carrier.tls.alpn_protocol() != Some(&self.options.protocol[..]) {
+        if line.carrier.tls()?.alpn_protocol() != Some(&self.options.protocol[..]) {
             return Err(io::Error::new(ErrorKind::InvalidData, "it speaks another protocol"));
         }
         let greeting = loop {
@@ -95,14 +95,14 @@ impl Exchange {
         let Some(authority) = &self.options.authority else {
             return Err(refused("it wants to join, and this is not the head"));
         };
-        let exported = line.carrier.tls.export_keying_material([0; PART_BYTES], EXPORTER, None);
+        let exported = line.carrier.tls()?.export_keying_material([0; PART_BYTES], EXPORTER, None);
         let exported = exported.map_err(io::Error::other)?;
         if !greeting.is_proven(authority.token(), &exported) {
             if let Some(address) = line.address {
                 self.crowd.erred(address, now);
             }
-            line.carrier.tls.writer().write_all(&[REFUSED])?;
-            line.carrier.tls.send_close_notify();
+            line.carrier.tls()?.writer().write_all(&[REFUSED])?;
+            line.carrier.tls()?.send_close_notify();
             line.carrier.shake()?;
             return Err(refused("its token is not this cluster's"));
         }
@@ -111,7 +111,7 @@ impl Exchange {
         let mut answer = vec![ADMITTED];
         answer.extend_from_slice(&length.to_le_bytes());
         answer.extend_from_slice(&certificate);
-        line.carrier.tls.writer().write_all(&answer)?;
+        line.carrier.tls()?.writer().write_all(&answer)?;
         let (near, far) = UnixStream::pair()?;
         self.open(number, greeting.node, OwnedFd::from(near).into(), &[])?;
         let predecessor = (!greeting.predecessor.is_nil()).then_some(greeting.predecessor);
@@ -126,7 +126,7 @@ impl Exchange {
     fn bearer(&mut self, number: u64, ticket: Ticket, now: Instant) -> io::Result<()> {
         let bearers = self.lines.values().filter(|line| matches!(line.stage, Stage::Bearer { .. })).count();
         let Some(line) = self.lines.get_mut(&number) else { return Ok(()) };
-        if line.carrier.tls.peer_certificates().is_none() || bearers >= BEARERS_MAX {
+        if line.carrier.tls()?.peer_certificates().is_none() || bearers >= BEARERS_MAX {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "it shows a ticket and no certificate"));
         }
         let Stage::Stranger { early, .. } = &mut line.stage else { return Ok(()) };
@@ -142,7 +142,7 @@ impl Exchange {
         let Some(line) = self.lines.get_mut(&number) else { return };
         let Stage::Bearer { ticket, early, .. } = &mut line.stage else { return };
         let Some((expectation, _)) = self.expected.get(ticket) else { return };
-        let certificate = line.carrier.tls.peer_certificates().and_then(<[_]>::first);
+        let certificate = line.carrier.tls().ok().and_then(|tls| tls.peer_certificates()?.first());
         if !certificate.is_some_and(|certificate| is_node(certificate, expectation.node)) {
             let address = line.address;
             self.drop_line(number);
@@ -158,14 +158,15 @@ impl Exchange {
 
     /// Joins a connection to its local socket: it is carried from here on.
     pub(crate) fn open(&mut self, number: u64, node: NodeId, local: Local, early: &[u8]) -> io::Result<()> {
-        let Some(line) = self.lines.get_mut(&number) else { return Ok(()) };
+        let Some(mut line) = self.lines.remove(&number) else { return Ok(()) };
         let Local { socket, freight } = local;
         let local = UnixStream::from(socket);
         local.set_nonblocking(true)?;
         epoll::add(&self.epoll, &local, epoll::EventData::new_u64(FIRST + (number << 1 | 1)), watched(false))?;
-        line.carrier.attach(local, freight, early)?;
+        line.carrier = line.carrier.attach(local, freight, early)?;
         line.stage = Stage::Open;
         line.node = Some(node);
+        self.lines.insert(number, line);
         self.busy.push(number);
         self.listen_again();
         Ok(())

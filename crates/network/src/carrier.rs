@@ -4,8 +4,10 @@
 //! - CARRIER-2: of each direction at most what one read gives is held here (NETWORK-4): the peer is read when what it
 //!   sent before was taken, the local socket when what it gave before was sent.
 
-use crate::freight::{Freight, Parcels};
-use std::io::{self, BufRead as _, ErrorKind, IoSlice, Read as _, Write as _};
+use crate::freight::Freight;
+use crate::haul::{Came, Haul};
+use crate::records::Border;
+use std::io::{self, BufRead as _, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -19,15 +21,13 @@ const TURNS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Scratch {
     read: Box<[u8]>,
-    /// What was decrypted of one read.
+    /// What was decrypted of one read, for the local socket.
     plain: Vec<u8>,
-    /// What of it is for the local socket, where a stream has freight.
-    local: Vec<u8>,
 }
 
 impl Default for Scratch {
     fn default() -> Self {
-        Self { read: vec![0; READ_BYTES].into(), plain: Vec::with_capacity(READ_BYTES), local: Vec::new() }
+        Self { read: vec![0; READ_BYTES].into(), plain: Vec::with_capacity(READ_BYTES) }
     }
 }
 
@@ -52,6 +52,18 @@ impl Side {
     fn has_read(&mut self, count: usize, room: usize) {
         self.is_ready = count == room || self.is_ending;
     }
+
+    /// Whether something may have moved all the same.
+    fn has_failed(&mut self, error: io::Error) -> io::Result<bool> {
+        match error.kind() {
+            ErrorKind::WouldBlock => {
+                self.is_ready = false;
+                Ok(false)
+            }
+            ErrorKind::Interrupted => Ok(true),
+            _ => Err(error),
+        }
+    }
 }
 
 /// How a stream stands after it was served.
@@ -65,13 +77,21 @@ pub(crate) enum Standing {
     Over,
 }
 
+/// Who seals and opens a connection's records.
+#[derive(Debug)]
+enum Cover {
+    Tls(Box<rustls::Connection>),
+    /// A stream with freight has keys only, once it is joined to its local socket.
+    Haul(Box<Haul>),
+}
+
 /// A connection, from its first byte to its last.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    pub(crate) tls: rustls::Connection,
+    cover: Cover,
+    border: Border,
     pub(crate) tcp: TcpStream,
     local: Option<UnixStream>,
-    parcels: Option<Parcels>,
     /// What came from the peer and the local socket has no room for.
     inbound: Vec<u8>,
     /// The peer has sent its last byte.
@@ -90,10 +110,10 @@ pub(crate) struct Carrier {
 impl Carrier {
     pub(crate) fn new(tls: rustls::Connection, tcp: TcpStream) -> Self {
         Self {
-            tls,
+            cover: Cover::Tls(Box::new(tls)),
+            border: Border::default(),
             tcp,
             local: None,
-            parcels: None,
             inbound: Vec::new(),
             peer_ended: false,
             local_ended: false,
@@ -105,15 +125,38 @@ impl Carrier {
         }
     }
 
-    /// From here on its bytes are those of a local socket; `early` came from the peer already.
-    pub(crate) fn attach(&mut self, local: UnixStream, freight: Option<Arc<Freight>>, early: &[u8]) -> io::Result<()> {
-        self.local = Some(local);
-        self.parcels = freight.map(Parcels::new);
-        if let Some(parcels) = &mut self.parcels {
-            return parcels.unpack(early, &mut self.inbound);
+    /// TLS itself, as long as the connection is not joined to a local socket.
+    pub(crate) fn tls(&mut self) -> io::Result<&mut rustls::Connection> {
+        match &mut self.cover {
+            Cover::Tls(tls) => Ok(tls),
+            Cover::Haul(_) => Err(io::Error::other("the connection has freight by now")),
         }
-        self.inbound.extend_from_slice(early);
-        Ok(())
+    }
+
+    /// From here on its bytes are those of a local socket; `early` came from the peer already.
+    ///
+    /// # Errors
+    /// Where the keys of a stream with freight cannot be taken over.
+    pub(crate) fn attach(mut self, local: UnixStream, freight: Option<Arc<Freight>>, early: &[u8]) -> io::Result<Self> {
+        self.local = Some(local);
+        let Some(freight) = freight else {
+            self.inbound.extend_from_slice(early);
+            return Ok(self);
+        };
+        let Cover::Tls(mut tls) = self.cover else { return Ok(self) };
+        let (mut early, mut unsent) = (early.to_vec(), Vec::new());
+        self.peer_ended |= drain(&mut tls, &mut early)?;
+        while tls.wants_write() {
+            tls.write_tls(&mut unsent)?;
+        }
+        if !self.border.is_reached() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "a record was cut where the handshake ended"));
+        }
+        let secrets = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
+        let mut haul = Haul::new(freight, secrets, unsent)?;
+        haul.unpack(&early, &mut self.inbound)?;
+        self.cover = Cover::Haul(Box::new(haul));
+        Ok(self)
     }
 
     pub(crate) fn local(&self) -> Option<&UnixStream> {
@@ -128,9 +171,9 @@ impl Carrier {
 
     /// Lets the handshake go on; whether it is done.
     pub(crate) fn shake(&mut self) -> io::Result<bool> {
-        while self.tls.is_handshaking() {
+        while self.tls()?.is_handshaking() {
             let sent = self.send()?;
-            if !self.tls.is_handshaking() {
+            if !self.tls()?.is_handshaking() {
                 break;
             }
             if !self.take_in()? && !sent {
@@ -148,7 +191,7 @@ impl Carrier {
     /// Reads at most as much as there is room for; nothing where more must come first.
     pub(crate) fn read_early(&mut self, room: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            match self.tls.reader().read(room) {
+            match self.tls()?.reader().read(room) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => return Ok(Some(read)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -181,9 +224,16 @@ impl Carrier {
 
     /// Says the last word where there is room for one.
     fn part(&mut self) {
-        self.tls.send_close_notify();
         // The peer has gone first: whether it hears makes no difference.
-        let _ = self.send();
+        let _ = self.close().and_then(|()| self.send());
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        match &mut self.cover {
+            Cover::Tls(tls) => tls.send_close_notify(),
+            Cover::Haul(haul) => haul.close()?,
+        }
+        Ok(())
     }
 
     fn inward(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
@@ -191,22 +241,18 @@ impl Carrier {
             return Ok(false);
         }
         scratch.plain.clear();
-        // What was decrypted before this stream was carried comes first.
-        self.decrypted(&mut scratch.plain)?;
-        let mut moved = false;
-        if !self.peer_ended && self.from_peer.is_ready {
-            moved = self.read_peer(scratch)?;
-        }
+        let moved = match &mut self.cover {
+            Cover::Tls(tls) => {
+                // What was decrypted before this stream was carried comes first.
+                self.peer_ended |= drain(tls, &mut scratch.plain)?;
+                !self.peer_ended && self.from_peer.is_ready && self.read_peer(scratch)?
+            }
+            Cover::Haul(_) => !self.peer_ended && self.from_peer.is_ready && self.read_haul(scratch)?,
+        };
         if scratch.plain.is_empty() {
             return Ok(moved);
         }
-        if let Some(parcels) = &mut self.parcels {
-            scratch.local.clear();
-            parcels.unpack(&scratch.plain, &mut scratch.local)?;
-            self.deliver(&scratch.local);
-        } else {
-            self.deliver(&scratch.plain);
-        }
+        self.deliver(&scratch.plain);
         Ok(true)
     }
 
@@ -218,42 +264,27 @@ impl Carrier {
                 return Ok(true);
             }
             Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.from_peer.is_ready = false;
-                return Ok(false);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
-            Err(error) => return Err(error),
+            Err(error) => return self.from_peer.has_failed(error),
         };
         self.from_peer.has_read(read, scratch.read.len());
         let mut encrypted = &scratch.read[..read];
         while !encrypted.is_empty() && !self.peer_ended {
-            self.tls.read_tls(&mut encrypted)?;
+            self.tls()?.read_tls(&mut encrypted)?;
             self.decrypt()?;
-            self.decrypted(&mut scratch.plain)?;
+            self.peer_ended |= drain(self.tls()?, &mut scratch.plain)?;
         }
         Ok(true)
     }
 
-    /// Takes over what was decrypted.
-    fn decrypted(&mut self, plain: &mut Vec<u8>) -> io::Result<()> {
-        let mut reader = self.tls.reader();
-        loop {
-            match reader.fill_buf() {
-                Ok([]) => self.peer_ended = true,
-                Ok(bytes) => {
-                    plain.extend_from_slice(bytes);
-                    let count = bytes.len();
-                    reader.consume(count);
-                    continue;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // The peer was cut off without a last word: what came before is whole all the same.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.peer_ended = true,
-                Err(error) => return Err(error),
-            }
-            return Ok(());
+    /// The same where there is freight, which takes its own way.
+    fn read_haul(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
+        let Cover::Haul(haul) = &mut self.cover else { return Ok(false) };
+        match haul.receive(&mut self.tcp, &mut scratch.plain) {
+            Ok(Came::Ended) => self.peer_ended = true,
+            Ok(Came::Bytes(count, room)) => self.from_peer.has_read(count, room),
+            Err(error) => return self.from_peer.has_failed(error),
         }
+        Ok(true)
     }
 
     fn deliver(&mut self, bytes: &[u8]) {
@@ -291,11 +322,14 @@ impl Carrier {
     }
 
     fn outward(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
-        let mut moved = self.send()?;
-        if self.tls.wants_write() || self.local_ended {
+        let moved = self.send()?;
+        if self.tcp_is_full || self.local_ended {
             return Ok(moved);
         }
-        if self.send_parcel(scratch)? {
+        if let Cover::Haul(haul) = &mut self.cover
+            && haul.pack_due()?
+        {
+            self.send()?;
             return Ok(true);
         }
         if !self.from_local.is_ready {
@@ -306,49 +340,19 @@ impl Carrier {
             Ok(0) => self.end_outward()?,
             Ok(read) => {
                 self.from_local.has_read(read, scratch.read.len());
-                self.encrypt(&scratch.read[..read])?;
+                match &mut self.cover {
+                    // TLS has no limit to what waits there: the local socket is read only when all is sent.
+                    Cover::Tls(tls) => tls.writer().write_all(&scratch.read[..read])?,
+                    Cover::Haul(haul) => haul.pack(&scratch.read[..read])?,
+                }
                 self.send()?;
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.from_local.is_ready = false;
-                return Ok(moved);
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => {
+                return Ok(self.from_local.has_failed(error)? || moved);
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(_) => self.end_outward()?,
         }
-        moved = true;
-        Ok(moved)
-    }
-
-    /// Sends a parcel of what is due before the local socket is read; whether anything was.
-    fn send_parcel(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
-        let Some(parcels) = &mut self.parcels else { return Ok(false) };
-        if let Some((header, count)) = parcels.due(&mut scratch.read)? {
-            self.encrypt_parcel(&header, &scratch.read[..count])?;
-        } else if let Some(held) = parcels.take_held() {
-            self.encrypt(&held)?;
-        } else {
-            return Ok(false);
-        }
-        self.send()?;
         Ok(true)
-    }
-
-    /// Encrypts what came from the local socket.
-    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.parcels {
-            Some(parcels) => {
-                let (header, now) = parcels.pack(bytes);
-                if now.is_empty() { Ok(()) } else { self.encrypt_parcel(&header, now) }
-            }
-            None => self.tls.writer().write_all(bytes),
-        }
-    }
-
-    fn encrypt_parcel(&mut self, header: &[u8], bytes: &[u8]) -> io::Result<()> {
-        let taken = self.tls.writer().write_vectored(&[IoSlice::new(header), IoSlice::new(bytes)])?;
-        // TLS has no limit to what waits here: the local socket is read only when all is sent.
-        if taken == header.len() + bytes.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
     }
 
     /// The local process is gone: the peer hears of it behind everything that was said, and what it says is dropped.
@@ -356,7 +360,7 @@ impl Carrier {
         self.local_ended = true;
         self.is_unread = true;
         self.inbound.clear();
-        self.tls.send_close_notify();
+        self.close()?;
         self.send()?;
         Ok(())
     }
@@ -365,8 +369,12 @@ impl Carrier {
     fn send(&mut self) -> io::Result<bool> {
         let mut moved = false;
         self.tcp_is_full = false;
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut self.tcp) {
+        while self.has_unsent() {
+            let sent = match &mut self.cover {
+                Cover::Tls(tls) => tls.write_tls(&mut self.tcp),
+                Cover::Haul(haul) => haul.send(&mut self.tcp),
+            };
+            match sent {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(_) => moved = true,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -384,9 +392,17 @@ impl Carrier {
         Ok(moved)
     }
 
+    fn has_unsent(&self) -> bool {
+        match &self.cover {
+            Cover::Tls(tls) => tls.wants_write(),
+            Cover::Haul(haul) => haul.has_unsent(),
+        }
+    }
+
     /// Reads from the peer and decrypts; whether anything came.
     fn take_in(&mut self) -> io::Result<bool> {
-        match self.tls.read_tls(&mut self.tcp) {
+        let Cover::Tls(tls) = &mut self.cover else { return Ok(false) };
+        match tls.read_tls(&mut self.border.reader(&mut self.tcp)) {
             Ok(0) => self.peer_ended = true,
             Ok(_) => {}
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => return Ok(false),
@@ -397,11 +413,30 @@ impl Carrier {
     }
 
     fn decrypt(&mut self) -> io::Result<()> {
-        if let Err(error) = self.tls.process_new_packets() {
+        if let Err(error) = self.tls()?.process_new_packets() {
             // The peer is told why, where it can be.
             let _ = self.send();
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
         Ok(())
+    }
+}
+
+/// Takes over what TLS has decrypted; whether that was the last.
+fn drain(tls: &mut rustls::Connection, plain: &mut Vec<u8>) -> io::Result<bool> {
+    let mut reader = tls.reader();
+    loop {
+        match reader.fill_buf() {
+            Ok([]) => return Ok(true),
+            Ok(bytes) => {
+                plain.extend_from_slice(bytes);
+                let count = bytes.len();
+                reader.consume(count);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            // The peer was cut off without a last word: what came before is whole all the same.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(true),
+            Err(error) => return Err(error),
+        }
     }
 }

@@ -121,8 +121,7 @@ impl Exchange {
         tcp.set_nonblocking(true)?;
         local.set_nonblocking(true)?;
         socket::prepare(&tcp, self.options.limits.silence)?;
-        let mut carrier = Carrier::new(tls, tcp);
-        carrier.attach(local, None, &[])?;
+        let carrier = Carrier::new(tls, tcp).attach(local, None, &[])?;
         let line = Line { carrier, stage: Stage::Open, node: None, address: None, waits: (false, false) };
         let number = self.add(line)?;
         self.busy.push(number);

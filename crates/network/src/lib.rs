@@ -4,7 +4,7 @@
 //! process ── local socket ── daemon's thread ══ TLS ══ daemon's thread ── local socket ── process
 //! ```
 //!
-//! A daemon and its clients know local sockets only, but for objects, which pass from file to file ([`Freight`]). The other half of such a socket pair is given to the
+//! A daemon and its clients know local sockets only, but for objects, which pass from memory to memory ([`Freight`]). The other half of such a socket pair is given to the
 //! [`Gateway`], a thread of the daemon, which carries its bytes to another machine and back; so nothing but this crate
 //! knows of TLS, and nothing a stranger sends is seen by anything but this crate.
 //!
@@ -24,14 +24,16 @@ mod exchange;
 mod freight;
 mod gateway;
 mod greeting;
+mod haul;
 mod join;
 mod look;
+mod records;
 mod socket;
 mod tls;
 mod token;
 
 pub use authority::{Authority, AuthorityError, AuthorityParts};
-pub use freight::{Freight, Load};
+pub use freight::{Freight, Load, Memory};
 pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Ticket};
 pub use join::{JoinFailure, Joined, Newcomer, join};
 pub use tls::Credentials;

@@ -1,8 +1,10 @@
 use crate::authority::{Authority, PUBLIC_KEY_BYTES};
 use crate::crowd::WRONG_PROOFS_MAX;
+use crate::freight::tests::Bytes;
 use crate::greeting::{Greeting, JOIN_BYTES, JoinGreeting, STREAM_BYTES, stream_greeting};
 use crate::{
-    Event, Expectation, Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, Options, Ticket, TokenError, join,
+    Event, Expectation, Freight, Gateway, JoinFailure, JoinToken, Joined, Limits, Load, Local, Newcomer, Options,
+    Ticket, TokenError, join,
 };
 use oxiray_ids::NodeId;
 use proptest::prelude::*;
@@ -10,6 +12,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PROTOCOL: &[u8] = b"oxiray/test";
@@ -158,6 +161,36 @@ fn streams_go_to_whom_their_tickets_are_for() {
     let (mut near, local) = pair();
     first.dial(head.gateway.address(), Expectation { ticket: Ticket::generate(), node: other, local: local.into() });
     assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
+}
+
+/// Streams with freight seal their records themselves from the first one on, with what was said early already there.
+#[test]
+fn freight_goes_both_ways_beside_what_is_said() {
+    const SIZE: usize = 9_000_001;
+    let head = Head::start();
+    let (one, gateway, _control, _far) = member(&head);
+    let ticket = Ticket::generate();
+    let [there, here] = [(); 2].map(|()| Arc::new(Freight::default()));
+    let (near, local) = pair();
+    let local = Local { socket: local, freight: Some(there.clone()) };
+    gateway.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
+    let (far, local) = pair();
+    let local = Local { socket: local, freight: Some(here.clone()) };
+    head.gateway.expect(Expectation { ticket, node: one, local });
+    let source: Vec<u8> = (0..SIZE).map(|place| (place % 249) as u8).collect();
+    for (giving, taking, mut mouth, mut ear) in [(&there, &here, &near, &far), (&here, &there, &far, &near)] {
+        let target = Bytes::new(&vec![0; SIZE]);
+        taking.open(5, target.clone(), SIZE as u64);
+        giving.load(4, Load { tag: 5, memory: Bytes::new(&source), offset: 0, bytes: SIZE as u64 });
+        mouth.write_all(b"thisthat").expect("it is taken");
+        let mut heard = [0; 8];
+        ear.read_exact(&mut heard).expect("it comes");
+        assert_eq!(&heard, b"thisthat");
+        assert!(target.contents() == source);
+    }
+    let (near, mut far) = carries(near, far, 300_000);
+    drop(near);
+    assert_eq!(far.read(&mut [0; 9]).expect("an end"), 0);
 }
 
 #[test]

@@ -58,11 +58,14 @@ impl Credentials {
             .with_client_cert_verifier(peers)
             .with_single_cert(chain.clone(), key.clone_key().into())?;
         server.alpn_protocols = vec![protocol.to_vec()];
+        // For streams with freight, which seal their records themselves.
+        server.enable_secret_extraction = true;
         let mut client = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])?
             .with_root_certificates(roots)
             .with_client_auth_cert(chain, key.into())?;
         client.alpn_protocols = vec![protocol.to_vec()];
+        client.enable_secret_extraction = true;
         Ok(Self { server: Arc::new(server), client: Arc::new(client) })
     }
 

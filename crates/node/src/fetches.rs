@@ -19,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) const PIECE_BYTES: u64 = 1 << 20;
 /// The same where there is room for the object and pieces come beside the messages.
 const PIECE_BESIDE_BYTES: u64 = 4 << 20;
+/// The first piece of an object there, which comes in a message: whoever has it can ask for room.
+const FIRST_BYTES: u64 = 256 << 10;
 /// How many pieces of an object are asked for ahead.
 const PIECES_AHEAD: u64 = 4;
 /// How many objects are fetched at once; more wait.
@@ -262,10 +264,10 @@ impl Fetches {
     fn ask_more(&mut self, object: ObjectId) {
         let Some(incoming) = self.incoming.get_mut(&object) else { return };
         let Source::Link(link, _) = incoming.source else { return };
+        let has_freight = self.with_freight.contains(&link);
         let (piece, size) = match (&incoming.room, incoming.known) {
-            (Room::Given, Some((size, _))) if self.with_freight.contains(&link) => (PIECE_BESIDE_BYTES, size),
-            (Room::Given, Some((size, _))) => (PIECE_BYTES, size),
-            (Room::None, _) => (PIECE_BYTES, 1),
+            (Room::Given, Some((size, _))) => (if has_freight { PIECE_BESIDE_BYTES } else { PIECE_BYTES }, size),
+            (Room::None, _) => (if has_freight { FIRST_BYTES } else { PIECE_BYTES }, 1),
             _ => return,
         };
         let end = size.min(incoming.arrived + PIECES_AHEAD * piece);

@@ -31,6 +31,7 @@ mod checksum;
 mod class;
 mod copy;
 mod error;
+mod kept;
 mod mapping;
 mod memory;
 mod spill;

@@ -7,11 +7,14 @@
 use rustix::fs::fstat;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Mappings from here on ask for huge pages.
 const HUGE_FROM: usize = 2 << 20;
+const PAGE: usize = 4096;
 
 #[derive(Debug)]
 struct Region {
@@ -76,13 +79,34 @@ impl ReadMapping {
 pub struct WriteMapping {
     region: Region,
     writing: Mutex<()>,
+    /// Up to here pages were touched.
+    touched: AtomicUsize,
 }
 
 impl WriteMapping {
     /// Maps the first `capacity` bytes.
     pub fn new(descriptor: BorrowedFd<'_>, capacity: u64) -> io::Result<Self> {
         let region = Region::map(descriptor, capacity, ProtFlags::READ | ProtFlags::WRITE)?;
-        Ok(Self { region, writing: Mutex::new(()) })
+        Ok(Self { region, writing: Mutex::new(()), touched: AtomicUsize::new(0) })
+    }
+
+    /// How many bytes are mapped.
+    pub(crate) fn length(&self) -> usize {
+        self.region.length
+    }
+
+    /// Has the kernel map the pages of a part that is about to be used, those that were used before excepted. For a
+    /// mapping that is used once from its beginning to its end: one by one, as they are first written to, pages of a
+    /// segment that has them already cost several times as much.
+    pub fn touch(&self, part: Range<usize>) {
+        let start = part.start.max(self.touched.load(Ordering::Relaxed)) / PAGE * PAGE;
+        let end = part.end.next_multiple_of(PAGE).min(self.region.length);
+        if start < end {
+            // SAFETY: the range is within the mapping, and the advice changes no bytes. A kernel that does not know it
+            // refuses it, and maps pages as they are used.
+            let _ = unsafe { madvise(self.region.start.add(start).cast(), end - start, Advice::LinuxPopulateRead) };
+            self.touched.store(end, Ordering::Relaxed);
+        }
     }
 
     /// Lets `write` fill the segment, which holds whatever its last object left. Only between

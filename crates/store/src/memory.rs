@@ -35,6 +35,11 @@ impl Memory {
         Arc::clone(&self.file)
     }
 
+    /// Its size.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// A descriptor for a client.
     pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
         match access {

@@ -3,20 +3,24 @@
 use crate::book::{Book, Effect, JobId, Limits};
 use crate::class::SMALLEST;
 use crate::error::StoreError;
+use crate::kept::KeptMappings;
+use crate::mapping::WriteMapping;
 use crate::memory::Memory;
 use crate::spill::{Copy, SpilledFile, Spiller};
 use crate::terms::{Access, ClientId, Event, Expired, ObjectState, SegmentId, Stats, Ticket};
 use oxiray_ids::ObjectId;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Copies to and from disk handed to the disk's thread at once.
 const COPIES_LIMIT: usize = 8;
+/// The most bytes that the daemon keeps mapped itself, and which part of the capacity at most.
+const KEPT_MAPPED_BYTES: u64 = 2 << 30;
+const KEPT_MAPPED_PART: u64 = 2;
 
 /// How large a store is and where it spills.
 #[derive(Debug, Clone)]
@@ -62,6 +66,7 @@ pub struct Store {
     /// Files that are read or written where they are.
     mapped: HashMap<SegmentId, SpilledFile>,
     spiller: Option<Spiller>,
+    kept: KeptMappings,
     events: Vec<Event>,
 }
 
@@ -83,6 +88,7 @@ impl Store {
             })
         };
         let spiller = options.spill_directory.as_ref().map(start).transpose()?;
+        let kept = KEPT_MAPPED_BYTES.min(options.capacity_bytes / KEPT_MAPPED_PART);
         let book = Book::new(Limits {
             capacity: options.capacity_bytes,
             pool: options.pool_limit_bytes,
@@ -97,6 +103,7 @@ impl Store {
             spilled: HashMap::new(),
             mapped: HashMap::new(),
             spiller,
+            kept: KeptMappings::new(kept as usize),
             events: Vec::new(),
         })
     }
@@ -216,10 +223,16 @@ impl Store {
         }
     }
 
-    /// The memory of a segment that is pinned, or that was granted and is not sealed; none where it is on disk. Whoever
-    /// asks must touch it no more once that is over.
-    pub fn file_of(&self, segment: SegmentId) -> Option<Arc<File>> {
-        self.memory.get(&segment).map(Memory::file)
+    /// A segment that is pinned, or that was granted and is not sealed, mapped for the daemon itself; none where it is on
+    /// disk or cannot be mapped. Whoever asks must touch it no more once that is over.
+    pub fn mapping_of(&mut self, segment: SegmentId) -> Option<Arc<WriteMapping>> {
+        let memory = self.memory.get(&segment)?;
+        self.kept.get(segment, || WriteMapping::new(memory.file().as_fd(), memory.capacity())).ok()
+    }
+
+    /// Nobody uses a mapping any more that [`Store::mapping_of`] gave: what is beyond the limit of those kept goes.
+    pub fn trim_mappings(&mut self) {
+        self.kept.trim();
     }
 
     /// Gives pooled memory back to the machine until at most `keep_bytes` are pooled.
@@ -286,7 +299,10 @@ impl Store {
                     Err(error) => self.book.make_failed(segment, error.to_string()),
                 },
                 Effect::Discard { segment } => match self.memory.remove(&segment) {
-                    Some(memory) => memory.discard(),
+                    Some(memory) => {
+                        self.kept.forget(segment);
+                        memory.discard();
+                    }
                     None => drop(self.mapped.remove(&segment).expect("segments are discarded once")),
                 },
                 Effect::Map { segment, file } => drop(self.mapped.insert(segment, self.spilled[&file].clone())),

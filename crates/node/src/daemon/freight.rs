@@ -8,11 +8,23 @@ use crate::core::Key;
 use crate::fetches::{Content, Piece};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_network::{Freight, Load};
-use oxiray_store::SegmentId;
+use oxiray_network::{Freight, Load, Memory};
+use oxiray_store::{SegmentId, WriteMapping};
 use oxiray_wire::message::{Chunk, Failure};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// A segment, as the gateway uses it.
+#[derive(Debug)]
+struct Mapped(Arc<WriteMapping>);
+
+impl Memory for Mapped {
+    fn edit(&self, range: Range<usize>, with: &mut dyn FnMut(&mut [u8])) {
+        self.0.touch(range.clone());
+        self.0.edit(|bytes| bytes.get_mut(range).map(with));
+    }
+}
 
 /// What this node shares with the gateway.
 #[derive(Debug, Default)]
@@ -67,23 +79,25 @@ impl Freights {
 impl Daemon {
     /// Whether pieces of the object may come beside the messages of this attempt: there is a hold for them.
     pub(super) fn has_hold(&mut self, link: Key, number: u64, object: ObjectId) -> bool {
-        let freights = &mut self.transfer.freights;
+        let freights = &self.transfer.freights;
         if freights.holds.get(&object) == Some(&(link, number)) {
             return true;
         }
         let Some(freight) = freights.by_link.get(&link) else { return false };
         let Some((segment, size)) = self.transfer.rooms.get(&object).copied() else { return false };
-        let Some(file) = self.store.file_of(segment) else { return false };
-        freight.open(number, file, size);
-        freights.holds.insert(object, (link, number));
+        let Some(mapping) = self.store.mapping_of(segment) else { return false };
+        freight.open(number, Arc::new(Mapped(mapping)), size);
+        self.transfer.freights.holds.insert(object, (link, number));
         true
     }
 
     /// Gives a piece beside the messages; `false` where it must be in one.
     pub(super) fn load_piece(&mut self, link: Key, chunk: &Chunk, segment: SegmentId, bytes: u64) -> bool {
         let Some(freight) = self.transfer.freights.by_link.get(&link) else { return false };
-        let (Some(file), Some(stream)) = (self.store.file_of(segment), self.streams.get(&link)) else { return false };
-        let load = Load { tag: chunk.number, file, offset: chunk.offset, bytes };
+        let (Some(mapping), Some(stream)) = (self.store.mapping_of(segment), self.streams.get(&link)) else {
+            return false;
+        };
+        let load = Load { tag: chunk.number, memory: Arc::new(Mapped(mapping)), offset: chunk.offset, bytes };
         freight.load(stream.connection.position(), load);
         self.queue(link, &Chunk { beside: bytes, bytes: Bytes::new(), ..chunk.clone() }.into(), Vec::new());
         true

@@ -2,11 +2,12 @@
 
 use crate::core::{Key, StoreFigures};
 use oxiray_ids::ObjectId;
-use oxiray_store::{Access, ClientId, Event, Expired, ObjectState, Options, SegmentId, Store, StoreError, Ticket};
+use oxiray_store::{
+    Access, ClientId, Event, Expired, ObjectState, Options, SegmentId, Store, StoreError, Ticket, WriteMapping,
+};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -103,9 +104,14 @@ impl StoreDesk {
         self.store.read(segment, offset, count).map(bytes::Bytes::from)
     }
 
-    /// The memory of a pinned object, or of room that this daemon was given.
-    pub(super) fn file_of(&self, segment: SegmentId) -> Option<Arc<File>> {
-        self.store.file_of(segment)
+    /// A pinned object, or room that this daemon was given, mapped.
+    pub(super) fn mapping_of(&mut self, segment: SegmentId) -> Option<Arc<WriteMapping>> {
+        self.store.mapping_of(segment)
+    }
+
+    /// A mapping is used no more.
+    pub(super) fn trim_mappings(&mut self) {
+        self.store.trim_mappings();
     }
 
     /// Writes into room that this daemon was given.

@@ -301,6 +301,7 @@ impl Daemon {
         {
             self.log.line(&format!("node stream {link}: {error}"));
         }
+        self.store.trim_mappings();
     }
 
     // --- the store's answers ---
@@ -362,6 +363,7 @@ impl Daemon {
         if self.transfer.rooms.remove(&object).is_none() {
             return;
         }
+        self.store.trim_mappings();
         if let Err(error) = self.store.seal(OWN, object) {
             return self.log.line(&format!("object {object} from another node: {error}"));
         }

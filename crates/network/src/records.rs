@@ -1,0 +1,242 @@
+//! Records of TLS 1.3, sealed and opened where their bytes are.
+//!
+//! `rustls` makes a connection, and hands its keys over, as it does for kernels that seal records themselves. Its own
+//! records are copied several times on each side, which for objects costs more than the ciphers do.
+//!
+//! - RECORDS-1: no sequence number is used twice with a key, and no more than [`RECORDS_MAX`] are used at all: a stream
+//!   that has come so far ends, and whoever needs one gets another, with other keys.
+
+use ring::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey,
+};
+use rustls::ConnectionTrafficSecrets;
+use std::io::{self, ErrorKind, Read};
+
+/// The most bytes of content in a record.
+pub(crate) const CONTENT_MAX: usize = 16 << 10;
+/// What a record begins with: what it says it is, which is always application data; a version; and its length.
+const HEADER_BYTES: usize = 5;
+/// What a record is longer than its content: header, kind and tag.
+pub(crate) const OVERHEAD: usize = HEADER_BYTES + 1 + MAX_TAG_LEN;
+/// The longest record that the standard allows; it may be padded.
+pub(crate) const RECORD_MAX: usize = HEADER_BYTES + CONTENT_MAX + 256;
+/// How many full records a key of AES-GCM is good for (RFC 8446, 5.5), rounded down: 256 GiB.
+const RECORDS_MAX: u64 = 1 << 24;
+
+/// What a record holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Alert = 21,
+    Handshake = 22,
+    Data = 23,
+}
+
+/// Where records end, for who reads no further than that: who takes over there must find the next one whole.
+#[derive(Debug, Default)]
+pub(crate) struct Border {
+    header: [u8; HEADER_BYTES],
+    begun: usize,
+    left: usize,
+}
+
+impl Border {
+    /// Whether what was read ends with a record.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.begun == 0
+    }
+
+    /// Reads to the next border, or not so far.
+    pub(crate) fn reader<'border>(&'border mut self, source: &'border mut impl Read) -> impl Read + 'border {
+        Bounded { border: self, source }
+    }
+}
+
+struct Bounded<'border, Source> {
+    border: &'border mut Border,
+    source: &'border mut Source,
+}
+
+impl<Source: Read> Read for Bounded<'_, Source> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let Border { header, begun, left } = &mut *self.border;
+        let is_header = *begun < HEADER_BYTES;
+        let wanted = if is_header { HEADER_BYTES - *begun } else { *left };
+        let wanted = wanted.min(room.len());
+        let count = self.source.read(&mut room[..wanted])?;
+        if is_header {
+            header[*begun..*begun + count].copy_from_slice(&room[..count]);
+            *begun += count;
+            *left = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        } else {
+            *left -= count;
+        }
+        if *begun == HEADER_BYTES && *left == 0 {
+            *begun = 0;
+        }
+        Ok(count)
+    }
+}
+
+/// The keys of one direction.
+struct Keys {
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    sequence: u64,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+fn invalid(text: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+impl Keys {
+    fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> io::Result<Self> {
+        let made = |algorithm: &'static Algorithm, key: &[u8], iv: &[u8]| {
+            let key = UnboundKey::new(algorithm, key).ok()?;
+            Some(Self { key: LessSafeKey::new(key), iv: iv.try_into().ok()?, sequence })
+        };
+        let keys = match &secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => made(&AES_128_GCM, key.as_ref(), iv.as_ref()),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => made(&AES_256_GCM, key.as_ref(), iv.as_ref()),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+                made(&CHACHA20_POLY1305, key.as_ref(), iv.as_ref())
+            }
+            _ => None,
+        };
+        keys.ok_or_else(|| invalid("TLS has agreed on keys of a kind that is not known"))
+    }
+
+    /// RECORDS-1.
+    fn nonce(&mut self) -> io::Result<Nonce> {
+        if self.sequence >= RECORDS_MAX {
+            return Err(io::Error::other("its keys were used for as many records as they are good for"));
+        }
+        let mut nonce = self.iv;
+        for (byte, part) in nonce[NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= part;
+        }
+        self.sequence += 1;
+        Ok(Nonce::assume_unique_for_key(nonce))
+    }
+}
+
+/// Seals what is sent.
+#[derive(Debug)]
+pub(crate) struct Sealer(Keys);
+
+impl Sealer {
+    pub(crate) fn new(secrets: (u64, ConnectionTrafficSecrets)) -> io::Result<Self> {
+        Keys::new(secrets).map(Self)
+    }
+
+    /// Adds to `out` records with `head`, then `body`, as their content.
+    pub(crate) fn seal(&mut self, kind: Kind, mut head: &[u8], mut body: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        while !head.is_empty() || !body.is_empty() {
+            let of_head = head.len().min(CONTENT_MAX);
+            let of_body = body.len().min(CONTENT_MAX - of_head);
+            let (start, length) = (out.len(), of_head + of_body + 1 + MAX_TAG_LEN);
+            let [high, low] = (length as u16).to_be_bytes();
+            let header = [Kind::Data as u8, 3, 3, high, low];
+            out.extend_from_slice(&header);
+            out.extend_from_slice(&head[..of_head]);
+            out.extend_from_slice(&body[..of_body]);
+            out.push(kind as u8);
+            let nonce = self.0.nonce()?;
+            let content = &mut out[start + HEADER_BYTES..];
+            let tag = self.0.key.seal_in_place_separate_tag(nonce, Aad::from(header), content);
+            out.extend_from_slice(tag.map_err(|_| invalid("a record cannot be sealed"))?.as_ref());
+            (head, body) = (&head[of_head..], &body[of_body..]);
+        }
+        Ok(())
+    }
+}
+
+/// Opens what comes.
+#[derive(Debug)]
+pub(crate) struct Opener(Keys);
+
+impl Opener {
+    pub(crate) fn new(secrets: (u64, ConnectionTrafficSecrets)) -> io::Result<Self> {
+        Keys::new(secrets).map(Self)
+    }
+
+    /// The length of the record that these bytes begin with, where that is known.
+    pub(crate) fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let length = HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
+        if header[0] != Kind::Data as u8 || !(OVERHEAD..=RECORD_MAX).contains(&length) {
+            return Err(invalid("what came is no record of TLS 1.3"));
+        }
+        Ok(Some(length))
+    }
+
+    /// Opens the record that lies at `from` in `place` and ends with it. Its content is put where `place` begins; returns
+    /// of what kind it is, and how long.
+    pub(crate) fn open(&mut self, place: &mut [u8], from: usize) -> io::Result<(Kind, usize)> {
+        let header: [u8; HEADER_BYTES] =
+            place.get(from..).and_then(<[u8]>::first_chunk).copied().ok_or_else(|| invalid("a record is not whole"))?;
+        let nonce = self.0.nonce()?;
+        let content = self.0.key.open_within(nonce, Aad::from(header), place, from + HEADER_BYTES..);
+        let content = content.map_err(|_| invalid("a record is not what the peer has sealed"))?;
+        // Behind the content come its kind, and zeros as padding.
+        let last = content.iter().rposition(|byte| *byte != 0).ok_or_else(|| invalid("a record is of no kind"))?;
+        let kind = [Kind::Alert, Kind::Handshake, Kind::Data].into_iter().find(|kind| *kind as u8 == content[last]);
+        kind.map(|kind| (kind, last)).ok_or_else(|| invalid("a record is of a kind that is not known"))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use rustls::crypto::cipher::{AeadKey, Iv};
+
+    pub(crate) fn pair() -> (Sealer, Opener) {
+        let secrets =
+            || ConnectionTrafficSecrets::Chacha20Poly1305 { key: AeadKey::from([7; 32]), iv: Iv::from([9; 12]) };
+        (Sealer::new((0, secrets())).expect("keys"), Opener::new((0, secrets())).expect("keys"))
+    }
+
+    #[test]
+    fn what_is_sealed_is_opened_in_its_order_and_wherever_it_lies() {
+        let (mut sealer, mut opener) = pair();
+        let (head, body) = ([1; 20], vec![2; CONTENT_MAX]);
+        let mut out = Vec::new();
+        sealer.seal(Kind::Data, &head, &body, &mut out).expect("sealed");
+        let first = Opener::length(&out).expect("a record").expect("whole");
+        assert_eq!(first, CONTENT_MAX + OVERHEAD);
+        let mut place = vec![0; 100];
+        place.extend_from_slice(&out[..first]);
+        assert_eq!(opener.open(&mut place, 100).expect("it is whole"), (Kind::Data, CONTENT_MAX));
+        assert_eq!((&place[..20], &place[20..CONTENT_MAX]), (&head[..], &body[20..]));
+        let mut rest = out.split_off(first);
+        assert_eq!(Opener::length(&rest).expect("a record"), Some(rest.len()));
+        assert_eq!(opener.open(&mut rest, 0).expect("it is whole"), (Kind::Data, 20));
+    }
+
+    #[test]
+    fn what_was_changed_or_comes_twice_is_refused() {
+        let (mut sealer, mut opener) = pair();
+        let mut out = Vec::new();
+        sealer.seal(Kind::Alert, &[1, 0], &[], &mut out).expect("sealed");
+        let mut changed = out.clone();
+        changed[OVERHEAD - 1] ^= 1;
+        assert!(opener.open(&mut changed, 0).is_err());
+        let (_, mut opener) = pair();
+        assert_eq!(opener.open(&mut out.clone(), 0).expect("as sealed"), (Kind::Alert, 2));
+        assert!(opener.open(&mut out, 0).is_err());
+        assert!(Opener::length(&[22, 3, 3, 0, 40]).is_err() && Opener::length(&[23, 3, 3, 255, 255]).is_err());
+    }
+
+    #[test]
+    fn keys_are_used_no_more_than_they_are_good_for() {
+        let (mut sealer, mut out) = (pair().0, Vec::new());
+        sealer.0.sequence = RECORDS_MAX - 1;
+        sealer.seal(Kind::Data, &[1], &[], &mut out).expect("the last one");
+        assert!(sealer.seal(Kind::Data, &[1], &[], &mut out).is_err());
+    }
+}

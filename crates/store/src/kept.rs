@@ -1,0 +1,112 @@
+//! The daemon's own mappings of segments, for objects that go to other nodes and come from there.
+//!
+//! To map a segment anew costs as much as to copy it, since the kernel goes from page to page. So mappings stay while
+//! their segments go from object to object, but not more than a limit: what a process has mapped counts as its own where
+//! the kernel, out of memory, looks for whom to end.
+
+use crate::mapping::WriteMapping;
+use crate::terms::SegmentId;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+/// How many mappings are kept, whatever their size.
+const KEPT_MAX: usize = 64;
+
+/// Mappings, the one that was asked for last behind the others.
+#[derive(Debug)]
+pub(crate) struct KeptMappings {
+    limit_bytes: usize,
+    kept: VecDeque<(SegmentId, Arc<WriteMapping>)>,
+}
+
+impl KeptMappings {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, kept: VecDeque::new() }
+    }
+
+    /// The segment's mapping, made where there is none. It is kept even where it is larger than the limit, until the next
+    /// one is asked for or [`KeptMappings::trim`] is called.
+    pub(crate) fn get(
+        &mut self,
+        segment: SegmentId,
+        make: impl FnOnce() -> io::Result<WriteMapping>,
+    ) -> io::Result<Arc<WriteMapping>> {
+        let mapping = match self.take(segment) {
+            Some(mapping) => mapping,
+            None => Arc::new(make()?),
+        };
+        self.trim_to(self.limit_bytes.saturating_sub(mapping.length()), KEPT_MAX - 1);
+        self.kept.push_back((segment, mapping.clone()));
+        Ok(mapping)
+    }
+
+    /// The segment is gone.
+    pub(crate) fn forget(&mut self, segment: SegmentId) {
+        drop(self.take(segment));
+    }
+
+    /// Drops those that were not asked for for longest, until the limit is held. One in use lives until its last user
+    /// drops it.
+    pub(crate) fn trim(&mut self) {
+        self.trim_to(self.limit_bytes, KEPT_MAX);
+    }
+
+    fn take(&mut self, segment: SegmentId) -> Option<Arc<WriteMapping>> {
+        let place = self.kept.iter().position(|(known, _)| *known == segment)?;
+        self.kept.remove(place).map(|(_, mapping)| mapping)
+    }
+
+    fn trim_to(&mut self, limit_bytes: usize, limit: usize) {
+        let mut bytes: usize = self.kept.iter().map(|(_, mapping)| mapping.length()).sum();
+        while (bytes > limit_bytes || self.kept.len() > limit)
+            && let Some((_, mapping)) = self.kept.pop_front()
+        {
+            bytes -= mapping.length();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+    use crate::terms::Access;
+    use std::os::fd::AsFd;
+
+    const CAPACITY: u64 = 8192;
+
+    fn make(capacity: u64) -> io::Result<WriteMapping> {
+        let memory = Memory::new(capacity)?;
+        WriteMapping::new(memory.open(Access::ReadWrite)?.as_fd(), capacity)
+    }
+
+    #[test]
+    fn those_used_last_are_kept_up_to_the_limit() {
+        let mut kept = KeptMappings::new(2 * CAPACITY as usize);
+        let first = kept.get(SegmentId(1), || make(CAPACITY)).unwrap();
+        kept.get(SegmentId(2), || make(CAPACITY)).unwrap();
+        let again = kept.get(SegmentId(1), || panic!("it is there")).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        kept.get(SegmentId(3), || make(CAPACITY)).unwrap();
+        let mut is_made = false;
+        kept.get(SegmentId(2), || {
+            is_made = true;
+            make(CAPACITY)
+        })
+        .unwrap();
+        assert!(is_made, "the first one was used since");
+    }
+
+    #[test]
+    fn one_beyond_the_limit_is_kept_while_it_is_the_last() {
+        let mut kept = KeptMappings::new(CAPACITY as usize);
+        let large = kept.get(SegmentId(1), || make(2 * CAPACITY)).unwrap();
+        assert_eq!(Arc::strong_count(&large), 2);
+        kept.trim();
+        assert_eq!(Arc::strong_count(&large), 1);
+        let small = kept.get(SegmentId(2), || make(CAPACITY)).unwrap();
+        kept.forget(SegmentId(2));
+        assert_eq!(Arc::strong_count(&small), 1);
+    }
+}
