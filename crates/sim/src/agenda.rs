@@ -42,6 +42,8 @@ pub(crate) enum Event {
     HandsOn { process: ProcessIndex, object: usize },
     /// A process was handed an object.
     Handed { process: ProcessIndex, object: usize },
+    /// A process reads an object that it was handed within another.
+    ReadsLater { process: ProcessIndex, object: usize },
     /// A process that was told of a loss makes the object again.
     MadeAgain { process: ProcessIndex, object: usize },
     /// A copy of an object comes from another node.
@@ -54,6 +56,8 @@ pub(crate) enum Event {
     DriverComes,
     /// A node comes, on this machine.
     NodeComes { machine: usize },
+    /// An environment is made, or could not be.
+    Prepared { node: NodeIndex, number: u64 },
     /// The head learns that the process of a member is gone.
     NodeGone(NodeIndex),
     /// A member says that it lives, or ends what it was granted.

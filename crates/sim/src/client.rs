@@ -13,7 +13,7 @@ use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, LeaseCancel, LeaseEnded, LeaseGranted, LeaseKill, LeaseRequest, LeaseReturn, Strategy, Welcome,
+    Amount, Environment, LeaseCancel, LeaseEnded, LeaseGranted, LeaseKill, LeaseRequest, LeaseReturn, Strategy, Welcome,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,6 +28,8 @@ pub(crate) struct Kind {
     pub(crate) demand: Vec<Amount>,
     pub(crate) strategy: Option<Strategy>,
     pub(crate) fresh: bool,
+    /// What must be made first; empty for nothing.
+    pub(crate) preparation: String,
 }
 
 /// Something that is to be run elsewhere.
@@ -42,21 +44,23 @@ pub(crate) struct Task {
 
 /// Tasks of one kind.
 #[derive(Debug)]
-struct Class {
+pub(crate) struct Class {
     kind: Kind,
-    pending: VecDeque<Task>,
+    pub(crate) pending: VecDeque<Task>,
     requests: BTreeSet<u64>,
 }
 
 /// A worker of another process, for a while.
 #[derive(Debug)]
-struct Lease {
+pub(crate) struct Lease {
     class: usize,
-    link: Descriptor,
+    pub(crate) link: Descriptor,
     /// With the number of its call.
-    under_way: Option<(u64, Task)>,
+    pub(crate) under_way: Option<(u64, Task)>,
     /// Its stream is over: the verdict is awaited.
     is_silent: bool,
+    /// It is given back as soon as nothing is under way on it.
+    retires: bool,
     idle_since: Option<Micros>,
 }
 
@@ -83,10 +87,10 @@ pub(crate) struct Client {
     pub(crate) groups: BTreeMap<Bytes, Made>,
     pub(crate) objects: Held,
     pub(crate) last_number: u64,
-    classes: Vec<Class>,
+    pub(crate) classes: Vec<Class>,
     requests: BTreeMap<u64, usize>,
     cancelled: BTreeSet<u64>,
-    leases: BTreeMap<u64, Lease>,
+    pub(crate) leases: BTreeMap<u64, Lease>,
     /// Leases that were given back, whose end may have crossed that.
     returned: BTreeSet<u64>,
     pub(crate) tasks_made: u64,
@@ -175,14 +179,16 @@ impl World {
             let time = self.chance.delay(20 * MILLISECOND);
             let demand = vec![Amount { resource: "CPU".into(), units: 10_000 }];
             let task = Task { time, children: 0, retries: RETRIES, awaited_by: Some(run) };
-            self.submit(process, Kind { demand, strategy: None, fresh: false }, task);
+            let kind = Kind { demand, strategy: None, fresh: false, preparation: String::new() };
+            self.submit(process, kind, task);
         }
         self.say(process, oxiray_wire::message::Blocked {});
     }
 
     /// Gives pending tasks to idle workers, and asks for more workers.
-    fn pump(&mut self, process: ProcessIndex, class: usize) {
-        let idle = |lease: &&Lease| lease.class == class && lease.under_way.is_none() && !lease.is_silent;
+    pub(crate) fn pump(&mut self, process: ProcessIndex, class: usize) {
+        let idle =
+            |lease: &&Lease| lease.class == class && lease.under_way.is_none() && !lease.is_silent && !lease.retires;
         while let Some(task) = self.client(process).classes[class].pending.front().copied() {
             let client = self.client(process);
             let Some(lease) = client.leases.values_mut().find(|lease| idle(&&**lease)) else { break };
@@ -201,20 +207,21 @@ impl World {
             if found.requests.len() >= found.pending.len() {
                 break;
             }
-            let Kind { demand, strategy, fresh } = found.kind.clone();
+            let Kind { demand, strategy, fresh, preparation } = found.kind.clone();
+            let environment = (!preparation.is_empty()).then(|| Environment { preparation, ..Environment::default() });
             let request = client.new_number();
             client.requests.insert(request, class);
             client.classes[class].requests.insert(request);
             let label = "f".to_owned();
             self.say(
                 process,
-                LeaseRequest { request, demand, environment: None, fresh, label, strategy, ..LeaseRequest::default() },
+                LeaseRequest { request, demand, environment, fresh, label, strategy, ..LeaseRequest::default() },
             );
         }
         self.cancel_what_is_too_much(process, class);
     }
 
-    fn cancel_what_is_too_much(&mut self, process: ProcessIndex, class: usize) {
+    pub(crate) fn cancel_what_is_too_much(&mut self, process: ProcessIndex, class: usize) {
         loop {
             let client = self.client(process);
             let found = &mut client.classes[class];
@@ -241,7 +248,7 @@ impl World {
             return self.say(process, LeaseReturn { lease: said.lease, retiring: false });
         };
         client.classes[class].requests.remove(&said.request);
-        let lease = Lease { class, link, under_way: None, is_silent: false, idle_since: None };
+        let lease = Lease { class, link, under_way: None, is_silent: false, retires: false, idle_since: None };
         client.leases.insert(said.lease, lease);
         self.adopt(link, process);
         self.pump(process, class);
@@ -266,6 +273,17 @@ impl World {
         if client.leases.get(&number).is_some_and(is_over) {
             self.return_lease(process, number, false);
         }
+    }
+
+    /// The node of a lease is being emptied: nothing more begins there.
+    pub(crate) fn retire_lease(&mut self, process: ProcessIndex, number: u64) {
+        let Some(lease) = self.client(process).leases.get_mut(&number) else { return };
+        lease.retires = true;
+        let class = lease.class;
+        if lease.under_way.is_none() && !lease.is_silent {
+            self.return_lease(process, number, true);
+        }
+        self.pump(process, class);
     }
 
     fn return_lease(&mut self, process: ProcessIndex, lease: u64, retiring: bool) {
@@ -312,7 +330,7 @@ impl World {
         self.close(lease.link);
         if let Some((_, task)) = lease.under_way {
             if task.retries > 0 && said.failure.is_none() {
-                let again = Task { retries: task.retries - 1, ..task };
+                let again = Task { retries: task.retries - u32::from(!said.was_drained), ..task };
                 self.client(process).classes[lease.class].pending.push_front(again);
             } else {
                 self.task_ended(process, task);
@@ -331,15 +349,16 @@ impl World {
         };
         let (asked, task) = lease.under_way.take().expect("a worker answers what it was asked");
         assert_eq!(asked, *answered, "a worker answers its caller");
+        let retires = lease.retires;
         self.task_ended(process, task);
-        if self.chance.odds(50) {
+        if retires || self.chance.odds(50) {
             self.return_lease(process, number, true);
         }
         self.pump(process, class);
         self.rest(process, number);
     }
 
-    fn task_ended(&mut self, process: ProcessIndex, task: Task) {
+    pub(crate) fn task_ended(&mut self, process: ProcessIndex, task: Task) {
         self.client(process).tasks_ended += 1;
         if let Some(run) = task.awaited_by {
             self.child_ended(process, run);

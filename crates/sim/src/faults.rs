@@ -22,6 +22,7 @@ impl World {
             7 if self.options.nodes_freeze => self.freeze_some_node(),
             11 if self.options.heads_die && self.chance.odds(300) => self.trouble_for_the_head(),
             10 if self.options.streams_break => self.break_some_stream(),
+            9 if self.options.nodes_drain => self.drain_some_node(),
             8 if self.options.templates_die => self.end_some_template(),
             _ => {}
         }

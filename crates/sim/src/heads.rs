@@ -120,6 +120,7 @@ impl World {
                     | Event::Forked { node: 0, .. }
                     | Event::TemplateEnds { node: 0, .. }
                     | Event::Fetched { node: 0, .. }
+                    | Event::Prepared { node: 0, .. }
                     | Event::Thaws(0)
                     | Event::Look
             )

@@ -22,7 +22,7 @@ impl World {
                 self.log.line(self.now, format_args!("node {node} <- {key}: over"));
                 self.stream_over(node, key);
             }
-            Packet::Call(_) | Packet::Reply(_) => panic!("calls go from process to process"),
+            Packet::Call(_) | Packet::Reply(_) | Packet::Cancel { .. } => panic!("calls go from process to process"),
         }
         if self.nodes[node].is_alive {
             self.after_event(node);
@@ -64,6 +64,9 @@ impl World {
         }
         if self.head_said_of_objects(node, &message) {
             return;
+        }
+        if let Message::NodeDismissed(_) = &message {
+            return self.is_dismissed(node);
         }
         let Message::Relay(relayed) = message else { return self.nodes[node].core.head_said(message) };
         let kind = u16::try_from(relayed.kind).expect("kinds are small");

@@ -16,10 +16,13 @@
 
 mod actors;
 mod agenda;
+mod cancels;
 mod chance;
 mod checks;
 mod client;
 mod clock;
+mod drains;
+mod environments;
 mod faults;
 mod groups;
 mod heads;

@@ -219,11 +219,13 @@ impl World {
             }
             Effect::Located(found) => self.tell_whereabouts(found),
             Effect::Delete { object } => self.unshelve(node, object),
-            // No process leaves anything half written or asks for an environment that must be made, and no node is drained.
-            Effect::Copy { .. }
-            | Effect::LeaveStore { .. }
-            | Effect::Prepare { .. }
-            | Effect::EndPreparation { .. } => {}
+            Effect::Copy { object } => self.copy_here(node, object),
+            Effect::Prepare { number, .. } => self.prepare(node, number),
+            Effect::EndPreparation { number } => {
+                self.agenda.forget(|event| *event == Event::Prepared { node, number });
+            }
+            // No process leaves anything half written.
+            Effect::LeaveStore { .. } => {}
             Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),
         }
     }

@@ -21,12 +21,14 @@ pub(crate) struct Held {
     awaited: BTreeMap<Bytes, usize>,
     /// What it reads from a store, and how often it was handed that.
     reading: BTreeMap<Bytes, usize>,
+    /// What it was handed within something else and will read later, each as often as it was.
+    kept: BTreeMap<usize, usize>,
 }
 
 impl Held {
     /// Why its process cannot leave yet.
     pub(crate) fn awaits(&self) -> Option<String> {
-        let is_done = self.awaited.is_empty() && self.reading.is_empty() && self.own.is_empty();
+        let is_done = self.awaited.is_empty() && self.reading.is_empty() && self.kept.is_empty() && self.own.is_empty();
         (!is_done).then(|| format!("objects {self:?}"))
     }
 }
@@ -89,6 +91,20 @@ impl World {
         if *times == 1 {
             self.say(process, Subscribe { reference: Some(reference) });
         }
+    }
+
+    /// A process reads what it kept.
+    pub(crate) fn reads_later(&mut self, process: ProcessIndex, number: usize) {
+        if self.processes[process].life != Life::Running {
+            return;
+        }
+        let kept = &mut self.client(process).objects.kept;
+        let times = kept.get_mut(&number).expect("it is read as often as it was kept");
+        *times -= 1;
+        if *times == 0 {
+            kept.remove(&number);
+        }
+        self.handed(process, number);
     }
 
     /// An object has its value: at times one that refers to another of its owner's.
@@ -168,10 +184,16 @@ impl World {
     pub(crate) fn value_came(&mut self, process: ProcessIndex, said: &Published) {
         let times = self.client(process).objects.awaited.remove(&said.object);
         let times = times.expect("READER-1: a subscription is answered once");
-        // What it contains is the reader's now, and is read in its turn.
+        // What it contains is the reader's now, and is read in its turn: at times long after what it came in was let go of.
         for inner in said.value.iter().flat_map(|value| &value.contained) {
             let number = self.objects.iter().position(|known| known.object == inner.object).expect("it was made");
-            self.handed(process, number);
+            if self.chance.odds(500) {
+                self.handed(process, number);
+            } else {
+                let at = self.now + self.chance.delay(300 * MILLISECOND).min(5 * SECOND);
+                *self.client(process).objects.kept.entry(number).or_default() += 1;
+                self.agenda.plan(at, Event::ReadsLater { process, object: number });
+            }
         }
         let reference = self.objects.iter().find(|known| known.object == said.object).expect("it was made").clone();
         *self.client(process).objects.reading.entry(said.object.clone()).or_default() += times;

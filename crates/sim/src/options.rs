@@ -38,6 +38,12 @@ pub struct Options {
     pub(crate) tasks_crash: bool,
     pub(crate) tasks_nest: bool,
     pub(crate) has_strategies: bool,
+    /// Nodes are emptied ahead of their end.
+    pub(crate) nodes_drain: bool,
+    /// Tasks are cancelled, before they begin and while they run.
+    pub(crate) tasks_are_cancelled: bool,
+    /// Some tasks need an environment that is made first, or cannot be.
+    pub(crate) has_environments: bool,
     pub(crate) has_actors: bool,
     pub(crate) has_groups: bool,
     pub(crate) has_objects: bool,
@@ -81,6 +87,9 @@ impl Options {
             has_objects: chance.odds(500),
             has_stores: chance.odds(600),
             node_wait_s: chance.one_of(&[0, 3, 30]),
+            nodes_drain: chance.odds(300),
+            tasks_are_cancelled: chance.odds(400),
+            has_environments: chance.odds(300),
         }
     }
 }

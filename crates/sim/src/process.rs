@@ -54,8 +54,8 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) number: u64,
-    caller: Descriptor,
-    call: Call,
+    pub(crate) caller: Descriptor,
+    pub(crate) call: Call,
     /// How many of its own tasks it waits for.
     pub(crate) awaited: u32,
 }

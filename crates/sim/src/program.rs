@@ -79,6 +79,7 @@ impl World {
         }
         match packet {
             Packet::Call(call) => self.called(process, at, call),
+            Packet::Cancel { number, force } => self.told_to_cancel(process, at, number, force),
             Packet::Over => self.caller_left(process, at),
             Packet::Said { .. } | Packet::Reply(_) => self.lose(&packet),
         }
@@ -99,6 +100,7 @@ impl World {
             Message::LeaseGranted(said) => self.lease_granted(process, &said, descriptor),
             Message::LeaseRefused(said) => self.lease_refused(process, said.request),
             Message::LeaseEnded(said) => self.lease_ended(process, &said),
+            Message::LeaseRetire(asked) => self.retire_lease(process, asked.lease),
             Message::LeaseReclaim(_) => self.return_idle(process),
             Message::ActorAnswer(said) => self.actor_answered(process, &said),
             Message::ActorPlaced(said) => self.actor_placed(process, &said, descriptor),
@@ -149,6 +151,7 @@ impl World {
                 6 if self.options.heads_die => self.keep_value(process),
                 3 if self.options.has_groups => self.make_group(process),
                 4 | 5 if self.options.has_objects => self.make_object(process),
+                7 if self.options.tasks_are_cancelled => self.cancel_some_task(process),
                 _ => self.make_task(process),
             }
         }
@@ -160,7 +163,8 @@ impl World {
         let strategy = self.strategy(process);
         let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == WITHIN);
         let demand = if within { DEMANDS[3] } else { self.chance.one_of(&DEMANDS) };
-        let kind = Kind { demand: amounts(demand), strategy, fresh: self.chance.odds(100) };
+        let fresh = self.chance.odds(100);
+        let kind = Kind { demand: amounts(demand), strategy, fresh, preparation: self.some_preparation() };
         let usual = if self.chance.odds(50) { 3 * SECOND } else { 50 * MILLISECOND };
         let time = self.chance.delay(usual).min(TASK_LONGEST);
         let is_parent = self.options.tasks_nest && self.chance.odds(150);

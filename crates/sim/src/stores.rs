@@ -56,9 +56,10 @@ impl World {
         if self.nodes[node].shelf.objects.contains(&object) {
             return self.has_read(process, &reference);
         }
+        let is_first = !self.nodes[node].shelf.readers.contains_key(&object);
         let readers = self.nodes[node].shelf.readers.entry(object).or_default();
         readers.push((process, reference));
-        if readers.len() == 1 {
+        if is_first {
             self.locate(node, object, Bytes::new());
         }
     }
@@ -110,6 +111,22 @@ impl World {
         self.agenda.plan(at, Event::Fetched { node, object, from });
     }
 
+    /// A node is to have a copy, for nobody in particular.
+    pub(crate) fn copy_here(&mut self, node: NodeIndex, object: ObjectId) {
+        let is_here = self.nodes[node].shelf.objects.contains(&object);
+        match self.nodes[node].core.head_key() {
+            _ if !is_here => {
+                let is_coming = self.nodes[node].shelf.readers.contains_key(&object);
+                self.nodes[node].shelf.readers.entry(object).or_default();
+                if !is_coming {
+                    self.locate(node, object, Bytes::new());
+                }
+            }
+            None => self.nodes[node].core.copied_here(object),
+            Some(head) => self.queue(node, head, Copied { object: bytes(object.as_bytes()) }.into(), None),
+        }
+    }
+
     /// A copy has come, or whoever was to send it has it not.
     pub(crate) fn fetched(&mut self, node: NodeIndex, object: ObjectId, from: NodeIndex) {
         if !self.nodes[node].is_alive || !self.nodes[node].shelf.readers.contains_key(&object) {
@@ -122,6 +139,7 @@ impl World {
             None if !self.nodes[node].core.is_stored(object) => {}
             None => {
                 self.nodes[node].shelf.objects.insert(object);
+                self.nodes[node].core.copied_here(object);
             }
             Some(head) => {
                 self.nodes[node].shelf.objects.insert(object);
@@ -182,6 +200,7 @@ impl World {
     pub(crate) fn head_said_of_objects(&mut self, node: NodeIndex, message: &Message) -> bool {
         match message {
             Message::ObjectDelete(said) => self.unshelve(node, id_of(&said.object)),
+            Message::CopyWanted(asked) => self.copy_here(node, id_of(&asked.object)),
             Message::Seek(asked) => self.sought(node, asked.search, &asked.object),
             Message::Located(said) => self.located(node, id_of(&said.object), &said.node),
             _ => return false,

@@ -38,6 +38,8 @@ pub(crate) enum Packet {
     Call(Call),
     /// The answer to a call.
     Reply(u64),
+    /// A caller wants a call no more; by force, where its process may end of it.
+    Cancel { number: u64, force: bool },
     /// The other end is closed.
     Over,
 }

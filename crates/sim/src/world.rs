@@ -134,6 +134,7 @@ impl World {
     fn concerns(&self, event: Event) -> Option<NodeIndex> {
         match event {
             Event::Fetched { node, .. }
+            | Event::Prepared { node, .. }
             | Event::Turn(node)
             | Event::Forked { node, .. }
             | Event::TemplateEnds { node, .. } => Some(node),
@@ -147,6 +148,7 @@ impl World {
             | Event::LetGo { .. }
             | Event::HandsOn { .. }
             | Event::Handed { .. }
+            | Event::ReadsLater { .. }
             | Event::MadeAgain { .. }
             | Event::Step(_)
             | Event::Idle { .. }
@@ -192,6 +194,8 @@ impl World {
             Event::HandsOn { process, object } => self.hands_on_later(process, object),
             Event::Handed { process, object } => self.handed(process, object),
             Event::MadeAgain { process, object } => self.make_again(process, object),
+            Event::ReadsLater { process, object } => self.reads_later(process, object),
+            Event::Prepared { node, number } => self.prepared(node, number),
             Event::Fetched { node, object, from } => self.fetched(node, object, from),
             Event::Step(process) => self.step(process),
             Event::Idle { process, lease } => {
