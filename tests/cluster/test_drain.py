@@ -86,6 +86,12 @@ class Keeper:
     def draining(self) -> Any:
         return drain.draining()
 
+    def run(self, began: str, go: str) -> str:
+        Path(began, str(os.getpid())).touch()
+        while not os.path.exists(go):
+            time.sleep(0.01)
+        return self.node()
+
     def make(self, mib: int) -> list[ray.ObjectRef]:
         return [ray.put(numpy.ones(mib << 17))]
 
@@ -179,6 +185,31 @@ def test_actors_are_told_and_go_on_elsewhere_without_using_up_a_restart(emptied:
     # Its one restart is still there.
     ray.kill(keeper, no_restart=False)
     assert ray.get(keeper.node.remote(), timeout=30) != emptied.leaving.node_id
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_call_under_way_is_sent_again_without_using_up_a_retry(
+    emptied: Emptied, tmp_path: Path, retries: int
+) -> None:
+    began, go = tmp_path / "began", tmp_path / "go"
+    began.mkdir()
+    options = {"max_restarts": -1, "max_task_retries": retries, "scheduling_strategy": on(emptied.leaving)}
+    keeper = Keeper.options(**options).remote()
+    running = keeper.run.remote(str(began), str(go))
+    wait_until(lambda: list(began.iterdir()))
+    drain.drain_node(emptied.leaving.node_id, deadline_s=0.3)
+    emptied.until_gone()
+    if retries == 0:
+        with pytest.raises(ray.exceptions.ActorUnavailableError):
+            ray.get(running, timeout=60)
+        return
+    wait_until(lambda: len(list(began.iterdir())) == 2, 60)
+    # Its one retry is still there.
+    latest = max(began.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    os.kill(int(latest.name), signal.SIGKILL)
+    wait_until(lambda: len(list(began.iterdir())) == 3, 60)
+    go.touch()
+    assert ray.get(running, timeout=60) != emptied.leaving.node_id
 
 
 def test_an_actor_that_may_not_restart_ends_with_the_reason(emptied: Emptied) -> None:

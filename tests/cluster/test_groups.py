@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import ray
+from oxiray.util import explain
 from ray.cluster_utils import Cluster
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Within
@@ -43,6 +45,14 @@ def nodes_of(group: Any) -> list[str]:
     return [table["bundles_to_node_id"][index] for index in sorted(table["bundles_to_node_id"])]
 
 
+def waiting_for(task: Any, words: str) -> None:
+    """Until that is said of it."""
+    end = time.monotonic() + 60
+    while words not in (reason := explain(task)["reason"]):
+        assert time.monotonic() < end, reason
+        time.sleep(0.02)
+
+
 def free_cpus() -> float:
     return ray.available_resources().get("CPU", 0)
 
@@ -60,7 +70,13 @@ def test_bundles_are_set_aside_on_members_and_run_in(cluster: Any, strategy: str
         assert ray.get(where.options(scheduling_strategy=strategy_within).remote(), timeout=30) == node
         actor = Resident.options(num_gpus=1, scheduling_strategy=strategy_within).remote()
         assert ray.get(actor.where.remote(), timeout=30) == node
-        assert len(ray.get(actor.devices.remote(), timeout=30)) == 1
+        devices = ray.get(actor.devices.remote(), timeout=30)
+        assert len(devices) == 1
+        assert placement_group_table(group)["bundles_to_devices"][index] == {"GPU": [int(devices[0])]}
+        crowded = where.options(num_gpus=1, scheduling_strategy=strategy_within).remote()
+        waiting_for(crowded, f"bundle {index} has {{}} free, of GPU {devices[0]}")
+        ray.cancel(crowded)
+        ray.kill(actor)
     remove_placement_group(group)
     whole = where.options(num_cpus=4, num_gpus=2)
     assert len(set(ray.get([whole.remote() for _ in range(6)], timeout=30))) >= 1, "everything came back"

@@ -276,7 +276,7 @@ impl State {
         actor.creates.clear();
         if !actor.under_way.is_empty() {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
-            self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }));
+            self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }), false);
         }
         self.deliver(id);
     }
@@ -299,16 +299,17 @@ impl State {
         actor.stream = Stream::Awaited;
         actor.paused = false;
         let failure = said.failure.unwrap_or_default();
-        self.lose_calls(id, (!said.began_nothing).then_some(&failure));
+        self.lose_calls(id, (!said.began_nothing).then_some(&failure), said.was_drained);
         self.let_go_when_done(id);
         self.news = true;
     }
 
     /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran.
-    fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>) {
+    fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>, was_drained: bool) {
         for task in self.actors.get(id).take_under_way().into_iter().rev() {
             match failure {
                 _ if self.end_if_cancelled(task) => {}
+                Some(_) if was_drained && self.repeat_uncounted(task) => self.actors.get(id).queue.push_front(task),
                 Some(failure) if !self.spend_retry(task) => self.fail_task(task, failure),
                 _ => self.actors.get(id).queue.push_front(task),
             }

@@ -80,15 +80,21 @@ impl State {
     /// Has a task that ended with its machine, which was emptied, run once more without that being counted; `false` where
     /// it was to run once at most.
     pub(crate) fn try_elsewhere(&mut self, id: TaskId) -> bool {
-        let leaving = self.tasks.leaving;
-        let Some(task) = self.tasks.tasks.get_mut(&id).filter(|_| !leaving) else { return false };
-        let (may_repeat, Target::Class(queue)) = (task.work.retries != 0 || task.attempt > 0, task.target) else {
-            return false;
-        };
+        let Some(Target::Class(queue)) = self.tasks.tasks.get(&id).map(|task| task.target) else { return false };
+        let may_repeat = self.repeat_uncounted(id);
         if may_repeat {
-            task.attempt += 1;
             self.tasks.queues[queue].pending.push_front(id);
         }
+        may_repeat
+    }
+
+    /// Has what ended with a machine that was emptied count as one more attempt, and spends no retry; `false` where it was
+    /// to run once at most.
+    pub(crate) fn repeat_uncounted(&mut self, id: TaskId) -> bool {
+        let leaving = self.tasks.leaving;
+        let Some(task) = self.tasks.tasks.get_mut(&id).filter(|_| !leaving) else { return false };
+        let may_repeat = !task.cancelled && (task.work.retries != 0 || task.attempt > 0);
+        task.attempt += u32::from(may_repeat);
         may_repeat
     }
 

@@ -1,8 +1,9 @@
 //! A million requests of twenty kinds on clusters of 100, 1,000 and 10,000 machines: how many are placed in a second on
-//! one core, how long one decision takes, and how much memory that needs.
+//! one core, how long one decision takes, and how much memory that needs; and how long a placement group of a thousand
+//! bundles takes.
 //!
 //! `make bench-scheduler`, or `cargo bench -p oxiray-scheduler --bench cluster -- --write "$PWD/benches/SCHEDULER.md"`.
-//! `--requests N` and `--machines N` measure less.
+//! `--requests N` and `--machines N` measure less; `--groups N` measures the groups alone.
 //!
 //! What is measured is the scheduler: the queue, the decision, what is booked on the view, and the word of a machine whose
 //! ledger changed. What the machines' own ledgers do, which other computers would, is left out of the time.
@@ -14,7 +15,10 @@ use std::time::{Duration, Instant};
 
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Grant, Inventory, Ledger, Quantity, ResourceName};
-use oxiray_scheduler::{Condition, Fleet, Found, Near, NodeView, Operator, Place, Selector, Strategy, WaitQueue, Wish};
+use oxiray_scheduler::{
+    Bundle, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, Selector, Strategy,
+    WaitQueue, Wish,
+};
 
 /// What machines there are: eight devices each, but for every tenth, which has none.
 const MACHINES: [&str; 5] = [
@@ -53,6 +57,10 @@ const DEMANDS: [&str; 20] = [
 const SPREAD: [usize; 2] = [2, 9];
 const IN_ZONE: [usize; 2] = [5, 19];
 
+/// The bundles of a group: these in turn.
+const BUNDLES: [&str; 2] = ["GPU 1, CPU 4", "CPU 2, memory 8"];
+const BUNDLES_OF_GROUP: usize = 1_000;
+
 /// How many may end before others are placed: what one turn of a daemon's loop hears.
 const ENDS_PER_ROUND: usize = 32;
 
@@ -63,10 +71,14 @@ fn amounts(text: &str) -> Vec<(ResourceName, f64)> {
         .collect()
 }
 
-fn wish(kind: usize) -> Wish {
-    let amounts = amounts(DEMANDS[kind]).into_iter();
+fn demand(text: &str) -> Demand {
+    let amounts = amounts(text).into_iter();
     let amounts = amounts.map(|(name, number)| (name, Quantity::from_f64(number).expect("an amount")));
-    let demand = Demand::new(amounts).expect("a demand");
+    Demand::new(amounts).expect("a demand")
+}
+
+fn wish(kind: usize) -> Wish {
+    let demand = demand(DEMANDS[kind]);
     let strategy = if SPREAD.contains(&kind) { Strategy::Spread } else { Strategy::Default };
     let condition = Condition { key: "zone".into(), operator: Operator::In(vec!["a".into(), "b".into()]) };
     let selectors = if IN_ZONE.contains(&kind) { vec![Selector(vec![condition])] } else { Vec::new() };
@@ -210,6 +222,48 @@ fn measure(count: usize, requests: usize) -> Figures {
     figures
 }
 
+/// How long a look for a group takes, in milliseconds: the first on this fleet, and another after a machine changed. What
+/// is found is booked, and given back in between.
+fn group_cells(machines: &[Machine], strategy: GroupStrategy) -> String {
+    let bundle =
+        |index: usize| Bundle { demand: demand(BUNDLES[index % BUNDLES.len()]), selector: Selector::default() };
+    let group = Group { strategy, bundles: (0..BUNDLES_OF_GROUP).map(bundle).collect(), preferred: None };
+    let mut fleet = Fleet::default();
+    let view = |machine: &Machine| NodeView::new(machine.node, &machine.ledger, machine.labels.clone());
+    let mut cells = String::new();
+    for _ in 0..2 {
+        for machine in machines {
+            fleet.put(&view(machine));
+        }
+        let begin = Instant::now();
+        let found = fleet.find_group(&group, &[]);
+        let looked = begin.elapsed();
+        let outcome = if found.is_some() { "" } else { ": no room, ever" };
+        assert!(found.is_some() || !fleet.could_ever_place(&group), "nothing runs: what is not placed never is");
+        for (node, bundle) in found.into_iter().flatten().zip(&group.bundles) {
+            assert!(fleet.take(node, &bundle.demand), "what was found has room");
+        }
+        let _ = write!(cells, " {:.2}{outcome} |", looked.as_secs_f64() * 1e3);
+    }
+    cells
+}
+
+fn group_row(count: usize) -> String {
+    let machines = machines(count);
+    let cells = [GroupStrategy::StrictSpread, GroupStrategy::Pack].map(|strategy| group_cells(&machines, strategy));
+    format!("| {count} |{}", cells.concat())
+}
+
+fn group_heading() -> String {
+    format!(
+        "\n# Placement groups\n\nA group of {BUNDLES_OF_GROUP} bundles, {{{}}} and {{{}}} in turn, on the same machines with \
+         nothing running: how long it takes to find all its machines or to rule that out, in ms of the clock; first on a \
+         fleet that never saw such bundles, then again when all machines told how they are now.\n\n\
+         | machines | STRICT_SPREAD: first | again | PACK: first | again |\n|---:|---:|---:|---:|---:|\n",
+        BUNDLES[0], BUNDLES[1]
+    )
+}
+
 fn row(figures: &Figures) -> String {
     let at = |part: f64| f64::from(figures.decisions[(figures.decisions.len() as f64 * part) as usize]) / 1e3;
     let per_second = figures.placed as f64 / figures.placing.as_secs_f64();
@@ -287,9 +341,18 @@ fn main() {
     if let Some(machines) = number("--machines") {
         return print(&row(&measure(machines, requests)));
     }
+    if let Some(machines) = number("--groups") {
+        return print(&group_row(machines));
+    }
     let mut text = heading(requests);
     for machines in [100, 1_000, 10_000] {
         let row = measured_apart(machines, requests);
+        print(&row);
+        let _ = writeln!(text, "{row}");
+    }
+    text.push_str(&group_heading());
+    for machines in [100, 1_000, 10_000] {
+        let row = group_row(machines);
         print(&row);
         let _ = writeln!(text, "{row}");
     }

@@ -29,6 +29,32 @@ impl Bits {
         }
     }
 
+    /// The set of these.
+    pub(crate) fn of(numbers: impl Iterator<Item = u32>) -> Self {
+        let mut set = Self::default();
+        for number in numbers {
+            set.set(number, true);
+        }
+        set
+    }
+
+    /// The numbers that are in this set and in the other.
+    #[must_use]
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        for (index, word) in self.words.iter_mut().enumerate() {
+            *word &= other.words.get(index).copied().unwrap_or(0);
+        }
+        self.count = self.words.iter().map(|word| word.count_ones()).sum();
+        self
+    }
+
+    /// Takes these out.
+    pub(crate) fn remove_all(&mut self, numbers: &[u32]) {
+        for number in numbers {
+            self.set(*number, false);
+        }
+    }
+
     /// How many numbers are in it.
     pub(crate) fn count(&self) -> u32 {
         self.count

@@ -17,14 +17,17 @@ use oxiray_resources::Demand;
 use rustc_hash::FxBuildHasher;
 
 use crate::bits::Bits;
+use crate::group_search::{Kind, Search, Slots};
 use crate::machine::{Machine, Names};
 use crate::node_view::{HALF, STEPS};
 use crate::shape::{Change, Changes, Shape};
 use crate::strategy::{Condition, Otherwise, Selector, Strategy, Wish};
-use crate::{Near, NodeView};
+use crate::{Group, GroupStrategy, Near, NodeView};
 
 /// How many different wishes are remembered; beyond that all are forgotten.
 const WISHES_MAX: usize = 4096;
+/// How many different demands with their labels are remembered before a group that may bring others.
+const SHAPES_MAX: usize = 2 * WISHES_MAX;
 /// The fewest changes that are kept, and how many for each machine beyond that.
 const CHANGES_MIN: usize = 1024;
 const CHANGES_PER_MACHINE: usize = 2;
@@ -209,6 +212,47 @@ impl Fleet {
         }
     }
 
+    /// Searches the machines of a group, with others of its bundles `standing`.
+    pub(crate) fn search(&mut self, group: &Group, standing: &[NodeId], is_emptied: bool) -> Slots {
+        if self.shapes.len() + group.bundles.len() > SHAPES_MAX {
+            self.forget_wishes();
+        }
+        let mut kinds: Vec<Kind> = Vec::new();
+        let mut numbers: HashMap<usize, usize, FxBuildHasher> = HashMap::default();
+        let slot_of = |fleet: &Self, node: &NodeId| fleet.slots.get(node).copied();
+        let mut places = Vec::with_capacity(group.bundles.len());
+        for bundle in &group.bundles {
+            let number = self.shape(&bundle.demand, &bundle.selector);
+            let kind = *numbers.entry(number).or_insert(kinds.len());
+            places.push(kind);
+            if kind == kinds.len() {
+                self.shapes[number].catch_up(&self.machines, &self.changes);
+                let shape = &self.shapes[number];
+                let fits = if is_emptied { &shape.possible } else { &shape.fits };
+                kinds.push(Kind { needs: shape.needs.clone(), fits: fits.clone() });
+            }
+        }
+        let slots: Vec<u32> = standing.iter().filter_map(|node| slot_of(self, node)).collect();
+        let stands = Bits::of(slots.iter().copied());
+        for kind in &mut kinds {
+            match group.strategy {
+                GroupStrategy::StrictSpread => kind.fits.remove_all(&slots),
+                GroupStrategy::StrictPack if !standing.is_empty() => {
+                    kind.fits = std::mem::take(&mut kind.fits).and(&stands);
+                }
+                GroupStrategy::StrictPack | GroupStrategy::Pack | GroupStrategy::Spread => {}
+            }
+        }
+        let preferred = group.preferred.and_then(|node| slot_of(self, &node));
+        let (machines, strategy) = (&self.machines[..], group.strategy);
+        Search { machines, is_emptied, strategy, kinds, bundles: places, standing: slots, preferred }.run()
+    }
+
+    /// The machine of a slot.
+    pub(crate) fn node_at(&self, slot: u32) -> Option<NodeId> {
+        Some(self.machines.get(slot as usize)?.as_ref()?.node)
+    }
+
     /// Where [`Strategy::Spread`] looks first: how many of [`Fleet::views`] come before that.
     pub fn next_spread(&self) -> usize {
         self.machines.iter().take(self.next_spread as usize).flatten().count()
@@ -303,15 +347,15 @@ impl Fleet {
                 Strategy::Labels { hard, soft } => (Some(all(&[hard, soft])), all(&[hard])),
                 _ => (None, all(&[])),
             };
-            let preferred = preferred.map(|selector| self.shape(&wish.demand, selector));
-            let allowed = self.shape(&wish.demand, allowed);
+            let preferred = preferred.map(|selector| self.shape(&wish.demand, &selector));
+            let allowed = self.shape(&wish.demand, &allowed);
             alternatives.push(Alternative { selector, preferred, allowed });
         }
         self.plans.insert(wish.clone(), Plan { strategy: place.strategy, alternatives });
     }
 
-    fn shape(&mut self, demand: &Demand, selector: Selector) -> usize {
-        let key = (demand.clone(), selector);
+    fn shape(&mut self, demand: &Demand, selector: &Selector) -> usize {
+        let key = (demand.clone(), selector.clone());
         if let Some(number) = self.shape_numbers.get(&key) {
             return *number;
         }

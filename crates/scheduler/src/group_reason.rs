@@ -48,7 +48,7 @@ pub enum GroupObstacle {
 impl GroupReason {
     /// Why there is no room on these machines.
     pub(crate) fn of(nodes: &[NodeView], group: &Group) -> Self {
-        let alone = group.bundles.iter().enumerate().find_map(|(index, bundle)| alone(nodes, index, bundle));
+        let alone = group.kinds().into_iter().find_map(|(index, bundle)| alone(nodes, index, bundle));
         let obstacle = alone.unwrap_or_else(|| together(nodes, group));
         Self { strategy: group.strategy, obstacle }
     }
@@ -100,7 +100,8 @@ fn alone(nodes: &[NodeView], index: usize, bundle: &Bundle) -> Option<GroupObsta
 
 fn together(nodes: &[NodeView], group: &Group) -> GroupObstacle {
     if group.strategy == GroupStrategy::StrictSpread {
-        let has_room = |view: &&NodeView| group.bundles.iter().any(|bundle| view.fits(&bundle.demand).is_ok());
+        let kinds = group.kinds();
+        let has_room = |view: &&NodeView| kinds.iter().any(|(_, bundle)| view.fits(&bundle.demand).is_ok());
         let with_room = nodes.iter().filter(has_room).count();
         return GroupObstacle::Machines { bundles: group.bundles.len(), with_room, machines: nodes.len() };
     }
@@ -108,8 +109,17 @@ fn together(nodes: &[NodeView], group: &Group) -> GroupObstacle {
         return GroupObstacle::NoWay;
     }
     let demands: Vec<&Demand> = group.bundles.iter().map(|bundle| &bundle.demand).collect();
+    // How many of the first have room together is looked for in ever larger steps, and then between the last two.
     let first_misfit = |view: &NodeView| {
-        (1..=demands.len()).find_map(|count| view.fits_together(&demands[..count]).err().map(|misfit| (count, misfit)))
+        let misfit = |count: usize| view.fits_together(&demands[..count]).err();
+        let steps = std::iter::successors(Some(1), |step| Some((step * 2).min(demands.len())));
+        let mut above = steps.take(demands.len()).find(|count| misfit(*count).is_some())?;
+        let mut below = above / 2;
+        while above - below > 1 {
+            let middle = usize::midpoint(below, above);
+            *(if misfit(middle).is_some() { &mut above } else { &mut below }) = middle;
+        }
+        misfit(above).map(|misfit| (above, misfit))
     };
     let furthest = nodes.iter().filter_map(first_misfit).max_by_key(|(count, _)| *count);
     furthest.map_or(GroupObstacle::NoWay, |(count, misfit)| GroupObstacle::Together {

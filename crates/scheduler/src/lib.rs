@@ -7,6 +7,7 @@ mod bits;
 mod fleet;
 mod group;
 mod group_reason;
+mod group_search;
 mod machine;
 mod near;
 mod node_group;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
+use oxiray_resources::{Demand, Inventory, NoPacking, Quantity, ResourceName, pack};
 use rustc_hash::FxBuildHasher;
 
 use crate::NodeView;
@@ -38,7 +38,26 @@ impl Names {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     resource: u32,
-    asked: Quantity,
+    pub(crate) asked: Quantity,
+}
+
+impl Need {
+    /// How large a part it is of what is asked for of the same resource in `totals`.
+    pub(crate) fn part_of(&self, totals: &[Self]) -> u128 {
+        let total = totals.iter().find(|total| total.resource == self.resource);
+        let units = total.map_or(1, |total| u128::from(total.asked.units()).max(1));
+        (u128::from(self.asked.units()) << u64::BITS) / units
+    }
+}
+
+/// What several ask for together, in the order of the numbers.
+pub(crate) fn sum_of<'needs>(all: impl Iterator<Item = &'needs [Need]>) -> Vec<Need> {
+    let mut sums: BTreeMap<u32, Quantity> = BTreeMap::new();
+    for need in all.flatten() {
+        let sum = sums.entry(need.resource).or_default();
+        *sum = Quantity::from_units(sum.units().saturating_add(need.asked.units()));
+    }
+    sums.into_iter().map(|(resource, asked)| Need { resource, asked }).collect()
 }
 
 /// One resource of a machine.
@@ -68,6 +87,111 @@ impl Room {
     fn has(&self, asked: Quantity) -> bool {
         asked <= if asked < Quantity::ONE { self.most_of_one } else { self.most }
     }
+
+    /// What is free, added up over all devices.
+    fn sum(&self, is_emptied: bool) -> Quantity {
+        if is_emptied {
+            return self.total;
+        }
+        if !self.is_device {
+            return self.most;
+        }
+        Quantity::from_units(self.devices.iter().flatten().map(|free| free.units()).sum())
+    }
+
+    fn take(&mut self, asked: Quantity) {
+        if self.is_device {
+            book(&mut self.devices, asked);
+            self.sum_up();
+        } else {
+            self.most = self.most.checked_sub(asked).unwrap_or_default();
+            self.most_of_one = self.most;
+        }
+    }
+
+    fn empty(&mut self) {
+        if self.is_device {
+            self.devices = vec![Some(Quantity::ONE); self.total.wholes() as usize];
+            self.sum_up();
+        } else {
+            self.most = self.total;
+            self.most_of_one = self.total;
+        }
+    }
+}
+
+/// What a machine has of each resource, in the order of the numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Rooms(Vec<Room>);
+
+impl Rooms {
+    /// Whether there is room for all needs, device by device.
+    pub(crate) fn fit(&self, needs: &[Need]) -> bool {
+        self.each(needs, |room, need| room.has(need.asked))
+    }
+
+    /// What is free of each of the needs' resources, now or with nothing running, added up over all devices; nothing
+    /// where one is missing.
+    pub(crate) fn sums<'rooms>(
+        &'rooms self,
+        needs: &'rooms [Need],
+        is_emptied: bool,
+    ) -> impl Iterator<Item = Quantity> + 'rooms {
+        let mut rooms = self.0.iter().peekable();
+        needs.iter().map(move |need| {
+            while rooms.next_if(|room| room.resource < need.resource).is_some() {}
+            rooms.next_if(|room| room.resource == need.resource).map_or(Quantity::ZERO, |room| room.sum(is_emptied))
+        })
+    }
+
+    /// Whether there is room for all of these together, as the ledger would reserve it for them in this order.
+    pub(crate) fn fit_together(&self, all: &[&[Need]]) -> Result<(), NoPacking> {
+        let mut amounts: BTreeMap<u32, Vec<Quantity>> = BTreeMap::new();
+        for need in all.iter().copied().flatten() {
+            amounts.entry(need.resource).or_default().push(need.asked);
+        }
+        for (resource, amounts) in amounts {
+            let asked = amounts.iter().map(|amount| amount.units()).fold(0, u64::saturating_add);
+            let room = self.0.iter().find(|room| room.resource == resource);
+            let Some(room) = room.filter(|room| asked <= room.sum(false).units()) else {
+                return Err(NoPacking { is_proven: true });
+            };
+            if room.is_device {
+                let free: Vec<(u32, Quantity)> =
+                    (0..).zip(&room.devices).filter_map(|(device, free)| free.map(|free| (device, free))).collect();
+                pack(&free, &amounts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Books the needs, as the machine's ledger would; `false`, and nothing changes, where there is no room.
+    pub(crate) fn take(&mut self, needs: &[Need]) -> bool {
+        if !self.fit(needs) {
+            return false;
+        }
+        for need in needs {
+            let room = self.0.iter_mut().find(|room| room.resource == need.resource);
+            room.expect("what fits names resources of the machine").take(need.asked);
+        }
+        true
+    }
+
+    /// With nothing running and every device in service.
+    #[must_use]
+    pub(crate) fn emptied(mut self) -> Self {
+        self.0.iter_mut().for_each(Room::empty);
+        self
+    }
+
+    fn each(&self, needs: &[Need], holds: impl Fn(&Room, &Need) -> bool) -> bool {
+        let mut rooms = self.0.iter();
+        needs.iter().all(|need| {
+            rooms
+                .find(|room| room.resource >= need.resource)
+                .is_some_and(|room| room.resource == need.resource && holds(room, need))
+        })
+    }
 }
 
 /// A machine.
@@ -76,7 +200,7 @@ pub(crate) struct Machine {
     pub(crate) node: NodeId,
     pub(crate) labels: BTreeMap<String, String>,
     inventory: Inventory,
-    rooms: Vec<Room>,
+    rooms: Rooms,
     /// How much of it is used ([`NodeView::step`]).
     pub(crate) step: usize,
 }
@@ -98,8 +222,13 @@ impl Machine {
             })
             .collect();
         rooms.sort_unstable_by_key(|room| room.resource);
-        let mut machine =
-            Self { node: view.node, labels: view.labels.clone(), inventory: view.inventory.clone(), rooms, step: 0 };
+        let mut machine = Self {
+            node: view.node,
+            labels: view.labels.clone(),
+            inventory: view.inventory.clone(),
+            rooms: Rooms(rooms),
+            step: 0,
+        };
         machine.set_free(view);
         machine
     }
@@ -110,7 +239,7 @@ impl Machine {
     }
 
     pub(crate) fn set_free(&mut self, view: &NodeView) {
-        for room in &mut self.rooms {
+        for room in &mut self.rooms.0 {
             if room.is_device {
                 room.devices.clear();
                 room.devices.extend(view.free_devices.get(&room.name).into_iter().flatten());
@@ -124,57 +253,42 @@ impl Machine {
     }
 
     fn count_step(&mut self) {
-        let rooms = self.rooms.iter().filter(|room| room.is_shared);
+        let rooms = self.rooms.0.iter().filter(|room| room.is_shared);
         self.step = step_of(rooms.map(|room| (room.most, room.total)));
     }
 
     /// Whether there are accelerators.
     pub(crate) fn has_devices(&self) -> bool {
-        self.rooms.iter().any(|room| room.is_device)
+        self.rooms.0.iter().any(|room| room.is_device)
+    }
+
+    /// What there is room for.
+    pub(crate) fn rooms(&self) -> &Rooms {
+        &self.rooms
     }
 
     /// Whether it has room for all needs, device by device.
     pub(crate) fn fits(&self, needs: &[Need]) -> bool {
-        self.each(needs, |room, need| room.has(need.asked))
+        self.rooms.fit(needs)
     }
 
     /// Whether it would have room with nothing running on it.
     pub(crate) fn could_ever(&self, needs: &[Need]) -> bool {
-        self.each(needs, |room, need| need.asked <= room.total)
-    }
-
-    fn each(&self, needs: &[Need], holds: impl Fn(&Room, &Need) -> bool) -> bool {
-        let mut rooms = self.rooms.iter();
-        needs.iter().all(|need| {
-            rooms
-                .find(|room| room.resource >= need.resource)
-                .is_some_and(|room| room.resource == need.resource && holds(room, need))
-        })
+        self.rooms.each(needs, |room, need| need.asked <= room.total)
     }
 
     /// Books the needs, as the machine's ledger would; `false`, and nothing changes, where there is no room.
     pub(crate) fn take(&mut self, needs: &[Need]) -> bool {
-        if !self.fits(needs) {
-            return false;
+        let is_taken = self.rooms.take(needs);
+        if is_taken {
+            self.count_step();
         }
-        for need in needs {
-            let room = self.rooms.iter_mut().find(|room| room.resource == need.resource);
-            let room = room.expect("what fits names resources of the machine");
-            if room.is_device {
-                book(&mut room.devices, need.asked);
-                room.sum_up();
-            } else {
-                room.most = room.most.checked_sub(need.asked).unwrap_or_default();
-                room.most_of_one = room.most;
-            }
-        }
-        self.count_step();
-        true
+        is_taken
     }
 
     /// The same, as a view.
     pub(crate) fn view(&self) -> NodeView {
-        let (devices, scalars): (Vec<&Room>, Vec<&Room>) = self.rooms.iter().partition(|room| room.is_device);
+        let (devices, scalars): (Vec<&Room>, Vec<&Room>) = self.rooms.0.iter().partition(|room| room.is_device);
         NodeView {
             node: self.node,
             inventory: self.inventory.clone(),

@@ -42,7 +42,7 @@ impl Changes {
 /// A demand, and the labels that its machine must have.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    needs: Vec<Need>,
+    pub(crate) needs: Vec<Need>,
     selector: Selector,
     pub(crate) asks_for_devices: bool,
     /// The machines with the labels that could ever meet the demand.

@@ -58,8 +58,9 @@ pub fn verdicts(nodes: &[NodeView], wish: &Wish) -> Vec<Verdict> {
 
 /// What keeps a group's bundles from each machine: of those that find no room there, the one that fails the first rule.
 pub fn group_verdicts(nodes: &[NodeView], group: &Group) -> Vec<Verdict> {
+    let kinds = group.kinds();
     let of = |view: &NodeView| {
-        let bundles = group.bundles.iter().enumerate().filter_map(|(index, bundle)| {
+        let bundles = kinds.iter().filter_map(|(index, bundle)| {
             let failed = labels(view, std::slice::from_ref(&bundle.selector)).or_else(|| room(view, &bundle.demand));
             failed.map(|(rule, text)| (rule, format!("bundle {index}, {}: {text}", bundle.demand)))
         });

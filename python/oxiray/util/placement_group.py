@@ -157,7 +157,10 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
-    """What there is to know of one group, or of all by their id; `{}` for one that is forgotten or never was."""
+    """What there is to know of one group, or of all by their id; `{}` for one that is forgotten or never was.
+
+    Beside what Ray's table has, `bundles_to_devices` names the devices of each bundle by their numbers on its node.
+    """
     _session.ensure()
     found = json.loads(_core.placement_groups(placement_group.id if placement_group is not None else None))
     rows = {group["placement_group_id"]: _row(group) for group in found}
@@ -173,6 +176,7 @@ def _row(group: dict[str, Any]) -> dict[str, Any]:
         "name": group["name"],
         "bundles": {index: bundle["resources"] for index, bundle in enumerate(group["bundles"])},
         "bundles_to_node_id": {index: bundle["node_id"] for index, bundle in enumerate(group["bundles"])},
+        "bundles_to_devices": {index: bundle["devices"] for index, bundle in enumerate(group["bundles"])},
         "strategy": group["strategy"],
         "state": group["state"],
         "stats": {

@@ -166,10 +166,15 @@ impl Core {
         member.workers.values().copied().filter(|key| self.clients.contains_key(key)).collect()
     }
 
-    fn tell_draining(&mut self, key: Key) {
-        let Some(drain) = self.members.drains.get(&key) else { return };
+    /// What a member and those on it are told that is being emptied.
+    pub(crate) fn draining_of(&self, key: Key) -> Option<Draining> {
+        let drain = self.members.drains.get(&key)?;
         let left_ms = drain.until.map(|until| until.saturating_duration_since(self.now).as_millis() as u64);
-        let told = Draining { left_ms, reason: drain.reason.clone(), is_over: false };
+        Some(Draining { left_ms, reason: drain.reason.clone(), is_over: false })
+    }
+
+    fn tell_draining(&mut self, key: Key) {
+        let Some(told) = self.draining_of(key) else { return };
         for to in std::iter::once(key).chain(self.clients_on(key)) {
             self.send(to, told.clone());
         }

@@ -2,11 +2,14 @@
 
 use super::{Core, Key, identifier};
 use crate::core::report::by_name;
+use crate::core::told::devices_of_bundle;
 use oxiray_head::{GroupOwner, GroupPhase, PlacementGroup};
 use oxiray_ids::PlacementGroupId;
+use oxiray_resources::DeviceShare;
 use oxiray_scheduler::{GroupPlacement, place_group};
 use oxiray_wire::message::{GroupQuery, GroupReport};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 
 /// The most groups of one answer.
 const LISTED_MAX: usize = 10_000;
@@ -51,16 +54,10 @@ impl Core {
         let milliseconds =
             reservation.and_then(|reservation| reservation.took).map_or(0.0, |took| took.as_secs_f64() * 1e3);
         let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| {
-            let reserved =
-                reservation.and_then(|reservation| reservation.bundles.get(&index)).map(|id| self.ledger.reserved(*id));
-            let devices = reserved.into_iter().flat_map(oxiray_resources::Grant::devices).map(|of| {
-                let slots: Vec<u32> = of.shares.iter().map(|share| share.device).collect();
-                (of.resource.to_string(), json!(slots))
-            });
             json!({
                 "resources": by_name(bundle.demand.iter()),
                 "node_id": group.nodes[index].map(|node| node.hex()).unwrap_or_default(),
-                "devices": devices.collect::<serde_json::Map<String, Json>>(),
+                "devices": self.devices_of_bundle(group, index),
             })
         });
         json!({
@@ -69,5 +66,18 @@ impl Core {
             "detached": description.owner == GroupOwner::Nobody, "bundles": bundles.collect::<Vec<_>>(),
             "reason": reason, "scheduling_state": scheduling, "creation_ms": milliseconds,
         })
+    }
+
+    /// The numbers of the devices that a bundle has a part of, on the node where it is.
+    pub(crate) fn devices_of_bundle(&self, group: &PlacementGroup, index: usize) -> BTreeMap<String, Vec<u32>> {
+        let id = group.description.id;
+        if let Some(here) = self.reservations.get(&id).and_then(|reservation| reservation.bundles.get(&index)) {
+            let devices = self.ledger.reserved(*here).devices().iter();
+            let numbers = |shares: &[DeviceShare]| shares.iter().map(|share| share.device).collect();
+            return devices.map(|of| (of.resource.to_string(), numbers(&of.shares))).collect();
+        }
+        let member = group.nodes[index].and_then(|node| self.members.by_node.get(&node));
+        let member = member.and_then(|key| self.members.by_key.get(key));
+        member.map(|member| devices_of_bundle(&member.state, (id, index))).unwrap_or_default()
     }
 }

@@ -135,7 +135,11 @@ impl Core {
                 asked: self.journal.is_some().then(|| asked.clone()),
             },
         );
-        if let GroupPlacement::Never(reason) = place_group(&self.all_views(), &group)
+        self.show_own();
+        let fleet = &mut self.members.fleet;
+        if fleet.find_group(&group, &[]).is_none()
+            && !fleet.could_ever_place(&group)
+            && let GroupPlacement::Never(reason) = place_group(&self.all_views(), &group)
             && let Some(detail) = self.details.get_mut(&job)
             && detail.is_news(Need::Group(Arc::new(group)))
         {
@@ -326,7 +330,10 @@ impl Core {
                 (None, None) => return format!("bundle {index} waits for a node, since its node died"),
             };
             let free: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name}: {amount}")).collect();
-            format!("bundle {index} has {{{}}} free", free.join(", "))
+            let devices = self.devices_of_bundle(found, index);
+            let devices =
+                devices.into_iter().map(|(resource, numbers)| format!(", of {resource} {}", listed(&numbers)));
+            format!("bundle {index} has {{{}}} free{}", free.join(", "), devices.collect::<String>())
         });
         free.take(super::waiting::HOLDERS_NAMED_MAX).collect::<Vec<_>>().join(", ")
     }
@@ -379,6 +386,10 @@ pub(crate) fn group_of(asked: &GroupCreate) -> Result<Group, String> {
     });
     let preferred = NodeId::from_slice(&asked.preferred);
     Ok(Group { strategy, bundles: bundles.collect::<Result<_, String>>()?, preferred })
+}
+
+fn listed(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 /// Whether a bundle of this size could grant the demand with nothing running in it.

@@ -32,13 +32,15 @@ impl Core {
         self.members.guests.by_key.insert(key, guest);
         if let (Some(driver), Some(who)) = (&said.driver, &said.returning) {
             if let Err(text) = self.resume_driver(key, driver.clone(), who) {
-                self.send(key, Refused { text });
+                return self.send(key, Refused { text });
             }
-            return;
-        }
-        if let Some(driver) = said.driver {
+        } else if let Some(driver) = said.driver {
             self.log(format!("driver {key} joins by member {member}: process {}", driver.pid));
             self.driver_joined(key, driver);
+        }
+        // Whoever comes, or comes back, hears what those there were told before.
+        if let Some(told) = self.draining_of(member).filter(|_| guest == Guest::Driver) {
+            self.send(key, told);
         }
     }
 

@@ -27,7 +27,8 @@ impl Core {
     pub(crate) fn actor_lost(&mut self, worker: Key, id: ActorId, last_words: Option<String>, text: &str) {
         let Some(found) = self.workers.get(&worker) else { return };
         let (worker_id, is_final) = (found.id, found.ends_for_good);
-        let is_counted = !found.is_moved && !self.is_draining(worker);
+        let was_drained = found.is_moved || self.dies_of_drain(worker);
+        let is_counted = !was_drained && !self.is_draining(worker);
         if self.actors.get(id).and_then(Actor::worker) != Some(worker_id) {
             return;
         }
@@ -43,7 +44,7 @@ impl Core {
         let text = last_words.unwrap_or_else(|| format!("{text}."));
         let failure = Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() };
         let (actor, began_nothing) = (bytes_of(id.as_bytes()), lost.began_nothing);
-        let said = ActorRestarting { actor, failure: Some(failure), began_nothing };
+        let said = ActorRestarting { actor, failure: Some(failure), began_nothing, was_drained };
         for client in lost.clients {
             if let Some(key) = self.keys.get(&client).copied() {
                 self.send(key, said.clone());

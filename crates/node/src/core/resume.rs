@@ -195,7 +195,7 @@ impl Core {
                 continue;
             };
             let failure = Some(Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() });
-            let said = ActorRestarting { actor: bytes_of(id.as_bytes()), failure, began_nothing: false };
+            let said = ActorRestarting { actor: bytes_of(id.as_bytes()), failure, ..ActorRestarting::default() };
             for client in lost.clients {
                 if let Some(key) = self.keys.get(&client).copied() {
                     self.send(key, said.clone());

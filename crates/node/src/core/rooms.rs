@@ -14,14 +14,14 @@ use super::records::Row;
 use super::serving::demand;
 use super::{Core, Key, Want, bytes_of, identifier};
 use crate::core::clients::amounts;
-use oxiray_head::{GroupPhase, PlacementGroup};
+use oxiray_head::GroupPhase;
 use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_resources::{BundleId, Demand, Grant, Quantity, ResourceName};
-use oxiray_scheduler::{Group, GroupPlacement, GroupStrategy, NodeView, place_group};
+use oxiray_scheduler::Group;
 use oxiray_wire::message::{
     BundleAsked, BundleFree, DevicesFree, GroupAnswer, GroupPrepare, GroupPrepared, GroupRelease, Place,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A bundle: its group, and its place in it.
@@ -45,10 +45,12 @@ impl Core {
     /// Room for the bundles of a group that have none: what is here is set aside at once, members are asked.
     pub(crate) fn room_for(&mut self, ticket: u64, wanted: &Group) -> Option<Room> {
         let Want::Group { id, .. } = self.wanted.get(&ticket)?.want else { return None };
+        self.show_own();
         let found = self.groups.get(id)?;
         let missing = found.missing();
-        let views = self.views_for(found);
-        let GroupPlacement::On(nodes) = place_group(&views, wanted) else { return None };
+        let standing: Vec<NodeId> = found.nodes.iter().flatten().copied().collect();
+        // ROOM-2
+        let nodes = self.members.fleet.find_group(wanted, &standing)?;
         let own = self.plan.node;
         let mut of_node: BTreeMap<NodeId, Vec<(usize, Demand)>> = BTreeMap::new();
         for ((index, node), bundle) in missing.into_iter().zip(&nodes).zip(&wanted.bundles) {
@@ -67,19 +69,6 @@ impl Core {
             self.prepare_there(id, node, &bundles);
         }
         Some(Room { nodes, here })
-    }
-
-    /// The nodes on which a group's missing bundles may go, in the order of preference (ROOM-2).
-    fn views_for(&self, group: &PlacementGroup) -> Vec<NodeView> {
-        let used: BTreeSet<NodeId> = group.nodes.iter().flatten().copied().collect();
-        let mut views = self.all_views();
-        match group.description.group.strategy {
-            GroupStrategy::StrictSpread => views.retain(|view| !used.contains(&view.node)),
-            GroupStrategy::StrictPack if !used.is_empty() => views.retain(|view| used.contains(&view.node)),
-            GroupStrategy::Pack | GroupStrategy::StrictPack => views.sort_by_key(|view| !used.contains(&view.node)),
-            GroupStrategy::Spread => views.sort_by_key(|view| used.contains(&view.node)),
-        }
-        views
     }
 
     fn prepare_there(&mut self, group: PlacementGroupId, node: NodeId, bundles: &[(usize, Demand)]) {
@@ -314,12 +303,12 @@ impl Core {
     pub(crate) fn bundles_for_head(&self) -> Vec<BundleFree> {
         let bundles = self.head.iter().flat_map(|head| &head.bundles);
         let told = bundles.map(|((group, index), bundle)| {
-            let names = self.ledger.reserved(*bundle).devices().iter().map(|of| &of.resource);
-            let devices = names.map(|name| {
-                let free = self.ledger.free_per_device_within(*bundle, name.as_str()).into_iter();
+            let devices = self.ledger.reserved(*bundle).devices().iter().map(|of| {
+                let free = self.ledger.free_per_device_within(*bundle, of.resource.as_str()).into_iter();
                 DevicesFree {
-                    resource: name.to_string(),
+                    resource: of.resource.to_string(),
                     free: free.map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                    numbers: of.shares.iter().map(|share| share.device).collect(),
                 }
             });
             let available = self.ledger.available_within(*bundle);

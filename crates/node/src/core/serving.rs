@@ -206,6 +206,7 @@ impl Core {
             DevicesFree {
                 resource: name.to_string(),
                 free: free.map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                numbers: Vec::new(),
             }
         });
         let devices = devices.collect();

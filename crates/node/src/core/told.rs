@@ -5,7 +5,7 @@ use super::rooms::BundleKey;
 use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_resources::{Inventory, Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
-use oxiray_wire::message::{Amount, DevicesFree, NodeJoin, NodeState};
+use oxiray_wire::message::{Amount, BundleFree, DevicesFree, NodeJoin, NodeState};
 use std::collections::BTreeMap;
 
 /// What is free on a node, read from what it told.
@@ -48,6 +48,13 @@ pub(super) fn bundles_of(node: NodeId, state: &NodeState) -> BTreeMap<BundleKey,
         ((identifier!(PlacementGroupId, &told.group), told.bundle as usize), view)
     });
     bundles.collect()
+}
+
+/// The devices that a bundle has a part of: their numbers on that node.
+pub(super) fn devices_of_bundle(state: &NodeState, (group, index): BundleKey) -> BTreeMap<String, Vec<u32>> {
+    let is_it = |told: &&BundleFree| told.group[..] == group.as_bytes()[..] && told.bundle as usize == index;
+    let devices = state.bundles.iter().find(is_it).map(|told| &told.devices);
+    devices.into_iter().flatten().map(|of| (of.resource.clone(), of.numbers.clone())).collect()
 }
 
 fn named(amounts: &[Amount]) -> impl Iterator<Item = (ResourceName, Quantity)> + '_ {

@@ -7,7 +7,10 @@ use oxiray_resources::Ledger;
 use proptest::prelude::*;
 
 use super::{demand, ledger, node};
-use crate::{Bundle, Condition, Group, GroupPlacement, GroupStrategy, NodeView, Operator, Selector, place_group};
+use crate::{
+    BUNDLES_MAX, Bundle, Condition, Fleet, Group, GroupPlacement, GroupStrategy, NodeView, Operator, Selector,
+    place_group,
+};
 
 const STRATEGIES: [GroupStrategy; 4] =
     [GroupStrategy::Pack, GroupStrategy::Spread, GroupStrategy::StrictPack, GroupStrategy::StrictSpread];
@@ -114,6 +117,38 @@ fn shares_are_counted_by_device_and_not_by_sum() {
     assert!(reason.unwrap_err().ends_with("are free, though not in one piece for each"), "0.4 of 0.4");
 }
 
+#[test]
+fn as_many_bundles_as_there_may_be_fill_many_machines() {
+    let machines: Vec<String> =
+        (0..200).map(|number| format!("CPU 64, GPU {}", if number % 2 == 0 { 8 } else { 16 })).collect();
+    let mut fleet = Fleet::default();
+    let views: Vec<NodeView> = machines.iter().zip(0..).map(|(text, number)| view(number, &ledger(text))).collect();
+    for view in &views {
+        fleet.put(view);
+    }
+    let kinds = ["GPU 1, CPU 2", "GPU 2, CPU 1", "CPU 3", "GPU 0.6"];
+    let bundles: Vec<&str> = (0..BUNDLES_MAX).map(|bundle| kinds[bundle % kinds.len()]).collect();
+    for strategy in [GroupStrategy::Pack, GroupStrategy::Spread] {
+        let found = fleet.find_group(&group(strategy, &bundles), &[]).expect("there is room for all");
+        let used: BTreeSet<NodeId> = found.iter().copied().collect();
+        match strategy {
+            GroupStrategy::Pack => assert!(used.len() <= 100, "1,078 of 2,400 GPUs, on {} machines", used.len()),
+            _ => assert_eq!(used.len(), 200),
+        }
+        for view in &views {
+            let own = found.iter().zip(&bundles).filter(|(on, _)| **on == view.node);
+            let demands: Vec<_> = own.map(|(_, bundle)| demand(bundle)).collect();
+            assert_eq!(view.fits_together(&demands.iter().collect::<Vec<_>>()), Ok(()), "GROUP-1");
+        }
+    }
+    let strict = group(GroupStrategy::StrictSpread, &bundles);
+    assert_eq!(fleet.find_group(&strict, &[]), None);
+    assert!(!fleet.could_ever_place(&strict), "200 machines for 1,024 bundles");
+    let too_much = group(GroupStrategy::Pack, &["GPU 3"; BUNDLES_MAX]);
+    assert!(!fleet.could_ever_place(&too_much), "3,072 of 2,400 GPUs");
+    assert!(fleet.could_ever_place(&group(GroupStrategy::Pack, &["GPU 2"; BUNDLES_MAX])));
+}
+
 fn bundle() -> impl Strategy<Value = Bundle> {
     let gpu = prop_oneof![Just("0"), Just("0.3"), Just("0.5"), Just("0.7"), Just("1"), Just("2")];
     let selector = prop_oneof![4 => Just(Selector::default()), 1 => Just(zone("odd"))];
@@ -161,6 +196,47 @@ fn is_good(views: &[NodeView], group: &Group, way: &[usize]) -> bool {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Bundles that lost their machine go beside those that stand, whatever changed on the machines meanwhile; a look at
+    /// every way finds one exactly where the fleet does.
+    #[test]
+    fn a_way_beside_those_that_stand_is_found_where_there_is_one(
+        machines in prop::collection::vec(machine(), 1..4),
+        changed in machine(),
+        bundles in prop::collection::vec(bundle(), 1..4),
+        standing in prop::collection::vec(0..4_u8, 0..3),
+        strategy in prop::sample::select(&STRATEGIES[..]),
+    ) {
+        let group = Group { strategy, bundles, preferred: None };
+        let mut views: Vec<NodeView> = machines.iter().zip(0..).map(|(ledger, number)| view(number, ledger)).collect();
+        let stands: BTreeSet<usize> = standing.iter().map(|number| usize::from(*number)).collect();
+        let standing: Vec<NodeId> = standing.into_iter().map(node).collect();
+        let mut fleet = Fleet::default();
+        for view in &views {
+            fleet.put(view);
+        }
+        for _ in 0..2 {
+            let is_allowed = |way: &[usize]| match strategy {
+                GroupStrategy::StrictSpread => way.iter().all(|machine| !stands.contains(machine)),
+                GroupStrategy::StrictPack => stands.is_empty() || way.iter().all(|machine| stands.contains(machine)),
+                GroupStrategy::Pack | GroupStrategy::Spread => true,
+            };
+            let is_way = |way: &Vec<usize>| is_allowed(way) && is_good(&views, &group, way);
+            let mut all = ways(views.len(), group.bundles.len());
+            match fleet.find_group(&group, &standing) {
+                Some(nodes) => {
+                    let way: Vec<usize> = nodes.iter().map(|node| usize::from(node.as_bytes()[0])).collect();
+                    prop_assert!(is_way(&way), "{way:?}");
+                    if strategy == GroupStrategy::Pack && stands.len() == 1 && all.any(|way| is_way(&way) && way.iter().all(|on| stands.contains(on))) {
+                        prop_assert!(way.iter().all(|machine| stands.contains(machine)), "drawn to where the others are");
+                    }
+                }
+                None => prop_assert!(!all.any(|way| is_way(&way)), "there is a way"),
+            }
+            views[0] = view(0, &changed);
+            fleet.put(&views[0]);
+        }
+    }
 
     #[test]
     fn a_way_is_found_where_there_is_one(

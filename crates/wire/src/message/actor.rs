@@ -165,6 +165,9 @@ pub struct ActorRestarting {
     /// Whether the constructor had not returned: no call was begun there, and all are sent again.
     #[prost(bool, tag = "3")]
     pub began_nothing: bool,
+    /// Whether it ended with its node, which was emptied: calls that may be sent again are, and spend no retry.
+    #[prost(bool, tag = "4")]
+    pub was_drained: bool,
 }
 
 /// worker → owner: a call raised what its owner asked to retry, and is run again in its place: one of its retries is

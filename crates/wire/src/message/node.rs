@@ -122,6 +122,9 @@ pub struct DevicesFree {
     /// What each device has free, in 1/10,000, plus one; 0 where it is out of service.
     #[prost(uint64, repeated, tag = "2")]
     pub free: Vec<u64>,
+    /// The number of each on its node, where these are the devices of a bundle.
+    #[prost(uint32, repeated, tag = "3")]
+    pub numbers: Vec<u32>,
 }
 
 /// Both ways between head and member: what a worker of the member said, or is told. Its descriptors come along.

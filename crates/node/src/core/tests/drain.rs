@@ -106,6 +106,10 @@ fn at_the_deadline_tasks_and_actors_end_uncounted() {
     };
     assert_eq!(pair.head.sent.iter().filter(|sent| uncounted(sent)).count(), 1);
     assert_eq!(pair.head.restarts(driver, 7).len(), 1, "DRAIN-2");
+    let uncounted = |(to, message): &(u64, Message)| {
+        *to == driver && matches!(message, Message::ActorRestarting(said) if said.was_drained)
+    };
+    assert_eq!(pair.head.sent.iter().filter(|sent| uncounted(sent)).count(), 1, "nor do its calls spend a retry");
     let moved = pair.head.core.actors.iter().next().expect("it is known");
     assert_eq!((moved.restarts, moved.moves), (1, 1));
 }

@@ -4,7 +4,7 @@ use super::members::Pair;
 use super::{CPU, request};
 use crate::core::Key;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, Goodbye, GuestJoined, GuestLeft, Welcome};
+use oxiray_wire::message::{DrainAsked, Driver, Goodbye, GuestJoined, GuestLeft, Welcome};
 
 /// What the member calls its guest.
 const GUEST: u64 = 1 << 30;
@@ -43,6 +43,23 @@ fn a_guest_is_told_of_its_own_node_and_served_like_any_driver() {
     pair.exchange();
     let (_, worker) = pair.head.granted(guest, 1);
     assert!(pair.is_on_member(worker), "it is near");
+}
+
+#[test]
+fn a_guest_of_a_node_that_is_being_emptied_is_told_when_it_comes() {
+    let mut pair = Pair::new(1, 1);
+    let early = join(&mut pair);
+    let node = pair.member.core.plan.node.hex();
+    let asked = DrainAsked { node, reason: "notice".into(), deadline_ms: Some(60_000), ..DrainAsked::default() };
+    pair.head.core.drain_asked(1 << 41, &asked);
+    pair.head.settle();
+    let late = join(&mut pair);
+    for guest in [early, late] {
+        let told = pair.head.sent.iter().filter(|(to, message)| {
+            *to == guest && matches!(message, Message::Draining(said) if said.reason == "notice" && !said.is_over)
+        });
+        assert_eq!(told.count(), 1);
+    }
 }
 
 #[test]
