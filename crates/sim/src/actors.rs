@@ -12,9 +12,10 @@ use crate::stream::{Descriptor, Packet};
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId};
+use oxiray_wire::Message;
 use oxiray_wire::message::{
     ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorFailed, ActorKill, ActorLeaving, ActorLookup, ActorPlaced,
-    ActorReady, ActorRestarting, Strategy, Unhold,
+    ActorReady, ActorRestarting, Hold, Strategy, Unhold,
 };
 use std::collections::BTreeSet;
 
@@ -44,6 +45,8 @@ pub(crate) struct Known {
     ends_at: Micros,
     /// What is said when its constructor's arguments are there.
     unfinished: Option<ActorCreate>,
+    /// What was said to make it, while it has no process.
+    creates: Vec<ActorCreate>,
     deaths_told: u32,
     asked: u32,
 }
@@ -57,6 +60,7 @@ impl Known {
             is_mine,
             ends_at,
             unfinished: None,
+            creates: Vec::new(),
             deaths_told: 0,
             asked: 0,
         }
@@ -128,6 +132,7 @@ impl World {
         let ends_at = self.now + self.chance.delay(3 * SECOND);
         let queued = self.chance.between(0, 3) as u32;
         let mut known = Known { queued, ..Known::new(true, ends_at) };
+        known.creates.push(made.clone());
         known.unfinished = made.unfinished.then(|| ActorCreate { unfinished: false, finishes: true, ..made.clone() });
         let client = self.client(process);
         client.questions.insert(request, Question::Actor(made.actor.clone()));
@@ -145,8 +150,16 @@ impl World {
     }
 
     pub(crate) fn actor_answered(&mut self, process: ProcessIndex, said: &ActorAnswer) {
-        let question = self.client(process).questions.remove(&said.request);
-        let question = question.expect("a question about an actor is answered once");
+        let Some(question) = self.client(process).questions.remove(&said.request) else {
+            let is_again = self.client(process).epoch > 1;
+            return assert!(is_again, "a question about an actor is answered once by each head");
+        };
+        if let Question::Actor(made) = &question
+            && (said.failure.is_some() || *made != said.actor)
+            && let Some(known) = self.client(process).actors.get_mut(made)
+        {
+            known.creates.clear();
+        }
         if let Question::Actor(made) = &question
             && *made != said.actor
             && let Some(known) = self.client(process).actors.get_mut(made)
@@ -175,6 +188,7 @@ impl World {
         let known = self.client(process).actors.get_mut(&said.actor);
         let Some(known) = known.filter(|known| known.line == Line::Awaited) else { return self.close(link) };
         known.line = Line::Open { link, worker: said.worker.clone() };
+        known.creates.clear();
         known.lose_calls();
         self.adopt(link, process);
         self.call_actor(process, &said.actor);
@@ -212,9 +226,41 @@ impl World {
         assert!(known.deaths_told <= most.max(1), "CALLER-2: a death is told {} times", known.deaths_told);
         let link = known.link();
         known.line = Line::Dead;
+        known.creates.clear();
         known.lose_calls();
         if let Some(link) = link {
             self.close(link);
+        }
+    }
+
+    /// The next head hears which actors a process has a stream to.
+    pub(crate) fn connected(&mut self, process: ProcessIndex) -> Vec<Bytes> {
+        let actors = self.client(process).actors.iter_mut();
+        let open = actors.filter(|(_, known)| known.link().is_some());
+        open.map(|(actor, known)| {
+            known.asked += 1;
+            actor.clone()
+        })
+        .collect()
+    }
+
+    /// The next head is asked for actors anew, and hears who holds them.
+    pub(crate) fn ask_for_actors_again(&mut self, process: ProcessIndex) {
+        let holder = self.client(process).id.clone();
+        let mut said: Vec<Message> = Vec::new();
+        for (actor, known) in &mut self.client(process).actors {
+            if known.is_mine {
+                let anchor = ActorId::from_slice(actor).unwrap_or(ActorId::NIL).anchor();
+                said.push(Hold { objects: vec![bytes(anchor.as_bytes())], holder: holder.clone() }.into());
+            }
+            said.extend(known.creates.iter().map(|made| ActorCreate { is_again: true, ..made.clone() }.into()));
+            if known.line == Line::Awaited {
+                known.asked += 1;
+                said.push(ActorConnect { actor: actor.clone(), lost: Bytes::new() }.into());
+            }
+        }
+        for message in said {
+            self.say(process, message);
         }
     }
 
@@ -244,6 +290,7 @@ impl World {
             let is_finished = self.chance.odds(500);
             let Some(known) = self.client(process).actors.get_mut(&actor) else { continue };
             if let Some(made) = known.unfinished.take_if(|_| is_finished) {
+                known.creates.push(made.clone());
                 self.say(process, made);
                 continue;
             }

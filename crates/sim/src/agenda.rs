@@ -40,12 +40,16 @@ pub(crate) enum Event {
     LetGo { process: ProcessIndex, object: usize },
     /// An owner hands an object on.
     HandsOn { process: ProcessIndex, object: usize },
-    /// A process was handed an object.
-    Handed { process: ProcessIndex, object: usize },
+    /// A process was handed an object, by one that knew the head of that number.
+    Handed { process: ProcessIndex, object: usize, epoch: u64 },
     /// A process reads an object that it was handed within another.
     ReadsLater { process: ProcessIndex, object: usize },
     /// A process that was told of a loss makes the object again.
     MadeAgain { process: ProcessIndex, object: usize },
+    /// A member looks for the head.
+    Dials(NodeIndex),
+    /// A driver looks for the head, the last time when that moment is over.
+    Redials { process: ProcessIndex, until: Micros },
     /// A copy of an object comes from another node.
     Fetched { node: NodeIndex, object: ObjectId, from: NodeIndex },
     /// A driver's program goes on.

@@ -54,11 +54,12 @@ pub(crate) struct Class {
 #[derive(Debug)]
 pub(crate) struct Lease {
     class: usize,
+    pub(crate) worker: Bytes,
     pub(crate) link: Descriptor,
     /// With the number of its call.
     pub(crate) under_way: Option<(u64, Task)>,
     /// Its stream is over: the verdict is awaited.
-    is_silent: bool,
+    pub(crate) is_silent: bool,
     /// It is given back as soon as nothing is under way on it.
     retires: bool,
     idle_since: Option<Micros>,
@@ -82,7 +83,15 @@ pub(crate) enum Question {
 pub(crate) struct Client {
     pub(crate) id: Bytes,
     pub(crate) job: Bytes,
+    /// The last head that it told where it stands.
+    pub(crate) epoch: u64,
+    /// It has not said that nothing is on its way to it any more which that head has not counted.
+    pub(crate) is_unsettled: bool,
     pub(crate) questions: BTreeMap<u64, Question>,
+    /// The words of those that are not answered.
+    pub(crate) asked: BTreeMap<u64, Message>,
+    /// Deeds that nobody answers, and when they were said.
+    pub(crate) recent: Vec<(Micros, Message)>,
     pub(crate) actors: BTreeMap<Bytes, Known>,
     pub(crate) groups: BTreeMap<Bytes, Made>,
     pub(crate) objects: Held,
@@ -102,7 +111,11 @@ impl Client {
         Self {
             id: welcome.worker.clone(),
             job: welcome.job.clone(),
+            epoch: welcome.epoch,
+            is_unsettled: false,
             questions: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            recent: Vec::new(),
             actors: BTreeMap::new(),
             groups: BTreeMap::new(),
             objects: Held::default(),
@@ -161,7 +174,9 @@ impl World {
     /// A process says something to its daemon.
     pub(crate) fn say(&mut self, process: ProcessIndex, message: impl Into<Message>) {
         let control = self.processes[process].control;
-        self.send(control, Packet::Said { message: Box::new(message.into()), descriptor: None });
+        let message = message.into();
+        self.note(process, &message);
+        self.send(control, Packet::Said { message: Box::new(message), descriptor: None });
     }
 
     /// A process makes a task.
@@ -248,7 +263,15 @@ impl World {
             return self.say(process, LeaseReturn { lease: said.lease, retiring: false });
         };
         client.classes[class].requests.remove(&said.request);
-        let lease = Lease { class, link, under_way: None, is_silent: false, retires: false, idle_since: None };
+        let lease = Lease {
+            class,
+            worker: said.worker.clone(),
+            link,
+            under_way: None,
+            is_silent: false,
+            retires: false,
+            idle_since: None,
+        };
         client.leases.insert(said.lease, lease);
         self.adopt(link, process);
         self.pump(process, class);
@@ -362,6 +385,18 @@ impl World {
         self.client(process).tasks_ended += 1;
         if let Some(run) = task.awaited_by {
             self.child_ended(process, run);
+        }
+    }
+
+    /// The next head is asked for workers anew.
+    pub(crate) fn ask_for_leases_again(&mut self, process: ProcessIndex) {
+        let client = self.client(process);
+        client.cancelled.extend(std::mem::take(&mut client.requests).into_keys());
+        for class in &mut client.classes {
+            class.requests.clear();
+        }
+        for class in 0..self.client(process).classes.len() {
+            self.pump(process, class);
         }
     }
 

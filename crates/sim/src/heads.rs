@@ -105,6 +105,7 @@ impl World {
     fn head_dies(&mut self) {
         self.troubles += 1;
         self.node_dies(0);
+        self.break_gateway();
         let at = self.now + self.chance.between(MILLISECOND, ABSENCE_LONGEST);
         self.agenda.plan(at, Event::NodeComes { machine: 0 });
     }

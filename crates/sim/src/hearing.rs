@@ -65,8 +65,10 @@ impl World {
         if self.head_said_of_objects(node, &message) {
             return;
         }
-        if let Message::NodeDismissed(_) = &message {
-            return self.is_dismissed(node);
+        match &message {
+            Message::NodeDismissed(_) => return self.is_dismissed(node),
+            Message::Refused(_) => return self.head_stays_away(node, "the head does not wait for it"),
+            _ => {}
         }
         let Message::Relay(relayed) = message else { return self.nodes[node].core.head_said(message) };
         let kind = u16::try_from(relayed.kind).expect("kinds are small");
@@ -81,6 +83,8 @@ impl World {
             Message::ActorReady(_) => self.dispatch(node, from, message.clone()),
             _ => {}
         }
-        self.queue(node, head, message.relayed(from).into(), None);
+        if self.is_for_this_head(node, from, &message) {
+            self.queue(node, head, message.relayed(from).into(), None);
+        }
     }
 }

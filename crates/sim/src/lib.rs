@@ -35,6 +35,8 @@ mod objects;
 mod options;
 mod process;
 mod program;
+mod resuming;
+mod returns;
 mod stores;
 mod stream;
 mod world;

@@ -45,6 +45,10 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) leases: Leases,
     pub(crate) shelf: Shelf,
+    /// Since when its head is away.
+    pub(crate) away_since: Option<Micros>,
+    /// Its clients that have not told the next head where they stand.
+    pub(crate) unresumed: BTreeSet<Key>,
     next_turn: Option<Micros>,
 }
 
@@ -101,6 +105,8 @@ impl World {
             clock,
             leases: Leases::default(),
             shelf: Shelf::default(),
+            away_since: None,
+            unresumed: BTreeSet::new(),
             next_turn: None,
         }
     }
@@ -145,6 +151,10 @@ impl World {
         self.streams[stream].ends[1] = End::Node { node: index, key };
         self.nodes[index].streams.insert(key, (stream, Role::Head));
         self.nodes[index].core.serve_head(key, String::new());
+        if self.options.heads_die && self.options.heads_are_awaited {
+            let epoch = self.nodes[0].core.epoch();
+            self.nodes[index].core.begin_epoch(epoch);
+        }
     }
 
     /// A node is told what time it is, before anything else that it hears.
@@ -385,6 +395,7 @@ impl World {
                 self.nodes[node].streams.remove(&key);
                 self.nodes[node].core.driver_left(key);
             }
+            Role::Head if self.nodes[node].core.epoch() > 0 => self.head_is_away(node, key),
             Role::Head if self.options.has_leases => self.is_fenced(node, "its stream to the head broke"),
             // A member ends with its head; whoever started it starts it again.
             Role::Head => {

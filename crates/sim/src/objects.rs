@@ -7,6 +7,7 @@ use crate::process::{Kind, Life};
 use crate::program::bytes;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
+use oxiray_wire::Message;
 use oxiray_wire::message::{
     Content, Free, Hold, Promise, Publish, Published, Recover, Reference, Subscribe, Unhold, Value,
 };
@@ -23,6 +24,8 @@ pub(crate) struct Held {
     reading: BTreeMap<Bytes, usize>,
     /// What it was handed within something else and will read later, each as often as it was.
     kept: BTreeMap<usize, usize>,
+    /// What it published and somebody may refer to.
+    published: BTreeMap<usize, Value>,
 }
 
 impl Held {
@@ -77,10 +80,84 @@ impl World {
         let object = self.objects[number].object.clone();
         self.say(process, Hold { objects: vec![object], holder });
         let at = self.now + self.chance.delay(MILLISECOND);
-        self.agenda.plan(at, Event::Handed { process: reader, object: number });
+        let epoch = self.client(process).epoch;
+        self.in_flight.push((reader, epoch));
+        self.agenda.plan(at, Event::Handed { process: reader, object: number, epoch });
     }
 
-    /// A process was handed an object, and wants its value.
+    /// A reference has come. Whom the last head counted has itself counted by this one; what comes from a process that
+    /// knows a later head waits until this one knows it too (RESUMING-1, RESUMING-2).
+    pub(crate) fn arrives(&mut self, process: ProcessIndex, number: usize, epoch: u64) {
+        let own = self.processes[process].client.as_ref().map_or(0, |client| client.epoch);
+        if self.processes[process].life == Life::Running && own < epoch {
+            let event = Event::Handed { process, object: number, epoch };
+            return self.agenda.plan(self.now + 10 * MILLISECOND, event);
+        }
+        let place = self.in_flight.iter().position(|one| *one == (process, epoch)).expect("it was on its way");
+        self.in_flight.swap_remove(place);
+        if self.processes[process].life == Life::Running && own > epoch {
+            let holder = self.client(process).id.clone();
+            self.say(process, Hold { objects: vec![self.objects[number].object.clone()], holder });
+        }
+        self.handed(process, number);
+        self.settle_clients();
+    }
+
+    /// Nobody refers to an object any more that this process published.
+    pub(crate) fn forgotten(&mut self, process: ProcessIndex, object: &Bytes) {
+        let number = self.objects.iter().position(|known| known.object == *object).expect("it was made");
+        self.client(process).objects.published.remove(&number);
+    }
+
+    /// The next head hears of all objects that this process refers to or published.
+    pub(crate) fn tell_of_objects_again(&mut self, process: ProcessIndex) {
+        let holder = self.client(process).id.clone();
+        let name = |number: &usize| self.objects[*number].object.clone();
+        let written = self.processes.iter().filter_map(|found| found.client.as_ref()).flat_map(|client| {
+            let of = |(number, writers): (&usize, &Vec<ProcessIndex>)| {
+                let times = writers.iter().filter(|writer| **writer == process).count();
+                std::iter::repeat_n(*number, times)
+            };
+            client.objects.own.iter().flat_map(of)
+        });
+        let mut held: Vec<Bytes> = written.map(|number| name(&number)).collect();
+        let found = &self.processes[process].client.as_ref().expect("it resumes").objects;
+        held.extend(found.kept.iter().flat_map(|(number, times)| std::iter::repeat_n(name(number), *times)));
+        for (object, times) in found.awaited.iter().chain(&found.reading) {
+            held.extend(std::iter::repeat_n(object.clone(), *times));
+        }
+        let promised: Vec<Bytes> = found.own.keys().map(name).collect();
+        let wanted: Vec<Bytes> = found.awaited.keys().cloned().collect();
+        let told = |number: &usize, value: &Value| Publish { object: name(number), value: Some(value.clone()) };
+        let mut said: Vec<Message> = vec![Promise { objects: promised }.into(), Hold { objects: held, holder }.into()];
+        for (number, value) in &found.published {
+            if found.own.contains_key(number) {
+                said.push(told(number, value).into());
+            } else {
+                // Nobody here refers to it: to promise it says whose it is.
+                let objects = vec![name(number)];
+                said.extend([Promise { objects: objects.clone() }.into(), told(number, value).into()]);
+                said.push(Unhold { objects }.into());
+            }
+        }
+        for object in wanted {
+            let reference = self.objects.iter().find(|known| known.object == object).cloned();
+            said.push(Subscribe { reference }.into());
+        }
+        for message in said {
+            self.say(process, message);
+        }
+    }
+
+    /// What a driver reads it asks the next daemon for.
+    pub(crate) fn read_again(&mut self, process: ProcessIndex) {
+        for object in self.client(process).objects.reading.keys().cloned().collect::<Vec<_>>() {
+            let reference = self.objects.iter().find(|known| known.object == object).expect("it was made").clone();
+            self.read(process, reference);
+        }
+    }
+
+    /// An object has its value: at times its value.
     pub(crate) fn handed(&mut self, process: ProcessIndex, number: usize) {
         if self.processes[process].life != Life::Running {
             return;
@@ -118,6 +195,7 @@ impl World {
         let contained = inner.map(|inner| self.objects[inner].clone()).into_iter().collect();
         let content = self.written(process, number);
         let value = Value { content: Some(content), contained };
+        self.client(process).objects.published.insert(number, value.clone());
         let object = self.objects[number].object.clone();
         self.say(process, Publish { object, value: Some(value) });
         for _ in 0..self.chance.between(0, 2) {
@@ -176,6 +254,7 @@ impl World {
             return;
         }
         let value = Value { content: Some(self.written(process, number)), contained: Vec::new() };
+        self.client(process).objects.published.insert(number, value.clone());
         let object = self.objects[number].object.clone();
         self.say(process, Publish { object, value: Some(value) });
     }

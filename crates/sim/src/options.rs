@@ -23,6 +23,8 @@ pub struct Options {
     pub(crate) nodes_die: bool,
     /// The head keeps a journal, dies and comes again; its disk is full at times.
     pub(crate) heads_die: bool,
+    /// Members and drivers wait for the next head, and tell it where they stand.
+    pub(crate) heads_are_awaited: bool,
     pub(crate) nodes_freeze: bool,
     pub(crate) templates_die: bool,
     pub(crate) forks_fail: bool,
@@ -90,6 +92,7 @@ impl Options {
             nodes_drain: chance.odds(300),
             tasks_are_cancelled: chance.odds(400),
             has_environments: chance.odds(300),
+            heads_are_awaited: chance.odds(700),
         }
     }
 }

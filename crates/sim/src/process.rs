@@ -78,6 +78,8 @@ pub(crate) struct Process {
     pub(crate) calls: VecDeque<(Descriptor, Call)>,
     pub(crate) run: Option<Run>,
     pub(crate) is_stopping: bool,
+    /// It has said so.
+    pub(crate) is_leaving: bool,
     /// It is to be an actor, and its constructor runs.
     pub(crate) is_constructing: bool,
     last_run: u64,
@@ -98,6 +100,7 @@ impl Process {
             calls: VecDeque::new(),
             run: None,
             is_stopping: false,
+            is_leaving: false,
             is_constructing: false,
             last_run: 0,
         }
@@ -147,6 +150,7 @@ impl World {
         } else {
             self.processes[process].life = Life::Gone;
         }
+        self.settle_clients();
     }
 
     /// Everything that the process started is dead: its devices are left, and forget it in their time.

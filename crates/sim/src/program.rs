@@ -67,8 +67,7 @@ impl World {
                     self.log.line(self.now, format_args!("process {process} <- {message:?}"));
                     self.told_by_daemon(process, *message, descriptor);
                 }
-                // Nobody goes on without its daemon.
-                _ => self.dies(process),
+                _ => self.daemon_is_gone(process),
             };
         }
         if let Some(lease) = self.lease_of(process, at) {
@@ -87,6 +86,11 @@ impl World {
 
     fn told_by_daemon(&mut self, process: ProcessIndex, message: Message, descriptor: Option<Descriptor>) {
         match message {
+            Message::Welcome(welcome) if self.processes[process].client.is_some() => {
+                self.resume(process, welcome.epoch);
+            }
+            Message::HeadBack(said) => self.resume(process, said.epoch),
+            Message::Forgotten(said) => self.forgotten(process, &said.object),
             Message::Welcome(welcome) => {
                 self.processes[process].client = Some(Client::new(&welcome));
                 self.agenda.plan(self.now + MILLISECOND, Event::Step(process));
@@ -131,7 +135,7 @@ impl World {
                 }
             }
             if self.client(process).awaits().is_empty() {
-                return self.say(process, Goodbye {});
+                return self.leaves(process);
             }
             return self.agenda.plan(self.now + SECOND / 2, Event::Step(process));
         }
@@ -139,7 +143,7 @@ impl World {
             if self.chance.odds(500) {
                 return self.dies(process);
             }
-            return self.say(process, Goodbye {});
+            return self.leaves(process);
         }
         for _ in 0..self.chance.between(1, 4) {
             match self.chance.between(0, 9) {
@@ -157,6 +161,12 @@ impl World {
         }
         let at = self.now + self.chance.delay(500 * MILLISECOND);
         self.agenda.plan(at, Event::Step(process));
+    }
+
+    /// The program is at its end.
+    pub(crate) fn leaves(&mut self, process: ProcessIndex) {
+        self.processes[process].is_leaving = true;
+        self.say(process, Goodbye {});
     }
 
     fn make_task(&mut self, process: ProcessIndex) {

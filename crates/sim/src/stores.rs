@@ -127,6 +127,18 @@ impl World {
         }
     }
 
+    /// Whoever waits for an object asks the next head where it is.
+    pub(crate) fn locate_again(&mut self, node: NodeIndex) {
+        for object in self.nodes[node].shelf.readers.keys().copied().collect::<Vec<_>>() {
+            self.locate(node, object, Bytes::new());
+        }
+    }
+
+    /// What lies on a node.
+    pub(crate) fn on_shelf(&self, node: NodeIndex) -> Vec<Bytes> {
+        self.nodes[node].shelf.objects.iter().map(|object| bytes(object.as_bytes())).collect()
+    }
+
     /// A copy has come, or whoever was to send it has it not.
     pub(crate) fn fetched(&mut self, node: NodeIndex, object: ObjectId, from: NodeIndex) {
         if !self.nodes[node].is_alive || !self.nodes[node].shelf.readers.contains_key(&object) {

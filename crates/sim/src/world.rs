@@ -50,6 +50,8 @@ pub(crate) struct World {
     /// All that were ever made, each with its owner.
     pub(crate) objects: Vec<Reference>,
     pub(crate) disk: Disk,
+    /// References on their way: to whom, and the head that whoever sent them knew.
+    pub(crate) in_flight: Vec<(ProcessIndex, u64)>,
     /// Somebody looked at the end whether what was kept is there.
     pub(crate) has_looked: bool,
     /// How often a link broke or stood still, or a node did.
@@ -81,6 +83,7 @@ impl World {
             constructed: BTreeMap::new(),
             objects: Vec::new(),
             disk: Disk::default(),
+            in_flight: Vec::new(),
             has_looked: false,
             troubles: 0,
             fenced: 0,
@@ -135,6 +138,7 @@ impl World {
         match event {
             Event::Fetched { node, .. }
             | Event::Prepared { node, .. }
+            | Event::Dials(node)
             | Event::Turn(node)
             | Event::Forked { node, .. }
             | Event::TemplateEnds { node, .. } => Some(node),
@@ -149,6 +153,7 @@ impl World {
             | Event::HandsOn { .. }
             | Event::Handed { .. }
             | Event::ReadsLater { .. }
+            | Event::Redials { .. }
             | Event::MadeAgain { .. }
             | Event::Step(_)
             | Event::Idle { .. }
@@ -192,7 +197,9 @@ impl World {
             Event::Published { process, object } => self.publish(process, object),
             Event::LetGo { process, object } => self.let_go(process, object),
             Event::HandsOn { process, object } => self.hands_on_later(process, object),
-            Event::Handed { process, object } => self.handed(process, object),
+            Event::Handed { process, object, epoch } => self.arrives(process, object, epoch),
+            Event::Dials(node) => self.dial_head(node),
+            Event::Redials { process, until } => self.redial_head(process, until),
             Event::MadeAgain { process, object } => self.make_again(process, object),
             Event::ReadsLater { process, object } => self.reads_later(process, object),
             Event::Prepared { node, number } => self.prepared(node, number),
