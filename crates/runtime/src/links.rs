@@ -118,7 +118,9 @@ impl Links {
         let is_client = |link: &Link| matches!(link.role, Role::Client(_));
         let clients: Vec<Token> =
             self.open.iter().filter(|(_, link)| is_client(link)).map(|(token, _)| *token).collect();
-        clients.into_iter().for_each(|token| self.remove(token));
+        for token in clients {
+            self.remove(token);
+        }
     }
 
     pub(crate) fn role(&self, token: Token) -> Option<Role> {
