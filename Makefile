@@ -11,6 +11,7 @@
 #   chaos  a mixed load on several daemons while processes of every kind are killed, for CHAOS_SECONDS (30 minutes)
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
+#   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
 #   clean  removes everything the other targets made
@@ -21,7 +22,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload bench-train ecosystem soak chaos simulate memory lint wheel clean venv network-tools etcd
+.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator ecosystem soak chaos simulate memory lint wheel clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -42,7 +43,7 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-test: venv network-tools etcd $(BUILD)/ecosystem/installed $(BUILD)/train/installed
+test: venv $(BUILD)/operator-made network-tools etcd $(BUILD)/ecosystem/installed $(BUILD)/train/installed
 	@$(VENV)/bin/python scripts/run-tests
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
@@ -64,6 +65,9 @@ bench: venv $(BUILD)/ray/made
 
 bench-scheduler:
 	cargo bench --quiet --locked -p oxiray-scheduler --bench cluster -- --write $(CURDIR)/benches/SCHEDULER.md
+
+bench-operator: venv $(BUILD)/operator-made
+	$(VENV)/bin/python benches/operate.py --write benches/OPERATOR.md
 
 bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check
@@ -111,6 +115,12 @@ $(NATIVE): $(RUST_SOURCES)
 	chmod 755 $@.new
 	mv $@.new $@
 
+# The Kubernetes operator is a program of its own: nobody else compiles a Kubernetes client.
+$(BUILD)/operator-made: $(RUST_SOURCES)
+	cargo build --release --locked -p oxiray-operator
+	@mkdir -p $(@D)
+	@touch $@
+
 $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 	rm -f dist/oxiray-*.whl
 	$(BUILD)/venv/bin/maturin build --quiet --release --locked --out dist --interpreter $(BUILD)/venv/bin/python
@@ -118,7 +128,7 @@ $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout mypy setuptools uv wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pyyaml mypy setuptools uv wheel
 	@touch $@
 
 # Oxiray and its alias, into the environment that the target lies in.

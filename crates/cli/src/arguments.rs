@@ -39,6 +39,9 @@ pub(crate) enum Order {
     Metrics(MetricsOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
+    /// Runs the Kubernetes operator: the program `oxiray-operator`, which takes what follows.
+    #[command(disable_help_flag = true)]
+    Operator(OperatorOptions),
 }
 
 #[derive(Debug, Args)]
@@ -87,6 +90,16 @@ pub(crate) struct StartOptions {
     /// With --head and --store: waits while another is the head of that cluster, and goes on where that one ends.
     #[arg(long)]
     pub(crate) standby: bool,
+    /// With --head: SIGTERM ends the head and not its cluster, which the next `start --head` goes on with, as if this one
+    /// had been killed. `oxiray stop` ends both.
+    #[arg(long)]
+    pub(crate) keep_cluster: bool,
+    /// With --head and --port: the file with the authority of the cluster, where whoever starts it has made one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) authority_file: Option<PathBuf>,
+    /// With --token-file: for how many seconds the node waits for a head that is not there yet.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) join_wait: Option<u64>,
     /// Processors to offer.
     #[arg(long)]
     pub(crate) num_cpus: Option<f64>,
@@ -332,4 +345,11 @@ pub(crate) struct HardwareOptions {
     /// Prints all that was found as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OperatorOptions {
+    /// What the operator takes: see `oxiray operator --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) rest: Vec<std::ffi::OsString>,
 }

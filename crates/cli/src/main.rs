@@ -9,6 +9,7 @@ mod labels;
 mod list;
 mod memory;
 mod metrics;
+mod operator;
 mod show;
 mod start;
 mod status;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),
         Order::Hardware(options) => hardware::run(&options),
+        Order::Operator(options) => operator::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

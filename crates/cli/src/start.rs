@@ -37,6 +37,17 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
             "--store is of use with --head, and --standby with both: where a head keeps what must outlive it, and who waits to go on with that"
         );
     }
+    if (options.keep_cluster || options.authority_file.is_some()) && !options.head {
+        bail!("--keep-cluster and --authority-file are of use with --head only: they are about what the head keeps");
+    }
+    if options.authority_file.is_some() && options.port.is_none() {
+        bail!("--authority-file is of use with --port only: without a port no other machine comes");
+    }
+    if options.join_wait.is_some() && options.token_file.is_none() {
+        bail!(
+            "--join-wait is of use with --address=HOST:PORT and --token-file only: it waits for a head on another machine"
+        );
+    }
     if options.token_file.is_some() && join.is_none() {
         bail!("--token-file is of use with --address=HOST:PORT only: it lets this machine into that cluster");
     }
@@ -63,6 +74,9 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         fresh: options.fresh,
         store: options.store.clone(),
         standby: options.standby,
+        keeps_cluster: options.keep_cluster,
+        authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
+        join_wait_ms: options.join_wait.map(|seconds| seconds.saturating_mul(1000)),
         join,
         starter: None,
     })

@@ -1,5 +1,6 @@
 //! `RayCluster` of `ray.io/v1`, as KubeRay's users write it. What is not named here is kept by the API and left alone.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ pub struct RayCluster {
 }
 
 /// What is wanted of a cluster.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
     /// The head's pod.
@@ -66,23 +67,25 @@ pub struct Spec {
 }
 
 /// The head's pod.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HeadGroup {
     /// The pod.
+    #[schemars(schema_with = "crate::crd::anything")]
     pub template: Value,
     /// Parameters of the start command.
     pub ray_start_params: BTreeMap<String, String>,
     /// `ClusterIP`, `NodePort` or `LoadBalancer`.
     pub service_type: Option<String>,
     /// Resources in place of those that the template declares.
+    #[schemars(schema_with = "crate::crd::quantities")]
     pub resources: BTreeMap<String, Value>,
     /// Labels of the node and of its pod.
     pub labels: BTreeMap<String, String>,
 }
 
 /// A group of workers.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkerGroup {
     /// Its name.
@@ -98,8 +101,10 @@ pub struct WorkerGroup {
     /// Parameters of the start command.
     pub ray_start_params: BTreeMap<String, String>,
     /// The pod.
+    #[schemars(schema_with = "crate::crd::anything")]
     pub template: Value,
     /// Resources in place of those that the template declares.
+    #[schemars(schema_with = "crate::crd::quantities")]
     pub resources: BTreeMap<String, Value>,
     /// Labels of the nodes and of their pods.
     pub labels: BTreeMap<String, String>,
@@ -146,7 +151,7 @@ impl WorkerGroup {
 }
 
 /// Which pods are to go.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ScaleStrategy {
     /// Their names. A replica goes as a whole.
@@ -154,7 +159,7 @@ pub struct ScaleStrategy {
 }
 
 /// How the autoscaler does.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AutoscalerOptions {
     /// After how many idle seconds a replica is removed.
@@ -164,7 +169,7 @@ pub struct AutoscalerOptions {
 }
 
 /// What becomes of running pods when a template changes.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UpgradeStrategy {
     /// `None` leaves them, `Recreate` replaces all at once; left out, replica after replica is replaced.
@@ -173,7 +178,7 @@ pub struct UpgradeStrategy {
 }
 
 /// Asks for a head that goes on where its pod ends.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FaultTolerance {
     /// `redis` or `rocksdb`, of which neither is used: the head has a journal of its own.
@@ -185,12 +190,13 @@ pub struct FaultTolerance {
 }
 
 /// A volume claim.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Storage {
     /// One that is there already.
     pub claim_name: Option<String>,
     /// The size of one that is made; `1Gi` where it is left out.
+    #[schemars(schema_with = "crate::crd::quantity")]
     pub size: Option<Value>,
     /// The storage class of one that is made.
     pub storage_class_name: Option<String>,

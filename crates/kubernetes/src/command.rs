@@ -16,6 +16,13 @@ const JOIN_WAIT_S: u32 = 600;
 /// For how many seconds workers go on without a head whose pod is replaced, where its journal stays.
 const LEASE_S: u32 = 60;
 
+/// The label by which the autoscaler knows a node's group.
+const NODE_GROUP_LABEL: &str = "ray.io/node-group";
+/// The label by which it knows the node's pod: its identity, which no other pod ever has.
+const INSTANCE_LABEL: &str = "oxiray.io/instance";
+/// Stands for that identity until the shell knows it.
+const UID_MARK: &str = "@uid@";
+
 /// Parameters of Ray's start command that are derived or passed on.
 const KNOWN: &[&str] =
     &["num-cpus", "num-gpus", "memory", "resources", "labels", "port", "object-store-memory", "node-manager-port"];
@@ -27,6 +34,7 @@ const SILENT: &[&str] =
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start<'a> {
     pub(crate) is_head: bool,
+    pub(crate) group: &'a str,
     /// Whether its journal outlives its pod.
     pub(crate) keeps: bool,
     pub(crate) parameters: &'a BTreeMap<String, String>,
@@ -66,9 +74,11 @@ impl Start<'_> {
         if !offered.is_empty() {
             let _ = write!(line, " --resources={}", quoted(&json!(offered).to_string()));
         }
-        if !self.capacity.labels.is_empty() {
-            let _ = write!(line, " --labels={}", quoted(&json!(self.capacity.labels).to_string()));
-        }
+        let mut labels = json!(self.capacity.labels);
+        labels[NODE_GROUP_LABEL] = json!(self.group);
+        labels[INSTANCE_LABEL] = json!(UID_MARK);
+        let labels = quoted(&labels.to_string()).replace(UID_MARK, "'\"$OXIRAY_POD_UID\"'");
+        let _ = write!(line, " --labels={labels}");
         for name in ["object-store-memory", "node-manager-port"] {
             if let Some(value) = self.parameters.get(name) {
                 let _ = write!(line, " --{name}={}", quoted(value));

@@ -14,6 +14,7 @@ mod capacity;
 mod claims;
 mod cluster;
 mod command;
+mod crd;
 mod devices;
 mod failures;
 mod gang;
@@ -32,6 +33,7 @@ pub use cluster::{
     API_GROUP, API_VERSION, AutoscalerOptions, FaultTolerance, HEAD_GROUP, HeadGroup, Metadata, RayCluster,
     ScaleStrategy, Spec, Storage, UpgradeStrategy, WorkerGroup, hash_of,
 };
+pub use crd::definition;
 pub use devices::{MoreDevices, Unit};
 pub use failures::{Failures, FailuresByGroup};
 pub use observed::{Phase, Seen};

@@ -96,6 +96,12 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
         }
         return plan;
     }
+    if cluster.spec.enable_in_tree_autoscaling {
+        plan.warn(
+            "AutoscalerNotStarted",
+            "enableInTreeAutoscaling: the operator does not start an autoscaler in this version; whoever scales sets replicas and scaleStrategy.workersToDelete".to_owned(),
+        );
+    }
     plan.objects = objects(cluster);
     plan_head(situation, &mut plan);
     for group in &cluster.spec.worker_group_specs {

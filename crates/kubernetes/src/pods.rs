@@ -125,6 +125,7 @@ impl Place<'_> {
         self.complete(&mut pod["spec"], &told);
         let start = Start {
             is_head: self.worker.is_none(),
+            group: self.worker.map_or(HEAD_GROUP, |(group, ..)| &group.group_name),
             keeps: self.cluster.keeps_head(),
             parameters,
             capacity: &told,
@@ -259,6 +260,7 @@ impl Place<'_> {
         let host = format!("{}.{}.svc.{domain}", cluster.head_service(), cluster.metadata.namespace);
         let mut variables = vec![
             ("OXIRAY_POD_IP", json!({"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})),
+            ("OXIRAY_POD_UID", json!({"valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}})),
             ("RAY_CLUSTER_NAME", json!({"value": cluster.metadata.name})),
             ("RAY_CLUSTER_NAMESPACE", json!({"value": cluster.metadata.namespace})),
             ("RAY_CLOUD_INSTANCE_ID", json!({"value": self.name()})),

@@ -22,7 +22,11 @@ pub(crate) fn name_of(node: NodeId) -> String {
     format!("{node}.node.oxiray")
 }
 
-/// All that an authority is made of, for whoever keeps it. It has no text form (NETWORK-5).
+/// What the text of an authority begins with, and the version of its form.
+const PREFIX: &str = "oxa1";
+
+/// All that an authority is made of, for whoever keeps it. It says nothing where it is printed for debugging (NETWORK-5).
+#[derive(Clone, PartialEq, Eq)]
 pub struct AuthorityParts {
     /// The certificate, in DER.
     pub certificate: Vec<u8>,
@@ -36,6 +40,49 @@ impl std::fmt::Debug for AuthorityParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AuthorityParts(…)")
     }
+}
+
+/// A text is no authority. It says nothing of the text, which may be a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is no cluster's authority, which is `{PREFIX}.` and three runs of hexadecimal digits with dots between")]
+pub struct NoAuthority;
+
+impl AuthorityParts {
+    /// The text for its file: whoever has it can pose as any node of the cluster.
+    pub fn to_text(&self) -> String {
+        let hexadecimal = |bytes: &[u8]| {
+            use std::fmt::Write as _;
+            bytes.iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+        };
+        let parts = [&self.certificate, &self.key, &self.secret].map(|part| hexadecimal(part));
+        format!("{PREFIX}.{}", parts.join("."))
+    }
+
+    /// Reads such a text, with blanks around it.
+    ///
+    /// # Errors
+    /// Where it is none; the text is not repeated in the error.
+    pub fn parse(text: &str) -> Result<Self, NoAuthority> {
+        let mut parts = text.trim().split('.');
+        if parts.next() != Some(PREFIX) {
+            return Err(NoAuthority);
+        }
+        let mut part = || bytes(parts.next().ok_or(NoAuthority)?);
+        let read = Self { certificate: part()?, key: part()?, secret: part()? };
+        if parts.next().is_some() { Err(NoAuthority) } else { Ok(read) }
+    }
+}
+
+fn bytes(digits: &str) -> Result<Vec<u8>, NoAuthority> {
+    let value = |digit: &u8| char::from(*digit).to_digit(16).map(|value| value as u8).ok_or(NoAuthority);
+    let digits = digits.as_bytes();
+    if digits.is_empty() || !digits.len().is_multiple_of(2) {
+        return Err(NoAuthority);
+    }
+    digits.chunks_exact(2).map(|pair| Ok(value(&pair[0])? << 4 | value(&pair[1])?)).collect()
 }
 
 /// No key or certificate could be made.
@@ -150,4 +197,25 @@ impl PublicKeyData for PublicKey {
 pub(crate) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; PART_BYTES] {
     let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_comes_back_from_its_text() {
+        let made = Authority::make().expect("an authority");
+        let parts = made.to_parts();
+        let text = format!("{}\n", parts.to_text());
+        let read = AuthorityParts::parse(&text).expect("its text");
+        assert!(read == parts);
+        let again = Authority::from_parts(&read).expect("an authority");
+        assert_eq!(again.token().to_text(), made.token().to_text());
+        assert_eq!(format!("{read:?}"), "AuthorityParts(…)");
+        let cut = &text[..text.len() - 2];
+        for wrong in ["", "oxa1", "oxa1.00.11", "oxr1.00.11.22", "oxa1.00.11.2g", "oxa1.00.11.22.33", cut] {
+            assert!(AuthorityParts::parse(wrong).is_err());
+        }
+    }
 }

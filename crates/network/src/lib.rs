@@ -13,8 +13,8 @@
 //! - NETWORK-2: what a peer may send before that has a fixed size, a deadline, and a bound on how many may try at once.
 //! - NETWORK-3: both sides prove who they are: the head and every node by a certificate that names them.
 //! - NETWORK-4: what waits for a peer that does not read is bounded: a stream is read no further than it is written.
-//! - NETWORK-5: secrets have no text form but the token's file, and no key leaves its process but the authority's, which
-//!   whoever runs the head keeps for the next one.
+//! - NETWORK-5: secrets have no text form but the token's and the authority's files, and no key leaves its process but
+//!   the authority's, which whoever runs the head keeps for the next one.
 
 mod admission;
 mod authority;
@@ -32,7 +32,7 @@ mod socket;
 mod tls;
 mod token;
 
-pub use authority::{Authority, AuthorityError, AuthorityParts};
+pub use authority::{Authority, AuthorityError, AuthorityParts, NoAuthority};
 pub use freight::{Freight, Load, Memory};
 pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Ticket};
 pub use join::{JoinFailure, Joined, Newcomer, join};

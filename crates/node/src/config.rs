@@ -72,6 +72,12 @@ pub struct Config {
     pub store: Option<String>,
     /// Waits until no other is the head of the cluster in that store.
     pub standby: bool,
+    /// On a head that keeps what must outlive it: a signal ends it as if it had been killed, and the next one goes on.
+    pub keeps_cluster: bool,
+    /// The file with the cluster's authority, where a head is not to make one of its own.
+    pub authority_file: Option<PathBuf>,
+    /// For how many milliseconds a node of another machine tries to reach a head that is not there yet.
+    pub join_wait_ms: Option<u64>,
 }
 
 impl Config {

@@ -115,6 +115,8 @@ pub(crate) struct Daemon {
     /// The driver that a private daemon lives for.
     only_driver: Option<Key>,
     is_stopping: bool,
+    /// Whether a signal ends the head and not its cluster.
+    keeps_cluster: bool,
     /// What pipes are read into.
     scratch: Box<[u8]>,
     now: Instant,
@@ -152,6 +154,9 @@ impl Daemon {
             Token::Listener => self.admit(),
             Token::Stop => {
                 self.log.line("a signal asks to stop");
+                if self.keeps_cluster && self.journal.is_some() {
+                    self.ended = Ended::Left;
+                }
                 self.is_stopping = true;
             }
             Token::Children => self.reap_templates(),
@@ -190,7 +195,9 @@ impl Daemon {
             journal.finish();
         }
         self.log.line("the daemon ends");
-        self.session.remove();
+        if self.ended != Ended::Left {
+            self.session.remove();
+        }
         self.ended
     }
 }

@@ -46,7 +46,8 @@ fn nodes_are_started_with_what_the_capacity_says() {
     for part in ["--head", "--port=6379", "--num-cpus=0", "--num-gpus=0", "--keep-cluster", "--authority-file="] {
         assert!(script(head).contains(part), "{part} in {}", script(head));
     }
-    for part in ["--address=\"$FQ_RAY_IP:$RAY_PORT\"", "--num-cpus=3", "--num-gpus=1", "--join-wait="] {
+    let labels = r#"--labels='{"oxiray.io/instance":"'"$OXIRAY_POD_UID"'","ray.io/node-group":"gpu"}'"#;
+    for part in ["--address=\"$FQ_RAY_IP:$RAY_PORT\"", "--num-cpus=3", "--num-gpus=1", "--join-wait=", labels] {
         assert!(script(worker).contains(part), "{part} in {}", script(worker));
     }
     let container = &worker["spec"]["containers"][0];

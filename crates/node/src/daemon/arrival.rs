@@ -56,14 +56,32 @@ pub(crate) struct Predecessor {
     pub(super) head_may_come_back: bool,
 }
 
-/// What a node that joins again has to watch meanwhile.
+/// What a node that tries to join again and again has to watch meanwhile.
 pub(super) struct Return<'a> {
-    /// Who it was.
-    pub(super) predecessor: Predecessor,
+    /// Who it was, where it had joined before.
+    pub(super) predecessor: Option<Predecessor>,
+    /// For how long it tries.
+    limit: Duration,
     /// Readable when it is to end.
-    pub(super) stop: &'a OwnedFd,
+    stop: &'a OwnedFd,
     /// Whoever started it, where it is to end with that process.
-    pub(super) starter: Option<OwnedFd>,
+    starter: Option<OwnedFd>,
+}
+
+impl<'a> Return<'a> {
+    /// Where a node is to try again: one that had joined before, or that may be earlier than its head.
+    pub(super) fn of(
+        before: Option<Predecessor>,
+        config: &Config,
+        stop: &'a OwnedFd,
+        starter: Option<OwnedFd>,
+    ) -> Option<Self> {
+        let limit = match before {
+            Some(_) => Some(RETURN_LIMIT),
+            None => config.join_wait_ms.filter(|_| config.token_file.is_some()).map(Duration::from_millis),
+        };
+        Some(Self { predecessor: before, limit: limit?, stop, starter })
+    }
 }
 
 pub(super) fn read_token(path: &Path) -> Result<JoinToken, TokenFault> {
@@ -79,12 +97,12 @@ pub(super) fn read_token(path: &Path) -> Result<JoinToken, TokenFault> {
     Ok(JoinToken::parse(&text)?)
 }
 
-/// Joins as `config` says: once, or again and again where the node had joined before.
+/// Joins as `config` says: once, or again and again where `back` says so.
 pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -> Result<Arrival, JoinError> {
     let address = config.join.clone().unwrap_or_default();
     let path = config.token_file.clone().unwrap_or_default();
     let token = read_token(&path).map_err(|source| token_error(&path, source))?;
-    let until = Instant::now() + RETURN_LIMIT;
+    let until = Instant::now() + back.map_or(Duration::ZERO, |back| back.limit);
     // The head's, and those of its standbys.
     let mut addresses = address.split(',').cycle();
     let mut others = address.split(',').count() - 1;
@@ -112,7 +130,7 @@ pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -
 fn may_change(failure: &JoinFailure, back: &Return<'_>) -> bool {
     match failure {
         JoinFailure::Unreachable(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            back.predecessor.head_may_come_back
+            back.predecessor.is_none_or(|before| before.head_may_come_back)
         }
         JoinFailure::Unreachable(_) | JoinFailure::Unresolved(_) | JoinFailure::Broken(_) => true,
         JoinFailure::Foreign | JoinFailure::Refused | JoinFailure::Version => false,
@@ -158,7 +176,7 @@ fn attempt(
 ) -> Result<Arrival, JoinError> {
     let silent = |source| JoinError::Silent { address: address.to_owned(), source };
     let (asked, protocol) = (since_boot(), protocol());
-    let predecessor = back.map(|back| back.predecessor.node);
+    let predecessor = back.and_then(|back| back.predecessor).map(|before| before.node);
     let newcomer = Newcomer { address, token, node, predecessor, protocol: &protocol, limit: STEP_LIMIT };
     let joined = join(&newcomer).map_err(|source| JoinError::Network { address: address.to_owned(), source })?;
     let head = joined.head;

@@ -210,6 +210,8 @@ impl Daemon {
 pub(crate) enum Ended {
     /// For good.
     Stopped,
+    /// As if it had been killed: what it has written down is for the next head.
+    Left,
     /// It was the head, and may be it no more.
     LostTurn,
     /// It lost the head that it had joined; this it was there.

@@ -12,11 +12,11 @@ use crate::session::{self, Description, Session};
 use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
-use oxiray_network::{Authority, Gateway, Limits, Options};
+use oxiray_network::{Authority, AuthorityParts, Gateway, Limits, Options};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The port that addresses end with where nothing else is said, as Ray's do.
@@ -79,7 +79,10 @@ pub(super) fn prepare(
         (Some(network), _) => Some(network),
         (None, Some(address)) => {
             let before = keeping.as_ref().map(Keeping::authority).transpose()?.flatten();
-            let made = before.map_or_else(Authority::make, Ok)?;
+            let made = match &config.authority_file {
+                Some(file) => read_authority(file)?,
+                None => before.map_or_else(Authority::make, Ok)?,
+            };
             authority = Some(made.to_parts());
             Some(listen(config, session, node, address, made)?)
         }
@@ -150,6 +153,22 @@ fn enter(
     let token_file = config.token_file.clone().unwrap_or_default();
     let way = Way::Far { address: address.to_owned(), token_file };
     Ok((Some(Joined { connection, admitted, way }), Some(network)))
+}
+
+/// The authority that was given cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("the cluster's authority cannot be read from {}: {why}", path.display())]
+pub struct AuthorityFault {
+    path: PathBuf,
+    why: String,
+}
+
+/// The authority that whoever started the head has made.
+fn read_authority(path: &Path) -> Result<Authority, AuthorityFault> {
+    let fault = |why: String| AuthorityFault { path: path.to_owned(), why };
+    let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
+    let parts = AuthorityParts::parse(&text).map_err(|error| fault(error.to_string()))?;
+    Authority::from_parts(&parts).map_err(|error| fault(error.to_string()))
 }
 
 /// Listens for nodes of other machines, and writes down what lets them in.

@@ -145,6 +145,9 @@ pub enum StartError {
     /// What the head's journal holds cannot be read.
     #[error(transparent)]
     Rows(#[from] crate::core::NotRestored),
+    /// The authority that was given is none.
+    #[error(transparent)]
+    AuthorityFile(#[from] super::preparing::AuthorityFault),
     /// No certificates can be made.
     #[error(transparent)]
     Authority(#[from] oxiray_network::AuthorityError),
@@ -222,7 +225,7 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
             redirect(&log).step("redirect its output to daemon.log")?;
         }
         match daemon.serve().step("wait for events")? {
-            Ended::Stopped | Ended::LostTurn => return Ok(()),
+            Ended::Stopped | Ended::LostTurn | Ended::Left => return Ok(()),
             Ended::LostHead(predecessor) => before = Some(predecessor),
         }
     }
@@ -296,7 +299,7 @@ impl Foundation {
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
         let Self { home, session, mut log, mut brood, stop_signals, template, before } = self;
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
-        let back = before.map(|predecessor| Return { predecessor, stop: &stop_signals, starter: starter() });
+        let back = Return::of(before, config, &stop_signals, starter());
         let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
         let Prepared { plan, device_check, address, store, description, listener, joined, network, journal } =
             match prepared {
@@ -355,6 +358,7 @@ impl Foundation {
             guests: BTreeMap::new(),
             away: None,
             ended: Ended::Stopped,
+            keeps_cluster: config.keeps_cluster,
             starter: starter(),
             streams: BTreeMap::new(),
             dirty: BTreeSet::new(),

@@ -1,0 +1,118 @@
+"""Real daemons in the pods of a process kubelet: they find each other, run programs, hand on what they have, and come back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from api_objects import Object
+from homes import free_port
+from kubelet import Kubelet, Pod
+from lab import Lab, cluster, group, wait_until
+
+#: Several waits of one test may each take long on a machine that has other things to do.
+pytestmark = pytest.mark.timeout(400)
+
+RESOURCES = """
+import json, ray
+ray.init()
+print(json.dumps([ray.cluster_resources(), [node["Labels"] for node in ray.nodes() if node["Alive"]]]))
+"""
+ACTORS = """
+import os, ray
+ray.init()
+
+@ray.remote(num_gpus=1)
+class Holder:
+    def told(self):
+        return ray.get_gpu_ids(), os.environ["RAY_CLOUD_INSTANCE_ID"]
+
+holders = [Holder.remote() for _ in range(2)]
+print(sorted(ray.get([holder.told.remote() for holder in holders])))
+"""
+KEPT = """
+import ray
+from ray.experimental import internal_kv
+ray.init()
+before = internal_kv._internal_kv_get(b"kept")
+internal_kv._internal_kv_put(b"kept", b"this")
+print(before)
+"""
+
+
+def pod(kubelet: Kubelet, name: str) -> Pod:
+    return next(pod for pod in kubelet.pods.values() if pod.name == name)
+
+
+def run(kubelet: Kubelet, program: str, name: str = "demo-head") -> str:
+    """What a program prints that runs in a pod."""
+    where = pod(kubelet, name)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=where.environment, cwd=where.folder, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def start(lab: Lab, *groups: Object, **spec: Any) -> None:
+    made = cluster(*groups, **spec)
+    made["spec"]["headGroupSpec"]["rayStartParams"]["port"] = str(free_port())
+    lab.api.create("rayclusters", made)
+
+
+def ready(lab: Lab, workers: int) -> Any:
+    def holds() -> Any:
+        return lab.condition("HeadPodReady") == "True" and lab.status().get("readyWorkerReplicas") == workers
+
+    def logs() -> str:
+        return "\n".join(f"{log.parent.name}: {log.read_text()[-800:]}" for log in lab.folder.glob("pods/*/log"))
+
+    try:
+        return wait_until(holds, f"{workers} ready workers")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{lab.status()}\n{logs()}") from None
+
+
+def test_nodes_offer_what_the_status_says_and_devices_are_granted(lab: Lab) -> None:
+    lab.operator()
+    kubelet = lab.kubelet()
+    limits = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    labels = {"ray.io/accelerator-type": "A100"}
+    start(lab, group(replicas=2, limits=limits, labels=labels))
+    ready(lab, 2)
+    resources, nodes = json.loads(run(kubelet, RESOURCES))
+    told = lab.status()["groups"][0]["resourcesPerHost"]
+    assert resources["GPU"] == 2 * told["GPU"]
+    assert resources["CPU"] == 2 * told["CPU"], "the head is of no account, as it says"
+    assert resources["accelerator_type:A100"] == 2
+    assert sorted(node.get("ray.io/node-group", "") for node in nodes) == ["gpu", "gpu", "headgroup"]
+    workers = lab.pods(node_type="worker")
+    uids = {pod["metadata"]["uid"] for pod in workers.values()}
+    assert {node["oxiray.io/instance"] for node in nodes} >= uids
+    printed = run(kubelet, ACTORS)
+    assert sorted(workers) == sorted(name for name in workers if name in printed), printed
+    lab.api.patch("rayclusters", "demo", [{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 0}])
+    wait_until(lambda: len(lab.api.list("pods")) == 1, "the workers were drained and are gone")
+    wait_until(lambda: json.loads(run(kubelet, RESOURCES))[0].get("GPU", 0) == 0, "the head knows")
+
+
+def test_a_head_whose_pod_is_replaced_goes_on(lab: Lab) -> None:
+    lab.operator()
+    kubelet = lab.kubelet()
+    options = {"backend": "rocksdb", "storage": {"size": "1Gi"}}
+    start(lab, group(replicas=1), gcsFaultToleranceOptions=options)
+    ready(lab, 1)
+    assert run(kubelet, KEPT) == "None"
+    worker = pod(kubelet, "demo-gpu-0-0")
+    head = lab.pods()["demo-head"]["metadata"]["uid"]
+    lab.api.delete("pods", "demo-head")
+    wait_until(lambda: lab.pods().get("demo-head", {"metadata": {"uid": head}})["metadata"]["uid"] != head, "a new pod")
+    ready(lab, 1)
+    assert run(kubelet, KEPT) == "b'this'"
+    gpus = wait_until(lambda: json.loads(run(kubelet, RESOURCES))[0].get("GPU"), "the worker is back")
+    assert gpus == 1
+    assert pod(kubelet, "demo-gpu-0-0").uid == worker.uid
+    assert worker.process is not None and worker.process.poll() is None, "its node has lived through it"
