@@ -22,6 +22,7 @@ from ray.train.backend import Backend, BackendConfig
 from ray.train.torch import TorchConfig, TorchTrainer, get_device, get_devices
 from ray.train.v2.jax import JaxConfig, JaxTrainer
 from oxiray.util import drain
+from watching import wait_until
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 
@@ -134,6 +135,8 @@ def test_each_worker_knows_its_own_of_the_machines_devices(fit, request: pytest.
             (3, {"GPU": 0.5, "CPU": 1}, [("0,1", ["cuda:0"], [0]), ("0,1", ["cuda:0"], [0]), ("0,1", ["cuda:1"], [1])]),
         ]
     ):
+        # What the group before held comes back as its processes end.
+        wait_until(lambda: ray.available_resources().get("GPU") == 4)
         scaling = train.ScalingConfig(num_workers=workers, use_gpu=True, resources_per_worker=each)
         options = {"torch_config": TorchConfig(backend="gloo"), "name": str(number), "callbacks": [Noting()]}
         fit(function, trainer=TorchTrainer, scaling=scaling, **options)
