@@ -191,7 +191,7 @@ impl World {
         }
         // Only older ones: values that refer to each other would never be let go of.
         let others: Vec<usize> = self.client(process).objects.own.range(..number).map(|(other, _)| *other).collect();
-        let inner = if self.chance.odds(300) { self.chance.pick(&others) } else { None };
+        let inner = if self.chance.odds(500) { self.chance.pick(&others) } else { None };
         let contained = inner.map(|inner| self.objects[inner].clone()).into_iter().collect();
         let content = self.written(process, number);
         let value = Value { content: Some(content), contained };
@@ -269,7 +269,7 @@ impl World {
             if self.chance.odds(500) {
                 self.handed(process, number);
             } else {
-                let at = self.now + self.chance.delay(300 * MILLISECOND).min(5 * SECOND);
+                let at = self.now + self.chance.delay(SECOND).min(5 * SECOND);
                 *self.client(process).objects.kept.entry(number).or_default() += 1;
                 self.agenda.plan(at, Event::ReadsLater { process, object: number });
             }

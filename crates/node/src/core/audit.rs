@@ -1,7 +1,7 @@
 //! What must hold between any two events, and what is left of those who are gone: for tests and simulations.
 
 use super::groups::Home;
-use super::{Core, Duty};
+use super::{Core, Duty, Key, Worker};
 use oxiray_head::{Actor, GroupPhase};
 use oxiray_ids::Chance;
 use oxiray_resources::{Quantity, ResourceName};
@@ -130,7 +130,8 @@ impl Core {
         if self.head.is_some() {
             return;
         }
-        for worker in self.workers.values().filter(|worker| !worker.is_doomed && !worker.once) {
+        let ends = |(key, worker): &(&Key, &Worker)| worker.is_doomed || self.is_killed_when_it_has_told(**key);
+        for (_, worker) in self.workers.iter().filter(|found| !ends(found) && !found.1.once) {
             let is_busy = matches!(worker.duty, Duty::Leased(_) | Duty::Actor(_));
             let is_there = |home: Home| self.reservations.contains_key(&home.group);
             assert!(!is_busy || worker.home.is_none_or(is_there), "nothing runs on within a group that is removed");

@@ -6,7 +6,8 @@
 //! - RESUME-1: until everybody who is awaited has told what there is or is given up, nothing is deleted for want of
 //!   holders, and nobody is called dead who may still come.
 //! - RESUME-2: whoever was given up is not taken back: a node ends its work before that, and joins as another.
-//! - RESUME-3: a worker that nobody claims, and an actor that nobody knows, is killed.
+//! - RESUME-3: a worker that nobody claims, an actor that nobody knows, and whoever runs within a group that is removed,
+//!   is killed.
 
 use super::groups::Home;
 use super::members::ELSEWHERE;
@@ -144,6 +145,9 @@ impl Core {
     fn resume_worker(&mut self, member: Key, told: &WorkerHeld) {
         let key = self.new_key();
         let (id, job) = (identifier!(WorkerId, &told.id), identifier!(JobId, &told.job));
+        // The word that the group is removed may have been lost with the last head.
+        let is_homeless =
+            !told.group.is_empty() && !self.reservations.contains_key(&identifier!(PlacementGroupId, &told.group));
         let mut worker = Worker::new(id, ELSEWHERE);
         worker.pid = (told.pid != 0).then_some(told.pid);
         worker.job = Some(job);
@@ -164,7 +168,9 @@ impl Core {
                 self.claim(owner, lease, id);
             }
         }
-        if !told.actor.is_empty() {
+        if is_homeless {
+            self.kill_worker(key);
+        } else if !told.actor.is_empty() {
             self.resume_actor(key, identifier!(ActorId, &told.actor), told.is_ready);
         } else if !self.details.contains_key(&job) {
             self.kill_worker(key);
@@ -304,6 +310,11 @@ impl Core {
             self.kill_worker(client);
         }
         self.end_resumption_when_done();
+    }
+
+    /// Whether a worker is killed as soon as it has told what it owns.
+    pub(crate) fn is_killed_when_it_has_told(&self, worker: Key) -> bool {
+        self.resumption.as_ref().is_some_and(|resumption| resumption.doomed.contains(&worker))
     }
 
     /// Whether a worker that is to be killed has yet to tell what it owns; it is killed then.

@@ -1,13 +1,14 @@
 //! A head that was killed and comes back, with a member whose work went on: what was granted, held and waited for is as
 //! it was, in whatever order it is told.
 
+use super::groups::{group, within};
 use super::{CPU, World, request};
 use crate::core::{Duty, JobDetail, Key};
 use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ClientResume, ClientSettled, Content, Driver, Hold, LeaseHeld, LeaseKill, LeaseReturn, NodeResume, Promise,
-    Publish, Reference, Returning, Subscribe, Unhold, Value,
+    ClientResume, ClientSettled, Content, Driver, Hold, LeaseHeld, LeaseKill, LeaseRequest, LeaseReturn, NodeResume,
+    Promise, Publish, Reference, Returning, Subscribe, Unhold, Value,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -378,4 +379,26 @@ fn a_worker_tells_what_it_owns_before_it_is_killed() {
     let reference = Reference { object: bytes(object(3).as_bytes()), owner: bytes(WorkerId::NIL.as_bytes()) };
     away.head.say(away.driver, Subscribe { reference: Some(reference) });
     assert_eq!(away.head.published(away.driver, 3), Some(value()));
+}
+
+#[test]
+fn who_runs_within_a_group_that_was_removed_meanwhile_is_killed() {
+    let mut away = Away::new(1);
+    away.head.say(away.driver, group(7, &[&[CPU]]));
+    away.carry();
+    away.head.say(away.driver, LeaseRequest { strategy: Some(within(7, 0)), ..request(1, &[CPU]) });
+    away.carry();
+    let (lease, worker) = away.head.granted(away.driver, 1);
+    let worker = bytes(away.head.core.workers[&worker].id.as_bytes());
+    away.counts.leases.push(LeaseHeld { lease, worker });
+    // The next head finds no such group in its journal, and the word that it ends was lost with the last one.
+    away.restart();
+    away.member_returns();
+    away.driver_returns();
+    assert!(away.head.ended(away.driver).is_empty(), "nobody else may know yet what it owns");
+    away.workers_return();
+    away.driver_settles();
+    assert_eq!(away.head.ended(away.driver).len(), 1, "RESUME-3");
+    assert_eq!(away.member.free("CPU"), 10_000);
+    away.end();
 }
