@@ -4,7 +4,7 @@
 #   test   checks and every test; the last line reads `N passed, N failed`
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md, and bench-train's
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
-#   bench-scheduler  a million requests on up to 10,000 machines, in one process; writes benches/SCHEDULER.md
+#   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
 #   soak   20,000 tasks of random device shares with workers killed at random
@@ -65,6 +65,7 @@ bench: venv $(BUILD)/ray/made
 
 bench-scheduler:
 	cargo bench --quiet --locked -p oxiray-scheduler --bench cluster -- --write $(CURDIR)/benches/SCHEDULER.md
+	cargo bench --quiet --locked -p oxiray-scheduler --bench growth -- --write $(CURDIR)/benches/GROWTH.md
 
 bench-operator: venv $(BUILD)/operator-made
 	$(VENV)/bin/python benches/operate.py --write benches/OPERATOR.md

@@ -21,7 +21,7 @@ ALTERNATIVES = {
     "NON_AUTO_INIT_APIS": _OBJECTS,
     "actor.AsyncioActorExit": "is ray.exceptions.AsyncioActorExit",
     "air": f"{_LIBRARY}: its configuration classes belong to training and tuning",
-    "autoscaler": "is not in this version: start machines by hand and join them with `oxiray start --address`",
+    "autoscaler.sdk": "starts clusters on clouds: say what may be started with `oxiray start --head --autoscale`",
     "client": _CLIENT,
     "client_builder": _CLIENT,
     "ClientBuilder": _CLIENT,

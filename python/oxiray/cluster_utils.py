@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from oxiray import _cli, _labels, _session
+from oxiray._autoscaling_cluster import AutoscalingCluster as AutoscalingCluster
 
 #: What a node offers where nothing is said, as in Ray: one processor, no accelerator, a small object store.
 _DEFAULTS: dict[str, Any] = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 150 * 1024 * 1024}

@@ -59,15 +59,21 @@ def show(lines: list[str]) -> None:
         print(f"       {line}")
 
 
-def drawing() -> bool:
-    """Start a machine, let several processes hold shares of its devices, and draw who holds what."""
+GROUPS = "groups: [{name: gpu, max: 5, resources: {CPU: 3, GPU: 1}, idle_timeout_s: 0.5}]"
+
+
+def with_head(program: str, *options: str, groups: str = "") -> bool:
+    """Start a machine, run a program there, and show what it prints."""
     folder = Path(tempfile.mkdtemp(prefix="oxi-"))
     environment = documented.clean_environment(folder, {})
     oxiray = Path(sys.executable).parent / "oxiray"
+    if groups:
+        (folder / "groups.yaml").write_text(groups)
+        options = (*options, f"--autoscale={folder / 'groups.yaml'}")
     try:
         commands: list[list[str | Path]] = [
-            [oxiray, "start", "--head", "--num-gpus=4"],
-            [sys.executable, TOUR / "holders.py"],
+            [oxiray, "start", "--head", *options],
+            [sys.executable, TOUR / program],
         ]
         for command in commands:
             outcome = documented.execute(command, environment)
@@ -101,8 +107,11 @@ def main() -> int:
                 show([f"NOT AS DOCUMENTED: {line}" for line in found] + outcome.errors[-10:])
         print()
     print("== Which process holds which device: four GPUs, four holders")
-    if not drawing():
+    if not with_head("holders.py", "--num-gpus=4"):
         wrong.append("the drawing")
+    print("\n== A cluster that grows: a group of up to five machines with a GPU, none of them there")
+    if not with_head("growing.py", "--num-cpus=1", groups=GROUPS):
+        wrong.append("the cluster that grows")
     print(f"\n{number} programs in {time.monotonic() - began:.1f} s, {len(wrong)} not as documented")
     for name in wrong:
         print(f"  not as documented: {name}")

@@ -128,6 +128,25 @@ pub fn groups_of(file: &GroupsFile) -> Result<Vec<NodeGroup>, GroupError> {
     file.groups.iter().map(GroupEntry::group).collect()
 }
 
+impl From<&NodeGroup> for GroupEntry {
+    fn from(group: &NodeGroup) -> Self {
+        let amounts = |inventory: &Inventory| {
+            inventory.totals().map(|(name, total)| (name.to_string(), total.as_f64())).collect::<BTreeMap<_, _>>()
+        };
+        Self {
+            name: group.name.clone(),
+            min: group.min,
+            max: group.max,
+            hosts: group.hosts,
+            resources: amounts(&group.resources),
+            first_host: amounts(&group.first_host),
+            labels: group.labels.clone(),
+            priority: group.priority,
+            idle_timeout_s: group.idle_timeout_ms as f64 / 1000.0,
+        }
+    }
+}
+
 impl GroupEntry {
     /// The group that this describes.
     pub fn group(&self) -> Result<NodeGroup, GroupError> {

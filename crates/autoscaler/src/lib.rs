@@ -3,14 +3,30 @@
 //! What is wanted comes from the head, machines come from a [`Provider`]; a *group* says what machines of a kind there
 //! may be. The unit is the *replica*: so many machines as its group has hosts, which come, are drained and go together.
 
+mod fleet;
 mod groups;
+mod life;
+mod local;
 mod provider;
+mod record;
+mod run;
+mod status;
 mod wake;
+mod words;
 
+pub use fleet::{Act, Fleet, Limits, Seen, Told};
 pub use groups::{GROUPS_MAX, GroupEntry, GroupError, GroupsFile, REPLICAS_MAX, groups_of, read_groups};
+pub use life::{Happening, State};
+pub use local::{Local, Recorded};
 pub use oxiray_scheduler::NodeGroup;
 pub use provider::{Failed, Instance, InstanceState, Provider, ProviderError};
+pub use record::{
+    BundleRecord, ConditionRecord, MachineRecord, Record, RecordError, ReplicaRecord, StandingRecord, WaitingRecord,
+};
+pub use run::{Contact, Head, Options, RunError, run};
+pub use status::{GroupStatus, Status};
 pub use wake::Wake;
+pub use words::in_words;
 
 /// The label that names a machine's group, as in Ray.
 pub const GROUP_LABEL: &str = "ray.io/node-group";

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// - PROVIDER-1: no call waits for machines. It begins something and returns; what became of it shows in
 ///   [`Provider::instances`] and [`Provider::errors`].
 /// - PROVIDER-2: a request may be made again under its name, since its answer may have been lost. It then brings only
-///   what is still missing of it.
+///   what was never brought of it: what came and is gone again is not missing.
 /// - PROVIDER-3: a replica is atomic. All of its hosts are brought, and all of them are taken away.
 ///
 /// One that hears of changes by itself is made with a [`Wake`](crate::Wake) and calls it; any other is asked once a
@@ -63,7 +63,7 @@ pub enum InstanceState {
 /// What a provider began, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// Replicas that will not come. Where some of their machines are there already, those are listed, and are taken away.
+    /// Replicas that will not come, and of which no machine is listed.
     Launch {
         /// The group.
         group: String,
@@ -72,6 +72,16 @@ pub enum Failed {
         /// How many.
         replicas: u32,
         /// Why, for people: "the quota of 4 GPUs is used up".
+        text: String,
+    },
+    /// A replica that is listed and will not come further, or that was and went by itself: what there is of it is taken
+    /// away. One of which all nodes have joined is left alone.
+    Stuck {
+        /// The group.
+        group: String,
+        /// The replica.
+        replica: String,
+        /// Why, for people: "no node of Kubernetes has a GPU for it".
         text: String,
     },
     /// A replica that could not be taken away; it is tried again.

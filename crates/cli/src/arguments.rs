@@ -37,6 +37,8 @@ pub(crate) enum Order {
     Memory(MemoryOptions),
     /// Prints what programs count and measure with `ray.util.metrics`, in the text format of Prometheus.
     Metrics(MetricsOptions),
+    /// Brings machines for what waits, and takes away those that nobody uses.
+    Autoscaler(AutoscalerOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
     /// Runs the Kubernetes operator: the program `oxiray-operator`, which takes what follows.
@@ -100,6 +102,10 @@ pub(crate) struct StartOptions {
     /// With --token-file: for how many seconds the node waits for a head that is not there yet.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) join_wait: Option<u64>,
+    /// With --head: brings further machines for what waits, daemons on this one, of the groups that this file names, and
+    /// takes them away when nobody uses them.
+    #[arg(long, value_name = "GROUPS.YAML")]
+    pub(crate) autoscale: Option<PathBuf>,
     /// Processors to offer.
     #[arg(long)]
     pub(crate) num_cpus: Option<f64>,
@@ -154,6 +160,49 @@ pub(crate) struct StartOptions {
     /// Accepted; nothing is reported to anyone.
     #[arg(long)]
     pub(crate) disable_usage_stats: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AutoscalerOptions {
+    #[command(subcommand)]
+    pub(crate) order: AutoscalerOrder,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AutoscalerOrder {
+    /// Works for a cluster on this machine until that ends: `oxiray start --head --autoscale` starts it.
+    Run(RunOptions),
+    /// Says what would be brought and taken away now, and why, and does nothing.
+    Plan(PlanOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// The file that names the groups.
+    #[arg(long, value_name = "GROUPS.YAML")]
+    pub(crate) groups: PathBuf,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
+    /// Leaves the terminal's session.
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanOptions {
+    /// Plans for a recorded situation instead of the running cluster.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) demand: Option<PathBuf>,
+    /// Plans with the groups of this file.
+    #[arg(long, value_name = "GROUPS.YAML")]
+    pub(crate) groups: Option<PathBuf>,
+    /// Prints the situation, to be given to --demand later.
+    #[arg(long)]
+    pub(crate) record: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The `oxiray` command.
 
 mod arguments;
+mod autoscaler;
 mod daemon;
 mod drain;
 mod explain;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.order {
         Order::Daemon(options) => daemon::run(&options),
+        Order::Autoscaler(options) => autoscaler::run(&options),
         Order::Start(options) => start::run(&options),
         Order::Stop(options) => stop::run(&options),
         Order::Status(options) => status::run(&options),

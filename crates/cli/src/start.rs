@@ -2,12 +2,13 @@
 
 use crate::arguments::StartOptions;
 use crate::visit;
-use crate::{labels, say};
+use crate::{autoscaler, labels, say};
 use anyhow::{Context as _, bail};
 use oxiray_node::{Config, Mode, Ready, lease};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
@@ -16,6 +17,9 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
         config.join = Some(visit::find(Some(address))?.description.address);
     }
     tell_what_has_no_effect(options);
+    if let Some(path) = &options.autoscale {
+        return start_growing(options, &config, path);
+    }
     if options.block {
         oxiray_node::run(&config, Mode::Shared { keeps_output: true }, |ready| {
             tell(ready);
@@ -24,6 +28,25 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
         return Ok(());
     }
     tell(&start_detached(&config)?);
+    Ok(())
+}
+
+/// A head, and an autoscaler beside it.
+fn start_growing(options: &StartOptions, config: &Config, path: &Path) -> anyhow::Result<()> {
+    if !options.head || options.block || options.standby {
+        bail!(
+            "--autoscale is of use with --head, and neither with --block nor with --standby: start the head first, and \
+             beside it `oxiray autoscaler run --groups={}`",
+            path.display()
+        );
+    }
+    let path = std::path::absolute(path)?;
+    // What is wrong with the file is said before anything is started.
+    autoscaler::groups(&path)?;
+    let ready = start_detached(config)?;
+    let log = autoscaler::start_detached(&path, &ready.address, Path::new(&ready.session))?;
+    tell(&ready);
+    say(&format!("  Autoscaler:       {} (log: {})", path.display(), log.display()));
     Ok(())
 }
 

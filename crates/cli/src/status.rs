@@ -42,6 +42,8 @@ struct Detail {
     actors: Vec<Actor>,
     #[serde(default)]
     placement_groups: Vec<Group>,
+    #[serde(default)]
+    autoscaler: Option<oxiray_autoscaler::Status>,
     workers: Vec<Worker>,
     daemon: Daemon,
 }
@@ -145,6 +147,7 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
     draw_nodes(&mut text, &detail.nodes);
     draw_devices(&mut text, &detail.devices);
     draw_groups(&mut text, &detail.placement_groups);
+    draw_autoscaler(&mut text, detail.autoscaler.as_ref());
     let count = |duty: &str| detail.workers.iter().filter(|worker| worker.duty == duty).count();
     let living = detail.actors.iter().filter(|actor| actor.state != "dead").count();
     writeln!(
@@ -239,6 +242,29 @@ fn draw_groups(text: &mut String, groups: &[Group]) {
             let on = if held.is_empty() { String::new() } else { format!(" on {}", held.join("; ")) };
             writeln!(text, "      bundle {index}: {{{}}}{on}", amounts.join(", ")).expect(EXPECT);
         }
+    }
+}
+
+fn draw_autoscaler(text: &mut String, autoscaler: Option<&oxiray_autoscaler::Status>) {
+    let Some(status) = autoscaler else { return };
+    text.push_str("\nAutoscaler\n");
+    for group in &status.groups {
+        let resources: Vec<String> =
+            group.resources.iter().map(|(resource, amount)| format!("{resource}: {amount}")).collect();
+        let counts: Vec<String> = group.counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
+        let hosts = if group.hosts > 1 { format!(" x {} hosts", group.hosts) } else { String::new() };
+        let (min, max) = group.limits;
+        writeln!(text, "  {} {{{}}}{hosts}, {min} to {max}: {counts}", group.name, resources.join(", ")).expect(EXPECT);
+        if let Some(why) = &group.set_aside {
+            writeln!(text, "      set aside: {why}").expect(EXPECT);
+        }
+    }
+    for unmet in &status.unmet {
+        writeln!(text, "  not served: {unmet}").expect(EXPECT);
+    }
+    if !status.trouble.is_empty() {
+        writeln!(text, "  its provider cannot be asked: {}", status.trouble).expect(EXPECT);
     }
 }
 

@@ -4,8 +4,8 @@ use anyhow::{Context as _, anyhow, bail};
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, DrainAsked, Hello, HoldingsQuery, MetricsQuery, MetricsReport, StateQuery,
-    StateReport, Stop,
+    ClusterQuery, ClusterReport, DrainAsked, GrowthQuery, GrowthTold, Hello, HoldingsQuery, MetricsQuery,
+    MetricsReport, StateQuery, StateReport, Stop,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -100,6 +100,16 @@ impl Visit {
     pub(crate) fn state(&mut self, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
         self.send(asked)?;
         self.state_told(limit)
+    }
+
+    /// What the autoscaler would be told.
+    pub(crate) fn growth(&mut self) -> anyhow::Result<GrowthTold> {
+        self.send(GrowthQuery { request: 1 })?;
+        match self.next(Instant::now() + ANSWER_LIMIT)? {
+            Some(Message::GrowthTold(told)) => Ok(told),
+            Some(Message::Refused(refused)) => bail!(refused.text),
+            _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
+        }
     }
 
     /// Has a node emptied, or not after all.

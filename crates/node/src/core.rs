@@ -27,6 +27,7 @@ mod environments;
 mod explain;
 mod group_report;
 mod groups;
+mod growth;
 mod guests;
 mod held;
 mod holdings;
@@ -320,6 +321,7 @@ pub struct Core {
     /// The nodes that joined, where this is the head.
     members: members::Members,
     shortages: shortage::Shortages,
+    growth: growth::Growth,
     locations: locations::Locations,
     /// Bytes that objects take in this node's store, about.
     store_used: u64,
@@ -376,6 +378,7 @@ impl Core {
             alarms: BTreeSet::new(),
             members: members::Members::default(),
             shortages: shortage::Shortages::default(),
+            growth: growth::Growth::default(),
             locations: locations::Locations::default(),
             store_used: 0,
             head: None,
@@ -411,6 +414,7 @@ impl Core {
         self.pump();
         self.watch_devices();
         self.tell_state();
+        self.tell_growth();
         std::mem::take(&mut self.out)
     }
 

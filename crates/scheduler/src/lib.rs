@@ -8,6 +8,7 @@ mod fleet;
 mod group;
 mod group_reason;
 mod group_search;
+mod growth;
 mod machine;
 mod near;
 mod node_group;
@@ -22,6 +23,10 @@ mod wait_queue;
 pub use fleet::{Fleet, Found};
 pub use group::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, place_group};
 pub use group_reason::{GroupObstacle, GroupReason};
+pub use growth::{
+    GroupSituation, Launch, MachineSituation, Plan, Removal, Replica, ReplicaState, Situation, Unmet,
+    Waiting as WaitingKind, Wanted, plan,
+};
 pub use near::{LARGE_BYTES_MIN, Near};
 pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};
 pub use node_view::{HALF, Misfit, NodeView, STEPS};

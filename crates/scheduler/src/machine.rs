@@ -277,6 +277,36 @@ impl Machine {
         self.rooms.each(needs, |room, need| need.asked <= room.total)
     }
 
+    /// How often it has room for all needs with nothing running on it.
+    pub(crate) fn times(&self, needs: &[Need]) -> u32 {
+        let times = needs.iter().map(|need| {
+            let total = self.total_of(need);
+            if need.asked < Quantity::ONE && self.is_device(need) {
+                (Quantity::ONE.units() / need.asked.units().max(1)).saturating_mul(total.wholes())
+            } else {
+                total.units() / need.asked.units().max(1)
+            }
+        });
+        times.min().map_or(u32::MAX, |times| u32::try_from(times).unwrap_or(u32::MAX))
+    }
+
+    /// How much of its scarcest resource that many needs take, in thousandths.
+    pub(crate) fn share_of(&self, needs: &[Need], times: u64) -> u64 {
+        let shares = needs.iter().map(|need| {
+            let taken = u128::from(need.asked.units()) * u128::from(times) * 1000;
+            (taken / u128::from(self.total_of(need).units().max(1))).min(999) as u64
+        });
+        shares.max().unwrap_or_default()
+    }
+
+    fn total_of(&self, need: &Need) -> Quantity {
+        self.rooms.0.iter().find(|room| room.resource == need.resource).map_or(Quantity::ZERO, |room| room.total)
+    }
+
+    fn is_device(&self, need: &Need) -> bool {
+        self.rooms.0.iter().any(|room| room.resource == need.resource && room.is_device)
+    }
+
     /// Books the needs, as the machine's ledger would; `false`, and nothing changes, where there is no room.
     pub(crate) fn take(&mut self, needs: &[Need]) -> bool {
         let is_taken = self.rooms.take(needs);

@@ -21,6 +21,7 @@ mod chance;
 mod checks;
 mod client;
 mod clock;
+mod cloud;
 mod drains;
 mod environments;
 mod faults;
@@ -41,6 +42,7 @@ mod stores;
 mod stream;
 mod world;
 
+pub use cloud::run_cloud;
 pub use options::Options;
 
 use crate::log::Log;

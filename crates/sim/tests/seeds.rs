@@ -1,6 +1,6 @@
 //! Simulated clusters come to rest, whatever goes wrong in them; and a seed tells everything of its run.
 
-use oxiray_sim::{Options, Outcome, run};
+use oxiray_sim::{Options, Outcome, run, run_cloud};
 use std::ops::Range;
 
 fn told(outcome: &Outcome) -> String {
@@ -52,4 +52,14 @@ seeds! {
     seeds_500_to_1000: 500..1000,
     seeds_1000_to_1500: 1000..1500,
     seeds_1500_to_2000: 1500..2000,
+}
+
+#[test]
+fn what_is_wanted_comes_from_any_cloud_and_goes() {
+    let mut machines = 0;
+    for seed in 0..500 {
+        let result = std::panic::catch_unwind(|| run_cloud(seed));
+        machines += result.unwrap_or_else(|_| panic!("cloud seed {seed}"));
+    }
+    assert!(machines > 1000, "{machines} machines in 500 runs: little happened");
 }

@@ -15,6 +15,7 @@ mod cancel;
 mod drain;
 mod greeting;
 mod group;
+mod growth;
 mod guest;
 mod kept;
 mod lease;
@@ -42,6 +43,7 @@ pub use cancel::*;
 pub use drain::*;
 pub use greeting::*;
 pub use group::*;
+pub use growth::*;
 pub use guest::*;
 pub use kept::*;
 pub use lease::*;
@@ -251,6 +253,9 @@ messages! {
     217 => GuestClose,
     218 => PackageWanted,
     219 => PackagePiece,
+    230 => GrowthState boxed,
+    231 => GrowthTold,
+    232 => GrowthQuery,
 }
 
 /// How much of a resource.

@@ -24,6 +24,7 @@ pub(crate) enum Alarm {
     Resumption,
     Ahead(u64),
     Measure,
+    Growth,
 }
 
 impl Core {
@@ -52,6 +53,7 @@ impl Core {
                 Alarm::Silent(member) => self.end_silent_member(member),
                 Alarm::Ahead(ticket) => self.travelled(ticket),
                 Alarm::Drain(member) => self.drain_on(member),
+                Alarm::Growth => self.growth_alarm(),
                 Alarm::Resumption => self.give_up_missing(),
                 Alarm::Reconnect(client, worker) => self.reconnect(client, worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),

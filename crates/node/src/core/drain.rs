@@ -46,13 +46,15 @@ pub(crate) struct Drain {
 }
 
 /// What keeps a node that is being emptied from ending.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) tasks: usize,
     pub(crate) actors: usize,
     pub(crate) programs: usize,
     pub(crate) bundles: usize,
     pub(crate) objects: usize,
+    /// Workers that wait for the next task of their job, and hold nothing.
+    pub(crate) idle: usize,
 }
 
 impl Members {
@@ -92,7 +94,7 @@ impl Core {
             return self.keep_after_all(key, node);
         }
         let left = self.left_on(key);
-        if asked.only_if_idle && (left != Left { objects: left.objects, ..Left::default() }) {
+        if asked.only_if_idle && self.work_on(key).is_in_use() {
             return Err(format!("node {node} is not idle: {left}. Drain it without asking for that"));
         }
         let is_new = !self.members.drains.contains_key(&key);
@@ -102,6 +104,12 @@ impl Core {
             self.drain_on(key);
         }
         Ok(json!({"node_id": node.hex(), "draining": true, "left": self.left_on(key).to_json()}))
+    }
+
+    /// Empties a node whose end is decided: what runs there may end by itself.
+    pub(crate) fn drain_for(&mut self, key: Key, reason: &str) {
+        self.begin_drain(key, None, reason.to_owned());
+        self.drain_on(key);
     }
 
     fn begin_drain(&mut self, key: Key, deadline_ms: Option<u64>, reason: String) {
@@ -309,12 +317,23 @@ impl Core {
 
     /// DRAIN-3.
     pub(crate) fn left_on(&self, key: Key) -> Left {
+        let given_up = |object: &ObjectId| {
+            let copies = self.members.drains.get(&key).and_then(|drain| drain.copies.get(object));
+            copies.is_some_and(|(tries, since)| *tries >= COPIES_MAX && self.now >= *since + COPY_LIMIT)
+        };
+        let objects = self.only_there(key).iter().filter(|object| !given_up(object)).count();
+        Left { objects, ..self.work_on(key) }
+    }
+
+    /// The same without objects.
+    pub(crate) fn work_on(&self, key: Key) -> Left {
         let Some(member) = self.members.by_key.get(&key) else { return Left::default() };
         let mut left = Left::default();
         for client in member.workers.values() {
             match self.workers.get(client).map(|worker| worker.duty) {
                 Some(Duty::Actor(_)) => left.actors += 1,
-                Some(Duty::Leased(_) | Duty::Ending | Duty::Idle) => left.tasks += 1,
+                Some(Duty::Leased(_) | Duty::Ending) => left.tasks += 1,
+                Some(Duty::Idle) => left.idle += 1,
                 Some(Duty::Spare) => {}
                 None => left.programs += usize::from(self.clients.contains_key(client)),
             }
@@ -323,11 +342,6 @@ impl Core {
         let node = Some(member.view.node);
         let in_use = self.groups.iter().filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
         left.bundles = in_use.flat_map(|group| &group.nodes).filter(|on| **on == node).count();
-        let given_up = |object: &ObjectId| {
-            let copies = self.members.drains.get(&key).and_then(|drain| drain.copies.get(object));
-            copies.is_some_and(|(tries, since)| *tries >= COPIES_MAX && self.now >= *since + COPY_LIMIT)
-        };
-        left.objects = self.only_there(key).iter().filter(|object| !given_up(object)).count();
         left
     }
 
@@ -381,9 +395,14 @@ impl Core {
 }
 
 impl Left {
-    fn to_json(&self) -> Json {
+    /// Whether anything would be missed.
+    pub(crate) fn is_in_use(&self) -> bool {
+        *self != Self { idle: self.idle, ..Self::default() }
+    }
+
+    fn to_json(self) -> Json {
         json!({
-            "tasks": self.tasks, "actors": self.actors, "programs": self.programs, "bundles": self.bundles,
+            "tasks": self.tasks + self.idle, "actors": self.actors, "programs": self.programs, "bundles": self.bundles,
             "objects": self.objects,
         })
     }
@@ -392,7 +411,7 @@ impl Left {
 impl std::fmt::Display for Left {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let counts = [
-            (self.tasks, "workers on tasks"),
+            (self.tasks + self.idle, "workers on tasks"),
             (self.actors, "actors"),
             (self.programs, "programs"),
             (self.bundles, "bundles"),

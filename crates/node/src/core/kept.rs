@@ -56,6 +56,7 @@ impl Core {
     /// Writes down what these names hold now.
     fn write_kept(&mut self, from: Key, request: u64, before: Vec<(KeptName, Option<Bytes>)>) {
         for ((namespace, key), _) in &before {
+            self.kept_changed(namespace);
             self.touch(Row::Kept(namespace.clone(), key.clone()));
         }
         self.answered_by_next(from, Undo::Kept { request, before });

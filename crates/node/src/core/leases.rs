@@ -75,7 +75,9 @@ impl Core {
     ) -> Result<Wish, Refusal> {
         let wish = wish(demand, strategy);
         match self.never(&wish) {
-            Some(reason) if !self.may_wait_for_a_node(job, &wish, &reason, label) => Err(reason.message(label)),
+            Some(reason) if !self.may_wait_for_a_node(job, &wish, &reason, label) => {
+                Err(format!("{}{}", reason.message(label), self.why_no_group(&wish)))
+            }
             _ => Ok(wish),
         }
     }
@@ -129,6 +131,16 @@ impl Core {
         let Some(client) = self.clients.get_mut(&from) else { return };
         if let Some(ticket) = client.waiting.remove(&request) {
             self.withdraw(ticket);
+        }
+    }
+
+    /// The lease's worker died with its node.
+    pub(crate) fn lease_lost(&mut self, number: u64, text: &str, was_drained: bool) {
+        let Some(lease) = self.leases.remove(&number) else { return };
+        if let Some(owner) = self.clients.get_mut(&lease.owner) {
+            owner.leases.remove(&number);
+            let text = text.to_owned();
+            self.send(lease.owner, LeaseEnded { lease: number, text, node_died: true, failure: None, was_drained });
         }
     }
 

@@ -53,6 +53,16 @@ impl Locations {
         of_member.map(|(object, members)| (*object, members))
     }
 
+    /// Whose store, among these, is the only one to have some object.
+    pub(crate) fn only_holders(&self, among: impl Fn(&Key) -> bool) -> BTreeSet<Key> {
+        let elsewhere = self.by_object.iter().filter(|(object, _)| !self.here.contains(object));
+        let only = elsewhere.filter_map(|(_, members)| {
+            let mut lasting = members.iter().filter(|member| among(member));
+            lasting.next().filter(|_| lasting.next().is_none()).copied()
+        });
+        only.collect()
+    }
+
     /// How many objects lie on members.
     pub(crate) fn len(&self) -> usize {
         self.by_object.len()

@@ -16,9 +16,7 @@ use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Fleet, NodeView};
 use oxiray_wire::Message;
-use oxiray_wire::message::{
-    JobOver, JobTold, LeaseEnded, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn,
-};
+use oxiray_wire::message::{JobOver, JobTold, NodeJoin, NodeState, Place, PlaceRefused, Placed, WorkerReturn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -209,6 +207,7 @@ impl Core {
         self.members.by_node.insert(member.view.node, key);
         self.members.by_key.insert(key, member);
         self.members.show(key);
+        self.drain_leaving(key);
         self.wants_pump = true;
     }
 
@@ -485,15 +484,5 @@ impl Core {
             self.members.lost.remove(0);
         }
         self.wants_pump = true;
-    }
-
-    /// The lease's worker died with its node.
-    fn lease_lost(&mut self, number: u64, text: &str, was_drained: bool) {
-        let Some(lease) = self.leases.remove(&number) else { return };
-        if let Some(owner) = self.clients.get_mut(&lease.owner) {
-            owner.leases.remove(&number);
-            let text = text.to_owned();
-            self.send(lease.owner, LeaseEnded { lease: number, text, node_died: true, failure: None, was_drained });
-        }
     }
 }

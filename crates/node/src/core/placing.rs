@@ -30,7 +30,7 @@ impl Core {
         let mut is_shown = false;
         let mut refused: Vec<Wish> = Vec::new();
         let is_alone = self.members.is_empty();
-        let may_be_short = !self.plan.node_wait.is_zero() || !self.members.lost.is_empty();
+        let may_be_short = !self.plan.node_wait.is_zero() || !self.members.lost.is_empty() || self.may_grow();
         let mut queue = std::mem::take(&mut self.queue);
         let served = queue.serve(|need, ticket| {
             if let Need::Group(group) = need {

@@ -1,6 +1,7 @@
 //! How things are, for people and for `nodes()`.
 //!
-//! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`, `store`, `daemon`.
+//! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`,
+//! `autoscaler`, `store`, `daemon`.
 
 use super::{Core, Duty, clients::amounts, device_use::shown_use};
 use oxiray_accelerators::families_of;
@@ -41,6 +42,7 @@ impl Core {
             "placement_groups": self.group_list(LISTED_MAX),
             "workers": self.worker_list(),
             "jobs": self.job_list(),
+            "autoscaler": self.growth_shown(),
             "store": {
                 "capacity": store.capacity, "used": store.used, "pooled": store.pooled, "spilled": store.spilled,
                 "objects": store.objects, "segments": store.segments, "published": self.objects.len(),

@@ -44,6 +44,9 @@ impl JobDetail {
 impl Core {
     /// When a wish made at `since` is to be refused unless a node comes that can meet it (SHORTAGE-1).
     fn patience_ends(&self, wish: &Wish, since: Instant) -> Instant {
+        if let Some(until) = self.growth_awaited_until(wish) {
+            return until.max(since);
+        }
         if let Some(until) = self.nodes_awaited_until() {
             return until + self.plan.node_wait;
         }
@@ -73,7 +76,7 @@ impl Core {
 
     /// SHORTAGE-2.
     fn tell_of_shortage(&mut self, job: JobId, wish: &Wish, reason: &Reason, label: &str) {
-        if self.nodes_awaited_until().is_some() {
+        if self.nodes_awaited_until().is_some() || self.growth_awaited_until(wish).is_some() {
             return;
         }
         let seconds = self.plan.node_wait.as_secs_f64();
@@ -81,9 +84,10 @@ impl Core {
         if detail.is_news(Need::Wish(wish.clone())) {
             let driver = detail.driver;
             let text = format!(
-                "{}. It waits up to {seconds} s for such a machine to join (OXIRAY_INFEASIBLE_WAIT_S, when the cluster is \
-                 started)",
-                reason.message(label)
+                "{}{}. It waits up to {seconds} s for such a machine to join (OXIRAY_INFEASIBLE_WAIT_S, when the cluster \
+                 is started)",
+                reason.message(label),
+                self.why_no_group(wish)
             );
             self.send(driver, Notice { text });
         }
@@ -107,8 +111,8 @@ impl Core {
                 continue;
             }
             let Some(wanted) = self.withdraw(ticket) else { continue };
-            let waited = self.why_no_node_came(wish);
-            self.turn_away(&wanted, format!("{}{waited}", reason.message(&label)));
+            let (groups, waited) = (self.why_no_group(wish), self.why_no_node_came(wish));
+            self.turn_away(&wanted, format!("{}{groups}{waited}", reason.message(&label)));
         }
         for (job, label) in waiting {
             self.tell_of_shortage(job, wish, &reason, &label);

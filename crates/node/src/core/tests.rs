@@ -8,6 +8,7 @@ mod devices;
 mod drain;
 mod environments;
 mod groups;
+mod growth;
 mod guests;
 mod held;
 mod journal;

@@ -201,6 +201,12 @@ impl Core {
         let (among, busy) = match self.obstacle(wish) {
             Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
             Some(never) => {
+                if let Some(group) = self.group_for(wish) {
+                    return format!(
+                        "{what} has waited {waited} s for {demand}{others}: the autoscaler is to bring a machine of \
+                         group `{group}`"
+                    );
+                }
                 let reason = never.message(&what);
                 return format!("{reason}. It has waited {waited} s for such a machine to join");
             }

@@ -162,6 +162,8 @@ impl Daemon {
             Message::HoldingsQuery(asked) => self.tell_holdings(key, asked.request),
             Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             Message::DrainAsked(asked) => self.core.drain_asked(key, asked),
+            Message::GrowthState(state) => self.core.growth_state(key, state),
+            Message::GrowthQuery(asked) => self.core.growth_query(key, asked.request),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");
                 self.is_stopping = true;
@@ -237,6 +239,7 @@ impl Daemon {
         match (&stream.role, self.core.head_key()) {
             (Role::Driver(_) | Role::Visitor, Some(head)) => self.guest_over(head, key),
             (Role::Driver(_), None) => self.core.driver_left(key),
+            (Role::Visitor, None) => self.core.visitor_left(key),
             _ => {}
         }
         if self.only_driver == Some(key) {

@@ -1,0 +1,131 @@
+//! `oxiray autoscaler`: brings machines for what waits; or says what it would do.
+
+use crate::arguments::{AutoscalerOptions, AutoscalerOrder, PlanOptions, RunOptions};
+use crate::say;
+use crate::visit::{self, Found, Visit};
+use anyhow::{Context as _, bail};
+use oxiray_autoscaler::{
+    Contact, Head, Limits, Local, NodeGroup, Options, Record, Status, Told, Wake, in_words, read_groups,
+};
+use oxiray_node::session;
+use oxiray_scheduler::plan;
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a killed head may take to come back before its machines are ended.
+const AWAY_LIMIT: Duration = Duration::from_secs(600);
+/// Where the machines of the local provider are written down, in the session's directory.
+const FOLDER: &str = "machines";
+
+pub(crate) fn run(options: &AutoscalerOptions) -> anyhow::Result<()> {
+    match &options.order {
+        AutoscalerOrder::Run(options) => work(options),
+        AutoscalerOrder::Plan(options) => tell_plan(options),
+    }
+}
+
+/// The groups that a file names.
+pub(crate) fn groups(path: &Path) -> anyhow::Result<Vec<NodeGroup>> {
+    let text = fs::read_to_string(path).with_context(|| format!("the groups in {} cannot be read", path.display()))?;
+    read_groups(&text).with_context(|| format!("{} names no groups", path.display()))
+}
+
+/// Starts an autoscaler of its own process for a cluster that serves.
+pub(crate) fn start_detached(path: &Path, address: &str, session: &Path) -> anyhow::Result<PathBuf> {
+    let log = session.join("autoscaler.log");
+    let output = fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    Command::new(std::env::current_exe()?)
+        .args(["autoscaler", "run", "--detached", "--address", address, "--groups"])
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()
+        .context("the autoscaler cannot be started")?;
+    Ok(log)
+}
+
+fn work(options: &RunOptions) -> anyhow::Result<()> {
+    if options.detached {
+        // It fails where this process leads a session already, which is as good.
+        let _ = rustix::process::setsid();
+    }
+    let groups = groups(&options.groups)?;
+    let found = visit::find(options.address.as_deref())?;
+    let stop = oxiray_processes::stop_signals()?;
+    let wake = Wake::new()?;
+    let folder = found.directory.join(FOLDER);
+    let program = std::env::current_exe()?;
+    let mut provider = Local::new(program, &found.description.address, folder, groups, wake.clone())?;
+    let salt = format!("request-{}", std::process::id());
+    let work = Options { limits: Limits::default(), salt, wake, stop: stop.as_fd() };
+    let mut head = LocalHead { found, away_since: None };
+    let begun = Instant::now();
+    let mut log = |line: &str| {
+        // Where nobody reads it there is nobody to tell.
+        let _ = writeln!(std::io::stdout(), "{:9.3} {line}", begun.elapsed().as_secs_f64());
+    };
+    let result = oxiray_autoscaler::run(&work, &mut head, &mut provider, &mut log);
+    if result.is_ok() {
+        // Nobody else would take its machines away. Where it was not let in, another works with them.
+        provider.end_all();
+    }
+    Ok(result?)
+}
+
+/// The head on this machine.
+struct LocalHead {
+    found: Found,
+    away_since: Option<Instant>,
+}
+
+impl Head for LocalHead {
+    fn connect(&mut self) -> Contact {
+        if let Ok(stream) = session::connect(&self.found.directory) {
+            self.away_since = None;
+            return Contact::There(stream.into(), self.found.description.token.clone());
+        }
+        let since = *self.away_since.get_or_insert_with(Instant::now);
+        let may_come_back = self.found.directory.join("session.json").exists();
+        if may_come_back && since.elapsed() < AWAY_LIMIT { Contact::Away } else { Contact::Over }
+    }
+}
+
+fn tell_plan(options: &PlanOptions) -> anyhow::Result<()> {
+    let record = match &options.demand {
+        Some(path) => {
+            let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            Record::read(&text)?
+        }
+        None => live(options)?,
+    };
+    let mut record = record;
+    if let Some(path) = &options.groups {
+        record.groups = groups(path)?.iter().map(Into::into).collect();
+    }
+    if options.record {
+        say(&serde_json::to_string_pretty(&record)?);
+        return Ok(());
+    }
+    say(in_words(&plan(&record.situation()?)).trim_end());
+    Ok(())
+}
+
+/// What the running cluster's next plan would be made from.
+fn live(options: &PlanOptions) -> anyhow::Result<Record> {
+    let found = visit::find(options.address.as_deref())?;
+    let answer = Visit::begin(&found)?.growth()?;
+    let told: Told = serde_json::from_str(&answer.detail)?;
+    if answer.state.is_empty() && options.groups.is_none() {
+        bail!(
+            "the cluster at {} has no autoscaler: name the groups to plan with, with --groups=FILE",
+            found.description.address
+        );
+    }
+    let status: Status = if answer.state.is_empty() { Status::default() } else { serde_json::from_str(&answer.state)? };
+    Ok(status.record_with(&told))
+}

@@ -1,0 +1,87 @@
+"""`ray.autoscaler.sdk` and `ray.cluster_utils.AutoscalingCluster`, as programs for Ray use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.autoscaler.sdk import request_resources
+from ray.cluster_utils import AutoscalingCluster
+from watching import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[AutoscalingCluster]:
+    cluster = AutoscalingCluster(
+        head_resources={"CPU": 0},
+        worker_node_types={
+            "cpu_node": {"resources": {"CPU": 4}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+            "gpu_node": {"resources": {"CPU": 2, "GPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        },
+        idle_timeout_minutes=0.005,
+    )
+    cluster.start()
+    ray.init(address=cluster.address)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def total(resource: str) -> float:
+    amount: float = ray.cluster_resources().get(resource, 0)
+    return amount
+
+
+def test_machines_come_for_tasks_and_go(cluster: AutoscalingCluster) -> None:
+    @ray.remote(num_cpus=1)
+    def work() -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+    @ray.remote(num_gpus=1)
+    def compute() -> list[Any]:
+        return list(ray.get_gpu_ids())
+
+    assert len(set(ray.get([work.remote() for _ in range(4)], timeout=60))) == 1
+    assert ray.get(compute.remote(), timeout=60) == [0]
+    wait_until(lambda: total("CPU") == 0, 60)
+
+
+def test_num_cpus_and_bundles_add_up_and_the_last_call_counts(cluster: AutoscalingCluster) -> None:
+    request_resources(num_cpus=6)
+    wait_until(lambda: total("CPU") == 8, 60)
+    request_resources(num_cpus=1, bundles=[{"GPU": 1}])
+    wait_until(lambda: (total("GPU"), total("CPU")) == (1, 6), 60)
+    request_resources(bundles=[{"CPU": 1}], bundle_label_selectors=[{"ray.io/node-group": "cpu_node"}])
+    wait_until(lambda: (total("GPU"), total("CPU")) == (0, 4), 60)
+    request_resources()
+    wait_until(lambda: total("CPU") == 0, 60)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"num_cpus": 1.5}, TypeError, "num_cpus should be of type int."),
+        ({"bundles": {"GPU": 1}}, TypeError, "bundles should be of type List"),
+        ({"bundles": ["GPU"]}, TypeError, "each bundle should be a Dict."),
+        ({"bundles": [{1: 1}]}, TypeError, "each bundle key should be str."),
+        ({"bundles": [{"GPU": True}]}, TypeError, "each bundle value should be a number (int or float)."),
+        ({"bundles": [{"GPU": 1.5}]}, ValueError, "more than one is a whole number"),
+        ({"bundles": [{"CPU": -1}]}, ValueError, "zero or 0.0001 and more"),
+        ({"bundles": [{"CPU": 1e-9}]}, ValueError, "zero or 0.0001 and more"),
+        ({"bundle_label_selectors": [{}]}, ValueError, "`bundles` must be provided"),
+        ({"bundles": [{"CPU": 1}], "bundle_label_selectors": []}, ValueError, "length equal to the number of bundles"),
+        ({"bundles": [{"CPU": 1}], "bundle_label_selectors": [{"a": "b c"}]}, ValueError, "bundle_label_selectors"),
+    ],
+)
+def test_what_is_no_request_is_refused(given: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error) as caught:
+        request_resources(**given)
+    assert text in str(caught.value)
+
+
+def test_before_init_there_is_nobody_to_ask() -> None:
+    ray.shutdown()
+    with pytest.raises(RuntimeError, match="Ray is not initialized yet"):
+        request_resources(num_cpus=1)

@@ -1,0 +1,86 @@
+"""Clusters that grow: a head and its autoscaler as the command line starts them, and what is seen of them over time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from homes import Home
+
+#: How long something may take on a slow machine, in seconds.
+LIMIT = 60.0
+
+
+class Growing(Home):
+    """A head without accelerators that grows by these groups, and a time line of what was seen."""
+
+    def __init__(self, folder: Path, groups: list[dict[str, Any]], num_cpus: float = 1, **variables: str) -> None:
+        super().__init__(folder)
+        self.environment.update(variables)
+        self.groups = folder / "groups.yaml"
+        self.groups.write_text(json.dumps({"groups": groups}))
+        self.cpus = num_cpus
+        self.begun = time.monotonic()
+        self.line: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """Starts the head; with `--autoscale` the autoscaler too."""
+        words = ["start", "--head", "--port", str(self.port), "--num-cpus", str(self.cpus)]
+        started = self.oxiray(*words, "--autoscale", str(self.groups))
+        assert started.returncode == 0, started.stderr
+
+    def note(self, what: str) -> None:
+        """Adds to the time line."""
+        self.line.append(f"{time.monotonic() - self.begun:7.2f} s  {what}")
+
+    def status(self) -> dict[str, Any]:
+        told = self.oxiray("status", "--json")
+        assert told.returncode == 0, told.stderr
+        report: dict[str, Any] = json.loads(told.stdout)
+        return report
+
+    def nodes(self, group: str | None = None) -> list[str]:
+        """The nodes of a group, or of all groups, that are alive."""
+        key = "ray.io/node-group"
+        of = [node for node in self.status()["nodes"] if node["alive"] and key in node["labels"]]
+        return [node["node_id"] for node in of if group is None or node["labels"][key] == group]
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Waits for what must come."""
+        end = time.monotonic() + LIMIT
+        while not holds():
+            assert time.monotonic() < end, f"{what}: not within {LIMIT} s\n{self.log()}\n{self.oxiray('status').stdout}"
+        self.note(what)
+
+    def stays(self, holds: Callable[[], bool], what: str, seconds: float = 2.0) -> None:
+        """Looks that something stays as it is."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert holds(), f"{what}\n{self.log()}"
+        self.note(what)
+
+    def log(self) -> str:
+        """What the autoscaler says."""
+        return "\n".join(path.read_text() for path in self.folder.glob("oxiray-*/session_*/autoscaler.log"))
+
+    def program(self, text: str) -> str:
+        """What a program prints that is run to its end."""
+        command = [sys.executable, "-c", text]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=100)
+        assert ran.returncode == 0, f"{ran.stderr}\n{self.log()}"
+        return ran.stdout
+
+    def begin(self, text: str) -> subprocess.Popen[str]:
+        """Starts a program there."""
+        return subprocess.Popen(
+            [sys.executable, "-c", text], env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def stop(self) -> None:
+        self.oxiray("stop", "--force")
