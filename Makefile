@@ -62,6 +62,7 @@ lint: venv
 bench: venv $(BUILD)/ray/made
 	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
 	@$(MAKE) --no-print-directory bench-train
+	$(VENV)/bin/python benches/rust.py --write benches/RUST.md
 
 bench-scheduler:
 	cargo bench --quiet --locked -p oxiray-scheduler --bench cluster -- --write $(CURDIR)/benches/SCHEDULER.md

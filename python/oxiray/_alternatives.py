@@ -26,7 +26,7 @@ ALTERNATIVES = {
     "client_builder": _CLIENT,
     "ClientBuilder": _CLIENT,
     "cpp_function": "calls C++ functions, which Oxiray does not run: wrap them in a Python function",
-    "cross_language": "calls other languages, which Oxiray does not run: wrap them in a Python function",
+    "cross_language": "calls Java and C++, which Oxiray does not run: wrap them in a Python function. For Rust, see oxiray.rust",
     "dag": "builds lazy graphs of calls: call .remote() and pass references instead",
     "data": f"{_LIBRARY}: read with your own code in tasks (pyarrow, polars, datasets), or keep Ray for this part",
     "experimental": "is not promised to stay by Ray, and is not in this version",

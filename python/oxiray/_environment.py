@@ -104,6 +104,7 @@ def described(environment: Mapping[str, Any], interpreter: str, import_path: lis
         "preload_path": [*(SCHEME + name for name in own_packages), *import_path] if preload else [],
         "setup_timeout_s": max(timeout, 0),
         "eager": bool(config["eager_install"]),
+        "native": False,
     }
 
 

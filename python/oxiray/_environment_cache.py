@@ -3,6 +3,7 @@
 ```text
 <root>/cache/
   packages/NAME.zip            what programs shipped: written under another name and renamed
+  packages/programDIGEST       programs that are their own workers, the same way
   environments/NAME/           installed packages; whole once it holds `complete`
   environments/NAME.lock       locked exclusively while it is made, shared while a daemon uses it
 ```
@@ -116,7 +117,8 @@ def _environments(cache: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _packages(cache: Path) -> Iterator[tuple[float, int, Path]]:
-    for path in (cache / "packages").glob("*.zip"):
+    packages = cache / "packages"
+    for path in (*packages.glob("*.zip"), *packages.glob("program*[0-9a-f]")):
         try:
             found = path.stat()
         except OSError:
@@ -126,14 +128,17 @@ def _packages(cache: Path) -> Iterator[tuple[float, int, Path]]:
 
 def _remove(path: Path) -> bool:
     """Removes an entry unless somebody has it locked."""
-    guard = path if path.suffix == ".zip" else path.with_name(f"{path.name}.lock")
+    is_package = path.parent.name == "packages"
+    guard = path if is_package else path.with_name(f"{path.name}.lock")
+    # A program that runs cannot be opened for writing.
+    access = os.O_RDONLY if is_package else os.O_RDWR | os.O_CREAT
     try:
-        descriptor = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(guard, access | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.suffix == ".zip":
+        if is_package:
             path.unlink()
         else:
             # Without its mark first: what is half removed is not whole.

@@ -30,6 +30,8 @@ _GITIGNORE_VARIABLE = "RAY_RUNTIME_ENV_IGNORE_GITIGNORE"
 #: How many of the largest files an error names.
 _FILES_NAMED = 5
 _COPY_BYTES = 1 << 20
+#: What the names of programs begin with, which are files as they are.
+_PROGRAM = "program"
 
 #: Packages that this process wants kept; their locks end with it.
 _held: dict[str, int] = {}
@@ -229,18 +231,33 @@ def _store(name: str, members: list[tuple[str, Path]]) -> str:
     return name
 
 
+def ship_program(path: Path) -> str:
+    """Puts a program that is its own worker into the cache; returns its name there."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_COPY_BYTES):
+            digest.update(block)
+    name = f"{_PROGRAM}{digest.hexdigest()}"
+    if not _hold(name):
+        # Not a link: what is built anew may be written into the same file.
+        _rename_into_place(name, lambda beside: shutil.copyfile(path, beside), 0o700)
+        _hold(name)
+    return name
+
+
 def zip_of(name: str, where: Path | None = None) -> Path:
     """Where a package's file is."""
-    return cache.folder(where or cache.root() / "cache", "packages") / f"{name}.zip"
+    file = name if name.startswith(_PROGRAM) else f"{name}.zip"
+    return cache.folder(where or cache.root() / "cache", "packages") / file
 
 
-def _rename_into_place(name: str, write: object) -> None:
+def _rename_into_place(name: str, write: object, mode: int = 0o600) -> None:
     path = zip_of(name)
     beside = path.with_name(f"{name}.{os.getpid()}.new")
     assert callable(write)
     try:
         write(beside)
-        beside.chmod(0o600)
+        beside.chmod(mode)
         beside.rename(path)
     finally:
         beside.unlink(missing_ok=True)

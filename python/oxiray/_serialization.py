@@ -139,6 +139,10 @@ def failure(code: str, text: str, cause: Any, object_id: str | None = None) -> B
         return RayStateApiException(text)
     if code in ("actor_not_found", "invalid"):
         return ValueError(text)
+    if isinstance(cause, dict):
+        from oxiray import rust
+
+        cause = rust.error_of(cause)
     return _failures.error_from_runtime(code, text, cause, object_id=object_id, actor_id=_actor_of(object_id))
 
 
@@ -148,8 +152,12 @@ def _actor_of(object_id: str | None) -> str | None:
     return None if not actor_id or actor_id.startswith("ff" * 12) else actor_id
 
 
-def raised(error: BaseException) -> BaseException:
-    """The exception to raise for one that was stored as a task's result."""
+def raised(error: BaseException | dict[str, Any]) -> BaseException:
+    """The exception to raise for one that was stored as a task's result, by Python or another language."""
+    if isinstance(error, dict):
+        from oxiray import rust
+
+        error = rust.error_of(error)
     if isinstance(error, exceptions.RayTaskError):
         return error.as_instanceof_cause()
     return error

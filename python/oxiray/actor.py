@@ -53,6 +53,8 @@ class Traits(NamedTuple):
     unordered: bool = False
     #: The names of its concurrency groups.
     groups: tuple[str, ...] = ()
+    #: The language of its class; a Rust actor that was made elsewhere may have methods that are not known here.
+    language: str = "python"
 
 
 def _methods_of(cls: type) -> dict[str, dict[str, Any]]:
@@ -133,6 +135,7 @@ class ActorMethod:
             least_arguments=shape.get("least", 0),
             most_arguments=shape.get("most"),
             bind=shape["signature"].bind if shape.get("signature") else None,
+            common=traits.language != "python",
         )
         self._generation = _session.generation
 
@@ -153,7 +156,8 @@ class ActorHandle:
     def __getattr__(self, name: str) -> ActorMethod:
         traits = self.__dict__.get("_traits")
         methods = traits.methods if traits is not None else {}
-        if traits is not None and (name in methods or name in _BUILT_IN):
+        is_any = traits is not None and traits.language != "python" and not methods and not name.startswith("_")
+        if traits is not None and (is_any or name in methods or name in _BUILT_IN):
             # Kept on the handle, so that the next look-up is a plain one.
             bound = self.__dict__[name] = ActorMethod(self._hold, traits, name)
             return bound
@@ -270,7 +274,9 @@ def handle_of(actor_id: Any, traits: Traits, keeps: bool) -> ActorHandle:
 
 def from_bytes(actor_id: Any, traits: bytes) -> ActorHandle:
     """The handle of an actor that was found by its name, or that is this process: it does not keep the actor."""
-    return handle_of(actor_id, pickle.loads(traits), False)
+    from oxiray import rust
+
+    return handle_of(actor_id, rust.traits(traits) if rust.is_traits(traits) else pickle.loads(traits), False)
 
 
 def make(cls: type, given: dict[str, Any]) -> ActorClass:

@@ -14,6 +14,7 @@
 
 mod brood;
 mod call;
+mod expand;
 mod switch;
 mod tree;
 
@@ -21,6 +22,7 @@ pub use brood::{Brood, BroodError, Departed};
 pub use call::{
     become_subreaper, describe_status, die_with_parent, kill_by_pidfd, pidfd_of, reset_signals_after_fork, stop_signals,
 };
+pub use expand::expanded;
 pub use switch::DeadMansSwitch;
 pub use tree::{children_of, descendants_of, started_with};
 

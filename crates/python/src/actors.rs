@@ -1,6 +1,6 @@
 //! Actors as Python asks for them: made, found, held, handed on, killed.
 
-use crate::caller::{arguments, implicit, units};
+use crate::caller::{arguments, common_arguments, implicit, units};
 use crate::environment::AskedEnvironment;
 use crate::ids::ActorID;
 use crate::reference::{note_borrowed, note_contained};
@@ -91,7 +91,7 @@ impl Drop for Hold {
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
 #[pyo3(signature = (*, class_name, body, args, kwargs, placement, running, environment, name, namespace, detached,
-                    get_if_exists, max_concurrency, groups, max_restarts, handle, strategy))]
+                    get_if_exists, max_concurrency, groups, max_restarts, handle, strategy, common = false))]
 fn create_actor<'py>(
     py: Python<'py>,
     class_name: String,
@@ -110,9 +110,10 @@ fn create_actor<'py>(
     max_restarts: i32,
     handle: &[u8],
     strategy: Option<Told>,
+    common: bool,
 ) -> PyResult<(ActorID, Hold, Option<Bound<'py, PyBytes>>)> {
     let runtime = process::required()?;
-    let arguments = arguments(&runtime, args, kwargs)?;
+    let arguments = if common { common_arguments(&runtime, args, kwargs)? } else { arguments(&runtime, args, kwargs)? };
     let named = !name.is_empty();
     let create = ActorCreate {
         name,

@@ -6,15 +6,18 @@
 //! 1 │ 7 zeros │ n: u64 │ p: u64 │ n lengths: u64 │ pickle: p bytes │ buffers, each 64-byte aligned
 //! ```
 //!
+//! The numbers from 3 on are Rust's, and the values that both read: see the crate `values`.
+//!
 //! Numbers are little endian. Buffers are what pickle protocol 5 leaves out of band: readers see them in
 //! place, so that an array in the store is never copied.
 
 use crate::buffer::{Lent, Pin};
-use crate::python;
 use crate::reference::Collected;
+use crate::{common, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::Pinned;
+use oxiray_values::{Common, Encoded};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
@@ -28,6 +31,8 @@ const ALIGNMENT: usize = 64;
 pub(crate) struct Serialized {
     pickle: Option<Lent>,
     buffers: Vec<Lent>,
+    /// In place of all that: a value for every language.
+    common: Option<Encoded>,
     /// References inside of it.
     pub(crate) contained: Vec<ObjectId>,
 }
@@ -41,18 +46,24 @@ impl Serialized {
     pub(crate) fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = value.py();
         if value.is_none() {
-            return Ok(Self { pickle: None, buffers: Vec::new(), contained: Vec::new() });
+            return Ok(Self { pickle: None, buffers: Vec::new(), common: None, contained: Vec::new() });
         }
         if is_plain(value) {
             let pickle = Lent::of(&python::pickle_dumps(py)?.call1((value, 5))?)?;
-            return Ok(Self { pickle: Some(pickle), buffers: Vec::new(), contained: Vec::new() });
+            return Ok(Self { pickle: Some(pickle), buffers: Vec::new(), common: None, contained: Vec::new() });
         }
         let collected = Collected::begin();
         let dumped = python::dumps(py)?.call1((value,));
         let contained = collected.end();
         let (pickle, buffers): (Bound<'_, PyBytes>, Bound<'_, PyList>) = dumped?.extract()?;
         let buffers = buffers.iter().map(|buffer| Lent::of(&buffer)).collect::<PyResult<_>>()?;
-        Ok(Self { pickle: Some(Lent::of(&pickle)?), buffers, contained })
+        Ok(Self { pickle: Some(Lent::of(&pickle)?), buffers, common: None, contained })
+    }
+
+    /// A value for every language, with the references inside of it.
+    pub(crate) fn of_common(value: &Common, contained: Vec<ObjectId>) -> PyResult<Self> {
+        let common = Some(Encoded::common(value).map_err(|error| common::unfit(&error))?);
+        Ok(Self { pickle: None, buffers: Vec::new(), common, contained })
     }
 
     fn pickle(&self) -> &[u8] {
@@ -61,6 +72,9 @@ impl Serialized {
 
     /// How many bytes it takes.
     pub(crate) fn size(&self) -> usize {
+        if let Some(common) = &self.common {
+            return common.size();
+        }
         let mut size = header_bytes(self.buffers.len()) + self.pickle().len();
         for buffer in &self.buffers {
             size = size.next_multiple_of(ALIGNMENT) + buffer.bytes().len();
@@ -70,6 +84,9 @@ impl Serialized {
 
     /// Writes it; `target` has just its size.
     pub(crate) fn write(&self, target: &mut [u8]) {
+        if let Some(common) = &self.common {
+            return common.write(target, oxiray_store::copy);
+        }
         let Some(pickle) = &self.pickle else {
             target[0] = NONE;
             return;
@@ -99,6 +116,9 @@ impl Serialized {
 
     /// As bytes of its own.
     pub(crate) fn into_bytes(self) -> Bytes {
+        if let Some(common) = self.common {
+            return common.into_bytes();
+        }
         if self.pickle.is_none() {
             return Bytes::from_static(&[NONE]);
         }
@@ -156,6 +176,10 @@ pub(crate) fn load_inline<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Bound<'
             let view = py.import("builtins")?.getattr("memoryview")?.call1((python::bytes(py, blob),))?;
             load_parts(&view, blob)
         }
+        Some(3..=6) => {
+            let view = py.import("builtins")?.getattr("memoryview")?.call1((python::bytes(py, blob),))?;
+            common::load(&view, blob)
+        }
         _ => Err(malformed()),
     }
 }
@@ -168,6 +192,9 @@ pub(crate) fn load_pinned(py: Python<'_>, pinned: Pinned) -> PyResult<Bound<'_, 
         return Ok(py.None().into_bound(py));
     }
     let view = python::view(py)?.call1((&pin, blob.as_ptr() as usize, blob.len()))?;
+    if matches!(blob.first(), Some(3..=6)) {
+        return common::load(&view, blob);
+    }
     load_parts(&view, blob)
 }
 

@@ -7,13 +7,13 @@ use crate::generator::ObjectRefGenerator;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
 use crate::values::{keep, next_put};
-use crate::{context, process, python};
+use crate::{common, context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_resources::Quantity;
 use oxiray_runtime::{Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Streaming, Work};
 use oxiray_wire::message::Content;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub(crate) struct Caller {
     runtime: Runtime,
     callee: Callee,
     work: Work,
+    /// Whether another language answers.
+    is_common: bool,
     least_arguments: usize,
     most_arguments: usize,
     /// `inspect.Signature.bind`: says what is wrong with arguments that do not fit.
@@ -53,7 +55,7 @@ impl Caller {
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hash, body, name, resources, environment, fresh, results, max_calls, retries,
-                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy))]
+                        retry_exceptions, stream, least_arguments, most_arguments, bind, strategy, common = false))]
     fn of_function(
         hash: &[u8],
         body: &[u8],
@@ -70,6 +72,7 @@ impl Caller {
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
         strategy: Option<Told>,
+        common: bool,
     ) -> PyResult<Self> {
         let runtime = process::required()?;
         let hash = Bytes::copy_from_slice(hash);
@@ -89,14 +92,23 @@ impl Caller {
             ..Work::default()
         };
         let most_arguments = most_arguments.unwrap_or(usize::MAX);
-        Ok(Self { runtime, callee: Callee::Class(class), work, least_arguments, most_arguments, bind, _hold: None })
+        Ok(Self {
+            runtime,
+            callee: Callee::Class(class),
+            work,
+            is_common: common,
+            least_arguments,
+            most_arguments,
+            bind,
+            _hold: None,
+        })
     }
 
     /// A method of an actor.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
     #[pyo3(signature = (*, hold, name, label, group, results, retries, retry_exceptions, stream, unordered,
-                        pending_limit, least_arguments, most_arguments, bind))]
+                        pending_limit, least_arguments, most_arguments, bind, common = false))]
     fn of_method(
         hold: &Bound<'_, Hold>,
         name: String,
@@ -111,6 +123,7 @@ impl Caller {
         least_arguments: usize,
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
+        common: bool,
     ) -> PyResult<Self> {
         let work = Work {
             name,
@@ -131,6 +144,7 @@ impl Caller {
             runtime,
             _hold: Some(hold),
             work,
+            is_common: common,
             least_arguments,
             most_arguments: most_arguments.unwrap_or(usize::MAX),
             bind,
@@ -147,7 +161,11 @@ impl Caller {
             bind.bind(py).call(args, Some(kwargs))?;
         }
         let mut work = self.work.clone();
-        work.arguments = arguments(&self.runtime, args, kwargs)?;
+        work.arguments = if self.is_common {
+            common_arguments(&self.runtime, args, kwargs)?
+        } else {
+            arguments(&self.runtime, args, kwargs)?
+        };
         work.parent = context::current_task(py);
         let implicit = implicit(&work.arguments);
         let called = match self.callee {
@@ -229,6 +247,38 @@ pub(crate) fn arguments(
     }
     let (args, kwargs) = without(args, kwargs, &references)?;
     let serialized = Serialized::of((args, kwargs).into_pyobject(py)?.as_any())?;
+    packed(py, runtime, serialized, references)
+}
+
+/// Arguments for another language: by their places alone.
+pub(crate) fn common_arguments(
+    runtime: &Runtime,
+    args: &Bound<'_, PyTuple>,
+    kwargs: &Bound<'_, PyDict>,
+) -> PyResult<Arguments> {
+    let py = args.py();
+    if let Some(name) = kwargs.keys().iter().next() {
+        return Err(PyTypeError::new_err(format!(
+            "{name} was passed by its name, and Rust takes arguments by their place: leave the name out"
+        )));
+    }
+    let mut references = Vec::new();
+    for (position, argument) in args.iter_borrowed().enumerate() {
+        if let Ok(reference) = argument.cast::<ObjectRef>() {
+            references.push((Place::Position(position as u32), reference.get().id_on(runtime)?));
+        }
+    }
+    let (args, _) = without(args, kwargs, &references)?;
+    packed(py, runtime, common::serialized(args.as_any())?, references)
+}
+
+/// With the message where they are small, and as an object otherwise.
+fn packed(
+    py: Python<'_>,
+    runtime: &Runtime,
+    serialized: Serialized,
+    mut references: Vec<(Place, ObjectId)>,
+) -> PyResult<Arguments> {
     let contained = serialized.contained.clone();
     if serialized.size() <= INLINE_BYTES {
         return Ok(Arguments { payload: serialized.into_bytes(), references, contained });

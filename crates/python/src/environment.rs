@@ -16,6 +16,7 @@ pub(crate) struct AskedEnvironment {
     preload_path: Vec<String>,
     setup_timeout_s: u32,
     eager: bool,
+    native: bool,
 }
 
 impl AskedEnvironment {
@@ -39,6 +40,7 @@ impl From<AskedEnvironment> for Environment {
             preload_path: asked.preload_path,
             setup_timeout_s: asked.setup_timeout_s,
             eager: asked.eager,
+            native: asked.native,
         }
     }
 }

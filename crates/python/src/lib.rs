@@ -10,6 +10,7 @@
 //! groups.rs     placement groups
 //! ids.rs        JobID, ActorID, ...
 //! blob.rs       values as bytes, and back
+//! common.rs     values that cross to and from Rust
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
 //! metrics.rs    what programs count and measure
@@ -27,6 +28,7 @@ mod blob;
 mod buffer;
 mod caller;
 mod cancel;
+mod common;
 mod completion;
 mod connect;
 mod context;
@@ -66,6 +68,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     connect::register(module)?;
     groups::register(module)?;
     values::register(module)?;
+    common::register(module)?;
     memory::register(module)?;
     sites::register(module)?;
     actors::register(module)?;

@@ -4,9 +4,13 @@ use crate::python;
 use bytes::Bytes;
 use oxiray_ids::TaskId;
 use oxiray_runtime::INLINE_TOTAL_BYTES;
+use oxiray_values::{Common, Encoded};
 use oxiray_wire::message::{Content, Failure, Value};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+/// The most characters of a text that travels to another language.
+const TEXT_MAX: usize = 64 << 10;
 
 /// Whether an exception is one that the owner asked to retry.
 pub(crate) fn asks_retry(py: Python<'_>, wanted: &Bytes, error: &PyErr) -> bool {
@@ -15,9 +19,12 @@ pub(crate) fn asks_retry(py: Python<'_>, wanted: &Bytes, error: &PyErr) -> bool 
 }
 
 /// The value of a call that raised.
-pub(crate) fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr) -> Value {
+pub(crate) fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr, is_common: bool) -> Value {
     if let Some(traceback) = error.traceback(py) {
         let _ = error.value(py).setattr("__traceback__", traceback);
+    }
+    if is_common {
+        return raised_to_others(py, name, error);
     }
     let described = python::describe_error(py)
         .and_then(|describe| describe.call1((name, error.value(py), task.hex())))
@@ -44,4 +51,23 @@ pub(crate) fn raised(py: Python<'_>, name: &str, task: TaskId, error: &PyErr) ->
         }),
     };
     Value { content: Some(content), contained: Vec::new() }
+}
+
+/// The same for a caller in another language: message, kind and origin.
+fn raised_to_others(py: Python<'_>, name: &str, error: &PyErr) -> Value {
+    let text = |text: String| Common::Text(text.chars().take(TEXT_MAX).collect());
+    let trace = py
+        .import("oxiray._failures")
+        .and_then(|failures| failures.call_method1("traceback_text", (error.value(py),)))
+        .and_then(|trace| trace.extract::<String>());
+    let record = Common::record([
+        ("error", text(error.get_type(py).name().map(|name| name.to_string()).unwrap_or_default())),
+        ("message", text(error.value(py).to_string())),
+        ("function", text(name.to_owned())),
+        ("language", Common::Text("python".into())),
+        ("pid", Common::Int(std::process::id().into())),
+        ("trace", text(trace.unwrap_or_default())),
+    ]);
+    let blob = Encoded::common(&record).expect("texts and numbers can be written").into_bytes();
+    Value { content: Some(Content::Raised(blob)), contained: Vec::new() }
 }

@@ -4,6 +4,7 @@ use crate::ids::{JobID, TaskID, hash};
 use crate::{process, python};
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_runtime::Runtime;
+use oxiray_values::{Blob, RawReference};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -277,6 +278,19 @@ impl ObjectRef {
     }
 }
 
+/// The reference as part of a value for every language.
+pub(crate) fn as_common(this: &Bound<'_, ObjectRef>) -> PyResult<RawReference> {
+    let runtime = process::required()?;
+    let id = this.get().id_on(&runtime)?;
+    if !note_contained(id) {
+        return Err(PyValueError::new_err(
+            "a reference cannot be part of this value: pass it as an argument of its own",
+        ));
+    }
+    let owner = runtime.owner(id);
+    Ok(RawReference { object: Blob::from(&id.as_bytes()[..]), owner: Blob::from(&owner.as_bytes()[..]) })
+}
+
 fn parse(id: &[u8]) -> PyResult<ObjectId> {
     ObjectId::from_slice(id).ok_or_else(|| {
         PyValueError::new_err(format!("an ObjectRef has {} bytes, {} were given", ObjectId::BYTES, id.len()))
@@ -286,7 +300,7 @@ fn parse(id: &[u8]) -> PyResult<ObjectId> {
 /// A reference that was pickled.
 #[pyfunction]
 #[pyo3(name = "_borrow")]
-fn borrow(id: &[u8], owner: &[u8]) -> PyResult<ObjectRef> {
+pub(crate) fn borrow(id: &[u8], owner: &[u8]) -> PyResult<ObjectRef> {
     let id = parse(id)?;
     let runtime = if let Some(runtime) = Expecting::take(id) {
         runtime

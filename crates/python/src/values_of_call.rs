@@ -3,32 +3,41 @@
 use crate::blob::{self, Serialized};
 use crate::values::{keep, load};
 use crate::worker::Worker;
-use crate::{process, python};
+use crate::{common, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, Seen};
 use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+/// What [`Worker::arguments`] returns.
+pub(crate) type Arguments<'py> = (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>, bool);
 
 impl Worker {
+    /// The arguments, by their places and names, and whether they came from another language.
     pub(crate) fn arguments<'py>(
         &self,
         py: Python<'py>,
         payload: &Bytes,
         references: &[ArgumentReference],
-    ) -> PyResult<(Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>)> {
+    ) -> PyResult<Arguments<'py>> {
         let everything = references.iter().find(|reference| reference.position == EVERYTHING);
         let packed = match everything {
             Some(reference) => Some(self.argument(py, reference)?),
             None if payload.is_empty() => None,
             None => Some(blob::load_inline(py, payload)?),
         };
-        let Some(packed) = packed else { return Ok((PyTuple::empty(py), None)) };
-        let (args, kwargs): (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>) = packed.extract()?;
+        let Some(packed) = packed else { return Ok((PyTuple::empty(py), None, false)) };
+        let (args, kwargs, is_common) = if let Ok(list) = packed.cast::<PyList>() {
+            (list.to_tuple(), None, true)
+        } else {
+            let (args, kwargs): (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>) = packed.extract()?;
+            (args, kwargs, false)
+        };
         if references.iter().all(|reference| reference.position == EVERYTHING) {
-            return Ok((args, kwargs));
+            return Ok((args, kwargs, is_common));
         }
         let mut items: Vec<Bound<'py, PyAny>> = args.iter().collect();
         for reference in references.iter().filter(|reference| reference.position != EVERYTHING) {
@@ -39,7 +48,7 @@ impl Worker {
                 *slot = value;
             }
         }
-        Ok((PyTuple::new(py, items)?, kwargs))
+        Ok((PyTuple::new(py, items)?, kwargs, is_common))
     }
 
     fn argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
@@ -70,7 +79,7 @@ impl Worker {
         &self,
         py: Python<'_>,
         task: TaskId,
-        count: u32,
+        (count, is_common): (u32, bool),
         returned: &Bound<'_, PyAny>,
         outcome: &mut Outcome,
     ) -> PyResult<Vec<Value>> {
@@ -83,7 +92,7 @@ impl Worker {
         let mut room = INLINE_TOTAL_BYTES;
         for (index, value) in values.iter().enumerate() {
             let id = task.object(index as u32 + 1);
-            let serialized = Serialized::of(value)?;
+            let serialized = if is_common { common::serialized(value)? } else { Serialized::of(value)? };
             self.runtime.retain_all(&serialized.contained);
             outcome.handed.extend_from_slice(&serialized.contained);
             let size = serialized.size();

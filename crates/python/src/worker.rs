@@ -9,7 +9,7 @@ use crate::context::{self, Assigned, Running};
 use crate::raised::{asks_retry, raised};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::values_of_call::{left, none};
-use crate::{caller, cancel, connect, process, python};
+use crate::{caller, cancel, common, connect, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use oxiray_runtime::{Duty, Identity, Outcome, Runtime, Ticket};
@@ -60,6 +60,8 @@ pub(crate) struct UnderWay {
     pub(crate) call: Call,
     pub(crate) task: TaskId,
     name: String,
+    /// Whether another language called: it is answered so that it can read it.
+    is_common: bool,
     /// Items that it yielded so far, where they go one by one.
     pub(crate) yielded: u32,
     /// References that the arguments of earlier attempts brought.
@@ -231,7 +233,7 @@ impl Worker {
         let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
         let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
         self.label(&call.name);
-        self.attempt(py, UnderWay { ticket, call, task, name, yielded: 0, borrowed: Vec::new() })
+        self.attempt(py, UnderWay { ticket, call, task, name, is_common: false, yielded: 0, borrowed: Vec::new() })
     }
 
     /// Runs a call, until it is answered or handed to an event loop.
@@ -289,7 +291,8 @@ impl Worker {
         borrowed: impl FnOnce() -> Vec<ObjectId>,
     ) -> Ended {
         let mut outcome = Outcome { items: under_way.yielded, ..Outcome::default() };
-        let (task, results, streams) = (under_way.task, under_way.call.results, under_way.call.stream.is_some());
+        let (task, streams) = (under_way.task, under_way.call.stream.is_some());
+        let (results, is_common) = (under_way.call.results, under_way.is_common);
         let cancelled = self.runtime.end_of_user_code(task);
         let is_actor = context::assigned_to_actor();
         // A method that returns although it was cancelled has done what it could: its caller did not want the value.
@@ -298,7 +301,7 @@ impl Worker {
         } else {
             returned
         };
-        match returned.and_then(|value| self.results(py, task, results, &value, &mut outcome)) {
+        match returned.and_then(|value| self.results(py, task, (results, is_common), &value, &mut outcome)) {
             Ok(results) => outcome.results = results,
             Err(error) if error.is_instance_of::<PySystemExit>(py) => {
                 self.runtime.discard(&outcome.handed, &outcome.stored);
@@ -317,7 +320,7 @@ impl Worker {
                     self.runtime.call_is_retried(&under_way.ticket);
                     return Ended::Again(Box::new(under_way));
                 }
-                let value = raised(py, &under_way.name, task, &error);
+                let value = raised(py, &under_way.name, task, &error, is_common);
                 if streams {
                     outcome.results = vec![none()];
                     outcome.raised = Some(value);
@@ -370,7 +373,9 @@ impl Worker {
                 self.groups.join(", ")
             )));
         }
-        let (args, kwargs) = self.arguments(py, &call.arguments, &call.references)?;
+        under_way.is_common = common::is_common(&call.arguments);
+        let (args, kwargs, is_common) = self.arguments(py, &call.arguments, &call.references)?;
+        under_way.is_common = is_common;
         let target = if call.function.is_empty() {
             let actor =
                 self.actor.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|actor| actor.clone_ref(py));
@@ -430,7 +435,7 @@ impl Worker {
                 self.runtime.actor_failed(value);
                 return false;
             }
-            None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs)| {
+            None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs, _)| {
                 let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
                 let (class, traits) = (PyBytes::new(py, &create.class), PyBytes::new(py, &create.handle));
                 python::construct(py)?.call1((class, args, kwargs, traits))
@@ -449,7 +454,7 @@ impl Worker {
                 false
             }
             Err(error) => {
-                self.runtime.actor_failed(raised(py, &name, task, &error));
+                self.runtime.actor_failed(raised(py, &name, task, &error, common::is_common(&create.arguments)));
                 false
             }
         }

@@ -374,6 +374,10 @@ pub struct Environment {
     /// Whether a job's environment is prepared when the job begins rather than with its first task.
     #[prost(bool, tag = "8")]
     pub eager: bool,
+    /// Whether workers are a program of the user's own, which the preparation names and which forks them itself, in place
+    /// of an interpreter.
+    #[prost(bool, tag = "9")]
+    pub native: bool,
 }
 
 #[cfg(test)]

@@ -135,7 +135,8 @@ impl Core {
     }
 }
 
-/// The task's variables on top of the job's; the other fields come whole from the one or the other.
+/// The task's variables on top of the job's; the other fields come whole from the one or the other. A program of the
+/// user's own takes nothing of a job's besides.
 pub(crate) fn merged(job: Option<&Environment>, own: &Environment) -> Environment {
     let of_job = job.map_or(&[][..], |environment| &environment.variables);
     let mut by_name: BTreeMap<&str, &Variable> = BTreeMap::new();
@@ -143,6 +144,6 @@ pub(crate) fn merged(job: Option<&Environment>, own: &Environment) -> Environmen
         by_name.insert(&variable.name, variable);
     }
     let variables = by_name.into_values().cloned().collect();
-    let fields = job.filter(|_| own.fields.is_empty()).unwrap_or(own);
+    let fields = job.filter(|_| own.fields.is_empty() && !own.native).unwrap_or(own);
     Environment { variables, ..fields.clone() }
 }

@@ -16,8 +16,10 @@ const START_PREFIXES: [&str; 5] = ["LD_", "PYTHON", "GLIBC_", "MALLOC_", "ASAN_"
 /// What a template is: two that are the same may share one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The interpreter, or a command that starts one.
+    /// The interpreter, or a command that starts one; a program of the user's own where it is `native`.
     pub command: Vec<String>,
+    /// Whether the command is such a program, which needs no telling how to serve.
+    pub native: bool,
     /// What it starts with besides the daemon's own variables.
     pub variables: Vec<Variable>,
     /// The modules that it imports.
@@ -85,6 +87,7 @@ impl Core {
         };
         Origin {
             command,
+            native: environment.native,
             variables: environment.variables.iter().filter(acts).cloned().collect(),
             preload: environment.preload.clone(),
             preload_path: environment.preload_path.clone(),

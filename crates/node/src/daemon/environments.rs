@@ -8,9 +8,10 @@ use super::interpreters::program;
 use oxiray_processes::describe_status;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What such a process runs.
@@ -57,6 +58,9 @@ impl Daemon {
 
     /// Starts it: all that it needs is on this machine, or will not be.
     pub(super) fn begin_preparation(&mut self, number: u64, interpreter: &str, specification: &str, cached: &str) {
+        if let Some(program) = self.program(specification) {
+            return self.take_program(number, specification, program);
+        }
         match self.order_preparation(number, interpreter, specification, cached) {
             Ok(preparation) => {
                 self.brood.register(preparation.pid);
@@ -67,6 +71,20 @@ impl Daemon {
                 self.core.prepared(number, Err(text));
             }
         }
+    }
+
+    /// Workers are forked by a program of the user's own, for which nothing is to be made.
+    fn take_program(&mut self, number: u64, specification: &str, program: io::Result<(File, PathBuf)>) {
+        let taken = program.and_then(|(file, path)| {
+            let result = OwnedFd::from(file.try_clone()?);
+            let lock = Some(OwnedFd::from(file));
+            let specification = specification.to_owned();
+            self.preparations.insert(number, Preparation { pid: 0, result, specification, _lock: lock });
+            let text = path.to_str().map(str::to_owned);
+            text.ok_or_else(|| io::Error::other(format!("{} is no text", path.display())))
+        });
+        let command = taken.map(|path| vec![path]);
+        self.core.prepared(number, command.map_err(|error| format!("the program of its workers: {error}")));
     }
 
     fn order_preparation(

@@ -1,4 +1,4 @@
-//! Packages that programs ship, brought to this machine before an environment is made of them.
+//! Packages that programs ship, and programs themselves, brought to this machine before an environment is made of them.
 //!
 //! The machine of whoever shipped one has it in its user's cache. A member asks the head, and the head its members of
 //! other machines, one after another; a head that has made an environment itself has its packages.
@@ -49,11 +49,16 @@ struct Download {
 }
 
 /// What of a specification is read here.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Named {
     #[serde(default)]
     packages: Vec<(String, PathBuf)>,
+    /// Which of the packages is a program that forks workers; nothing else is made then.
+    program: Option<String>,
 }
+
+/// What the names of programs begin with; the digest of the file follows.
+const PROGRAM_PREFIX: &str = "program";
 
 impl Packages {
     /// Nothing waits for its packages under this number any more.
@@ -87,10 +92,30 @@ impl Daemon {
     }
 
     fn missing_packages(&self, specification: &str) -> BTreeSet<String> {
-        let named: Named = serde_json::from_str(specification).unwrap_or(Named { packages: Vec::new() });
+        let named: Named = serde_json::from_str(specification).unwrap_or_default();
         let is_missing =
             |(name, given): &(String, PathBuf)| is_name(name) && !given.is_file() && self.package_file(name).is_none();
         named.packages.into_iter().filter(is_missing).map(|(name, _)| name).collect()
+    }
+
+    /// The program that the specification is about, opened, and where it lies; nothing where it is about none.
+    pub(super) fn program(&self, specification: &str) -> Option<io::Result<(File, PathBuf)>> {
+        let named: Named = serde_json::from_str(specification).unwrap_or_default();
+        let name = named.program?;
+        let given = named.packages.into_iter().find(|(package, _)| *package == name).map(|(_, given)| given);
+        // The file in the cache is what its name says; the one given was when the driver looked.
+        let found = self.package_file(&name).or(given).filter(|path| path.is_file());
+        let missing = || {
+            let text = format!("{name} is neither on this machine nor on one that was asked for it");
+            io::Error::new(io::ErrorKind::NotFound, text)
+        };
+        let opened = found.ok_or_else(missing).and_then(|path| {
+            let file = File::open(&path)?;
+            // Nobody evicts it meanwhile; where a lock cannot be had, nobody is there who would.
+            let _ = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared);
+            Ok((file, path))
+        });
+        Some(opened)
     }
 
     /// The nodes of other machines that may have a package.
@@ -209,7 +234,8 @@ impl Download {
             make_private(cache.parent().unwrap_or(cache))?;
             make_private(cache)?;
             let path = cache.join(format!("{}.{}.new", piece.name, std::process::id()));
-            let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+            let mode = if piece.name.starts_with(PROGRAM_PREFIX) { 0o700 } else { 0o600 };
+            let file = File::options().write(true).create(true).truncate(true).mode(mode).open(&path)?;
             self.file = Some((file, path));
         }
         let (file, path) = self.file.as_ref().expect("it was just made");
@@ -243,12 +269,12 @@ fn read_piece(path: &Path, offset: u64) -> io::Result<(u64, Bytes)> {
 }
 
 fn file_in(cache: &Path, name: &str) -> PathBuf {
-    cache.join(format!("{name}.zip"))
+    if name.starts_with(PROGRAM_PREFIX) { cache.join(name) } else { cache.join(format!("{name}.zip")) }
 }
 
 /// Whether it can be the name of a package: it becomes part of a path.
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    !name.is_empty() && name.len() <= 96 && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn make_private(directory: &Path) -> io::Result<()> {

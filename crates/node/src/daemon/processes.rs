@@ -27,22 +27,26 @@ const TEMPLATE_MODULE: &str = "oxiray._template";
 pub(super) const SESSION_VARIABLE: &str = "OXIRAY_SESSION";
 
 impl TemplateProcess {
-    /// Starts the interpreter. The caller registers the process with its brood.
+    /// Starts the interpreter or program. The caller registers the process with its brood.
     pub(super) fn start(origin: &Origin, session: &Path, output: File) -> io::Result<Self> {
         let (connection, far) = Connection::pair()?;
         // A duplicate that is inherited; nothing else is started while it is open.
         let inherited = rustix::io::dup(&far)?;
         let (program, arguments) = origin.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut command = Command::new(super::interpreters::here(program));
-        command.args(arguments);
-        // What starts interpreters knows `-m`; only an interpreter itself is sure to know the faster `-c`.
-        let start = if arguments.is_empty() { ["-c", TEMPLATE_PROGRAM] } else { ["-m", TEMPLATE_MODULE] };
-        command.args(start);
+        let mut command = if origin.native {
+            Command::new(program)
+        } else {
+            let mut command = Command::new(super::interpreters::here(program));
+            command.args(arguments);
+            // What starts interpreters knows `-m`; only an interpreter itself is sure to know the faster `-c`.
+            command.args(if arguments.is_empty() { ["-c", TEMPLATE_PROGRAM] } else { ["-m", TEMPLATE_MODULE] });
+            command
+        };
         command.env("OXIRAY_TEMPLATE_FD", inherited.as_raw_fd().to_string());
         command.env(SESSION_VARIABLE, session);
         for variable in &origin.variables {
             match &variable.value {
-                Some(value) => command.env(&variable.name, expanded(value)),
+                Some(value) => command.env(&variable.name, oxiray_processes::expanded(value)),
                 None => command.env_remove(&variable.name),
             };
         }
@@ -314,43 +318,4 @@ fn reading_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (near, far) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&near, true)?;
     Ok((near, far))
-}
-
-/// `${NAME}` and `$NAME` stand for what the daemon has; what it does not have stays as it is, as in Python.
-fn expanded(value: &str) -> String {
-    let mut text = String::new();
-    let mut rest = value;
-    while let Some(at) = rest.find('$') {
-        text.push_str(&rest[..at]);
-        let behind = &rest[at + 1..];
-        let braced =
-            behind.strip_prefix('{').and_then(|inner| inner.split_once('}')).map(|(name, _)| (name, name.len() + 3));
-        let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
-        let plain = behind.find(|character| !is_word(character)).unwrap_or(behind.len());
-        let (name, bytes) = braced.unwrap_or((&behind[..plain], plain + 1));
-        let known = if name.is_empty() { None } else { std::env::var(name).ok() };
-        text.push_str(known.as_deref().unwrap_or(&rest[at..at + bytes]));
-        rest = &rest[at + bytes..];
-    }
-    text + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::expanded;
-
-    #[test]
-    fn variables_are_expanded_as_in_python() {
-        let home = std::env::var("HOME").unwrap_or_default();
-        for (value, expected) in [
-            ("plain", "plain".to_owned()),
-            ("${HOME}:more", format!("{home}:more")),
-            ("a$HOME/b", format!("a{home}/b")),
-            ("$", "$".to_owned()),
-            ("${HOME", "${HOME".to_owned()),
-            ("${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH", "${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH".to_owned()),
-        ] {
-            assert_eq!(expanded(value), expected, "{value}");
-        }
-    }
 }

@@ -1,0 +1,214 @@
+//! What stands in `#[remote(…)]`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
+use syn::{Error, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Result, Token, UnOp, parenthesized};
+
+/// An option as it is written.
+pub(crate) enum Given {
+    /// `name = value`
+    Value(Ident, Expr),
+    /// `resources(name = quantity, …)`
+    Resources(Ident, Vec<(String, Expr)>),
+}
+
+impl Parse for Given {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let name: Ident = input.parse()?;
+        if name == "resources" && input.peek(syn::token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            let pairs = Punctuated::<Quantity, Token![,]>::parse_terminated(&content)?;
+            return Ok(Self::Resources(name, pairs.into_iter().map(|pair| (pair.name, pair.quantity)).collect()));
+        }
+        if !input.peek(Token![=]) {
+            return Err(Error::new(name.span(), format!("option `{name}` has no value: write `{name} = …`")));
+        }
+        input.parse::<Token![=]>()?;
+        Ok(Self::Value(name, input.parse()?))
+    }
+}
+
+struct Quantity {
+    name: String,
+    quantity: Expr,
+}
+
+impl Parse for Quantity {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let name =
+            if input.peek(LitStr) { input.parse::<LitStr>()?.value() } else { input.parse::<Ident>()?.to_string() };
+        input.parse::<Token![=]>()?;
+        Ok(Self { name, quantity: input.parse()? })
+    }
+}
+
+/// Whose options they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Function,
+    Actor,
+}
+
+/// What the value of an option is.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A number that is not negative.
+    Amount,
+    /// Devices: whole, or a share of one.
+    Devices,
+    /// A whole number of at least this.
+    Whole(i64),
+    Text,
+    Truth,
+}
+
+struct Rule {
+    name: &'static str,
+    target: Option<Target>,
+    kind: Kind,
+}
+
+const fn rule(name: &'static str, target: Option<Target>, kind: Kind) -> Rule {
+    Rule { name, target, kind }
+}
+
+const RULES: &[Rule] = &[
+    rule("num_cpus", None, Kind::Amount),
+    rule("num_gpus", None, Kind::Devices),
+    rule("memory", None, Kind::Whole(0)),
+    rule("accelerator_type", None, Kind::Text),
+    rule("name", None, Kind::Text),
+    rule("max_calls", Some(Target::Function), Kind::Whole(0)),
+    rule("max_retries", Some(Target::Function), Kind::Whole(-1)),
+    rule("namespace", Some(Target::Actor), Kind::Text),
+    rule("detached", Some(Target::Actor), Kind::Truth),
+    rule("get_if_exists", Some(Target::Actor), Kind::Truth),
+    rule("max_concurrency", Some(Target::Actor), Kind::Whole(1)),
+    rule("max_restarts", Some(Target::Actor), Kind::Whole(-1)),
+    rule("max_task_retries", Some(Target::Actor), Kind::Whole(-1)),
+];
+
+/// Resources that are devices.
+const DEVICES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
+
+/// The options as calls on `TaskOptions` or `ActorOptions`.
+pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
+    let mut calls = TokenStream::new();
+    let mut seen: Vec<String> = Vec::new();
+    for one in given {
+        let name = match &one {
+            Given::Value(name, _) | Given::Resources(name, _) => name.clone(),
+        };
+        if seen.iter().any(|earlier| name == earlier) {
+            return Err(Error::new(name.span(), format!("option `{name}` is given twice")));
+        }
+        seen.push(name.to_string());
+        match one {
+            Given::Value(name, value) => {
+                let rule = rule_of(&name, target)?;
+                let value = checked(&name, &value, rule.kind)?;
+                calls.extend(quote!(.#name(#value)));
+            }
+            Given::Resources(_, pairs) => {
+                for (resource, quantity) in pairs {
+                    let kind = if DEVICES.contains(&resource.as_str()) { Kind::Devices } else { Kind::Amount };
+                    let value = checked(&Ident::new("resources", name.span()), &quantity, kind)?;
+                    calls.extend(quote!(.resource(#resource, #value)));
+                }
+            }
+        }
+    }
+    Ok(calls)
+}
+
+fn rule_of(name: &Ident, target: Target) -> Result<&'static Rule> {
+    let (own, other) = match target {
+        Target::Function => ("functions", "actors"),
+        Target::Actor => ("actors", "functions"),
+    };
+    let Some(found) = RULES.iter().find(|rule| name == rule.name) else {
+        let known: Vec<&str> =
+            RULES.iter().filter(|rule| rule.target.is_none_or(|of| of == target)).map(|rule| rule.name).collect();
+        let text = format!("there is no option `{name}`; remote {own} have: {}, resources(…)", known.join(", "));
+        return Err(Error::new(name.span(), text));
+    };
+    if found.target.is_some_and(|of| of != target) {
+        return Err(Error::new(name.span(), format!("option `{name}` is one of remote {other}, and these are {own}")));
+    }
+    Ok(found)
+}
+
+/// A number that is written out; nothing for any other expression.
+fn number(expression: &Expr) -> Option<f64> {
+    match expression {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
+        Expr::Lit(ExprLit { lit: Lit::Float(number), .. }) => number.base10_parse().ok(),
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => number(expr).map(|number| -number),
+        Expr::Paren(inner) => number(&inner.expr),
+        _ => None,
+    }
+}
+
+/// Whether it is written out and no number.
+fn is_other_literal(expression: &Expr) -> bool {
+    matches!(expression, Expr::Lit(ExprLit { lit, .. }) if !matches!(lit, Lit::Int(_) | Lit::Float(_)))
+}
+
+fn checked(name: &Ident, value: &Expr, kind: Kind) -> Result<TokenStream> {
+    let wrong = |text: String| Err(Error::new(value.span(), text));
+    match kind {
+        Kind::Text => match value {
+            Expr::Lit(ExprLit { lit: Lit::Str(_), .. }) => Ok(value.to_token_stream()),
+            Expr::Lit(_) | Expr::Unary(_) => wrong(format!("`{name}` is a text: write `{name} = \"…\"`")),
+            _ => Ok(quote!(&#value)),
+        },
+        Kind::Truth => match value {
+            Expr::Lit(ExprLit { lit, .. }) if !matches!(lit, Lit::Bool(_)) => {
+                wrong(format!("`{name}` is `true` or `false`"))
+            }
+            _ => Ok(value.to_token_stream()),
+        },
+        Kind::Amount | Kind::Devices | Kind::Whole(_) if is_other_literal(value) => {
+            wrong(format!("`{name}` is a number"))
+        }
+        Kind::Whole(least) => match number(value) {
+            Some(number) if number.fract() != 0.0 => wrong(format!("`{name}` is a whole number, and {number} is none")),
+            Some(number) if number < least as f64 => {
+                let meaning = if least == -1 { ", where -1 stands for no limit" } else { "" };
+                wrong(format!("`{name}` is at least {least}{meaning}; {number} was given"))
+            }
+            _ => Ok(value.to_token_stream()),
+        },
+        Kind::Amount => amount(name, value, number(value)),
+        Kind::Devices => match number(value) {
+            Some(number) if number > 1.0 && number.fract() != 0.0 => wrong(format!(
+                "`{name}` is a share of one device or a whole number of devices, and {number} is neither: ask for {} or {}",
+                number.floor(),
+                number.ceil()
+            )),
+            number => amount(name, value, number),
+        },
+    }
+}
+
+fn amount(name: &Ident, value: &Expr, number: Option<f64>) -> Result<TokenStream> {
+    match number {
+        Some(number) if number < 0.0 => {
+            Err(Error::new(value.span(), format!("`{name}` cannot be negative; {number} was given")))
+        }
+        Some(number) => {
+            let literal = proc_macro2::Literal::f64_suffixed(number);
+            Ok(quote!(#literal))
+        }
+        None => Ok(quote!(::core::convert::Into::<f64>::into(#value))),
+    }
+}
+
+/// Where an error about the attribute itself is shown.
+pub(crate) fn here() -> Span {
+    Span::call_site()
+}

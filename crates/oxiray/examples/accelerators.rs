@@ -1,0 +1,192 @@
+//! The accelerator guide's programs: what a task or an actor is given, and what it is shown of it.
+//!
+//! ```text
+//! cargo run --example accelerators -- nvidia      # also: amd, intel, neuron, tpu, gaudi, ascend
+//! cargo run --example accelerators -- packing     # fractions of devices
+//! cargo run --example accelerators -- holding     # an actor keeps its device for life
+//! cargo run --example accelerators -- typed       # a type of accelerator
+//! cargo run --example accelerators -- infeasible  # more than there is
+//! cargo run --example accelerators -- described   # index, UUID and PCI address
+//! ```
+
+#![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
+#![expect(clippy::print_stdout, reason = "it shows what it does")]
+
+use oxiray::{ActorOptions, Builder, Error, ObjectRef, Result, TaskOptions, runtime_context};
+use std::time::Duration;
+
+/// A resource, the variable that shows a process its share, and the vendor's key where `GPU` is more than one's.
+struct Family {
+    name: &'static str,
+    resource: &'static str,
+    variable: &'static str,
+    vendor: Option<&'static str>,
+}
+
+const FAMILIES: [Family; 7] = [
+    Family { name: "nvidia", resource: "GPU", variable: "CUDA_VISIBLE_DEVICES", vendor: None },
+    Family { name: "amd", resource: "GPU", variable: "ROCR_VISIBLE_DEVICES", vendor: Some("amd") },
+    Family { name: "intel", resource: "GPU", variable: "ONEAPI_DEVICE_SELECTOR", vendor: Some("intel") },
+    Family { name: "neuron", resource: "neuron_cores", variable: "NEURON_RT_VISIBLE_CORES", vendor: None },
+    Family { name: "tpu", resource: "TPU", variable: "TPU_VISIBLE_CHIPS", vendor: None },
+    Family { name: "gaudi", resource: "HPU", variable: "HABANA_VISIBLE_MODULES", vendor: None },
+    Family { name: "ascend", resource: "NPU", variable: "ASCEND_RT_VISIBLE_DEVICES", vendor: None },
+];
+
+fn shown(resource: &str, variable: &str) -> Result<()> {
+    println!("{resource} IDs: {:?}", runtime_context()?.accelerator_ids(resource));
+    println!("{variable}: {}", std::env::var(variable).unwrap_or_default());
+    Ok(())
+}
+
+struct DeviceActor;
+
+#[oxiray::remote]
+impl DeviceActor {
+    pub fn new() -> Self {
+        Self
+    }
+
+    pub fn ping(&self, resource: String, variable: String) -> Result<()> {
+        shown(&resource, &variable)
+    }
+
+    pub fn device(&self) -> Result<Vec<String>> {
+        Ok(runtime_context()?.accelerator_ids("GPU"))
+    }
+}
+
+#[oxiray::remote]
+fn device_task(resource: String, variable: String) -> Result<()> {
+    shown(&resource, &variable)
+}
+
+/// The actor uses the first device, so the task uses the second.
+fn devices(family: &Family) -> Result<()> {
+    let Family { resource, variable, .. } = family;
+    let _cluster = Builder::new().address("local").num_cpus(2.0).resource(resource, 2.0).init()?;
+    let actor = DeviceActor::remote_with(ActorOptions::new().resource(resource, 1.0))?;
+    actor.ping(*resource, *variable)?.get()?;
+    device_task::remote_with(TaskOptions::new().resource(resource, 1.0), *resource, *variable)?.get()
+}
+
+/// Holds half a device until the other tasks have theirs.
+#[oxiray::remote(num_gpus = 0.5)]
+fn half(started: GateHandle) -> Result<Vec<String>> {
+    started.pass()?.get()?;
+    Ok(runtime_context()?.accelerator_ids("GPU"))
+}
+
+/// Lets nobody pass until as many have come as are awaited.
+struct Gate {
+    awaited: u32,
+    come: std::sync::Mutex<u32>,
+    all: std::sync::Condvar,
+}
+
+#[oxiray::remote(num_cpus = 0, max_concurrency = 8)]
+impl Gate {
+    pub fn new(awaited: u32) -> Self {
+        Self { awaited, come: std::sync::Mutex::new(0), all: std::sync::Condvar::new() }
+    }
+
+    pub fn pass(&self) {
+        let mut come = self.come.lock().expect("nobody panics in here");
+        *come += 1;
+        self.all.notify_all();
+        while *come < self.awaited {
+            come = self.all.wait(come).expect("nobody panics in here");
+        }
+    }
+}
+
+/// Two tasks of half a device share one, and the third has another: 0, 0, 1.
+fn packing() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_cpus(4.0).num_gpus(2.0).init()?;
+    let gate = Gate::remote(3_u32)?;
+    let tasks = (0..3).map(|_| half::remote(gate.clone())).collect::<Result<Vec<_>>>()?;
+    let mut devices: Vec<String> = oxiray::get(&tasks)?.concat();
+    devices.sort();
+    println!("devices: {}", devices.join(", "));
+    Ok(())
+}
+
+fn holding() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_cpus(4.0).num_gpus(2.0).init()?;
+    let first = DeviceActor::remote_with(ActorOptions::new().num_gpus(1.0))?;
+    let second = DeviceActor::remote_with(ActorOptions::new().num_gpus(1.0))?;
+    println!("actors: {} and {}", first.device()?.get()?.concat(), second.device()?.get()?.concat());
+    let third = DeviceActor::remote_with(ActorOptions::new().num_gpus(1.0))?;
+    let waits: ObjectRef<Vec<String>> = third.device()?;
+    match waits.get_timeout(Duration::from_millis(200)) {
+        Err(Error::TimedOut) => println!("a third actor waits"),
+        other => println!("unexpected: {other:?}"),
+    }
+    oxiray::kill(&first, false);
+    println!("it has device {} when the first is gone", waits.get()?.concat());
+    Ok(())
+}
+
+#[oxiray::remote(num_gpus = 1)]
+fn train() -> Result<Vec<String>> {
+    Ok(runtime_context()?.accelerator_ids("GPU"))
+}
+
+fn typed() -> Result<()> {
+    let _cluster = Builder::new().address("local").init()?;
+    let device = train::remote_with(TaskOptions::new().accelerator_type("H100"))?.get()?;
+    println!("ran on an H100, device {}", device.concat());
+    match train::remote_with(TaskOptions::new().accelerator_type("V100"))?.get() {
+        Err(Error::Unschedulable(reason)) if reason.contains("V100") => println!("no machine here has a V100"),
+        other => println!("unexpected: {other:?}"),
+    }
+    Ok(())
+}
+
+fn infeasible() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_gpus(2.0).init()?;
+    match train::remote_with(TaskOptions::new().num_gpus(3.0))?.get() {
+        Err(Error::Unschedulable(reason)) => println!("{reason}"),
+        other => println!("unexpected: {other:?}"),
+    }
+    Ok(())
+}
+
+#[oxiray::remote(num_gpus = 2)]
+fn describe() -> Result<Vec<String>> {
+    let accelerators = runtime_context()?.accelerators()?;
+    let text = |one: &Option<String>| one.clone().unwrap_or_else(|| "unknown".into());
+    let line = |one: &oxiray::Accelerator| {
+        let index = one.index.map_or_else(|| "unknown".into(), |index| index.to_string());
+        format!("device {index}: {}, {}", text(&one.uuid), text(&one.pci_address))
+    };
+    Ok(accelerators.iter().map(line).collect())
+}
+
+fn described() -> Result<()> {
+    let _cluster = Builder::new().address("local").init()?;
+    println!("{}", describe::remote()?.get()?.join("\n"));
+    Ok(())
+}
+
+#[oxiray::main]
+fn main() -> Result<()> {
+    let asked = std::env::args().nth(1).unwrap_or_default();
+    if let Some(family) = FAMILIES.iter().find(|family| family.name == asked) {
+        if let Some(key) = family.vendor {
+            // SAFETY: this is the one thread of the process.
+            unsafe { std::env::set_var("OXIRAY_GPU_FAMILY", key) };
+        }
+        return devices(family);
+    }
+    match asked.as_str() {
+        "packing" => packing(),
+        "holding" => holding(),
+        "typed" => typed(),
+        "infeasible" => infeasible(),
+        "described" => described(),
+        _ => Err(Error::Invalid(
+            "name a program: nvidia, amd, ..., packing, holding, typed, infeasible, described".into(),
+        )),
+    }
+}

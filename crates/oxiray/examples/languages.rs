@@ -1,0 +1,141 @@
+//! Functions and actors that Python programs call, and calls of Python's; `tests/rust` runs both sides.
+//!
+//! ```text
+//! languages python   calls what the Python module `partner` has
+//! languages share    shares the actor `tally` with whoever else is on the running cluster; adds one for each line it reads
+//! languages elsewhere   runs on another node of the running cluster
+//! ```
+
+#![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
+#![expect(clippy::print_stdout, reason = "it shows what it does")]
+
+use oxiray::{ActorOptions, Array, Blob, Builder, Error, ObjectRef, Result, python};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::BufRead as _;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Point {
+    x: f64,
+    y: f64,
+    name: Option<String>,
+}
+
+#[oxiray::remote]
+fn add(a: i64, b: i64) -> i64 {
+    a + b
+}
+
+#[oxiray::remote]
+fn mirrored(point: Point) -> Point {
+    Point { x: point.y, y: point.x, ..point }
+}
+
+/// Everything that crosses, there and back.
+type Everything = (Option<i64>, bool, i64, f64, String, Blob, Vec<i64>, BTreeMap<String, f64>, Array<f64>);
+
+#[oxiray::remote]
+fn everything(value: Everything) -> Everything {
+    value
+}
+
+#[oxiray::remote]
+fn total(parts: Vec<ObjectRef<i64>>) -> Result<i64> {
+    Ok(oxiray::get(&parts)?.into_iter().sum())
+}
+
+#[oxiray::remote]
+fn sum(numbers: Array<f64>) -> f64 {
+    numbers.as_slice().iter().sum()
+}
+
+#[oxiray::remote]
+fn refuse(why: String) -> std::result::Result<(), String> {
+    Err(why)
+}
+
+#[oxiray::remote]
+fn break_down() {
+    panic!("it broke down");
+}
+
+struct Tally {
+    value: i64,
+}
+
+#[oxiray::remote]
+impl Tally {
+    pub fn new(start: i64) -> std::result::Result<Self, String> {
+        if start < 0 { Err(format!("a tally starts at 0 or above, not at {start}")) } else { Ok(Self { value: start }) }
+    }
+
+    pub fn add(&mut self, by: i64) -> i64 {
+        self.value += by;
+        self.value
+    }
+}
+
+fn call_python() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_cpus(2.0).init()?;
+    let joined: String = python::function("partner", "joined").call((1, "two", 3.5, true, ()))?.get()?;
+    println!("joined: {joined}");
+    let numbers = oxiray::put_common(&Array::new([2, 2], vec![1.0, 2.0, 3.0, 4.0]).expect("four numbers"))?;
+    let scaled: Array<f64> = python::function("partner", "scaled").call((&numbers, 10.0))?.get()?;
+    println!("scaled: {:?} {:?}", scaled.shape(), scaled.as_slice());
+    let point = Point { x: 1.0, y: 2.0, name: Some("corner".into()) };
+    let moved: Point = python::function("partner", "moved").call((&point, 5))?.get()?;
+    println!("moved: {moved:?}");
+    // A result of a Rust function is one that only Rust reads, unless Python was meant to.
+    match python::function("partner", "joined").call::<String>((add::remote(1, 2)?,))?.get() {
+        Err(Error::Task(error)) => println!("unread: {}", error.message.contains("put_common")),
+        other => println!("unexpected: {other:?}"),
+    }
+    match python::function("partner", "raises").call::<()>(("no luck",))?.get() {
+        Err(Error::Task(error)) => {
+            println!("raised: {}: {} in {} ({})", error.kind, error.message, error.function, error.language);
+            println!("traced: {}", error.trace.contains("partner.py"));
+        }
+        other => println!("unexpected: {other:?}"),
+    }
+    let basket = python::class("partner", "Basket").create((vec!["apple"],))?;
+    basket.call::<()>("put", ("pear",))?;
+    println!("basket: {:?}", basket.call::<Vec<String>>("content", ())?.get()?);
+    Ok(())
+}
+
+fn share() -> Result<()> {
+    let _cluster = Builder::new().address("auto").namespace("shared").init()?;
+    let options = ActorOptions::new().name("tally").detached(true).get_if_exists(true);
+    let tally = Tally::remote_with(options, 0)?;
+    println!("rust: {}", tally.add(1)?.get()?);
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() {
+            break;
+        }
+        println!("rust: {}", tally.add(1)?.get()?);
+    }
+    Ok(())
+}
+
+#[oxiray::remote]
+fn whereabouts() -> Result<String> {
+    Ok(oxiray::runtime_context()?.node_id())
+}
+
+fn elsewhere() -> Result<()> {
+    let _cluster = Builder::new().address("auto").init()?;
+    println!("elsewhere: {}", whereabouts::remote()?.get()? != oxiray::runtime_context()?.node_id());
+    let numbers = oxiray::put(&Array::from(vec![1.0; 1 << 20]))?;
+    println!("sum: {}", sum::remote(&numbers)?.get()?);
+    Ok(())
+}
+
+#[oxiray::main]
+fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        Some("python") => call_python(),
+        Some("share") => share(),
+        Some("elsewhere") => elsewhere(),
+        _ => Err(Error::Invalid("say `python`, `share` or `elsewhere`".into())),
+    }
+}

@@ -1,0 +1,262 @@
+//! Objects that live in other processes.
+
+use crate::error::{Error, Result};
+use crate::options::ActorOptions;
+use crate::outgoing::{Kept, Outgoing};
+use crate::reference::{ObjectRef, note_borrowed, note_contained};
+use crate::{context, process};
+use bytes::Bytes;
+use oxiray_ids::ActorId;
+use oxiray_runtime::{ActorWork, Arguments, Runtime, Work, amounts};
+use oxiray_values::{Common, Decoded, Encoded};
+use oxiray_wire::message::ActorCreate;
+use serde::de::{Deserializer, Error as _};
+use serde::ser::{Error as _, Serializer};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// One handle's hold of an actor, given up when it is dropped.
+struct Hold {
+    runtime: Runtime,
+    actor: ActorId,
+    /// Whether the actor lives as long as the handle; not so where the handle was found by the actor's name.
+    keeps: bool,
+}
+
+impl Hold {
+    fn on(runtime: Runtime, actor: ActorId, keeps: bool) -> Self {
+        runtime.retain_actor(actor, keeps);
+        Self { runtime, actor, keeps }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.runtime.is_abandoned() {
+            self.runtime.release_actor(self.actor, self.keeps);
+        }
+    }
+}
+
+/// An actor of any class. `#[remote]` makes a type of its own for each class, with its methods, which wraps this.
+///
+/// An actor ends with the last handle of it in any process, unless it is detached; handles that were found by its name do
+/// not count. Handles may be passed to functions and actors like any other value.
+#[derive(Clone)]
+pub struct ActorHandle {
+    hold: Arc<Hold>,
+    traits: Arc<Traits>,
+}
+
+/// What every handle of an actor knows of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Traits {
+    /// The path of the class.
+    pub(crate) class: String,
+    pub(crate) language: String,
+    pub(crate) max_task_retries: i32,
+    pub(crate) unordered: bool,
+    /// Its methods, where that is known.
+    pub(crate) methods: Vec<String>,
+}
+
+impl Traits {
+    /// As other processes read it, in Python too.
+    fn to_bytes(&self) -> Bytes {
+        let common = Common::of(self).and_then(|common| Encoded::common(&common));
+        common.expect("texts and numbers can be written").into_bytes()
+    }
+
+    /// Those of an actor that was found; a Python class tells nothing that Rust could read.
+    fn from_bytes(handle: &Bytes) -> Self {
+        Decoded::new(handle).and_then(Decoded::value).unwrap_or_else(|_| Self {
+            class: String::new(),
+            language: "python".into(),
+            max_task_retries: 0,
+            unordered: false,
+            methods: Vec::new(),
+        })
+    }
+}
+
+impl fmt::Debug for ActorHandle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Actor({}, {})", self.traits.class, self.hold.actor)
+    }
+}
+
+impl PartialEq for ActorHandle {
+    fn eq(&self, other: &Self) -> bool {
+        self.hold.actor == other.hold.actor
+    }
+}
+
+impl ActorHandle {
+    /// The actor's identifier: 32 hexadecimal digits.
+    pub fn hex(&self) -> String {
+        self.hold.actor.hex()
+    }
+
+    pub(crate) fn call_with<T>(&self, method: &str, arguments: Arguments, kept: Kept) -> Result<ObjectRef<T>> {
+        let runtime = &self.hold.runtime;
+        let work = Work {
+            name: method.to_owned(),
+            arguments,
+            results: 1,
+            retries: self.traits.max_task_retries,
+            unordered: self.traits.unordered,
+            parent: context::current_task(),
+            ..Work::default()
+        };
+        let (_, results) = runtime.call_actor(self.hold.actor, work)?;
+        drop(kept);
+        Ok(ObjectRef::adopt(runtime.clone(), results[0]))
+    }
+
+    #[doc(hidden)]
+    pub fn call<T>(&self, method: &'static str, outgoing: Outgoing) -> Result<ObjectRef<T>> {
+        let (runtime, arguments, kept) = outgoing.finish()?;
+        if !self.hold.runtime.is(&runtime) {
+            return Err(Error::Invalid(format!("{self:?} is of a connection that has ended")));
+        }
+        self.call_with(method, arguments, kept)
+    }
+}
+
+/// A class of actors, as `#[remote]` on an `impl` block makes one of its type.
+pub trait Actor: Sized {
+    /// The handle with the class's methods.
+    type Handle: From<ActorHandle> + AsRef<ActorHandle>;
+    /// The path of the class.
+    #[doc(hidden)]
+    const PATH: &'static str;
+    /// What its `#[remote(…)]` says.
+    #[doc(hidden)]
+    fn options() -> ActorOptions;
+    /// The names of its methods.
+    #[doc(hidden)]
+    const METHODS: &'static [&'static str];
+}
+
+/// Makes an actor of a Rust class.
+#[doc(hidden)]
+pub fn create<A: Actor>(options: Option<ActorOptions>, outgoing: Outgoing) -> Result<A::Handle> {
+    let options = options.unwrap_or_default().over(A::options());
+    let traits = Traits {
+        class: A::PATH.to_owned(),
+        language: "rust".into(),
+        max_task_retries: options.max_task_retries.unwrap_or(0),
+        unordered: options.max_concurrency.is_some_and(|count| count > 1),
+        methods: A::METHODS.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let class = Bytes::from_static(A::PATH.as_bytes());
+    let environment = options.shared.environment()?;
+    let (runtime, arguments, kept) = outgoing.finish()?;
+    let handle = create_with(&runtime, options, traits, class, environment, arguments)?;
+    drop(kept);
+    Ok(handle.into())
+}
+
+pub(crate) fn create_with(
+    runtime: &Runtime,
+    options: ActorOptions,
+    traits: Traits,
+    class: Bytes,
+    environment: oxiray_wire::message::Environment,
+    arguments: Arguments,
+) -> Result<ActorHandle> {
+    let (placement, running) = options.demands()?;
+    let name = options.name.unwrap_or_default();
+    let named = !name.is_empty();
+    let create = ActorCreate {
+        name,
+        namespace: options.namespace.unwrap_or_default(),
+        detached: options.detached.unwrap_or(false),
+        get_if_exists: options.get_if_exists.unwrap_or(false),
+        placement: amounts(&placement),
+        running: amounts(&running),
+        environment: Some(environment),
+        class_name: traits.class.rsplit("::").next().unwrap_or_default().to_owned(),
+        class,
+        handle: traits.to_bytes(),
+        max_concurrency: options.max_concurrency.unwrap_or(1).max(1),
+        max_restarts: options.max_restarts.unwrap_or(0),
+        strategy: options.shared.strategy()?,
+        ..ActorCreate::default()
+    };
+    let (actor, answer) = runtime.create_actor(ActorWork { create, named, arguments })?;
+    let existing = answer.filter(|answer| answer.existed);
+    let traits = existing.as_ref().map_or(traits, |answer| Traits::from_bytes(&answer.handle));
+    let hold = Hold { runtime: runtime.clone(), actor, keeps: existing.is_none() };
+    Ok(ActorHandle { hold: Arc::new(hold), traits: Arc::new(traits) })
+}
+
+/// The actor of this name, of any class and language.
+pub(crate) fn find(name: &str, namespace: &str) -> Result<(ActorHandle, Arc<Traits>)> {
+    let runtime = process::required()?;
+    let answer = runtime.find_actor(name, namespace)?;
+    let actor = ActorId::from_slice(&answer.actor)
+        .ok_or_else(|| Error::NotFound(format!("the daemon named no actor for `{name}`")))?;
+    let traits = Arc::new(Traits::from_bytes(&answer.handle));
+    let handle = ActorHandle { hold: Arc::new(Hold::on(runtime, actor, false)), traits: Arc::clone(&traits) };
+    Ok((handle, traits))
+}
+
+/// The actor of this name in this job's namespace. The handle does not keep the actor.
+///
+/// # Errors
+/// [`Error::NotFound`] where there is none, [`Error::Invalid`] where it is of another class.
+pub fn get_actor<A: Actor>(name: &str) -> Result<A::Handle> {
+    get_actor_in::<A>(name, "")
+}
+
+/// The actor of this name in a namespace.
+pub fn get_actor_in<A: Actor>(name: &str, namespace: &str) -> Result<A::Handle> {
+    let (handle, traits) = find(name, namespace)?;
+    let simple = |path: &str| path.rsplit("::").next().unwrap_or_default().to_owned();
+    if traits.language != "rust" || simple(&traits.class) != simple(A::PATH) {
+        let what = if traits.class.is_empty() { "a Python class" } else { &traits.class };
+        return Err(Error::Invalid(format!("the actor `{name}` is of {what}, and {} was asked for", A::PATH)));
+    }
+    Ok(handle.into())
+}
+
+/// Ends an actor's process at once; it is made anew where it has restarts left and `restart` says so.
+pub fn kill(actor: &impl AsRef<ActorHandle>, restart: bool) {
+    let Hold { runtime, actor, .. } = &*actor.as_ref().hold;
+    runtime.kill_actor(*actor, restart);
+}
+
+impl AsRef<Self> for ActorHandle {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// A handle as it travels.
+#[derive(Serialize, Deserialize)]
+struct Travelling(Vec<u8>, Traits, bool);
+
+impl Serialize for ActorHandle {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Hold { actor, keeps, .. } = &*self.hold;
+        if *keeps && !note_contained(actor.anchor()) {
+            return Err(S::Error::custom("a handle travels in arguments, results and values that are put"));
+        }
+        Travelling(actor.as_bytes().to_vec(), (*self.traits).clone(), *keeps).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ActorHandle {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let Travelling(actor, traits, keeps) = Travelling::deserialize(deserializer)?;
+        let actor =
+            ActorId::from_slice(&actor).ok_or_else(|| D::Error::custom("a handle has a malformed identifier"))?;
+        let runtime = process::current().ok_or_else(|| D::Error::custom(Error::NotConnected))?;
+        if keeps {
+            note_borrowed(actor.anchor());
+        }
+        Ok(Self { hold: Arc::new(Hold::on(runtime, actor, keeps)), traits: Arc::new(traits) })
+    }
+}

@@ -1,0 +1,222 @@
+//! What may go wrong, and how it travels.
+
+use bytes::Bytes;
+use oxiray_runtime::{RuntimeError, Unmet};
+use oxiray_values::{Common, Decoded, Encoded, ValueError};
+use oxiray_wire::message::{Content, Failure, Value};
+use std::fmt;
+
+/// The result of what this crate does.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The most characters of an error's text that travel.
+const TEXT_MAX: usize = 64 << 10;
+
+/// Why something could not be had.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The function, method or constructor failed: it returned an error, panicked, or raised.
+    #[error(transparent)]
+    Task(Box<TaskError>),
+    /// The value was not there in time.
+    #[error(
+        "the value was not there in time: its task waits for resources or still runs. `oxiray status` tells what waits"
+    )]
+    TimedOut,
+    /// The process that ran the task died.
+    #[error("{0}")]
+    WorkerDied(String),
+    /// The actor is dead, for good.
+    #[error("{0}")]
+    ActorDied(String),
+    /// The actor's process died, and another is being made.
+    #[error("{0}")]
+    ActorUnavailable(String),
+    /// No machine of the cluster can ever do it.
+    #[error("{0}")]
+    Unschedulable(String),
+    /// It was cancelled.
+    #[error("{0}")]
+    Cancelled(String),
+    /// The value is gone, and cannot be made again.
+    #[error("{0}")]
+    Lost(String),
+    /// The object store has no room, and neither has the disk.
+    #[error("{0}")]
+    StoreFull(String),
+    /// The program or environment that it was to run in could not be had.
+    #[error("{0}")]
+    Environment(String),
+    /// There is no such thing by this name.
+    #[error("{0}")]
+    NotFound(String),
+    /// The value cannot be written, or is not of the type that was asked for.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// This process is not connected to a cluster.
+    #[error("this process is not connected to a cluster: call oxiray::init() first, and keep what it returns")]
+    NotConnected,
+    /// There is no cluster to connect to, or it cannot be started.
+    #[error("{0}")]
+    Connect(String),
+    /// The runtime failed; the code tells in what way.
+    #[error("{text}")]
+    System {
+        /// The failure's stable name.
+        code: String,
+        /// What happened.
+        text: String,
+    },
+}
+
+/// An error of somebody's code, with where it came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskError {
+    /// The function or method that failed.
+    pub function: String,
+    /// What it said.
+    pub message: String,
+    /// The kind of error: `panic`, a Rust type's name, a Python class.
+    pub kind: String,
+    /// `rust` or `python`.
+    pub language: String,
+    /// The process that it ran in; 0 where that is not known.
+    pub pid: u32,
+    /// Where in the code: a Python traceback, or the place of a panic; may be empty.
+    pub trace: String,
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { function, message, kind, language, pid, trace } = self;
+        write!(formatter, "`{function}` failed in process {pid} ({language}): ")?;
+        if !kind.is_empty() {
+            write!(formatter, "{kind}: ")?;
+        }
+        formatter.write_str(message)?;
+        if trace.is_empty() { Ok(()) } else { write!(formatter, "\n{trace}") }
+    }
+}
+
+impl std::error::Error for TaskError {}
+
+fn clipped(text: &str) -> Common {
+    Common::Text(text.chars().take(TEXT_MAX).collect())
+}
+
+impl TaskError {
+    /// As every language reads it.
+    fn common(&self) -> Common {
+        Common::record([
+            ("error", clipped(&self.kind)),
+            ("message", clipped(&self.message)),
+            ("function", clipped(&self.function)),
+            ("language", clipped(&self.language)),
+            ("pid", Common::Int(self.pid.into())),
+            ("trace", clipped(&self.trace)),
+        ])
+    }
+
+    fn from_blob(blob: &Bytes) -> Self {
+        let read = Decoded::new(blob).and_then(Decoded::common);
+        match read {
+            Ok(record) => {
+                let text = |name| record.text(name).unwrap_or_default().to_owned();
+                let pid = match record.field("pid") {
+                    Some(Common::Int(pid)) => u32::try_from(*pid).unwrap_or_default(),
+                    _ => 0,
+                };
+                Self {
+                    function: text("function"),
+                    message: text("message"),
+                    kind: text("error"),
+                    language: text("language"),
+                    pid,
+                    trace: text("trace"),
+                }
+            }
+            Err(error) => Self {
+                function: "a Python function".into(),
+                message: format!("it raised an exception that only Python can read ({error})"),
+                language: "python".into(),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let Failure { code, text, cause } = failure;
+        if !cause.is_empty() && code != "cancelled" {
+            // The constructor of an actor failed.
+            return Self::Task(Box::new(TaskError::from_blob(&cause)));
+        }
+        match code.as_str() {
+            "worker_crashed" | "node_died" => Self::WorkerDied(text),
+            "actor_died" | "actor_placement_group_removed" => Self::ActorDied(text),
+            "actor_unavailable" => Self::ActorUnavailable(text),
+            "task_unschedulable" | "actor_unschedulable" | "task_placement_group_removed" => Self::Unschedulable(text),
+            "cancelled" => Self::Cancelled(text),
+            "owner_died" | "object_lost" | "object_freed" => Self::Lost(text),
+            "store_full" | "out_of_disk" => Self::StoreFull(text),
+            "runtime_env" => Self::Environment(text),
+            "actor_not_found" => Self::NotFound(text),
+            "actor_name_taken" | "invalid" | "pending_calls" => Self::Invalid(text),
+            _ => Self::System { code, text },
+        }
+    }
+}
+
+impl From<RuntimeError> for Error {
+    fn from(error: RuntimeError) -> Self {
+        match error {
+            RuntimeError::Unmet(Unmet::TimedOut | Unmet::Interrupted) => Self::TimedOut,
+            RuntimeError::Failed(failure) => failure.into(),
+        }
+    }
+}
+
+impl Error {
+    /// The error that a value is, where it is one.
+    pub(crate) fn of(content: &Content) -> Option<Self> {
+        match content {
+            Content::Raised(blob) => Some(Self::Task(Box::new(TaskError::from_blob(blob)))),
+            Content::Failed(failure) => Some(failure.clone().into()),
+            Content::Inline(_) | Content::Stored(_) => None,
+        }
+    }
+
+    fn code(&self) -> &str {
+        match self {
+            Self::WorkerDied(_) => "worker_crashed",
+            Self::ActorDied(_) => "actor_died",
+            Self::ActorUnavailable(_) => "actor_unavailable",
+            Self::Unschedulable(_) => "task_unschedulable",
+            Self::Cancelled(_) => "cancelled",
+            Self::Lost(_) => "object_lost",
+            Self::StoreFull(_) => "store_full",
+            Self::Environment(_) => "runtime_env",
+            Self::System { code, .. } => code,
+            _ => "system",
+        }
+    }
+
+    /// The value that a call has which failed with this.
+    pub(crate) fn into_value(self) -> Value {
+        let content = match &self {
+            Self::Task(error) => {
+                let blob = Encoded::common(&error.common()).map(Encoded::into_bytes);
+                Content::Raised(blob.expect("texts and numbers can be written"))
+            }
+            other => {
+                Content::Failed(Failure { code: other.code().to_owned(), text: other.to_string(), cause: Bytes::new() })
+            }
+        };
+        Value { content: Some(content), contained: Vec::new() }
+    }
+}

@@ -1,0 +1,196 @@
+//! A call on its way in: arguments as Rust values, and what it came to.
+
+use crate::error::{Error, Result, TaskError};
+use crate::reference::collecting;
+use crate::{objects, process};
+use bytes::Bytes;
+use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_runtime::{EVERYTHING, Runtime, Seen};
+use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
+use oxiray_wire::message::{ArgumentReference, Content};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Display;
+use std::future::Future;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+/// Where values come from that are not references.
+enum Payload {
+    Nothing,
+    Native(Decoded),
+    Common(std::vec::IntoIter<Common>),
+}
+
+/// What a call came to: a value and the references inside of it, each with one use counted, or an error.
+#[doc(hidden)]
+pub type Outcome = Result<(Encoded, Vec<ObjectId>)>;
+
+/// One call's arguments.
+#[doc(hidden)]
+pub struct Incoming {
+    runtime: Runtime,
+    payload: Payload,
+    references: Vec<ArgumentReference>,
+    position: u32,
+    is_common: bool,
+}
+
+fn too_many(expected: &str) -> Error {
+    Error::Invalid(format!("more arguments came than the {expected} takes, or fewer: see how it is declared"))
+}
+
+impl Incoming {
+    pub(crate) fn new(runtime: &Runtime, arguments: &Bytes, references: Vec<ArgumentReference>) -> Result<Self> {
+        let everything = references.iter().find(|reference| reference.position == EVERYTHING);
+        let blob = match everything {
+            Some(reference) => fetch(runtime, reference)?,
+            None => arguments.clone(),
+        };
+        if let Some(keyword) = references.iter().find(|reference| !reference.keyword.is_empty()) {
+            let text = format!("`{}` was passed by its name, and Rust takes arguments by their place", keyword.keyword);
+            return Err(Error::Invalid(text));
+        }
+        let payload = if blob.is_empty() {
+            Payload::Nothing
+        } else {
+            let mut decoded = Decoded::new(&blob)?;
+            match decoded.encoding {
+                Encoding::Native => Payload::Native(decoded),
+                Encoding::Common => match decoded.take::<Common>()? {
+                    Common::List(list) => Payload::Common(list.into_iter()),
+                    other => return Err(Error::Invalid(format!("{} came in place of arguments", other.kind()))),
+                },
+            }
+        };
+        let is_common = matches!(payload, Payload::Common(_));
+        Ok(Self { runtime: runtime.clone(), payload, references, position: 0, is_common })
+    }
+
+    /// The next argument.
+    pub fn argument<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
+        let position = self.position;
+        self.position += 1;
+        let unfit = |error: ValueError| Error::Invalid(format!("argument `{name}`: {error}"));
+        if let Some(at) = self.references.iter().position(|reference| reference.position == position) {
+            let reference = self.references.swap_remove(at);
+            if let Payload::Common(list) = &mut self.payload {
+                list.next();
+            }
+            let blob = fetch(&self.runtime, &reference)?;
+            return Decoded::new(&blob).and_then(Decoded::value).map_err(unfit);
+        }
+        match &mut self.payload {
+            Payload::Nothing => Err(too_many("function")),
+            Payload::Native(decoded) => decoded.take().map_err(unfit),
+            Payload::Common(list) => match list.next() {
+                Some(value) => value.read().map_err(unfit),
+                None => Err(Error::Invalid(format!("argument `{name}` is missing: {position} came"))),
+            },
+        }
+    }
+
+    /// All arguments were taken; how the call is answered.
+    pub fn taken(mut self) -> Result<Answer> {
+        let left = match &mut self.payload {
+            Payload::Common(list) => list.len(),
+            Payload::Nothing | Payload::Native(_) => 0,
+        };
+        if left > 0 {
+            return Err(Error::Invalid(format!(
+                "{} arguments came, and the function takes {}: see how it is declared",
+                self.position as usize + left,
+                self.position
+            )));
+        }
+        Ok(Answer { is_common: self.is_common, runtime: self.runtime })
+    }
+}
+
+/// How a call is answered: in the encoding of its arguments.
+#[doc(hidden)]
+pub struct Answer {
+    is_common: bool,
+    runtime: Runtime,
+}
+
+impl Answer {
+    /// With a value.
+    pub fn value<T: Serialize>(self, value: &T) -> Outcome {
+        let (encoded, contained) = collecting(|| {
+            if self.is_common {
+                Common::of(value).and_then(|common| Encoded::common(&common))
+            } else {
+                Encoded::native(value)
+            }
+        });
+        let encoded = encoded?;
+        // The value is gone before the answer is sent.
+        self.runtime.retain_all(&contained);
+        Ok((encoded, contained))
+    }
+
+    /// With what a function returned that may fail.
+    pub fn result<T: Serialize, E: Display>(self, result: std::result::Result<T, E>) -> Outcome {
+        self.value(&failed(result)?)
+    }
+}
+
+/// The error of a function or constructor, as its caller sees it.
+#[doc(hidden)]
+pub fn failed<T, E: Display>(result: std::result::Result<T, E>) -> Result<T> {
+    result.map_err(|error| {
+        let kind = std::any::type_name::<E>().rsplit("::").next().unwrap_or_default();
+        let kind = if kind == "String" || kind == "str" { "" } else { kind };
+        Error::Task(Box::new(TaskError { message: error.to_string(), kind: kind.to_owned(), ..TaskError::default() }))
+    })
+}
+
+fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
+    let ids = argument.reference.as_ref().and_then(|reference| {
+        Some((
+            ObjectId::from_slice(&reference.object)?,
+            WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL),
+        ))
+    });
+    let (id, owner) = ids.ok_or_else(|| Error::Invalid("an argument arrived without saying which it is".into()))?;
+    if let Some(value) = argument.value.as_ref().filter(|value| !matches!(value.content, Some(Content::Stored(_)))) {
+        return objects::blob(runtime, id, Seen::from(value), None);
+    }
+    // The object is to be known here in case that its stored bytes are lost.
+    runtime.borrow(id, owner);
+    let seen = match &argument.value {
+        Some(value) => Ok(Seen::from(value)),
+        // Too much to travel with the call: the daemon has it.
+        None => process::patiently(|| runtime.get(&[id], None)).map(|mut seen| seen.remove(0)),
+    };
+    let blob = seen.and_then(|seen| objects::blob(runtime, id, seen, None));
+    runtime.release(id);
+    blob
+}
+
+/// A thread that sleeps until its future may go on.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end in this thread.
+///
+/// It brings no timers and no sockets of its own: futures that need a runtime for those are run within one, say with
+/// `tokio::runtime::Handle::block_on`.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}

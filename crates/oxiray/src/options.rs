@@ -1,0 +1,371 @@
+//! What a task or an actor may ask for.
+
+use crate::error::{Error, Result};
+use crate::group::PlacementGroup;
+use crate::{context, program};
+use bytes::Bytes;
+use oxiray_ids::NodeId;
+use oxiray_resources::Quantity;
+use oxiray_runtime::Class;
+use oxiray_wire::message::{Environment, LabelCondition, LabelSelector, Strategy, Variable};
+use std::collections::BTreeMap;
+
+/// Resources whose units are devices: a task that held one ends its process, so that the next meets a clean device.
+const ACCELERATORS: [&str; 5] = ["GPU", "neuron_cores", "TPU", "HPU", "NPU"];
+/// The share of `accelerator_type:<T>` that asks for the type without using it up.
+const TYPE_SHARE: f64 = 0.001;
+const DEFAULT_MAX_RETRIES: i32 = 3;
+/// The strategies as they travel.
+const SPREAD: u32 = 1;
+const ON_NODE: u32 = 2;
+const WITHIN: u32 = 4;
+
+/// Where a task or an actor is to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Scheduling {
+    /// On any machine, chosen the default way.
+    #[default]
+    Default,
+    /// On machines in turn.
+    Spread,
+    /// On the node with this identifier, 56 hexadecimal digits; with `soft` on another where that one is gone.
+    Node {
+        /// The node.
+        id: String,
+        /// Whether another will do.
+        soft: bool,
+    },
+}
+
+/// What tasks and actors have in common.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared {
+    pub(crate) num_cpus: Option<f64>,
+    resources: BTreeMap<String, f64>,
+    variables: BTreeMap<String, String>,
+    scheduling: Scheduling,
+    labels: BTreeMap<String, String>,
+    group: Option<(PlacementGroup, Option<u32>)>,
+}
+
+/// What a task asks for besides what its `#[remote(…)]` says, which this replaces option by option.
+///
+/// ```
+/// let options = oxiray::TaskOptions::new().num_cpus(2.0).num_gpus(0.5).max_retries(0);
+/// # drop(options);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct TaskOptions {
+    pub(crate) shared: Shared,
+    max_calls: Option<u32>,
+    max_retries: Option<i32>,
+    name: Option<String>,
+}
+
+/// What an actor asks for besides what its `#[remote(…)]` says, which this replaces option by option.
+#[derive(Debug, Clone, Default)]
+pub struct ActorOptions {
+    pub(crate) shared: Shared,
+    pub(crate) name: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) detached: Option<bool>,
+    pub(crate) get_if_exists: Option<bool>,
+    pub(crate) max_concurrency: Option<u32>,
+    pub(crate) max_restarts: Option<i32>,
+    pub(crate) max_task_retries: Option<i32>,
+}
+
+macro_rules! shared_options {
+    ($options:ty) => {
+        impl $options {
+            /// Nothing said yet.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            /// How many CPUs; a task takes one where nothing is said.
+            #[must_use]
+            pub fn num_cpus(mut self, count: f64) -> Self {
+                self.shared.num_cpus = Some(count);
+                self
+            }
+
+            /// How many GPUs: a whole number, or a share of one.
+            #[must_use]
+            pub fn num_gpus(self, count: f64) -> Self {
+                self.resource("GPU", count)
+            }
+
+            /// Bytes of memory.
+            #[must_use]
+            pub fn memory(self, bytes: u64) -> Self {
+                self.resource("memory", bytes as f64)
+            }
+
+            /// How much of any resource, such as `TPU`.
+            #[must_use]
+            pub fn resource(mut self, name: &str, quantity: f64) -> Self {
+                self.shared.resources.insert(name.to_owned(), quantity);
+                self
+            }
+
+            /// Only on machines with this type of accelerator, such as `H100`.
+            #[must_use]
+            pub fn accelerator_type(self, name: &str) -> Self {
+                self.resource(&format!("accelerator_type:{name}"), TYPE_SHARE)
+            }
+
+            /// An environment variable for its process.
+            #[must_use]
+            pub fn env_var(mut self, name: &str, value: &str) -> Self {
+                self.shared.variables.insert(name.to_owned(), value.to_owned());
+                self
+            }
+
+            /// Where it is to run.
+            #[must_use]
+            pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
+                self.shared.scheduling = scheduling;
+                self
+            }
+
+            /// Only on machines with this label.
+            #[must_use]
+            pub fn label(mut self, key: &str, value: &str) -> Self {
+                self.shared.labels.insert(key.to_owned(), value.to_owned());
+                self
+            }
+
+            /// Within a placement group, in the bundle of this number, counted from 0, or in any.
+            #[must_use]
+            pub fn placement_group(mut self, group: &PlacementGroup, bundle: Option<u32>) -> Self {
+                self.shared.group = Some((group.clone(), bundle));
+                self
+            }
+        }
+    };
+}
+
+shared_options!(TaskOptions);
+shared_options!(ActorOptions);
+
+impl Shared {
+    fn over(self, base: Self) -> Self {
+        let mut resources = base.resources;
+        resources.extend(self.resources);
+        let mut variables = base.variables;
+        variables.extend(self.variables);
+        let mut labels = base.labels;
+        labels.extend(self.labels);
+        Self {
+            num_cpus: self.num_cpus.or(base.num_cpus),
+            resources,
+            variables,
+            scheduling: if self.scheduling == Scheduling::Default { base.scheduling } else { self.scheduling },
+            labels,
+            group: self.group.or(base.group),
+        }
+    }
+
+    /// What is asked for besides CPUs, in 1/10,000.
+    fn demand(&self, cpus: f64) -> Result<Vec<(String, u64)>> {
+        let mut asked = self.resources.clone();
+        asked.insert("CPU".into(), cpus);
+        units(&asked)
+    }
+
+    pub(crate) fn environment(&self) -> Result<Environment> {
+        Ok(Environment { variables: self.variables(), ..program::environment()? })
+    }
+
+    pub(crate) fn variables(&self) -> Vec<Variable> {
+        let variable = |(name, value): (&String, &String)| Variable { name: name.clone(), value: Some(value.clone()) };
+        self.variables.iter().map(variable).collect()
+    }
+
+    pub(crate) fn strategy(&self) -> Result<Option<Strategy>> {
+        let selectors: Vec<LabelSelector> = if self.labels.is_empty() {
+            Vec::new()
+        } else {
+            let condition = |(key, value): (&String, &String)| LabelCondition {
+                key: key.clone(),
+                operator: 1,
+                values: vec![value.clone()],
+            };
+            vec![LabelSelector { conditions: self.labels.iter().map(condition).collect() }]
+        };
+        if let Some((group, bundle)) = &self.group {
+            return Ok(Some(Strategy {
+                kind: WITHIN,
+                group: group.id_bytes(),
+                bundle: bundle.map_or(0, |bundle| bundle + 1),
+                ..Strategy::default()
+            }));
+        }
+        if let (Scheduling::Default, Some(group)) = (&self.scheduling, context::capturing_group()) {
+            let group = Bytes::copy_from_slice(group.as_bytes());
+            return Ok(Some(Strategy { kind: WITHIN, group, captures: true, ..Strategy::default() }));
+        }
+        Ok(match &self.scheduling {
+            Scheduling::Default if selectors.is_empty() => None,
+            Scheduling::Default => Some(Strategy { selectors, ..Strategy::default() }),
+            Scheduling::Spread => Some(Strategy { kind: SPREAD, selectors, ..Strategy::default() }),
+            Scheduling::Node { id, soft } => {
+                let node = NodeId::from_hex(id).map_err(|error| Error::Invalid(error.to_string()))?;
+                let node = Bytes::copy_from_slice(node.as_bytes());
+                Some(Strategy { kind: ON_NODE, node, soft: *soft, selectors, ..Strategy::default() })
+            }
+        })
+    }
+}
+
+/// Quantities as the ledger counts them; those of nothing are left out.
+pub(crate) fn units(resources: &BTreeMap<String, f64>) -> Result<Vec<(String, u64)>> {
+    let mut counted = Vec::with_capacity(resources.len());
+    for (name, quantity) in resources {
+        oxiray_accelerators::check_quantity(name, *quantity).map_err(|error| Error::Invalid(error.to_string()))?;
+        let units = Quantity::from_f64(*quantity)
+            .map_err(|error| Error::Invalid(format!("{quantity} of resource `{name}` was asked for: {error}")))?
+            .units();
+        if units > 0 {
+            counted.push((name.clone(), units));
+        }
+    }
+    Ok(counted)
+}
+
+/// Quantities by resource, in 1/10,000.
+pub(crate) type Units = Vec<(String, u64)>;
+
+/// A task's options, settled.
+pub(crate) struct Settled {
+    pub(crate) class: Class,
+    pub(crate) max_calls: u32,
+    pub(crate) max_retries: i32,
+    pub(crate) name: Option<String>,
+}
+
+impl TaskOptions {
+    /// After how many calls its process ends; 0 for never. A task with devices ends its process after one, where nothing
+    /// is said.
+    #[must_use]
+    pub fn max_calls(mut self, count: u32) -> Self {
+        self.max_calls = Some(count);
+        self
+    }
+
+    /// How often it is run again after its process died; -1 for always. 3 where nothing is said.
+    #[must_use]
+    pub fn max_retries(mut self, count: i32) -> Self {
+        self.max_retries = Some(count);
+        self
+    }
+
+    /// What the call is named in listings and errors.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    pub(crate) fn over(self, base: Self) -> Self {
+        Self {
+            shared: self.shared.over(base.shared),
+            max_calls: self.max_calls.or(base.max_calls),
+            max_retries: self.max_retries.or(base.max_retries),
+            name: self.name.or(base.name),
+        }
+    }
+
+    /// With the environment of a program of ours, or of Python.
+    pub(crate) fn settle(self, environment: Option<Environment>) -> Result<Settled> {
+        let demand = self.shared.demand(self.shared.num_cpus.unwrap_or(1.0))?;
+        let holds_devices = demand.iter().any(|(name, _)| ACCELERATORS.contains(&name.as_str()));
+        let max_calls = self.max_calls.unwrap_or(u32::from(holds_devices));
+        let environment = match environment {
+            Some(environment) => environment,
+            None => self.shared.environment()?,
+        };
+        let strategy = self.shared.strategy()?;
+        let fresh = holds_devices && max_calls == 1;
+        Ok(Settled {
+            class: Class { demand, environment, fresh, strategy, near: Vec::new() },
+            max_calls,
+            max_retries: self.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
+            name: self.name,
+        })
+    }
+}
+
+impl ActorOptions {
+    /// The name by which [`crate::get_actor`] finds it.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Where its name lives; the job's namespace where nothing is said.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Whether it outlives the program that made it.
+    #[must_use]
+    pub fn detached(mut self, detached: bool) -> Self {
+        self.detached = Some(detached);
+        self
+    }
+
+    /// Whether an actor of that name is returned where there is one.
+    #[must_use]
+    pub fn get_if_exists(mut self, get: bool) -> Self {
+        self.get_if_exists = Some(get);
+        self
+    }
+
+    /// How many calls run at once, each in a thread of its own; those of methods that take `&mut self` run alone all the
+    /// same.
+    #[must_use]
+    pub fn max_concurrency(mut self, count: u32) -> Self {
+        self.max_concurrency = Some(count);
+        self
+    }
+
+    /// How often it is made anew after its process died; -1 for always.
+    #[must_use]
+    pub fn max_restarts(mut self, count: i32) -> Self {
+        self.max_restarts = Some(count);
+        self
+    }
+
+    /// How often a call is sent again after the actor's process died under it; -1 for always.
+    #[must_use]
+    pub fn max_task_retries(mut self, count: i32) -> Self {
+        self.max_task_retries = Some(count);
+        self
+    }
+
+    pub(crate) fn over(self, base: Self) -> Self {
+        Self {
+            shared: self.shared.over(base.shared),
+            name: self.name.or(base.name),
+            namespace: self.namespace.or(base.namespace),
+            detached: self.detached.or(base.detached),
+            get_if_exists: self.get_if_exists.or(base.get_if_exists),
+            max_concurrency: self.max_concurrency.or(base.max_concurrency),
+            max_restarts: self.max_restarts.or(base.max_restarts),
+            max_task_retries: self.max_task_retries.or(base.max_task_retries),
+        }
+    }
+
+    /// What a machine must have to take the actor, and what that holds for life.
+    pub(crate) fn demands(&self) -> Result<(Units, Units)> {
+        let Shared { num_cpus, resources, .. } = &self.shared;
+        let running = num_cpus.unwrap_or(if resources.keys().any(|name| name != "memory") { 1.0 } else { 0.0 });
+        let placement = if num_cpus.is_none() { 1.0 } else { running };
+        Ok((self.shared.demand(placement)?, self.shared.demand(running)?))
+    }
+}

@@ -1,0 +1,219 @@
+//! References to values, typed.
+
+use crate::error::{Error, Result};
+use crate::{news, objects, process};
+use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_runtime::Runtime;
+use oxiray_values::{Blob, REFERENCE};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
+use serde::ser::{Error as _, Serializer};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    /// References met while a value is written in this thread.
+    static CONTAINED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
+    /// References made while the arguments of a call are read in this thread.
+    static BORROWED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
+}
+
+/// What `write` writes, and the references inside of it.
+pub(crate) fn collecting<R>(write: impl FnOnce() -> R) -> (R, Vec<ObjectId>) {
+    let outer = CONTAINED.replace(Some(Vec::new()));
+    let result = write();
+    (result, CONTAINED.replace(outer).unwrap_or_default())
+}
+
+/// Whether a value is being written in this thread that is to hold the object.
+pub(crate) fn note_contained(id: ObjectId) -> bool {
+    CONTAINED.with_borrow_mut(|contained| contained.as_mut().map(|contained| contained.push(id)).is_some())
+}
+
+pub(crate) fn begin_borrowing() {
+    BORROWED.set(Some(Vec::new()));
+}
+
+pub(crate) fn end_borrowing() -> Vec<ObjectId> {
+    BORROWED.take().unwrap_or_default()
+}
+
+pub(crate) fn note_borrowed(id: ObjectId) {
+    BORROWED.with_borrow_mut(|borrowed| borrowed.as_mut().map(|borrowed| borrowed.push(id)));
+}
+
+/// One use of an object, given up when it is dropped.
+pub(crate) struct Held {
+    pub(crate) runtime: Runtime,
+    pub(crate) id: ObjectId,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.runtime.is_abandoned() {
+            self.runtime.release(self.id);
+        }
+    }
+}
+
+/// A value of type `T` that is here, elsewhere, or still being made.
+///
+/// The value is kept for as long as a reference to it exists, in any process: references may be passed to functions and
+/// actors, returned from them, and be part of other values. Await one, or call [`ObjectRef::get`].
+pub struct ObjectRef<T> {
+    held: Arc<Held>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for ObjectRef<T> {
+    fn clone(&self) -> Self {
+        Self { held: Arc::clone(&self.held), value: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for ObjectRef<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ObjectRef({})", self.held.id)
+    }
+}
+
+impl<T> PartialEq for ObjectRef<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.held.id == other.held.id
+    }
+}
+
+impl<T> Eq for ObjectRef<T> {}
+
+impl<T> std::hash::Hash for ObjectRef<T> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.held.id.hash(state);
+    }
+}
+
+impl<T> ObjectRef<T> {
+    /// Takes over one use that was counted already.
+    pub(crate) fn adopt(runtime: Runtime, id: ObjectId) -> Self {
+        Self { held: Arc::new(Held { runtime, id }), value: PhantomData }
+    }
+
+    /// One more hold of the same use.
+    pub(crate) fn held(&self) -> Arc<Held> {
+        Arc::clone(&self.held)
+    }
+
+    pub(crate) fn id_on(&self, runtime: &Runtime) -> Result<ObjectId> {
+        if self.held.runtime.is(runtime) {
+            return Ok(self.held.id);
+        }
+        Err(Error::Invalid(format!(
+            "{self:?} is of a connection that has ended: values do not outlive their cluster, so make it anew"
+        )))
+    }
+
+    /// The object's identifier: 56 hexadecimal digits.
+    pub fn hex(&self) -> String {
+        self.held.id.hex()
+    }
+
+    /// The same reference, for a value that is known to have another type: what a Python program put, for example.
+    pub fn cast<U>(self) -> ObjectRef<U> {
+        ObjectRef { held: self.held, value: PhantomData }
+    }
+}
+
+impl<T: DeserializeOwned> ObjectRef<T> {
+    /// The value; waits for it.
+    pub fn get(&self) -> Result<T> {
+        objects::load(&self.held.runtime, self.held.id, None)
+    }
+
+    /// The value, waited for at most this long.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] where it was not there by then.
+    pub fn get_timeout(&self, limit: Duration) -> Result<T> {
+        objects::load(&self.held.runtime, self.held.id, Instant::now().checked_add(limit))
+    }
+}
+
+/// What awaiting an [`ObjectRef`] awaits.
+#[derive(Debug)]
+pub struct Arrival<T>(ObjectRef<T>);
+
+impl<T: DeserializeOwned> Future for Arrival<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let Held { runtime, id } = &*self.0.held;
+        if runtime.peek(*id).is_none() && news::wake_when_ready(runtime, *id, context.waker()) {
+            return Poll::Pending;
+        }
+        Poll::Ready(objects::load(runtime, *id, None))
+    }
+}
+
+impl<T: DeserializeOwned> IntoFuture for ObjectRef<T> {
+    type Output = Result<T>;
+    type IntoFuture = Arrival<T>;
+
+    fn into_future(self) -> Arrival<T> {
+        Arrival(self)
+    }
+}
+
+impl<T: DeserializeOwned> IntoFuture for &ObjectRef<T> {
+    type Output = Result<T>;
+    type IntoFuture = Arrival<T>;
+
+    fn into_future(self) -> Arrival<T> {
+        Arrival(self.clone())
+    }
+}
+
+impl<T> Serialize for ObjectRef<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let Held { runtime, id } = &*self.held;
+        if !note_contained(*id) {
+            return Err(S::Error::custom(
+                "a reference travels in arguments, results and values that are put: written elsewhere, nobody would know \
+                 when it is gone",
+            ));
+        }
+        let parts = (Blob::from(&id.as_bytes()[..]), Blob::from(&runtime.owner(*id).as_bytes()[..]));
+        serializer.serialize_newtype_struct(REFERENCE, &parts)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for ObjectRef<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct ReferenceVisitor<T>(PhantomData<fn() -> T>);
+        impl<'de, T> Visitor<'de> for ReferenceVisitor<T> {
+            type Value = ObjectRef<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a reference")
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> std::result::Result<ObjectRef<T>, D::Error> {
+                let (object, owner) = <(Blob, Blob)>::deserialize(deserializer)?;
+                let ids = ObjectId::from_slice(&object).zip(WorkerId::from_slice(&owner));
+                let (id, owner) = ids.ok_or_else(|| D::Error::custom("a reference has malformed identifiers"))?;
+                let runtime = process::current().ok_or_else(|| D::Error::custom(Error::NotConnected))?;
+                runtime.borrow(id, owner);
+                note_borrowed(id);
+                Ok(ObjectRef::adopt(runtime, id))
+            }
+        }
+        deserializer.deserialize_newtype_struct(REFERENCE, ReferenceVisitor(PhantomData))
+    }
+}

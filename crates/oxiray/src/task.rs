@@ -1,0 +1,102 @@
+//! Functions that run in other processes.
+
+use crate::context;
+use crate::error::Result;
+use crate::options::{Settled, TaskOptions};
+use crate::outgoing::Outgoing;
+use crate::process;
+use crate::reference::ObjectRef;
+use bytes::Bytes;
+use oxiray_runtime::{Arguments, Class, ClassIndex, Runtime, Work};
+use parking_lot::Mutex;
+
+/// What all calls of one function share, on one connection.
+struct Prepared {
+    generation: u64,
+    class: ClassIndex,
+    work: Work,
+}
+
+/// A function with the options that its `#[remote(…)]` says.
+#[doc(hidden)]
+pub struct RemoteFunction {
+    path: &'static str,
+    options: fn() -> TaskOptions,
+    prepared: Mutex<Option<Prepared>>,
+}
+
+/// One use of a class, while a call is made.
+struct Used<'runtime> {
+    runtime: &'runtime Runtime,
+    class: ClassIndex,
+}
+
+impl Drop for Used<'_> {
+    fn drop(&mut self) {
+        self.runtime.release_class(self.class);
+    }
+}
+
+/// A call of the function at `path`, which whoever runs it knows by that.
+pub(crate) fn work(code: Bytes, path: &str, settled: &Settled) -> Work {
+    let digest = ring::digest::digest(&ring::digest::SHA256, &code);
+    Work {
+        function: Bytes::copy_from_slice(&digest.as_ref()[..16]),
+        code,
+        name: settled.name.clone().unwrap_or_else(|| path.rsplit("::").next().unwrap_or(path).to_owned()),
+        results: 1,
+        max_calls: settled.max_calls,
+        retries: settled.max_retries,
+        ..Work::default()
+    }
+}
+
+/// Calls once, with options that no other call has.
+pub(crate) fn submit_once<T>(runtime: &Runtime, class: Class, work: Work, arguments: Arguments) -> ObjectRef<T> {
+    let used = Used { runtime, class: runtime.class(class) };
+    submit(runtime, used.class, Work { arguments, ..work })
+}
+
+fn submit<T>(runtime: &Runtime, class: ClassIndex, work: Work) -> ObjectRef<T> {
+    let (_, results) = runtime.submit(class, Work { parent: context::current_task(), ..work });
+    ObjectRef::adopt(runtime.clone(), results[0])
+}
+
+impl RemoteFunction {
+    /// Named once, in a static.
+    pub const fn new(path: &'static str, options: fn() -> TaskOptions) -> Self {
+        Self { path, options, prepared: Mutex::new(None) }
+    }
+
+    /// Runs it elsewhere.
+    pub fn call<T>(&self, options: Option<TaskOptions>, outgoing: Outgoing) -> Result<ObjectRef<T>> {
+        let (runtime, arguments, kept) = outgoing.finish()?;
+        let code = || Bytes::from_static(self.path.as_bytes());
+        let called = if let Some(options) = options {
+            let settled = options.over((self.options)()).settle(None)?;
+            let work = work(code(), self.path, &settled);
+            submit_once(&runtime, settled.class, work, arguments)
+        } else if context::captures() {
+            // Where it runs depends on who calls.
+            let settled = (self.options)().settle(None)?;
+            let work = work(code(), self.path, &settled);
+            submit_once(&runtime, settled.class, work, arguments)
+        } else {
+            let generation = process::generation();
+            let mut prepared = self.prepared.lock();
+            let ready = match &mut *prepared {
+                Some(ready) if ready.generation == generation => ready,
+                stale => {
+                    let settled = (self.options)().settle(None)?;
+                    let work = work(code(), self.path, &settled);
+                    stale.insert(Prepared { generation, class: runtime.class(settled.class), work })
+                }
+            };
+            let (class, work) = (ready.class, Work { arguments, ..ready.work.clone() });
+            drop(prepared);
+            submit(&runtime, class, work)
+        };
+        drop(kept);
+        Ok(called)
+    }
+}

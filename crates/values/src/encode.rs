@@ -1,0 +1,250 @@
+//! A value written as a blob, and a blob taken apart.
+
+use crate::blob::{Mode, Scope};
+use crate::reading::Reader;
+use crate::writing::Writer;
+use crate::{Common, ValueError};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const ALIGNMENT: usize = 64;
+
+/// The whole blob of Python's `None`, which is also how Rust reads nothing.
+pub const NONE: u8 = 2;
+
+/// What a blob of ours is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// A Rust value: whoever reads it knows its type.
+    Native,
+    /// A [`Common`] value, which tells its own type.
+    Common,
+}
+
+impl Encoding {
+    fn tag(self, has_buffers: bool) -> u8 {
+        match self {
+            Self::Native => 3 + u8::from(has_buffers),
+            Self::Common => 5 + u8::from(has_buffers),
+        }
+    }
+}
+
+/// A value ready to be written somewhere.
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    encoding: Encoding,
+    /// Begins with room for the tag.
+    body: Vec<u8>,
+    buffers: Vec<Bytes>,
+}
+
+/// Writes Rust values one behind the other: the arguments of a call.
+#[derive(Debug)]
+pub struct NativeWriter {
+    body: Vec<u8>,
+    buffers: Vec<Bytes>,
+}
+
+impl Default for NativeWriter {
+    fn default() -> Self {
+        Self { body: vec![Encoding::Native.tag(false)], buffers: Vec::new() }
+    }
+}
+
+fn written(error: &postcard::Error) -> ValueError {
+    ValueError::Unfit(format!("the value cannot be written: {error}"))
+}
+
+impl NativeWriter {
+    /// Adds a value.
+    pub fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
+        let scope = Scope::enter(Mode::Native, std::mem::take(&mut self.buffers));
+        let result = postcard::to_extend(value, std::mem::take(&mut self.body));
+        self.buffers = scope.leave();
+        self.body = result.map_err(|error| written(&error))?;
+        Ok(())
+    }
+
+    /// All that was added.
+    pub fn finish(self) -> Encoded {
+        Encoded { encoding: Encoding::Native, body: self.body, buffers: self.buffers }
+    }
+}
+
+impl Encoded {
+    /// A value for Rust to read.
+    pub fn native<T: Serialize + ?Sized>(value: &T) -> Result<Self, ValueError> {
+        let mut writer = NativeWriter::default();
+        writer.push(value)?;
+        Ok(writer.finish())
+    }
+
+    /// A value for every language to read.
+    pub fn common(value: &Common) -> Result<Self, ValueError> {
+        let mut encoded = Self::native(value)?;
+        encoded.encoding = Encoding::Common;
+        encoded.body[0] = Encoding::Common.tag(false);
+        Ok(encoded)
+    }
+
+    fn header_bytes(&self) -> usize {
+        24 + 8 * self.buffers.len()
+    }
+
+    /// How many bytes it takes.
+    pub fn size(&self) -> usize {
+        if self.buffers.is_empty() {
+            return self.body.len();
+        }
+        let mut size = self.header_bytes() + self.body.len() - 1;
+        for buffer in &self.buffers {
+            size = size.next_multiple_of(ALIGNMENT) + buffer.len();
+        }
+        size
+    }
+
+    /// Writes it; `target` has just its size. `copy` copies large memory.
+    pub fn write(&self, target: &mut [u8], copy: impl Fn(&mut [u8], &[u8])) {
+        if self.buffers.is_empty() {
+            return target.copy_from_slice(&self.body);
+        }
+        let body = &self.body[1..];
+        target[..8].copy_from_slice(&[self.encoding.tag(true), 0, 0, 0, 0, 0, 0, 0]);
+        let numbers = [self.buffers.len(), body.len()].into_iter().chain(self.buffers.iter().map(Bytes::len));
+        for (number, slot) in numbers.zip(target[8..].chunks_exact_mut(8)) {
+            slot.copy_from_slice(&(number as u64).to_le_bytes());
+        }
+        let mut at = self.header_bytes();
+        target[at..at + body.len()].copy_from_slice(body);
+        at += body.len();
+        for buffer in &self.buffers {
+            let start = at.next_multiple_of(ALIGNMENT);
+            target[at..start].fill(0);
+            copy(&mut target[start..start + buffer.len()], buffer);
+            at = start + buffer.len();
+        }
+    }
+
+    /// As bytes of its own.
+    pub fn into_bytes(self) -> Bytes {
+        if self.buffers.is_empty() {
+            return self.body.into();
+        }
+        let mut bytes = vec![0; self.size()];
+        self.write(&mut bytes, <[u8]>::copy_from_slice);
+        bytes.into()
+    }
+}
+
+/// A blob taken apart, to read values from.
+#[derive(Debug)]
+pub struct Decoded {
+    /// What it is.
+    pub encoding: Encoding,
+    body: Bytes,
+    buffers: Vec<Bytes>,
+}
+
+impl Decoded {
+    /// Takes a blob apart. Its buffers share its memory.
+    pub fn new(blob: &Bytes) -> Result<Self, ValueError> {
+        let (encoding, has_buffers) = match *blob.first().ok_or(ValueError::Malformed)? {
+            0 | 1 => return Err(ValueError::Pickled),
+            NONE => {
+                let null = Encoded::common(&Common::Null)?.into_bytes();
+                return Self::new(&null);
+            }
+            3 => (Encoding::Native, false),
+            4 => (Encoding::Native, true),
+            5 => (Encoding::Common, false),
+            6 => (Encoding::Common, true),
+            _ => return Err(ValueError::Malformed),
+        };
+        if !has_buffers {
+            return Ok(Self { encoding, body: blob.slice(1..), buffers: Vec::new() });
+        }
+        let (body, buffers) = parts(blob).ok_or(ValueError::Malformed)?;
+        let buffers = buffers.into_iter().map(|range| blob.slice(range)).collect();
+        Ok(Self { encoding, body: blob.slice(body), buffers })
+    }
+
+    /// Reads the next value; those of one call stand one behind the other, in Rust's own encoding.
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<T, ValueError> {
+        let scope = Scope::enter(Mode::Native, std::mem::take(&mut self.buffers));
+        let read =
+            postcard::take_from_bytes::<T>(&self.body).map(|(value, rest)| (value, self.body.len() - rest.len()));
+        self.buffers = scope.leave();
+        let (value, used) = read
+            .map_err(|error| ValueError::Unfit(format!("the value is no {}: {error}", std::any::type_name::<T>())))?;
+        self.body = self.body.slice(used..);
+        Ok(value)
+    }
+
+    /// The common value that it is.
+    pub fn common(mut self) -> Result<Common, ValueError> {
+        match self.encoding {
+            Encoding::Common => self.take(),
+            Encoding::Native => Err(ValueError::Unfit(
+                "the value was written for Rust alone, whose types tell what its bytes mean: have the Rust program put it \
+                 with oxiray::put_common()"
+                    .into(),
+            )),
+        }
+    }
+
+    /// The one value that it is, whatever its encoding.
+    pub fn value<T: DeserializeOwned>(mut self) -> Result<T, ValueError> {
+        match self.encoding {
+            Encoding::Native => self.take(),
+            Encoding::Common => self.take::<Common>()?.read(),
+        }
+    }
+}
+
+/// Where body and buffers lie in a blob.
+fn parts(blob: &[u8]) -> Option<(std::ops::Range<usize>, Vec<std::ops::Range<usize>>)> {
+    let number = |index: usize| {
+        let at = 8 + 8 * index;
+        let bytes = blob.get(at..at + 8)?.try_into().ok()?;
+        usize::try_from(u64::from_le_bytes(bytes)).ok()
+    };
+    let count = number(0)?;
+    if count > blob.len() / 8 {
+        return None;
+    }
+    let mut at: usize = 24 + 8 * count;
+    let body = at..at.checked_add(number(1)?)?;
+    at = body.end;
+    let mut buffers = Vec::with_capacity(count);
+    for index in 0..count {
+        let start = at.checked_next_multiple_of(ALIGNMENT)?;
+        at = start.checked_add(number(2 + index)?)?;
+        buffers.push(start..at);
+    }
+    (at <= blob.len()).then_some((body, buffers))
+}
+
+impl Common {
+    /// What a Rust value is to every language.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, ValueError> {
+        let scope = Scope::enter(Mode::Common, Vec::new());
+        let written = value.serialize(Writer);
+        drop(scope);
+        written
+    }
+
+    /// The Rust value that this is.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, ValueError> {
+        let scope = Scope::enter(Mode::Common, Vec::new());
+        let read = T::deserialize(Reader(self));
+        drop(scope);
+        read.map_err(|error| match error {
+            ValueError::Unfit(text) => {
+                ValueError::Unfit(format!("the value is no {}: {text}", std::any::type_name::<T>()))
+            }
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,174 @@
+"""Python calls a Rust program's functions and actors, and the reverse; two drivers share an actor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import homes
+import numpy
+import pytest
+import ray
+from oxiray import rust
+
+#: How long an answer may take on a machine that is busy with other things, in seconds.
+LIMIT = 120.0
+
+
+@pytest.fixture(scope="module")
+def program(languages: Path) -> Iterator[rust.Program]:
+    ray.shutdown()
+    ray.init(num_cpus=2)
+    yield rust.program(languages)
+    ray.shutdown()
+
+
+def test_python_calls_a_rust_function(program: rust.Program) -> None:
+    add = program.function("add")
+    assert ray.get([add.remote(1, 2), program.function("languages::add").remote(20, 22)], timeout=LIMIT) == [3, 42]
+    # References are waited for where it runs, and those inside of a list arrive as such.
+    parts = [add.remote(n, n) for n in range(5)]
+    assert ray.get(add.remote(parts[1], parts[2]), timeout=LIMIT) == 6
+    assert ray.get(program.function("total").remote(parts), timeout=LIMIT) == 20
+
+
+def test_values_arrive_and_come_back_as_they_went(program: rust.Program) -> None:
+    array = numpy.arange(60_000, dtype="f8").reshape(200, 300)
+    sent: list[Any] = [None, True, -(2**63), 0.5, "naïve", b"\0\xff" * 500, [1, 2], {"a": 1.5}, array]
+    came = ray.get(program.function("everything").remote(sent), timeout=LIMIT)
+    assert came[:8] == sent[:8]
+    assert came[8].dtype == array.dtype and (came[8] == array).all()
+    point = {"x": 1.0, "y": 2.0, "name": None}
+    assert ray.get(program.function("mirrored").remote(point), timeout=LIMIT) == {"x": 2.0, "y": 1.0, "name": None}
+
+
+def test_a_kept_array_is_read_in_place(program: rust.Program) -> None:
+    kept = rust.put(numpy.ones((1000, 1000)))
+    assert ray.get(program.function("sum").remote(kept), timeout=LIMIT) == 1e6
+    assert not ray.get(kept).flags.owndata
+
+
+def test_errors_cross_with_message_and_origin(program: rust.Program) -> None:
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="no luck") as raised:
+        ray.get(program.function("refuse").remote("no luck"), timeout=LIMIT)
+    assert isinstance(raised.value, ray.exceptions.RayTaskError)
+    assert raised.value.function_name == "refuse"
+    with pytest.raises(ray.exceptions.CrossLanguageError, match=r"panic: it broke down[^$]*languages\.rs"):
+        ray.get(program.function("break_down").remote(), timeout=LIMIT)
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="argument `a`.*no i64"):
+        ray.get(program.function("add").remote("one", 2), timeout=LIMIT)
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="3 arguments came, and the function takes 2"):
+        ray.get(program.function("add").remote(1, 2, 3), timeout=LIMIT)
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="no remote function or actor `subtract`.*languages::add"):
+        ray.get(program.function("subtract").remote(1, 2), timeout=LIMIT)
+    with pytest.raises(TypeError, match="set is none of these"):
+        program.function("refuse").remote({1, 2})
+    with pytest.raises(ValueError, match="no program that can be run"):
+        rust.program("/nowhere/at/all")
+
+
+def test_python_makes_a_rust_actor(program: rust.Program) -> None:
+    tally = program.actor("Tally").options(name="tally").remote(10)
+    assert [ray.get(tally.add.remote(n), timeout=LIMIT) for n in (1, 2)] == [11, 13]
+    assert ray.get(ray.get_actor("tally").add.remote(1), timeout=LIMIT) == 14
+    ray.kill(tally)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(tally.add.remote(1), timeout=LIMIT)
+    refused = program.actor("Tally").remote(-1)
+    with pytest.raises(ray.exceptions.RayError, match="starts at 0 or above"):
+        ray.get(refused.add.remote(1), timeout=LIMIT)
+
+
+def test_a_plain_value_of_pythons_is_refused_in_words(program: rust.Program) -> None:
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="pickled by Python"):
+        ray.get(program.function("add").remote(ray.put(1), 2), timeout=LIMIT)
+
+
+def test_rust_calls_python(languages: Path, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "OXIRAY_TMPDIR": str(tmp_path),
+        "OXIRAY_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(__file__).parent),
+    }
+    done = subprocess.run(
+        [languages, "python"], env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "joined: int=1 str=two float=3.5 bool=True NoneType=None",
+        "scaled: [2, 2] [10.0, 20.0, 30.0, 40.0]",
+        'moved: Point { x: 6.0, y: 2.0, name: Some("corner") }',
+        "unread: true",
+        "raised: KeyError: 'no luck' in raises (python)",
+        "traced: true",
+        'basket: ["apple", "pear"]',
+    ]
+
+
+DRIVER = """
+import sys
+import ray
+ray.init(address="auto", namespace="shared", log_to_driver=False)
+tally = ray.get_actor("tally")
+print("python:", ray.get(tally.add.remote(10)), flush=True)
+for line in sys.stdin:
+    print("python:", ray.get(tally.add.remote(10)), flush=True)
+"""
+
+
+class Driver:
+    """A program on the cluster that acts once for each line it is given."""
+
+    def __init__(self, home: homes.Home, *command: str | Path) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, env=home.environment, stdin=pipe, stdout=pipe, text=True)
+
+    def says(self) -> str:
+        """Its next line."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def act(self) -> str:
+        """Has it act once more; what it says of that."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self.says()
+
+    def kill(self) -> None:
+        """Kills it, as nothing can be prepared for."""
+        self._process.kill()
+        self._process.wait()
+
+
+def test_two_drivers_share_an_actor_and_outlive_each_other(languages: Path, tmp_path: Path) -> None:
+    home = homes.Home(tmp_path)
+    started = home.oxiray("start", "--head", "--num-cpus=2", f"--port={home.port}")
+    assert started.returncode == 0, started.stderr
+    drivers: list[Driver] = []
+
+    def begin(*command: str | Path) -> Driver:
+        drivers.append(Driver(home, *command))
+        return drivers[-1]
+
+    try:
+        in_rust = begin(languages, "share")
+        assert in_rust.says() == "rust: 1"
+        in_python = begin(sys.executable, "-c", DRIVER)
+        assert in_python.says() == "python: 11"
+        assert in_rust.act() == "rust: 12"
+        in_rust.kill()
+        assert in_python.act() == "python: 22"
+        again = begin(languages, "share")
+        assert again.says() == "rust: 23"
+        in_python.kill()
+        assert again.act() == "rust: 24"
+    finally:
+        for driver in drivers:
+            driver.kill()
+        assert home.oxiray("stop").returncode == 0
