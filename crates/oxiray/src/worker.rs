@@ -18,7 +18,6 @@ use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags};
 use std::any::Any;
 use std::cell::RefCell;
-use std::ffi::CString;
 use std::io::{self, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -325,13 +324,6 @@ impl Worker {
             return;
         }
         name.clone_into(&mut label);
-        if let Ok(title) = CString::new(format!("ray::{label}")) {
-            // What `ps` and `top` show; the kernel cuts it at 15 bytes.
-            let _ = rustix::thread::set_name(&title);
-        }
-        let line = format!("\u{1e}oxiray-name:{}\n", name.replace('\n', " "));
-        // Where the daemon no longer reads, nobody needs the label.
-        let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());
-        let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+        oxiray_runtime::label_output(&label);
     }
 }

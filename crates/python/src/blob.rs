@@ -17,7 +17,7 @@ use crate::{common, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::Pinned;
-use oxiray_values::{Common, Encoded};
+use oxiray_values::{Common, Encoded, layout};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
@@ -25,7 +25,6 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString};
 const PLAIN: u8 = 0;
 const BUFFERED: u8 = 1;
 const NONE: u8 = 2;
-const ALIGNMENT: usize = 64;
 
 /// A value ready to be written somewhere.
 pub(crate) struct Serialized {
@@ -35,10 +34,6 @@ pub(crate) struct Serialized {
     common: Option<Encoded>,
     /// References inside of it.
     pub(crate) contained: Vec<ObjectId>,
-}
-
-fn header_bytes(buffers: usize) -> usize {
-    if buffers == 0 { 1 } else { 24 + 8 * buffers }
 }
 
 impl Serialized {
@@ -75,11 +70,11 @@ impl Serialized {
         if let Some(common) = &self.common {
             return common.size();
         }
-        let mut size = header_bytes(self.buffers.len()) + self.pickle().len();
-        for buffer in &self.buffers {
-            size = size.next_multiple_of(ALIGNMENT) + buffer.bytes().len();
+        let pickle = self.pickle().len();
+        if self.buffers.is_empty() {
+            return 1 + pickle;
         }
-        size
+        layout::size(pickle, self.buffers.iter().map(|buffer| buffer.bytes().len()))
     }
 
     /// Writes it; `target` has just its size.
@@ -92,26 +87,11 @@ impl Serialized {
             return;
         };
         let pickle = pickle.bytes();
-        let mut at = header_bytes(self.buffers.len());
-        target[at..at + pickle.len()].copy_from_slice(pickle);
-        at += pickle.len();
         if self.buffers.is_empty() {
             target[0] = PLAIN;
-            return;
+            return target[1..=pickle.len()].copy_from_slice(pickle);
         }
-        target[..8].copy_from_slice(&[BUFFERED, 0, 0, 0, 0, 0, 0, 0]);
-        let numbers =
-            [self.buffers.len(), pickle.len()].into_iter().chain(self.buffers.iter().map(|b| b.bytes().len()));
-        for (number, slot) in numbers.zip(target[8..].chunks_exact_mut(8)) {
-            slot.copy_from_slice(&(number as u64).to_le_bytes());
-        }
-        for buffer in &self.buffers {
-            let bytes = buffer.bytes();
-            let start = at.next_multiple_of(ALIGNMENT);
-            target[at..start].fill(0);
-            oxiray_store::copy(&mut target[start..start + bytes.len()], bytes);
-            at = start + bytes.len();
-        }
+        layout::write(target, BUFFERED, pickle, self.buffers.iter().map(Lent::bytes), oxiray_store::copy);
     }
 
     /// As bytes of its own.
@@ -146,25 +126,7 @@ fn parts(blob: &[u8]) -> Option<(std::ops::Range<usize>, Vec<std::ops::Range<usi
     if *blob.first()? == PLAIN {
         return Some((1..blob.len(), Vec::new()));
     }
-    let number = |index: usize| {
-        let at = 8 + 8 * index;
-        let bytes = blob.get(at..at + 8)?.try_into().ok()?;
-        usize::try_from(u64::from_le_bytes(bytes)).ok()
-    };
-    let count = number(0)?;
-    if count > blob.len() / 8 {
-        return None;
-    }
-    let mut at = header_bytes(count);
-    let pickle = at..at.checked_add(number(1)?)?;
-    at = pickle.end;
-    let mut buffers = Vec::with_capacity(count);
-    for index in 0..count {
-        let start = at.checked_next_multiple_of(ALIGNMENT)?;
-        at = start.checked_add(number(2 + index)?)?;
-        buffers.push(start..at);
-    }
-    (at <= blob.len()).then_some((pickle, buffers))
+    layout::parts(blob)
 }
 
 /// The value in a blob that travelled with a message.

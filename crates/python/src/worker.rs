@@ -19,7 +19,6 @@ use pyo3::exceptions::{PySystemExit, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -474,14 +473,7 @@ impl Worker {
             return;
         }
         name.clone_into(&mut label);
-        if let Ok(title) = CString::new(format!("ray::{label}")) {
-            // What `ps` and `top` show; the kernel cuts it at 15 bytes.
-            let _ = rustix::thread::set_name(&title);
-        }
-        let line = format!("\u{1e}oxiray-name:{}\n", name.replace('\n', " "));
-        // Where the daemon no longer reads, nobody needs the label.
-        let _ = rustix::io::write(rustix::stdio::stdout(), line.as_bytes());
-        let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+        oxiray_runtime::label_output(&label);
     }
 }
 

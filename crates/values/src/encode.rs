@@ -3,12 +3,10 @@
 use crate::blob::{Mode, Scope};
 use crate::reading::Reader;
 use crate::writing::Writer;
-use crate::{Common, ValueError};
+use crate::{Common, ValueError, layout};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-const ALIGNMENT: usize = 64;
 
 /// The whole blob of Python's `None`, which is also how Rust reads nothing.
 pub const NONE: u8 = 2;
@@ -89,20 +87,12 @@ impl Encoded {
         Ok(encoded)
     }
 
-    fn header_bytes(&self) -> usize {
-        24 + 8 * self.buffers.len()
-    }
-
     /// How many bytes it takes.
     pub fn size(&self) -> usize {
         if self.buffers.is_empty() {
             return self.body.len();
         }
-        let mut size = self.header_bytes() + self.body.len() - 1;
-        for buffer in &self.buffers {
-            size = size.next_multiple_of(ALIGNMENT) + buffer.len();
-        }
-        size
+        layout::size(self.body.len() - 1, self.buffers.iter().map(Bytes::len))
     }
 
     /// Writes it; `target` has just its size. `copy` copies large memory.
@@ -110,21 +100,8 @@ impl Encoded {
         if self.buffers.is_empty() {
             return target.copy_from_slice(&self.body);
         }
-        let body = &self.body[1..];
-        target[..8].copy_from_slice(&[self.encoding.tag(true), 0, 0, 0, 0, 0, 0, 0]);
-        let numbers = [self.buffers.len(), body.len()].into_iter().chain(self.buffers.iter().map(Bytes::len));
-        for (number, slot) in numbers.zip(target[8..].chunks_exact_mut(8)) {
-            slot.copy_from_slice(&(number as u64).to_le_bytes());
-        }
-        let mut at = self.header_bytes();
-        target[at..at + body.len()].copy_from_slice(body);
-        at += body.len();
-        for buffer in &self.buffers {
-            let start = at.next_multiple_of(ALIGNMENT);
-            target[at..start].fill(0);
-            copy(&mut target[start..start + buffer.len()], buffer);
-            at = start + buffer.len();
-        }
+        let buffers = self.buffers.iter().map(|buffer| &buffer[..]);
+        layout::write(target, self.encoding.tag(true), &self.body[1..], buffers, copy);
     }
 
     /// As bytes of its own.
@@ -165,7 +142,7 @@ impl Decoded {
         if !has_buffers {
             return Ok(Self { encoding, body: blob.slice(1..), buffers: Vec::new() });
         }
-        let (body, buffers) = parts(blob).ok_or(ValueError::Malformed)?;
+        let (body, buffers) = layout::parts(blob).ok_or(ValueError::Malformed)?;
         let buffers = buffers.into_iter().map(|range| blob.slice(range)).collect();
         Ok(Self { encoding, body: blob.slice(body), buffers })
     }
@@ -201,29 +178,6 @@ impl Decoded {
             Encoding::Common => self.take::<Common>()?.read(),
         }
     }
-}
-
-/// Where body and buffers lie in a blob.
-fn parts(blob: &[u8]) -> Option<(std::ops::Range<usize>, Vec<std::ops::Range<usize>>)> {
-    let number = |index: usize| {
-        let at = 8 + 8 * index;
-        let bytes = blob.get(at..at + 8)?.try_into().ok()?;
-        usize::try_from(u64::from_le_bytes(bytes)).ok()
-    };
-    let count = number(0)?;
-    if count > blob.len() / 8 {
-        return None;
-    }
-    let mut at: usize = 24 + 8 * count;
-    let body = at..at.checked_add(number(1)?)?;
-    at = body.end;
-    let mut buffers = Vec::with_capacity(count);
-    for index in 0..count {
-        let start = at.checked_next_multiple_of(ALIGNMENT)?;
-        at = start.checked_add(number(2 + index)?)?;
-        buffers.push(start..at);
-    }
-    (at <= blob.len()).then_some((body, buffers))
 }
 
 impl Common {

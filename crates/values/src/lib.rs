@@ -3,6 +3,7 @@
 //! ```text
 //! encode.rs   a value written as a blob, and a blob taken apart
 //! blob.rs     Blob: memory that is never copied on the way
+//! layout.rs   how a blob with buffers is laid out, Python's too
 //! array.rs    Array: numbers in such memory, with a shape
 //! common.rs   Common: what every language has; writing.rs and reading.rs: Rust's types from and to it
 //! ```
@@ -23,6 +24,7 @@ mod array;
 mod blob;
 mod common;
 mod encode;
+pub mod layout;
 mod reading;
 mod writing;
 
