@@ -1,9 +1,8 @@
 //! The one connection of this process.
 
 use crate::error::{Error, Result};
-use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{Runtime, RuntimeError, Unmet};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static CURRENT: RwLock<Option<Runtime>> = RwLock::new(None);
@@ -38,19 +37,4 @@ pub(crate) fn patiently<R>(mut wait: impl FnMut() -> std::result::Result<R, Runt
             result => return Ok(result?),
         }
     }
-}
-
-/// Where the next object that this process puts is counted.
-pub(crate) fn next_put(runtime: &Runtime) -> (TaskId, u32) {
-    static OWN: Mutex<Option<(WorkerId, TaskId, u32)>> = Mutex::new(None);
-    let mut own = OWN.lock();
-    let identity = runtime.identity();
-    let (task, number) = match *own {
-        Some((worker, task, number)) if worker == identity.worker && number < ObjectId::FIRST_PUT - 1 => {
-            (task, number + 1)
-        }
-        _ => (TaskId::generate(ActorId::nil_of(identity.job), &mut Unique::new()), 0),
-    };
-    *own = Some((identity.worker, task, number));
-    (task, ObjectId::FIRST_PUT | number)
 }

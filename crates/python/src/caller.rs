@@ -6,7 +6,7 @@ use crate::environment::AskedEnvironment;
 use crate::generator::ObjectRefGenerator;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
-use crate::values::{keep, next_put};
+use crate::values::keep;
 use crate::{common, context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
@@ -283,7 +283,7 @@ fn packed(
     if serialized.size() <= INLINE_BYTES {
         return Ok(Arguments { payload: serialized.into_bytes(), references, contained });
     }
-    let (task, index) = next_put(runtime);
+    let (task, index) = runtime.next_put();
     let value = keep(py, runtime, task.object(index), serialized, INLINE_BYTES)?;
     references.push((Place::Everything, runtime.put(task, index, value)));
     Ok(Arguments { payload: Bytes::new(), references, contained })

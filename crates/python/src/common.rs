@@ -10,7 +10,7 @@
 use crate::blob::Serialized;
 use crate::buffer::Lent;
 use crate::reference::{self, Collected, ObjectRef};
-use crate::values::{keep, next_put};
+use crate::values::keep;
 use crate::{process, python};
 use bytes::Bytes;
 use oxiray_runtime::INLINE_BYTES;
@@ -205,7 +205,7 @@ fn load_common<'py>(blob: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
 fn put_common(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let runtime = process::required()?;
     let serialized = serialized(value)?;
-    let (task, index) = next_put(&runtime);
+    let (task, index) = runtime.next_put();
     let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     Ok(ObjectRef::adopt(runtime, id))

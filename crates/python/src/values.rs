@@ -5,32 +5,14 @@ use crate::generator::ObjectRefGenerator;
 use crate::reference::{Expecting, ObjectRef};
 use crate::{context, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_ids::ObjectId;
 use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Seen, Unmet, Waitable};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rustc_hash::{FxBuildHasher, FxHashSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Where the next object that this process puts is counted: a task of the connection's own, and a number.
-///
-/// A forked child has a connection, and so a task, of its own: no two processes number the same task's objects.
-pub(crate) fn next_put(runtime: &Runtime) -> (TaskId, u32) {
-    static OWN: Mutex<Option<(WorkerId, TaskId, u32)>> = Mutex::new(None);
-    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let identity = runtime.identity();
-    let (task, number) = match *own {
-        Some((worker, task, number)) if worker == identity.worker && number < ObjectId::FIRST_PUT - 1 => {
-            (task, number + 1)
-        }
-        _ => (TaskId::generate(ActorId::nil_of(identity.job), &mut Unique::new()), 0),
-    };
-    *own = Some((identity.worker, task, number));
-    (task, ObjectId::FIRST_PUT | number)
-}
 
 /// A serialized value, in the store where it is larger than `inline_bytes`.
 pub(crate) fn keep(
@@ -103,7 +85,7 @@ fn raised(py: Python<'_>, blob: &Bytes) -> PyErr {
 fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let runtime = process::required()?;
     let serialized = Serialized::of(value)?;
-    let (task, index) = next_put(&runtime);
+    let (task, index) = runtime.next_put();
     let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     crate::sites::note(py, &runtime, &[id], "put object")?;

@@ -9,6 +9,7 @@
 //! - LEAD-2: whoever gives up the lead while others wait tells them, so that one of them takes it.
 
 use crate::links::Token;
+use crate::puts::Puts;
 use crate::spin::{SPIN, Spin};
 use crate::state::{Identity, News, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -71,6 +72,7 @@ pub(crate) struct Shared {
     pub(crate) identity: Identity,
     /// INTERRUPT-4.
     pub(crate) end_matters: Arc<AtomicBool>,
+    pub(crate) puts: Puts,
     state: Mutex<State>,
     changed: Condvar,
     headlines: Condvar,
@@ -86,6 +88,7 @@ impl Shared {
             abandoned: AtomicBool::new(false),
             identity: state.identity.clone(),
             end_matters: Arc::clone(&state.inbox.interrupts.matters),
+            puts: Puts::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             headlines: Condvar::new(),

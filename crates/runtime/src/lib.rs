@@ -43,6 +43,7 @@ mod metrics;
 mod near;
 mod object_log;
 mod objects;
+mod puts;
 mod questions;
 mod reading;
 mod recover;
