@@ -14,6 +14,7 @@
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
+#   cuda-example  dist/cuda-example, the Rust program that scripts/gpu-acceptance runs on a real GPU; CUDA is not needed to build it
 #   clean  removes everything the other targets made
 #
 # One cargo profile (release) everywhere, so that nothing is compiled twice.
@@ -22,7 +23,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator ecosystem soak chaos simulate memory lint wheel clean venv network-tools etcd
+.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator ecosystem soak chaos simulate memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -93,6 +94,11 @@ memory: venv
 	$(VENV)/bin/python tests/soak/memory.py
 
 wheel: $(BUILD)/wheel-made
+
+cuda-example:
+	cargo build --release --locked -p oxiray --features cuda --example cuda
+	@mkdir -p dist
+	strip $(TARGET)/release/examples/cuda -o dist/cuda-example
 
 venv: $(VENV)/installed
 

@@ -114,8 +114,8 @@ pub fn wait<T>(references: Vec<ObjectRef<T>>, count: usize, limit: Option<Durati
     Ok((ready, rest))
 }
 
-/// Cancels the call that makes a value. One that runs goes on unless it asks [`crate::RuntimeContext::is_cancelled`];
-/// with `force` a task's process is killed.
+/// Cancels the call that makes a value, and what that has called. One that runs goes on unless it asks
+/// [`crate::RuntimeContext::is_cancelled`], and what comes of it is dropped; with `force` a task's process is killed.
 pub fn cancel<T>(reference: &ObjectRef<T>, force: bool) -> Result<()> {
     let runtime = process::required()?;
     let id = reference.id_on(&runtime)?;

@@ -225,19 +225,19 @@ impl Worker {
     /// Runs a call and answers it; whether the worker goes on.
     fn run(&self, ticket: Ticket, call: Call) -> bool {
         let task = ticket.task();
-        let is_task = self.actor.is_none();
-        if is_task {
+        if self.actor.is_none() {
             self.label(&call.name);
         }
         begin_borrowing();
         let outcome = context::within(task, || caught(|| self.call(&ticket, &call)));
         let cancelled = self.runtime.end_of_user_code(task);
-        let outcome = match outcome {
-            Ok((_, contained)) if cancelled && !is_task => {
+        let outcome = if cancelled {
+            if let Ok((_, contained)) = outcome {
                 self.runtime.release_all(&contained);
-                Err(Error::Cancelled("cancel() came while it ran, and what it returned after that was dropped".into()))
             }
-            outcome => outcome,
+            Err(Error::Cancelled("cancel() came while it ran, and what came of it after that was dropped".into()))
+        } else {
+            outcome
         };
         let mut reply = oxiray_runtime::Outcome::default();
         let kept = outcome.and_then(|made| self.keep(task, made, &mut reply));

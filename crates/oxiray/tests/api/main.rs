@@ -1,0 +1,107 @@
+//! What the API does, as a program of its own sees it, on a private cluster.
+//!
+//! It brings its own loop in place of the usual one for tests: workers are this program, and the usual one has threads
+//! before `init()` could be called. What is named after `--` selects checks by a part of their names.
+//!
+//! ```text
+//! control.rs   placement groups, waiting, cancelling, killing
+//! values.rs    values that are read in place, references inside of values
+//! workers.rs   forked ones, and started ones
+//! ```
+
+#![expect(clippy::print_stdout, reason = "it says what passed, as tests do")]
+#![expect(clippy::unwrap_used, reason = "a check may fail")]
+#![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
+
+mod control;
+mod values;
+mod workers;
+
+use oxiray::Builder;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long anything may take on a machine that is busy with other things.
+const LIMIT: Duration = Duration::from_secs(120);
+/// What must not have happened yet is looked at for so long.
+const MOMENT: Duration = Duration::from_millis(100);
+
+type Check = (&'static str, fn());
+
+/// A check that is named as its function is.
+macro_rules! checks {
+    ($($module:ident :: $name:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($name)), $module::$name as fn())),*]
+    };
+}
+
+const CHECKS: &[Check] = checks![
+    control::a_placement_group_is_granted_whole_and_given_back,
+    control::wait_returns_those_that_are_there,
+    control::a_running_task_that_asks_is_cancelled,
+    control::a_task_that_waits_is_cancelled,
+    control::force_ends_a_task_that_never_asks,
+    control::a_killed_actor_is_made_anew_or_gone,
+    values::large_values_are_read_in_the_store,
+    values::references_nest,
+    workers::are_forked_from_a_template_with_one_thread,
+    workers::are_started_anew_where_the_template_has_threads,
+];
+
+/// Lets nobody pass until it is opened.
+struct Gate {
+    state: std::sync::Mutex<(u32, bool)>,
+    moved: std::sync::Condvar,
+}
+
+#[oxiray::remote(num_cpus = 0, max_concurrency = 8)]
+impl Gate {
+    pub fn new() -> Self {
+        Self { state: std::sync::Mutex::new((0, false)), moved: std::sync::Condvar::new() }
+    }
+
+    /// Comes to the gate, and waits until it is open.
+    pub fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        self.moved.notify_all();
+        while !state.1 {
+            state = self.moved.wait(state).unwrap();
+        }
+    }
+
+    /// Waits until so many have come.
+    pub fn come(&self, count: u32) {
+        let mut state = self.state.lock().unwrap();
+        while state.0 < count {
+            state = self.moved.wait(state).unwrap();
+        }
+    }
+
+    pub fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.moved.notify_all();
+    }
+}
+
+fn main() -> ExitCode {
+    workers::prepare();
+    let cluster = Builder::new().address("local").num_cpus(4.0).object_store_memory(256 << 20).init().unwrap();
+    if workers::is_inner() {
+        return workers::show();
+    }
+    let selected = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    let (mut passed, mut failed) = (0, 0);
+    for (name, check) in CHECKS.iter().filter(|(name, _)| name.contains(&selected)) {
+        let holds = std::panic::catch_unwind(check).is_ok();
+        println!("test {name} ... {}", if holds { "ok" } else { "FAILED" });
+        if holds { passed += 1 } else { failed += 1 }
+    }
+    drop(cluster);
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    let filtered = CHECKS.len() - passed - failed;
+    println!(
+        "\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {filtered} filtered out\n"
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
