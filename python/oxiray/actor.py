@@ -101,7 +101,9 @@ class ActorMethod:
     def options(self, **options: Any) -> ActorMethod:
         """The same method with other options."""
         _option_rules.check_method_call(options, self._traits.groups)
-        _option_rules.check_streaming(options.get("num_returns"), is_generator=bool(self._shape.get("yields")))
+        # What yields in another language is known there.
+        may_yield = bool(self._shape.get("yields")) or self._traits.language != "python"
+        _option_rules.check_streaming(options.get("num_returns"), is_generator=may_yield)
         return ActorMethod(self._hold, self._traits, self._name, {**self._given, **options})
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from oxiray import _core, _environment_packages as packages, _options, _session, _strategies, actor, exceptions
-from oxiray.remote_function import RemoteFunction
+from oxiray.remote_function import RemoteFunction, stream_terms
 
 #: How a handle of a Rust actor begins, where that of a Python one is a pickle.
 _COMMON = (5, 6)
@@ -57,7 +57,8 @@ class Program:
 
     def function(self, name: str) -> RustFunction:
         """The remote function of that name."""
-        return RustFunction(self, name, _options.task_options({}))
+        # Whether it yields is known in Rust; here it has one result unless something else is asked for.
+        return RustFunction(self, name, _options.task_options({"num_returns": 1}, is_generator=True))
 
     def actor(self, name: str) -> RustActorClass:
         """The class of actors of that name."""
@@ -98,7 +99,11 @@ class RustFunction:
         return RustFunction(self._owner, self._name, _options.task_options(options, in_options=True, base=self._options))
 
     def remote(self, *args: Any) -> Any:
-        """Runs the function in another process; returns a reference to its result."""
+        """Runs the function in another process; returns a reference to its result.
+
+        With `num_returns=N` a list of references to the parts of the tuple that it returns; with
+        `num_returns="streaming"` what yields references to the items of the iterator that it returns.
+        """
         if self._generation != _session.generation or self._caller is None:
             self._prepare()
         return self._caller.call(args, {})
@@ -108,6 +113,7 @@ class RustFunction:
         _options.check_submittable(options)
         _session.ensure()
         body = self._name.encode()
+        stream = stream_terms(options.num_returns, options.generator_backpressure_num_objects, 1)
         holds_devices = any(name in options.resources for name in _options.ACCELERATORS)
         self._caller = _core.Caller.of_function(
             hash=hashlib.blake2b(body, digest_size=16).digest(),
@@ -116,11 +122,11 @@ class RustFunction:
             resources=options.resources,
             environment=self._owner.environment(options.runtime_env),
             fresh=holds_devices and options.max_calls == 1,
-            results=1,
+            results=1 if stream else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,
             retry_exceptions=b"",
-            stream=None,
+            stream=stream,
             least_arguments=0,
             most_arguments=None,
             bind=None,

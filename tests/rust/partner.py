@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import ray
 
 
@@ -28,6 +30,23 @@ def raises(why: str) -> None:
     raise KeyError(why)
 
 
+def rows(count: int, width: int) -> Iterator[Any]:
+    """Arrays, one by one."""
+    for number in range(count):
+        yield numpy.full(width, float(number))
+
+
+def parted(numbers: list[int]) -> tuple[int, list[int]]:
+    """The first, and the others."""
+    return numbers[0], numbers[1:]
+
+
+def breaks_off() -> Iterator[int]:
+    """Yields once."""
+    yield 1
+    raise ValueError("no more")
+
+
 class Basket:
     """Holds texts."""
 
@@ -41,3 +60,7 @@ class Basket:
     def content(self) -> list[str]:
         """All of them."""
         return self._content
+
+    def one_by_one(self) -> Iterator[str]:
+        """Each of them."""
+        yield from self._content

@@ -83,6 +83,33 @@ def test_python_makes_a_rust_actor(program: rust.Program) -> None:
         ray.get(refused.add.remote(1), timeout=LIMIT)
 
 
+def test_rust_yields_and_has_several_results(program: rust.Program) -> None:
+    squares = program.function("squares").options(num_returns="streaming")
+    assert [ray.get(item, timeout=LIMIT) for item in squares.remote(4)] == [0, 1, 4, 9]
+    # What comes too late is an error in its place, after what came before.
+    items = squares.remote(65_537)
+    first = [next(items) for _ in range(65_536)]
+    assert ray.get(first[-1], timeout=LIMIT) == 65_535**2
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="65536 squared is too large"):
+        ray.get(next(items), timeout=LIMIT)
+    with pytest.raises(StopIteration):
+        next(items)
+    quotient, rest = program.function("divided").options(num_returns=2).remote(7, 2)
+    assert ray.get([quotient, rest], timeout=LIMIT) == [3, 1]
+    assert ray.get(program.function("divided").remote(7, 2), timeout=LIMIT) == [3, 1]
+    tally = program.actor("Tally").remote(0)
+    steps = tally.steps.options(num_returns="streaming").remote(5, 3)
+    assert [ray.get(item, timeout=LIMIT) for item in steps] == [b"5", b"10", b"15"]
+    assert ray.get(tally.both.options(num_returns=2).remote(), timeout=LIMIT) == [15, True]
+    for wrong, told in [
+        (program.function("squares").remote(3), 'num_returns="streaming"'),
+        (program.function("divided").options(num_returns=3).remote(7, 2)[0], "3 results were asked for.*a list of 2"),
+        (next(program.function("add").options(num_returns="streaming").remote(1, 2)), "returns one value"),
+    ]:
+        with pytest.raises(ray.exceptions.CrossLanguageError, match=told):
+            ray.get(wrong, timeout=LIMIT)
+
+
 def test_a_plain_value_of_pythons_is_refused_in_words(program: rust.Program) -> None:
     with pytest.raises(ray.exceptions.CrossLanguageError, match="pickled by Python"):
         ray.get(program.function("add").remote(ray.put(1), 2), timeout=LIMIT)
@@ -107,6 +134,10 @@ def test_rust_calls_python(languages: Path, tmp_path: Path) -> None:
         "raised: KeyError: 'no luck' in raises (python)",
         "traced: true",
         'basket: ["apple", "pear"]',
+        "rows: [0.0, 100000.0, 200000.0]",
+        'yielded: ["apple", "pear"]',
+        "parted: 1 [2, 3]",
+        "broke off: after Some(1), ValueError: no more",
     ]
 
 

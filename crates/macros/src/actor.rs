@@ -1,11 +1,14 @@
 //! An `impl` block whose methods run elsewhere.
 
 use crate::options::{self, Given, Target};
-use crate::signature::{Shape, excused, spared};
-use proc_macro2::TokenStream;
+use crate::signature::{Shape, Value, excused, spared};
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::{Error, Ident, ImplItem, ImplItemFn, ItemImpl, ReceiverKind, Result, ReturnType, Type, Visibility};
+use syn::{
+    Error, Expr, Ident, ImplItem, ImplItemFn, ItemImpl, ReceiverKind, Result, ReturnType, Token, Type, Visibility,
+};
 
 /// A method that a handle offers.
 struct Method {
@@ -13,9 +16,40 @@ struct Method {
     docs: Vec<syn::Attribute>,
     shape: Shape,
     is_mutable: bool,
+    group: Option<Expr>,
+    max_unread: Option<Expr>,
 }
 
-pub(crate) fn expand(given: Vec<Given>, class: &ItemImpl) -> Result<TokenStream> {
+/// What `#[remote(…)]` on a method says, and where.
+#[derive(Clone)]
+struct Said {
+    given: Vec<Given>,
+    span: Span,
+}
+
+/// Takes `#[remote(…)]` off the methods, since it is no attribute of theirs; what each said.
+fn methods_options(class: &mut ItemImpl) -> Result<Vec<Option<Said>>> {
+    let mut all = Vec::new();
+    for item in &mut class.items {
+        let ImplItem::Fn(function) = item else {
+            all.push(None);
+            continue;
+        };
+        let is_ours =
+            |attribute: &syn::Attribute| attribute.path().segments.last().is_some_and(|last| last.ident == "remote");
+        let mut said = None;
+        for attribute in function.attrs.extract_if(.., |attribute| is_ours(attribute)) {
+            let given = attribute.parse_args_with(Punctuated::<Given, Token![,]>::parse_terminated)?;
+            said = Some(Said { given: given.into_iter().collect(), span: attribute.span() });
+        }
+        all.push(said);
+    }
+    Ok(all)
+}
+
+pub(crate) fn expand(given: Vec<Given>, mut class: ItemImpl) -> Result<TokenStream> {
+    let said = methods_options(&mut class)?;
+    let class = &class;
     if let Some((path, ..)) = &class.trait_ {
         let text =
             "the methods of an actor stand in an `impl` block of its own: a trait's cannot be called from elsewhere";
@@ -34,12 +68,20 @@ pub(crate) fn expand(given: Vec<Given>, class: &ItemImpl) -> Result<TokenStream>
     let kind = class.self_ty.to_token_stream();
     let mut constructor = None;
     let mut methods = Vec::new();
-    for item in &class.items {
+    for (item, said) in class.items.iter().zip(said) {
         let ImplItem::Fn(function) = item else { continue };
-        if function.sig.ident == "new" && function.sig.receiver().is_none() {
-            constructor = Some((function, Shape::of(&function.sig, Some(&kind))?));
-        } else if let Some(method) = method(function, &kind)? {
-            methods.push(method);
+        let is_constructor = function.sig.ident == "new" && function.sig.receiver().is_none();
+        if is_constructor && said.is_none() {
+            constructor = Some((function, Shape::of(&function.sig, Some(&kind), None)?));
+            continue;
+        }
+        match (method(function, &kind, said.clone())?, said) {
+            (Some(method), _) => methods.push(method),
+            (None, Some(said)) => {
+                let text = "options stand on what is called on the handle: a method with `&self` and a visibility";
+                return Err(Error::new(said.span, text));
+            }
+            (None, None) => {}
         }
     }
     let Some((constructor, shape)) = constructor else {
@@ -76,7 +118,7 @@ fn path(name: &Ident) -> TokenStream {
     quote!(::core::concat!(::core::module_path!(), "::", #text))
 }
 
-fn method(function: &ImplItemFn, kind: &TokenStream) -> Result<Option<Method>> {
+fn method(function: &ImplItemFn, kind: &TokenStream, said: Option<Said>) -> Result<Option<Method>> {
     let Some(receiver) = function.sig.receiver() else { return Ok(None) };
     if matches!(function.vis, Visibility::Inherited) {
         return Ok(None);
@@ -86,20 +128,26 @@ fn method(function: &ImplItemFn, kind: &TokenStream) -> Result<Option<Method>> {
         return Err(Error::new_spanned(receiver, text));
     };
     let docs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
+    let mut given = said.map_or_else(Vec::new, |said| said.given);
+    let shape = Shape::of(&function.sig, Some(kind), options::count(&mut given)?)?;
+    let options::OfMethod { group, max_unread } = options::of_method(given)?;
     Ok(Some(Method {
         name: function.sig.ident.clone(),
         docs,
-        shape: Shape::of(&function.sig, Some(kind))?,
+        shape,
         is_mutable: mutability.is_some(),
+        group,
+        max_unread,
     }))
 }
 
 /// The constructor returns the actor, or a `Result` of it.
 fn check_constructor(constructor: &ImplItemFn, name: &Ident) -> Result<()> {
-    let (made, _) = crate::signature::returned(&constructor.sig.output)?;
-    let made = made.to_string();
-    if made == "Self" || name == &made {
-        return Ok(());
+    if let (Value::One(made), _) = crate::signature::returned(&constructor.sig.output)? {
+        let made = made.to_token_stream().to_string();
+        if made == "Self" || name == &made {
+            return Ok(());
+        }
     }
     let span = match &constructor.sig.output {
         ReturnType::Default => constructor.sig.span(),
@@ -139,15 +187,23 @@ fn handle(name: &Ident, methods: &[Method]) -> TokenStream {
     let handle = format_ident!("{name}Handle");
     let spared = spared();
     let text = format!("A handle of an actor of class [`{name}`]: its methods return references to their results.");
-    let calls = methods.iter().map(|Method { name, docs, shape, .. }| {
-        let (parameters, outgoing, value) = (shape.parameters(), shape.outgoing(), &shape.value);
+    let calls = methods.iter().map(|Method { name, docs, shape, group, max_unread, .. }| {
+        let (parameters, outgoing, returned) = (shape.parameters(), shape.outgoing(), shape.returned());
         let method = name.to_string();
+        let group = group.iter();
+        let max_unread = max_unread.iter();
         let summary = if docs.is_empty() { quote!(#[doc = "Calls the actor's method."]) } else { quote!(#(#docs)*) };
         quote! {
             #summary
-            pub fn #name(&self, #(#parameters),*) -> ::oxiray::Result<::oxiray::ObjectRef<#value>> {
+            pub fn #name(&self, #(#parameters),*) -> ::oxiray::Result<#returned> {
                 #outgoing
-                self.0.call(#method, outgoing)
+                let method = ::oxiray::__private::MethodCall {
+                    name: #method,
+                    #(group: #group,)*
+                    #(max_unread: #max_unread,)*
+                    ..::core::default::Default::default()
+                };
+                self.0.call(method, outgoing)
             }
         }
     });
@@ -229,7 +285,7 @@ fn inside(name: &Ident, kind: &TokenStream, constructor: &Shape, methods: &[Meth
             ::oxiray::__private::Entry {
                 path: #path,
                 kind: ::oxiray::__private::Kind::Class(
-                    |#mutable call: ::oxiray::__private::Incoming| {
+                    |#mutable call: ::oxiray::__private::Incoming<'_>| {
                         #incoming
                         let _ = answer;
                         ::core::result::Result::Ok(::std::boxed::Box::new(::oxiray::__private::RwLock::new(#made)))

@@ -8,14 +8,14 @@ use syn::{Attribute, Error, ItemFn, Result};
 
 /// The function stays as it is, and beside it stands a type of the same name, which is no value: a unit struct could not
 /// be shadowed by a variable of the function's name.
-pub(crate) fn expand(given: Vec<Given>, function: &ItemFn) -> Result<TokenStream> {
+pub(crate) fn expand(mut given: Vec<Given>, function: &ItemFn) -> Result<TokenStream> {
     if let Some(receiver) = function.sig.receiver() {
         return Err(Error::new_spanned(
             receiver,
             "a method is remote as part of its actor: put #[remote] on the `impl` block",
         ));
     }
-    let shape = Shape::of(&function.sig, None)?;
+    let shape = Shape::of(&function.sig, None, options::count(&mut given)?)?;
     let options = options::calls(given, Target::Function)?;
     let conditions: Vec<&Attribute> =
         function.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
@@ -23,7 +23,7 @@ pub(crate) fn expand(given: Vec<Given>, function: &ItemFn) -> Result<TokenStream
     let text = name.to_string();
     let summary = format!("The function `{text}`, to be run in other processes.");
     let path = quote!(::core::concat!(::core::module_path!(), "::", #text));
-    let (parameters, names, value) = (shape.parameters(), shape.names(), &shape.value);
+    let (parameters, names, returned) = (shape.parameters(), shape.names(), shape.returned());
     let (outgoing, incoming) = (shape.outgoing(), shape.incoming());
     let answered = shape.answered(&quote!(#name(#(#names),*)));
     let (excused, spared) = (excused(), spared());
@@ -41,7 +41,7 @@ pub(crate) fn expand(given: Vec<Given>, function: &ItemFn) -> Result<TokenStream
         #spared
         impl #name {
             /// Runs the function in another process; returns a reference to its result.
-            pub fn remote(#(#parameters),*) -> ::oxiray::Result<::oxiray::ObjectRef<#value>> {
+            pub fn remote(#(#parameters),*) -> ::oxiray::Result<#returned> {
                 #outgoing
                 Self::__oxiray_remote().call(::core::option::Option::None, outgoing)
             }
@@ -50,7 +50,7 @@ pub(crate) fn expand(given: Vec<Given>, function: &ItemFn) -> Result<TokenStream
             pub fn remote_with(
                 options: ::oxiray::TaskOptions,
                 #(#parameters),*
-            ) -> ::oxiray::Result<::oxiray::ObjectRef<#value>> {
+            ) -> ::oxiray::Result<#returned> {
                 #outgoing
                 Self::__oxiray_remote().call(::core::option::Option::Some(options), outgoing)
             }
@@ -67,7 +67,7 @@ pub(crate) fn expand(given: Vec<Given>, function: &ItemFn) -> Result<TokenStream
             ::oxiray::__private::Entry {
                 path: #path,
                 kind: ::oxiray::__private::Kind::Function(
-                    |#is_mutable call: ::oxiray::__private::Incoming| -> ::oxiray::__private::Outcome {
+                    |#is_mutable call: ::oxiray::__private::Incoming<'_>| -> ::oxiray::__private::Outcome {
                         #incoming
                         #answered
                     },

@@ -28,9 +28,13 @@ use syn::{Error, Item, ItemFn, Token, parse_macro_input};
 /// On `impl Class`: the constructor `new` and the public methods, sync or async. `Class::remote(…)?` makes an actor and
 /// returns a `ClassHandle`, whose methods return references.
 ///
+/// What returns an `impl Iterator<Item = T>` gives its items one by one, as an `Items<T>`; with `num_returns = N` each part
+/// of a tuple is a result of its own.
+///
 /// Options of both: `num_cpus`, `num_gpus`, `memory`, `accelerator_type`, `resources(name = quantity, …)`. Of functions:
-/// `max_calls`, `max_retries`, `name`. Of actors: `name`, `namespace`, `detached`, `get_if_exists`, `max_concurrency`,
-/// `max_restarts`, `max_task_retries`. What stands there as a number is checked by the compiler.
+/// `max_calls`, `max_retries`, `max_unread`, `num_returns`, `name`. Of actors: `name`, `namespace`, `detached`,
+/// `get_if_exists`, `max_concurrency`, `max_restarts`, `max_task_retries`, `concurrency_groups(name = count, …)`. Of one
+/// method, in a `#[remote(…)]` of its own: `num_returns`, `max_unread`, `concurrency_group`. What stands there as a number is checked by the compiler.
 #[proc_macro_attribute]
 pub fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
     let given = match Punctuated::<options::Given, Token![,]>::parse_terminated.parse(options) {
@@ -39,7 +43,7 @@ pub fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
     };
     let expanded = match parse_macro_input!(item as Item) {
         Item::Fn(function) => function::expand(given, &function),
-        Item::Impl(class) => actor::expand(given, &class),
+        Item::Impl(class) => actor::expand(given, class),
         other => Err(Error::new(
             other.span(),
             "#[remote] stands on a function, or on the `impl` block with an actor's constructor `new` and its methods",

@@ -1,5 +1,6 @@
 //! What stands in `#[remote(…)]`.
 
+use crate::signature::Count;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
@@ -8,21 +9,30 @@ use syn::spanned::Spanned as _;
 use syn::{Error, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Result, Token, UnOp, parenthesized};
 
 /// An option as it is written.
+#[derive(Clone)]
 pub(crate) enum Given {
     /// `name = value`
     Value(Ident, Expr),
-    /// `resources(name = quantity, …)`
-    Resources(Ident, Vec<(String, Expr)>),
+    /// `resources(name = quantity, …)`, or `concurrency_groups(name = count, …)`
+    Pairs(Ident, Vec<(String, Expr)>),
+}
+
+impl Given {
+    fn name(&self) -> &Ident {
+        match self {
+            Self::Value(name, _) | Self::Pairs(name, _) => name,
+        }
+    }
 }
 
 impl Parse for Given {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let name: Ident = input.parse()?;
-        if name == "resources" && input.peek(syn::token::Paren) {
+        if (name == "resources" || name == "concurrency_groups") && input.peek(syn::token::Paren) {
             let content;
             parenthesized!(content in input);
             let pairs = Punctuated::<Quantity, Token![,]>::parse_terminated(&content)?;
-            return Ok(Self::Resources(name, pairs.into_iter().map(|pair| (pair.name, pair.quantity)).collect()));
+            return Ok(Self::Pairs(name, pairs.into_iter().map(|pair| (pair.name, pair.quantity)).collect()));
         }
         if !input.peek(Token![=]) {
             return Err(Error::new(name.span(), format!("option `{name}` has no value: write `{name} = …`")));
@@ -51,6 +61,7 @@ impl Parse for Quantity {
 pub(crate) enum Target {
     Function,
     Actor,
+    Method,
 }
 
 /// What the value of an option is.
@@ -64,6 +75,8 @@ enum Kind {
     Whole(i64),
     Text,
     Truth,
+    /// Names with numbers, in parentheses.
+    Pairs,
 }
 
 struct Rule {
@@ -84,13 +97,27 @@ const RULES: &[Rule] = &[
     rule("name", None, Kind::Text),
     rule("max_calls", Some(Target::Function), Kind::Whole(0)),
     rule("max_retries", Some(Target::Function), Kind::Whole(-1)),
+    rule("max_unread", Some(Target::Function), Kind::Whole(1)),
+    rule(COUNT, Some(Target::Function), Kind::Whole(1)),
     rule("namespace", Some(Target::Actor), Kind::Text),
     rule("detached", Some(Target::Actor), Kind::Truth),
     rule("get_if_exists", Some(Target::Actor), Kind::Truth),
+    rule("concurrency_groups", Some(Target::Actor), Kind::Pairs),
     rule("max_concurrency", Some(Target::Actor), Kind::Whole(1)),
     rule("max_restarts", Some(Target::Actor), Kind::Whole(-1)),
     rule("max_task_retries", Some(Target::Actor), Kind::Whole(-1)),
 ];
+
+/// Those of one method.
+const METHOD_RULES: &[Rule] = &[
+    rule(COUNT, None, Kind::Whole(1)),
+    rule("max_unread", None, Kind::Whole(1)),
+    rule("concurrency_group", None, Kind::Text),
+];
+
+const COUNT: &str = "num_returns";
+/// More results than this are a tuple, or items.
+const COUNT_MAX: usize = 8;
 
 /// Resources that are devices.
 const DEVICES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
@@ -100,9 +127,7 @@ pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
     let mut calls = TokenStream::new();
     let mut seen: Vec<String> = Vec::new();
     for one in given {
-        let name = match &one {
-            Given::Value(name, _) | Given::Resources(name, _) => name.clone(),
-        };
+        let name = one.name().clone();
         if seen.iter().any(|earlier| name == earlier) {
             return Err(Error::new(name.span(), format!("option `{name}` is given twice")));
         }
@@ -113,7 +138,14 @@ pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
                 let value = checked(&name, &value, rule.kind)?;
                 calls.extend(quote!(.#name(#value)));
             }
-            Given::Resources(_, pairs) => {
+            Given::Pairs(_, pairs) if name == "concurrency_groups" => {
+                rule_of(&name, target)?;
+                for (group, count) in pairs {
+                    let count = checked(&name, &count, Kind::Whole(1))?;
+                    calls.extend(quote!(.concurrency_group(#group, #count)));
+                }
+            }
+            Given::Pairs(_, pairs) => {
                 for (resource, quantity) in pairs {
                     let kind = if DEVICES.contains(&resource.as_str()) { Kind::Devices } else { Kind::Amount };
                     let value = checked(&Ident::new("resources", name.span()), &quantity, kind)?;
@@ -125,17 +157,62 @@ pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
     Ok(calls)
 }
 
+/// How many results were asked for.
+pub(crate) fn count(given: &mut Vec<Given>) -> Result<Option<Count>> {
+    let Some(place) = given.iter().position(|one| one.name() == COUNT) else { return Ok(None) };
+    let Given::Value(name, value) = given.remove(place) else {
+        let text = "`num_returns` is a number: write `num_returns = 2`";
+        return Err(Error::new(Span::call_site(), text));
+    };
+    let number: usize = match &value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse()?,
+        _ => return Err(Error::new(value.span(), "`num_returns` decides on types: write it out as a number")),
+    };
+    if number == 0 || number > COUNT_MAX {
+        let text = format!("`num_returns` is from 1 to {COUNT_MAX}; {number} was given");
+        return Err(Error::new(value.span(), text));
+    }
+    Ok(Some(Count { number, span: name.span() }))
+}
+
+/// What a method's own options say.
+pub(crate) struct OfMethod {
+    pub(crate) group: Option<Expr>,
+    pub(crate) max_unread: Option<Expr>,
+}
+
+pub(crate) fn of_method(given: Vec<Given>) -> Result<OfMethod> {
+    let mut found = OfMethod { group: None, max_unread: None };
+    for one in given {
+        let Given::Value(name, value) = one else { return Err(unknown(one.name(), Target::Method)) };
+        let rule = rule_of(&name, Target::Method)?;
+        checked(&name, &value, rule.kind)?;
+        let place = if name == "max_unread" { &mut found.max_unread } else { &mut found.group };
+        if place.replace(value).is_some() {
+            return Err(Error::new(name.span(), format!("option `{name}` is given twice")));
+        }
+    }
+    Ok(found)
+}
+
+fn unknown(name: &Ident, target: Target) -> Error {
+    let of_target = |rule: &&Rule| rule.target.is_none_or(|of| of == target);
+    let named = |rules: &[Rule]| rules.iter().filter(of_target).map(|rule| rule.name).collect::<Vec<_>>().join(", ");
+    let (whose, known) = match target {
+        Target::Function => ("functions", named(RULES) + ", resources(…)"),
+        Target::Actor => ("actors", named(RULES) + ", resources(…)"),
+        Target::Method => ("methods", named(METHOD_RULES)),
+    };
+    Error::new(name.span(), format!("there is no option `{name}`; remote {whose} have: {known}"))
+}
+
 fn rule_of(name: &Ident, target: Target) -> Result<&'static Rule> {
-    let (own, other) = match target {
-        Target::Function => ("functions", "actors"),
-        Target::Actor => ("actors", "functions"),
+    let (rules, own, other) = match target {
+        Target::Function => (RULES, "functions", "actors"),
+        Target::Actor => (RULES, "actors", "functions"),
+        Target::Method => (METHOD_RULES, "methods", "actors"),
     };
-    let Some(found) = RULES.iter().find(|rule| name == rule.name) else {
-        let known: Vec<&str> =
-            RULES.iter().filter(|rule| rule.target.is_none_or(|of| of == target)).map(|rule| rule.name).collect();
-        let text = format!("there is no option `{name}`; remote {own} have: {}, resources(…)", known.join(", "));
-        return Err(Error::new(name.span(), text));
-    };
+    let found = rules.iter().find(|rule| name == rule.name).ok_or_else(|| unknown(name, target))?;
     if found.target.is_some_and(|of| of != target) {
         return Err(Error::new(name.span(), format!("option `{name}` is one of remote {other}, and these are {own}")));
     }
@@ -166,6 +243,7 @@ fn checked(name: &Ident, value: &Expr, kind: Kind) -> Result<TokenStream> {
             Expr::Lit(_) | Expr::Unary(_) => wrong(format!("`{name}` is a text: write `{name} = \"…\"`")),
             _ => Ok(quote!(&#value)),
         },
+        Kind::Pairs => wrong(format!("`{name}` are names and numbers: write `{name}(a = 1, b = 2)`")),
         Kind::Truth => match value {
             Expr::Lit(ExprLit { lit, .. }) if !matches!(lit, Lit::Bool(_)) => {
                 wrong(format!("`{name}` is `true` or `false`"))

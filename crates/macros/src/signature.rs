@@ -1,9 +1,12 @@
 //! What a function takes and returns.
 
-use proc_macro2::{Group, TokenStream, TokenTree};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident};
 use syn::spanned::Spanned as _;
-use syn::{Error, FnArg, GenericArgument, Ident, Pat, PathArguments, Result, ReturnType, Safety, Signature, Type};
+use syn::{
+    Error, FnArg, GenericArgument, Ident, Pat, PathArguments, Result, ReturnType, Safety, Signature, Type,
+    TypeParamBound,
+};
 
 /// An argument that travels.
 pub(crate) struct Argument {
@@ -11,11 +14,24 @@ pub(crate) struct Argument {
     pub(crate) kind: TokenStream,
 }
 
+/// What a caller gets references to.
+pub(crate) enum Results {
+    /// One value: the `T` of a `Result<T, E>`.
+    One(TokenStream),
+    /// The parts of a tuple, each for itself.
+    Several(Vec<TokenStream>),
+    /// The items of an iterator, one by one.
+    Items {
+        value: TokenStream,
+        /// Whether each is a `Result`.
+        may_fail: bool,
+    },
+}
+
 /// What a remote function is, apart from its body.
 pub(crate) struct Shape {
     pub(crate) arguments: Vec<Argument>,
-    /// What the reference is to: the `T` of a `Result<T, E>`.
-    pub(crate) value: TokenStream,
+    pub(crate) results: Results,
     /// Whether it returns a `Result`.
     pub(crate) may_fail: bool,
     pub(crate) is_async: bool,
@@ -60,8 +76,9 @@ fn owned_for(reference: &syn::TypeReference) -> String {
 }
 
 impl Shape {
-    /// Checks a signature; `class` stands for `Self` in that of a method.
-    pub(crate) fn of(signature: &Signature, class: Option<&TokenStream>) -> Result<Self> {
+    /// Checks a signature; `class` stands for `Self` in that of a method, and `count` is the number of results that was
+    /// asked for.
+    pub(crate) fn of(signature: &Signature, class: Option<&TokenStream>, count: Option<Count>) -> Result<Self> {
         let wrong = |span, text: &str| Err(Error::new(span, text));
         if !signature.generics.params.is_empty() {
             return wrong(
@@ -100,7 +117,38 @@ impl Shape {
             arguments.push(Argument { name, kind: resolved(typed.ty.to_token_stream()) });
         }
         let (value, may_fail) = returned(&signature.output)?;
-        Ok(Self { arguments, value: resolved(value), may_fail, is_async: signature.asyncness.is_some() })
+        let results = match (value, count) {
+            (Value::Items { value, may_fail }, None) => {
+                Results::Items { value: resolved(value.to_token_stream()), may_fail }
+            }
+            (Value::Items { .. }, Some(count)) => {
+                return wrong(count.span, "the function has as many results as it yields: leave `num_returns` out");
+            }
+            (Value::One(value), None | Some(Count { number: 1, .. })) => {
+                Results::One(resolved(value.to_token_stream()))
+            }
+            (Value::One(Type::Tuple(tuple)), Some(count)) if tuple.elems.len() == count.number => {
+                Results::Several(tuple.elems.iter().map(|part| resolved(part.to_token_stream())).collect())
+            }
+            (Value::One(other), Some(count)) => {
+                let text = format!(
+                    "`num_returns = {}` asks for a tuple of {0}, and the function returns `{}`",
+                    count.number,
+                    other.to_token_stream().to_string().replace(' ', "")
+                );
+                return Err(Error::new(count.span, text));
+            }
+        };
+        Ok(Self { arguments, results, may_fail, is_async: signature.asyncness.is_some() })
+    }
+
+    /// What a call gives back at once.
+    pub(crate) fn returned(&self) -> TokenStream {
+        match &self.results {
+            Results::One(value) => quote::quote!(::oxiray::ObjectRef<#value>),
+            Results::Several(parts) => quote::quote!((#(::oxiray::ObjectRef<#parts>),*)),
+            Results::Items { value, .. } => quote::quote!(::oxiray::Items<#value>),
+        }
     }
 
     /// How the handle or function takes the arguments: values or references.
@@ -137,34 +185,75 @@ impl Shape {
     /// Answers with what `called` returns.
     pub(crate) fn answered(&self, called: &TokenStream) -> TokenStream {
         let called = if self.is_async { quote::quote!(::oxiray::block_on(#called)) } else { called.clone() };
-        if self.may_fail { quote::quote!(answer.result(#called)) } else { quote::quote!(answer.value(&#called)) }
+        let failed = quote::quote!(::oxiray::__private::failed);
+        let made = if self.may_fail { quote::quote!(#failed(#called)?) } else { called };
+        match &self.results {
+            Results::One(_) => quote::quote!(answer.value(&#made)),
+            Results::Several(_) => quote::quote!(answer.several(&#made)),
+            Results::Items { may_fail: false, .. } => quote::quote!(answer.items(#made)),
+            Results::Items { may_fail: true, .. } => quote::quote!(answer.fallible_items(#made)),
+        }
     }
 }
 
+/// How many results were asked for, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Count {
+    pub(crate) number: usize,
+    pub(crate) span: Span,
+}
+
+/// What a function returns, where it does not fail.
+pub(crate) enum Value {
+    One(Type),
+    Items { value: Type, may_fail: bool },
+}
+
+/// The `T` and whether it is one of a `Result<T, E>`.
+fn unwrapped(kind: &Type) -> (&Type, bool) {
+    if let Type::Path(path) = kind
+        && let Some(last) = path.path.segments.last()
+        && last.ident == "Result"
+        && let PathArguments::AngleBracketed(arguments) = &last.arguments
+        && let Some(GenericArgument::Type(value)) = arguments.args.first()
+    {
+        return (value, true);
+    }
+    (kind, false)
+}
+
+/// What `impl Iterator<Item = …>` yields.
+fn item_of(implemented: &syn::TypeImplTrait) -> Option<&Type> {
+    implemented.bounds.iter().find_map(|bound| {
+        let TypeParamBound::Trait(bound) = bound else { return None };
+        let last = bound.path.segments.last().filter(|last| last.ident == "Iterator")?;
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+        arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::AssocType(item) if item.ident == "Item" => Some(&item.ty),
+            _ => None,
+        })
+    })
+}
+
 /// What a reference to a result is a reference to, and whether the function may fail.
-pub(crate) fn returned(output: &ReturnType) -> Result<(TokenStream, bool)> {
-    let ReturnType::Type(_, kind) = output else { return Ok((quote::quote!(()), false)) };
-    match &**kind {
+pub(crate) fn returned(output: &ReturnType) -> Result<(Value, bool)> {
+    let ReturnType::Type(_, kind) = output else { return Ok((Value::One(syn::parse_quote!(())), false)) };
+    let (value, may_fail) = unwrapped(kind);
+    match value {
         Type::Reference(reference) => {
             let text = format!(
                 "results travel to another process, and a borrowed one cannot: return `{}` by value",
                 owned_for(reference)
             );
-            return Err(Error::new(kind.span(), text));
+            Err(Error::new(kind.span(), text))
         }
-        Type::ImplTrait(_) => {
-            return Err(Error::new(kind.span(), "a remote function returns a value of a definite type: name it"));
+        Type::ImplTrait(implemented) => {
+            let text = "a remote function returns a value of a definite type, or its items one by one: name the type, or \
+                        write `impl Iterator<Item = …>`";
+            let item = item_of(implemented).ok_or_else(|| Error::new(kind.span(), text))?;
+            let (value, item_may_fail) = unwrapped(item);
+            Ok((Value::Items { value: value.clone(), may_fail: item_may_fail }, may_fail))
         }
-        Type::Path(path) => {
-            if let Some(last) = path.path.segments.last()
-                && last.ident == "Result"
-                && let PathArguments::AngleBracketed(arguments) = &last.arguments
-                && let Some(GenericArgument::Type(value)) = arguments.args.first()
-            {
-                return Ok((value.to_token_stream(), true));
-            }
-        }
-        _ => {}
+        _ => Ok((Value::One(value.clone()), may_fail)),
     }
-    Ok((kind.to_token_stream(), false))
 }

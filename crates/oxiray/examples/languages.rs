@@ -9,7 +9,7 @@
 #![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
 #![expect(clippy::print_stdout, reason = "it shows what it does")]
 
-use oxiray::{ActorOptions, Array, Blob, Builder, Error, ObjectRef, Result, python};
+use oxiray::{ActorOptions, Array, Blob, Builder, Error, Items, ObjectRef, Result, python};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
@@ -50,6 +50,16 @@ fn sum(numbers: Array<f64>) -> f64 {
 }
 
 #[oxiray::remote]
+fn squares(count: u32) -> impl Iterator<Item = std::result::Result<u32, String>> {
+    (0..count).map(|number| number.checked_mul(number).ok_or_else(|| format!("{number} squared is too large")))
+}
+
+#[oxiray::remote(num_returns = 2)]
+fn divided(number: i64, by: i64) -> (i64, i64) {
+    (number / by, number % by)
+}
+
+#[oxiray::remote]
 fn refuse(why: String) -> std::result::Result<(), String> {
     Err(why)
 }
@@ -72,6 +82,18 @@ impl Tally {
     pub fn add(&mut self, by: i64) -> i64 {
         self.value += by;
         self.value
+    }
+
+    pub fn steps(&mut self, by: i64, count: usize) -> impl Iterator<Item = Blob> {
+        std::iter::repeat_with(move || {
+            self.value += by;
+            Blob::from(self.value.to_string().into_bytes())
+        })
+        .take(count)
+    }
+
+    pub fn both(&self) -> (i64, bool) {
+        (self.value, self.value > 0)
     }
 }
 
@@ -100,6 +122,26 @@ fn call_python() -> Result<()> {
     let basket = python::class("partner", "Basket").create((vec!["apple"],))?;
     basket.call::<()>("put", ("pear",))?;
     println!("basket: {:?}", basket.call::<Vec<String>>("content", ())?.get()?);
+    one_by_one(&basket)?;
+    Ok(())
+}
+
+/// What Python's generators yield, and its tuples taken apart.
+fn one_by_one(basket: &python::Actor) -> Result<()> {
+    let items: Items<Array<f64>> = python::function("partner", "rows").call_for((3, 100_000))?;
+    let sums = items.map(|row| Ok(row?.get()?.as_slice().iter().sum::<f64>()));
+    println!("rows: {:?}", sums.collect::<Result<Vec<_>>>()?);
+    let items: Items<String> = basket.call_for("one_by_one", ())?;
+    println!("yielded: {:?}", items.map(|one| one?.get()).collect::<Result<Vec<_>>>()?);
+    let (first, rest): (ObjectRef<i64>, ObjectRef<Vec<i64>>) =
+        python::function("partner", "parted").call_for((vec![1, 2, 3],))?;
+    println!("parted: {} {:?}", first.get()?, rest.get()?);
+    let mut items: Items<i64> = python::function("partner", "breaks_off").call_for(())?;
+    let one = items.next().map(|item| item?.get()).transpose()?;
+    match items.next().map(|item| item?.get()) {
+        Some(Err(Error::Task(error))) => println!("broke off: after {one:?}, {}: {}", error.kind, error.message),
+        other => println!("unexpected: {other:?}"),
+    }
     Ok(())
 }
 

@@ -3,13 +3,13 @@
 use crate::error::{Error, Result};
 use crate::options::ActorOptions;
 use crate::outgoing::{Kept, Outgoing};
-use crate::reference::{ObjectRef, note_borrowed, note_contained};
+use crate::reference::{Returned, note_borrowed, note_contained};
 use crate::{context, process};
 use bytes::Bytes;
 use oxiray_ids::ActorId;
-use oxiray_runtime::{ActorWork, Arguments, Runtime, Work, amounts};
+use oxiray_runtime::{ActorWork, Arguments, Runtime, Streaming, Work, amounts};
 use oxiray_values::{Common, Decoded, Encoded};
-use oxiray_wire::message::ActorCreate;
+use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
 use serde::de::{Deserializer, Error as _};
 use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,17 @@ impl Drop for Hold {
 pub struct ActorHandle {
     hold: Arc<Hold>,
     traits: Arc<Traits>,
+}
+
+/// A method as it is called.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MethodCall<'name> {
+    pub name: &'name str,
+    /// The concurrency group that it runs in; empty for none.
+    pub group: &'name str,
+    /// How many of its items may be there unread; 0 for any number.
+    pub max_unread: u32,
 }
 
 /// What every handle of an actor knows of it.
@@ -98,24 +109,26 @@ impl ActorHandle {
         self.hold.actor.hex()
     }
 
-    pub(crate) fn call_with<T>(&self, method: &str, arguments: Arguments, kept: Kept) -> Result<ObjectRef<T>> {
+    pub(crate) fn call_with<R: Returned>(&self, method: MethodCall<'_>, arguments: Arguments, kept: Kept) -> Result<R> {
         let runtime = &self.hold.runtime;
         let work = Work {
-            name: method.to_owned(),
+            name: method.name.to_owned(),
+            group: method.group.to_owned(),
             arguments,
-            results: 1,
+            results: R::RESULTS,
+            stream: R::STREAMS.then_some(Streaming { ahead: method.max_unread, per_yield: 1 }),
             retries: self.traits.max_task_retries,
             unordered: self.traits.unordered,
             parent: context::current_task(),
             ..Work::default()
         };
-        let (_, results) = runtime.call_actor(self.hold.actor, work)?;
+        let (task, results) = runtime.call_actor(self.hold.actor, work)?;
         drop(kept);
-        Ok(ObjectRef::adopt(runtime.clone(), results[0]))
+        Ok(R::adopt(runtime, task, &results))
     }
 
     #[doc(hidden)]
-    pub fn call<T>(&self, method: &'static str, outgoing: Outgoing) -> Result<ObjectRef<T>> {
+    pub fn call<R: Returned>(&self, method: MethodCall<'_>, outgoing: Outgoing) -> Result<R> {
         let (runtime, arguments, kept) = outgoing.finish()?;
         if !self.hold.runtime.is(&runtime) {
             return Err(Error::Invalid(format!("{self:?} is of a connection that has ended")));
@@ -167,6 +180,8 @@ pub(crate) fn create_with(
     arguments: Arguments,
 ) -> Result<ActorHandle> {
     let (placement, running) = options.demands()?;
+    let groups = options.groups.iter().map(|(name, limit)| ConcurrencyGroup { name: name.clone(), limit: *limit });
+    let groups = groups.collect();
     let name = options.name.unwrap_or_default();
     let named = !name.is_empty();
     let create = ActorCreate {
@@ -181,6 +196,7 @@ pub(crate) fn create_with(
         class,
         handle: traits.to_bytes(),
         max_concurrency: options.max_concurrency.unwrap_or(1).max(1),
+        groups,
         max_restarts: options.max_restarts.unwrap_or(0),
         strategy: options.shared.strategy()?,
         ..ActorCreate::default()

@@ -1,14 +1,13 @@
 //! A call on its way in: arguments as Rust values, and what it came to.
 
+use crate::answer::{Answer, Form, Sink};
 use crate::error::{Error, Result, TaskError};
-use crate::reference::collecting;
 use crate::{objects, process};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_runtime::{EVERYTHING, Runtime, Seen};
 use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
 use oxiray_wire::message::{ArgumentReference, Content};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::future::Future;
@@ -23,14 +22,37 @@ enum Payload {
     Common(std::vec::IntoIter<Common>),
 }
 
-/// What a call came to: a value and the references inside of it, each with one use counted, or an error.
+/// A result as it is kept: a value, and the references inside of it, each with one use counted.
+pub(crate) type Kept = (Encoded, Vec<ObjectId>);
+
+/// What a call made.
 #[doc(hidden)]
-pub type Outcome = Result<(Encoded, Vec<ObjectId>)>;
+pub enum Made {
+    One(Kept),
+    /// As many as were asked for, where that is not one.
+    Several(Vec<Kept>),
+}
+
+impl Made {
+    /// Gives up what the values refer to, since nobody gets them.
+    pub(crate) fn release(self, runtime: &Runtime) {
+        let release = |(_, contained): Kept| runtime.release_all(&contained);
+        match self {
+            Self::One(kept) => release(kept),
+            Self::Several(several) => several.into_iter().for_each(release),
+        }
+    }
+}
+
+/// What a call came to.
+#[doc(hidden)]
+pub type Outcome = Result<Made>;
 
 /// One call's arguments.
 #[doc(hidden)]
-pub struct Incoming {
+pub struct Incoming<'call> {
     runtime: Runtime,
+    wanted: Wanted<'call>,
     payload: Payload,
     references: Vec<ArgumentReference>,
     position: u32,
@@ -41,8 +63,22 @@ fn too_many(expected: &str) -> Error {
     Error::Invalid(format!("more arguments came than the {expected} takes, or fewer: see how it is declared"))
 }
 
-impl Incoming {
-    pub(crate) fn new(runtime: &Runtime, arguments: &Bytes, references: Vec<ArgumentReference>) -> Result<Self> {
+/// How a call is to be answered.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'call> {
+    /// With so many results.
+    Results(u32),
+    /// With items, one by one.
+    Items(&'call Sink<'call>),
+}
+
+impl<'call> Incoming<'call> {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        arguments: &Bytes,
+        references: Vec<ArgumentReference>,
+        wanted: Wanted<'call>,
+    ) -> Result<Self> {
         let everything = references.iter().find(|reference| reference.position == EVERYTHING);
         let blob = match everything {
             Some(reference) => fetch(runtime, reference)?,
@@ -65,7 +101,7 @@ impl Incoming {
             }
         };
         let is_common = matches!(payload, Payload::Common(_));
-        Ok(Self { runtime: runtime.clone(), payload, references, position: 0, is_common })
+        Ok(Self { runtime: runtime.clone(), wanted, payload, references, position: 0, is_common })
     }
 
     /// The next argument.
@@ -92,7 +128,7 @@ impl Incoming {
     }
 
     /// All arguments were taken; how the call is answered.
-    pub fn taken(mut self) -> Result<Answer> {
+    pub fn taken(mut self) -> Result<Answer<'call>> {
         let left = match &mut self.payload {
             Payload::Common(list) => list.len(),
             Payload::Nothing | Payload::Native(_) => 0,
@@ -104,36 +140,7 @@ impl Incoming {
                 self.position
             )));
         }
-        Ok(Answer { is_common: self.is_common, runtime: self.runtime })
-    }
-}
-
-/// How a call is answered: in the encoding of its arguments.
-#[doc(hidden)]
-pub struct Answer {
-    is_common: bool,
-    runtime: Runtime,
-}
-
-impl Answer {
-    /// With a value.
-    pub fn value<T: Serialize>(self, value: &T) -> Outcome {
-        let (encoded, contained) = collecting(|| {
-            if self.is_common {
-                Common::of(value).and_then(|common| Encoded::common(&common))
-            } else {
-                Encoded::native(value)
-            }
-        });
-        let encoded = encoded?;
-        // The value is gone before the answer is sent.
-        self.runtime.retain_all(&contained);
-        Ok((encoded, contained))
-    }
-
-    /// With what a function returned that may fail.
-    pub fn result<T: Serialize, E: Display>(self, result: std::result::Result<T, E>) -> Outcome {
-        self.value(&failed(result)?)
+        Ok(Answer { form: Form { is_common: self.is_common, runtime: self.runtime }, wanted: self.wanted })
     }
 }
 

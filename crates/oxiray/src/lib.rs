@@ -58,16 +58,19 @@
 //! program.rs    this program, by its content
 //! registry.rs   what `#[remote]` gathered; worker.rs runs it
 //! task.rs, actor.rs, group.rs, options.rs   what a program asks for
-//! outgoing.rs   arguments on their way out; incoming.rs: in, and what came of the call
-//! reference.rs  ObjectRef; objects.rs: put, get, wait; news.rs: output, errors, values that are awaited
+//! outgoing.rs   arguments on their way out; incoming.rs: in; answer.rs: what came of the call
+//! reference.rs  ObjectRef; items.rs: results that come one by one; objects.rs: put, get, wait
+//! news.rs       output, errors, values that are awaited
 //! ```
 
 mod actor;
+mod answer;
 mod cluster;
 mod context;
 mod error;
 mod group;
 mod incoming;
+mod items;
 mod news;
 mod objects;
 mod options;
@@ -87,19 +90,21 @@ pub use context::{Accelerator, RuntimeContext, runtime_context};
 pub use error::{Error, Result, TaskError};
 pub use group::{PlacementGroup, Spread};
 pub use incoming::block_on;
+pub use items::{Items, NextItem};
 pub use objects::{Waited, cancel, get, put, put_common, wait};
 pub use options::{ActorOptions, Scheduling, TaskOptions};
 pub use outgoing::Argument;
 pub use oxiray_macros::{main, remote};
 pub use oxiray_values::{Array, Blob, Common, Element, ShapeError, ValueError};
-pub use reference::{Arrival, ObjectRef};
+pub use reference::{Arrival, ObjectRef, Returned};
 pub use template::serve_if_asked;
 
 /// What the code that `#[remote]` makes leans on. Not for others.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::actor::create;
-    pub use crate::incoming::{Answer, Incoming, Outcome, failed};
+    pub use crate::actor::{MethodCall, create};
+    pub use crate::answer::{Answer, Parts};
+    pub use crate::incoming::{Incoming, Outcome, failed};
     pub use crate::outgoing::Outgoing;
     pub use crate::registry::{Entry, Kind, Method};
     pub use crate::task::RemoteFunction;

@@ -47,11 +47,11 @@ fn finish() {
     OVER.1.notify_all();
 }
 
-/// Has the waker woken when the value is there; `false` where it is already.
-pub(crate) fn wake_when_ready(runtime: &Runtime, id: ObjectId, waker: &Waker) -> bool {
+/// Has the waker woken when there is news of the object, where `ask` says that there will be some; `false` where not.
+pub(crate) fn wake_when_told(runtime: &Runtime, id: ObjectId, waker: &Waker, ask: impl FnOnce() -> bool) -> bool {
     start(runtime);
     WAITING.lock().get_or_insert_default().entry(id).or_default().push(waker.clone());
-    let is_to_come = runtime.announce(id);
+    let is_to_come = ask();
     if !is_to_come {
         wake(id);
     }

@@ -59,6 +59,7 @@ pub struct TaskOptions {
     pub(crate) shared: Shared,
     max_calls: Option<u32>,
     max_retries: Option<i32>,
+    max_unread: Option<u32>,
     name: Option<String>,
 }
 
@@ -71,6 +72,7 @@ pub struct ActorOptions {
     pub(crate) detached: Option<bool>,
     pub(crate) get_if_exists: Option<bool>,
     pub(crate) max_concurrency: Option<u32>,
+    pub(crate) groups: BTreeMap<String, u32>,
     pub(crate) max_restarts: Option<i32>,
     pub(crate) max_task_retries: Option<i32>,
 }
@@ -242,6 +244,7 @@ pub(crate) struct Settled {
     pub(crate) class: Class,
     pub(crate) max_calls: u32,
     pub(crate) max_retries: i32,
+    pub(crate) max_unread: u32,
     pub(crate) name: Option<String>,
 }
 
@@ -261,6 +264,14 @@ impl TaskOptions {
         self
     }
 
+    /// How many items of a function that returns an `impl Iterator` may be there without having been read: it waits with
+    /// the next. As many as it likes where nothing is said.
+    #[must_use]
+    pub fn max_unread(mut self, count: u32) -> Self {
+        self.max_unread = Some(count);
+        self
+    }
+
     /// What the call is named in listings and errors.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
@@ -273,6 +284,7 @@ impl TaskOptions {
             shared: self.shared.over(base.shared),
             max_calls: self.max_calls.or(base.max_calls),
             max_retries: self.max_retries.or(base.max_retries),
+            max_unread: self.max_unread.or(base.max_unread),
             name: self.name.or(base.name),
         }
     }
@@ -292,6 +304,7 @@ impl TaskOptions {
             class: Class { demand, environment, fresh, strategy, near: Vec::new() },
             max_calls,
             max_retries: self.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
+            max_unread: self.max_unread.unwrap_or(0),
             name: self.name,
         })
     }
@@ -334,6 +347,14 @@ impl ActorOptions {
         self
     }
 
+    /// A group of methods, those with `#[remote(concurrency_group = "…")]`, whose calls queue for themselves and run in as
+    /// many threads of their own.
+    #[must_use]
+    pub fn concurrency_group(mut self, name: &str, count: u32) -> Self {
+        self.groups.insert(name.to_owned(), count);
+        self
+    }
+
     /// How often it is made anew after its process died; -1 for always.
     #[must_use]
     pub fn max_restarts(mut self, count: i32) -> Self {
@@ -356,6 +377,7 @@ impl ActorOptions {
             detached: self.detached.or(base.detached),
             get_if_exists: self.get_if_exists.or(base.get_if_exists),
             max_concurrency: self.max_concurrency.or(base.max_concurrency),
+            groups: base.groups.into_iter().chain(self.groups).collect(),
             max_restarts: self.max_restarts.or(base.max_restarts),
             max_task_retries: self.max_task_retries.or(base.max_task_retries),
         }

@@ -23,10 +23,10 @@
 //! # Ok::<(), oxiray::Error>(())
 //! ```
 
-use crate::actor::{self, ActorHandle, Traits};
+use crate::actor::{self, ActorHandle, MethodCall, Traits};
 use crate::error::{Error, Result};
 use crate::options::{ActorOptions, TaskOptions};
-use crate::reference::ObjectRef;
+use crate::reference::{ObjectRef, Returned};
 use crate::{outgoing, task};
 use bytes::Bytes;
 use oxiray_wire::message::{Environment, Variable};
@@ -98,11 +98,27 @@ impl Function {
 
     /// Calls it with a tuple of arguments, such as `(1, "two")`. References among them are waited for where it runs.
     pub fn call<T>(&self, arguments: impl Serialize) -> Result<ObjectRef<T>> {
+        self.call_for(arguments)
+    }
+
+    /// Calls it for something else than one result: [`Items<T>`](crate::Items) of a generator, or
+    /// `(ObjectRef<A>, ObjectRef<B>)` of one that returns a tuple or list of that length.
+    ///
+    /// ```no_run
+    /// use oxiray::{Items, ObjectRef, python};
+    ///
+    /// let numbers: Items<i64> = python::function("builtins", "range").call_for((3,))?;
+    /// let (quotient, rest): (ObjectRef<i64>, ObjectRef<i64>) =
+    ///     python::function("builtins", "divmod").call_for((7, 2))?;
+    /// # drop((numbers, quotient, rest));
+    /// # Ok::<(), oxiray::Error>(())
+    /// ```
+    pub fn call_for<R: Returned>(&self, arguments: impl Serialize) -> Result<R> {
         let code = code("_load_function", &self.module, &self.name)?;
         let (runtime, arguments, kept) = outgoing::common(&arguments)?;
         let variables = self.options.shared.variables();
         let settled = self.options.clone().settle(Some(environment(variables)))?;
-        let work = task::work(code, &self.name, &settled);
+        let work = task::work::<R>(code, &self.name, &settled);
         let called = task::submit_once(&runtime, settled.class, work, arguments);
         drop(kept);
         Ok(called)
@@ -139,8 +155,13 @@ impl Class {
 impl Actor {
     /// Calls a method with a tuple of arguments.
     pub fn call<T>(&self, method: &str, arguments: impl Serialize) -> Result<ObjectRef<T>> {
+        self.call_for(method, arguments)
+    }
+
+    /// Calls a method for something else than one result, see [`Function::call_for`].
+    pub fn call_for<R: Returned>(&self, method: &str, arguments: impl Serialize) -> Result<R> {
         let (_, arguments, kept) = outgoing::common(&arguments)?;
-        self.0.call_with(method, arguments, kept)
+        self.0.call_with(MethodCall { name: method, ..MethodCall::default() }, arguments, kept)
     }
 }
 

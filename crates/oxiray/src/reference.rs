@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::{news, objects, process};
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::Runtime;
 use oxiray_values::{Blob, REFERENCE};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
@@ -143,6 +143,49 @@ impl<T: DeserializeOwned> ObjectRef<T> {
     }
 }
 
+/// What a call gives back at once: an [`ObjectRef`], a tuple of several, or [`Items`](crate::Items).
+pub trait Returned: Sized {
+    /// How many results the call has.
+    #[doc(hidden)]
+    const RESULTS: u32;
+    /// Whether they come one by one.
+    #[doc(hidden)]
+    const STREAMS: bool = false;
+    /// Takes over one use of each of the call's results.
+    #[doc(hidden)]
+    fn adopt(runtime: &Runtime, task: TaskId, results: &[ObjectId]) -> Self;
+}
+
+impl<T> Returned for ObjectRef<T> {
+    const RESULTS: u32 = 1;
+
+    fn adopt(runtime: &Runtime, _: TaskId, results: &[ObjectId]) -> Self {
+        Self::adopt(runtime.clone(), results[0])
+    }
+}
+
+macro_rules! tuples {
+    ($($count:literal: $($part:ident $place:tt),+;)+) => {$(
+        impl<$($part),+> Returned for ($(ObjectRef<$part>,)+) {
+            const RESULTS: u32 = $count;
+
+            fn adopt(runtime: &Runtime, _: TaskId, results: &[ObjectId]) -> Self {
+                ($(ObjectRef::<$part>::adopt(runtime.clone(), results[$place]),)+)
+            }
+        }
+    )+};
+}
+
+tuples! {
+    2: A 0, B 1;
+    3: A 0, B 1, C 2;
+    4: A 0, B 1, C 2, D 3;
+    5: A 0, B 1, C 2, D 3, E 4;
+    6: A 0, B 1, C 2, D 3, E 4, F 5;
+    7: A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
+}
+
 /// What awaiting an [`ObjectRef`] awaits.
 #[derive(Debug)]
 pub struct Arrival<T>(ObjectRef<T>);
@@ -152,7 +195,8 @@ impl<T: DeserializeOwned> Future for Arrival<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let Held { runtime, id } = &*self.0.held;
-        if runtime.peek(*id).is_none() && news::wake_when_ready(runtime, *id, context.waker()) {
+        if runtime.peek(*id).is_none() && news::wake_when_told(runtime, *id, context.waker(), || runtime.announce(*id))
+        {
             return Poll::Pending;
         }
         Poll::Ready(objects::load(runtime, *id, None))

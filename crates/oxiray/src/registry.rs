@@ -13,16 +13,16 @@ pub struct Method {
     /// Its name.
     pub name: &'static str,
     /// Calls it.
-    pub call: fn(&(dyn Any + Send + Sync), Incoming) -> Outcome,
+    pub call: fn(&(dyn Any + Send + Sync), Incoming<'_>) -> Outcome,
 }
 
 /// What an entry is.
 #[doc(hidden)]
 pub enum Kind {
     /// A function.
-    Function(fn(Incoming) -> Outcome),
+    Function(fn(Incoming<'_>) -> Outcome),
     /// A class of actors: its constructor and its methods.
-    Class(fn(Incoming) -> Result<Box<dyn Any + Send + Sync>>, &'static [Method]),
+    Class(fn(Incoming<'_>) -> Result<Box<dyn Any + Send + Sync>>, &'static [Method]),
 }
 
 /// A function or class of this program.

@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::options::{Settled, TaskOptions};
 use crate::outgoing::Outgoing;
 use crate::process;
-use crate::reference::ObjectRef;
+use crate::reference::Returned;
 use bytes::Bytes;
-use oxiray_runtime::{Arguments, Class, ClassIndex, Runtime, Work};
+use oxiray_runtime::{Arguments, Class, ClassIndex, Runtime, Streaming, Work};
 use parking_lot::Mutex;
 
 /// What all calls of one function share, on one connection.
@@ -38,13 +38,14 @@ impl Drop for Used<'_> {
 }
 
 /// A call of the function at `path`, which whoever runs it knows by that.
-pub(crate) fn work(code: Bytes, path: &str, settled: &Settled) -> Work {
+pub(crate) fn work<R: Returned>(code: Bytes, path: &str, settled: &Settled) -> Work {
     let digest = ring::digest::digest(&ring::digest::SHA256, &code);
     Work {
         function: Bytes::copy_from_slice(&digest.as_ref()[..16]),
         code,
         name: settled.name.clone().unwrap_or_else(|| path.rsplit("::").next().unwrap_or(path).to_owned()),
-        results: 1,
+        results: R::RESULTS,
+        stream: R::STREAMS.then_some(Streaming { ahead: settled.max_unread, per_yield: 1 }),
         max_calls: settled.max_calls,
         retries: settled.max_retries,
         ..Work::default()
@@ -52,14 +53,14 @@ pub(crate) fn work(code: Bytes, path: &str, settled: &Settled) -> Work {
 }
 
 /// Calls once, with options that no other call has.
-pub(crate) fn submit_once<T>(runtime: &Runtime, class: Class, work: Work, arguments: Arguments) -> ObjectRef<T> {
+pub(crate) fn submit_once<R: Returned>(runtime: &Runtime, class: Class, work: Work, arguments: Arguments) -> R {
     let used = Used { runtime, class: runtime.class(class) };
     submit(runtime, used.class, Work { arguments, ..work })
 }
 
-fn submit<T>(runtime: &Runtime, class: ClassIndex, work: Work) -> ObjectRef<T> {
-    let (_, results) = runtime.submit(class, Work { parent: context::current_task(), ..work });
-    ObjectRef::adopt(runtime.clone(), results[0])
+fn submit<R: Returned>(runtime: &Runtime, class: ClassIndex, work: Work) -> R {
+    let (task, results) = runtime.submit(class, Work { parent: context::current_task(), ..work });
+    R::adopt(runtime, task, &results)
 }
 
 impl RemoteFunction {
@@ -69,17 +70,17 @@ impl RemoteFunction {
     }
 
     /// Runs it elsewhere.
-    pub fn call<T>(&self, options: Option<TaskOptions>, outgoing: Outgoing) -> Result<ObjectRef<T>> {
+    pub fn call<R: Returned>(&self, options: Option<TaskOptions>, outgoing: Outgoing) -> Result<R> {
         let (runtime, arguments, kept) = outgoing.finish()?;
         let code = || Bytes::from_static(self.path.as_bytes());
         let called = if let Some(options) = options {
             let settled = options.over((self.options)()).settle(None)?;
-            let work = work(code(), self.path, &settled);
+            let work = work::<R>(code(), self.path, &settled);
             submit_once(&runtime, settled.class, work, arguments)
         } else if context::captures() {
             // Where it runs depends on who calls.
             let settled = (self.options)().settle(None)?;
-            let work = work(code(), self.path, &settled);
+            let work = work::<R>(code(), self.path, &settled);
             submit_once(&runtime, settled.class, work, arguments)
         } else {
             let generation = process::generation();
@@ -88,7 +89,7 @@ impl RemoteFunction {
                 Some(ready) if ready.generation == generation => ready,
                 stale => {
                     let settled = (self.options)().settle(None)?;
-                    let work = work(code(), self.path, &settled);
+                    let work = work::<R>(code(), self.path, &settled);
                     stale.insert(Prepared { generation, class: runtime.class(settled.class), work })
                 }
             };

@@ -3,22 +3,25 @@
 //! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
 //! - WORKER-2: every call that is taken is answered once, or its process dies.
 
+use crate::answer::Sink;
 use crate::error::{Error, Result, TaskError};
-use crate::incoming::{Incoming, Outcome};
+use crate::incoming::{Incoming, Kept, Made, Outcome, Wanted};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::registry::{self, Entry, Kind, Method, State};
 use crate::{context, objects, process};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
 use oxiray_runtime::{Duty, INLINE_BYTES, Identity, Runtime, Ticket};
+use oxiray_values::{Common, Encoded};
 use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Value};
 use oxiray_wire::{Connection, Message, Received};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags};
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write as _};
+use std::iter::repeat_n;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,7 +30,7 @@ use std::time::Duration;
 /// How long calls in other threads of an actor that ends have to finish; half of what the daemon leaves it.
 const FINISHING_LIMIT: Duration = Duration::from_secs(5);
 /// Threads that serve one actor at most; more concurrency than this queues.
-const THREADS_MAX: u32 = 1000;
+const THREADS_MAX: usize = 1000;
 
 thread_local! {
     /// Where this thread panicked last.
@@ -38,6 +41,8 @@ thread_local! {
 struct Worker {
     runtime: Runtime,
     actor: Option<(State, &'static [Method])>,
+    /// The actor's concurrency groups.
+    groups: Vec<String>,
     /// Functions by their hash, and how often each has run here.
     functions: Mutex<FxHashMap<Bytes, (&'static Entry, u32)>>,
     label: Mutex<String>,
@@ -46,6 +51,11 @@ struct Worker {
 pub(crate) fn say(text: &str) {
     // Where nobody reads, nobody needs it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+fn nothing() -> Value {
+    let encoded = Encoded::common(&Common::Null).expect("nothing can be written");
+    Value { content: Some(Content::Inline(encoded.into_bytes())), contained: Vec::new() }
 }
 
 pub(crate) fn flush() {
@@ -92,8 +102,15 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     let runtime = Runtime::start(identity, connection, early, assign.actor.is_some(), None)?;
     process::set(Some(runtime.clone()));
     oxiray_runtime::begin_metrics(&runtime);
-    let mut worker = Worker { runtime, actor: None, functions: Mutex::default(), label: Mutex::new(String::new()) };
+    let mut worker = Worker {
+        runtime,
+        actor: None,
+        groups: Vec::new(),
+        functions: Mutex::default(),
+        label: Mutex::new(String::new()),
+    };
     if let Some(create) = &assign.actor {
+        worker.groups = create.groups.iter().map(|group| group.name.clone()).collect();
         worker.label(&create.class_name);
         match worker.construct(create) {
             Ok((state, methods)) => worker.actor = Some((state, methods)),
@@ -106,17 +123,27 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
         }
     }
     let worker = Arc::new(worker);
-    let beside = assign.actor.as_ref().map_or(0, |actor| actor.max_concurrency.min(THREADS_MAX).saturating_sub(1));
-    for _ in 0..beside {
-        let worker = Arc::clone(&worker);
-        std::thread::Builder::new().name("oxiray-call".into()).spawn(move || worker.attend())?;
+    if let Some(create) = &assign.actor {
+        serve_beside(&worker, create)?;
     }
-    worker.attend();
+    worker.attend(None);
     worker.runtime.tell_all();
     worker.runtime.stop_serving();
     if assign.actor.is_some() {
         worker.runtime.actor_leaving("it was asked to end".into(), false);
         worker.runtime.finish_calls(FINISHING_LIMIT);
+    }
+    Ok(())
+}
+
+/// Starts the threads that run an actor's calls beside this one, which is the first for calls of no group.
+fn serve_beside(worker: &Arc<Worker>, create: &ActorCreate) -> io::Result<()> {
+    worker.runtime.divide_calls(worker.groups.clone());
+    let rest = repeat_n(None, create.max_concurrency.saturating_sub(1) as usize);
+    let own = create.groups.iter().flat_map(|group| repeat_n(Some(group.name.clone()), group.limit as usize));
+    for group in rest.chain(own).take(THREADS_MAX) {
+        let worker = Arc::clone(worker);
+        std::thread::Builder::new().name("oxiray-call".into()).spawn(move || worker.attend(group.as_deref()))?;
     }
     Ok(())
 }
@@ -196,7 +223,8 @@ impl Worker {
                 let Kind::Class(construct, methods) = &entry.kind else {
                     return Err(Error::NotFound(format!("`{path}` is a function of the program and no actor")));
                 };
-                let incoming = Incoming::new(&self.runtime, &create.arguments, create.references.clone())?;
+                let (arguments, references) = (&create.arguments, create.references.clone());
+                let incoming = Incoming::new(&self.runtime, arguments, references, Wanted::Results(1))?;
                 Ok((construct(incoming)?, *methods))
             })
         });
@@ -206,9 +234,9 @@ impl Worker {
         Ok(made)
     }
 
-    fn attend(&self) {
+    fn attend(&self, group: Option<&str>) {
         loop {
-            match process::patiently(|| self.runtime.next_duty(None)) {
+            match process::patiently(|| self.runtime.next_duty(group)) {
                 Ok(Duty::Become(assign)) => become_assigned(&assign),
                 Ok(Duty::Run(ticket, call)) => {
                     if !self.run(ticket, *call) {
@@ -229,25 +257,30 @@ impl Worker {
             self.label(&call.name);
         }
         begin_borrowing();
-        let outcome = context::within(task, || caught(|| self.call(&ticket, &call)));
+        let sink = call.stream.clone().map(|terms| Sink { ticket: &ticket, terms, yielded: Cell::new(0) });
+        let outcome = context::within(task, || caught(|| self.call(&ticket, &call, sink.as_ref())));
+        let items = sink.map_or(0, |sink| sink.yielded.get());
         let cancelled = self.runtime.end_of_user_code(task);
         let outcome = if cancelled {
-            if let Ok((_, contained)) = outcome {
-                self.runtime.release_all(&contained);
+            if let Ok(made) = outcome {
+                made.release(&self.runtime);
             }
             Err(Error::Cancelled("cancel() came while it ran, and what came of it after that was dropped".into()))
         } else {
             outcome
         };
-        let mut reply = oxiray_runtime::Outcome::default();
-        let kept = outcome.and_then(|made| self.keep(task, made, &mut reply));
-        reply.results = match kept {
-            Ok(value) => vec![value; call.results.min(1) as usize],
-            Err(error) => {
-                let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
-                vec![located(error, &name).into_value(); call.results as usize]
+        let mut reply = oxiray_runtime::Outcome { items, ..oxiray_runtime::Outcome::default() };
+        if let Err(error) = outcome.and_then(|made| self.keep_all(task, made, &mut reply)) {
+            let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
+            let value = located(error, &name).into_value();
+            if call.stream.is_some() {
+                // The error is the last item, and that the call is over is its result all the same.
+                reply.raised = Some(value);
+                reply.results = vec![nothing()];
+            } else {
+                reply.results = vec![value; call.results as usize];
             }
-        };
+        }
         drop(call.references);
         reply.borrowed = end_borrowing();
         reply.retiring = call.max_calls > 0 && self.calls(&call.function) >= call.max_calls;
@@ -257,23 +290,28 @@ impl Worker {
         goes_on
     }
 
-    fn call(&self, ticket: &Ticket, call: &Call) -> Outcome {
+    fn call(&self, ticket: &Ticket, call: &Call, sink: Option<&Sink<'_>>) -> Outcome {
+        let wanted = sink.map_or(Wanted::Results(call.results), Wanted::Items);
         if let Some((state, methods)) = &self.actor {
             if call.name == "__ray_ready__" {
-                return Incoming::new(&self.runtime, &call.arguments, Vec::new())?.taken()?.value(&true);
+                return Incoming::new(&self.runtime, &call.arguments, Vec::new(), wanted)?.taken()?.value(&true);
+            }
+            if !call.group.is_empty() && !self.groups.contains(&call.group) {
+                let (group, groups) = (&call.group, self.groups.join(", "));
+                return Err(Error::Invalid(format!("the actor has no concurrency group `{group}`; it has: {groups}")));
             }
             let method = methods.iter().find(|method| method.name == call.name).ok_or_else(|| {
                 let names: Vec<&str> = methods.iter().map(|method| method.name).collect();
                 Error::NotFound(format!("the actor has no method `{}`; it has: {}", call.name, names.join(", ")))
             })?;
-            let incoming = Incoming::new(&self.runtime, &call.arguments, call.references.clone())?;
+            let incoming = Incoming::new(&self.runtime, &call.arguments, call.references.clone(), wanted)?;
             return (method.call)(&**state as &(dyn Any + Send + Sync), incoming);
         }
         let entry = self.function(call, ticket)?;
         let Kind::Function(function) = entry.kind else {
             return Err(Error::NotFound(format!("`{}` is an actor of the program: make one of it", entry.path)));
         };
-        function(Incoming::new(&self.runtime, &call.arguments, call.references.clone())?)
+        function(Incoming::new(&self.runtime, &call.arguments, call.references.clone(), wanted)?)
     }
 
     fn function(&self, call: &Call, ticket: &Ticket) -> Result<&'static Entry> {
@@ -293,19 +331,37 @@ impl Worker {
         self.functions.lock().get(hash).map_or(u32::MAX, |(_, calls)| *calls)
     }
 
+    /// The values of a call's results.
+    fn keep_all(&self, task: TaskId, made: Made, reply: &mut oxiray_runtime::Outcome) -> Result<()> {
+        let several = match made {
+            Made::One(kept) => {
+                reply.results = vec![self.keep(task.object(1), kept, reply)?];
+                return Ok(());
+            }
+            Made::Several(several) => several,
+        };
+        let mut left = several.into_iter().zip(1..);
+        while let Some((kept, index)) = left.next() {
+            match self.keep(task.object(index), kept, reply) {
+                Ok(value) => reply.results.push(value),
+                Err(error) => {
+                    // Those that were made before one failed are nobody's.
+                    Made::Several(left.map(|(kept, _)| kept).collect()).release(&self.runtime);
+                    self.runtime.discard(&std::mem::take(&mut reply.handed), &std::mem::take(&mut reply.stored));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The value of a call's result, in the store where it is large.
-    fn keep(
-        &self,
-        task: TaskId,
-        (encoded, contained): (oxiray_values::Encoded, Vec<ObjectId>),
-        reply: &mut oxiray_runtime::Outcome,
-    ) -> Result<Value> {
-        let id = task.object(1);
+    fn keep(&self, id: ObjectId, (encoded, contained): Kept, reply: &mut oxiray_runtime::Outcome) -> Result<Value> {
         let value = objects::keep(&self.runtime, id, encoded, &contained, INLINE_BYTES);
         if value.is_err() {
             self.runtime.release_all(&contained);
         } else {
-            reply.handed = contained;
+            reply.handed.extend(contained);
         }
         if matches!(&value, Ok(Value { content: Some(Content::Stored(_)), .. })) {
             reply.stored.push(id);

@@ -6,7 +6,7 @@
 use crate::blob::Serialized;
 use crate::values::keep;
 use crate::worker::{UnderWay, Worker};
-use crate::{process, python};
+use crate::{common, process, python};
 use oxiray_runtime::{INLINE_BYTES, Pace, Runtime, Yielded};
 use oxiray_wire::message::{Content, StreamTerms};
 use pyo3::exceptions::PyValueError;
@@ -72,7 +72,7 @@ impl Worker {
             under_way.yielded += 1;
             return Ok(Pace::On);
         }
-        let serialized = Serialized::of(item)?;
+        let serialized = if under_way.is_common { common::serialized(item)? } else { Serialized::of(item)? };
         let id = Runtime::item_id(under_way.task, index);
         let handed = serialized.contained.clone();
         self.runtime.retain_all(&handed);

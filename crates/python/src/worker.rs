@@ -60,7 +60,7 @@ pub(crate) struct UnderWay {
     pub(crate) task: TaskId,
     name: String,
     /// Whether another language called: it is answered so that it can read it.
-    is_common: bool,
+    pub(crate) is_common: bool,
     /// Items that it yielded so far, where they go one by one.
     pub(crate) yielded: u32,
     /// References that the arguments of earlier attempts brought.

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! control.rs   placement groups, waiting, cancelling, killing
+//! results.rs   items that come one by one, several results, groups of methods
 //! values.rs    values that are read in place, references inside of values
 //! workers.rs   forked ones, and started ones
 //! ```
@@ -14,6 +15,7 @@
 #![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
 
 mod control;
+mod results;
 mod values;
 mod workers;
 
@@ -42,6 +44,13 @@ const CHECKS: &[Check] = checks![
     control::a_task_that_waits_is_cancelled,
     control::force_ends_a_task_that_never_asks,
     control::a_killed_actor_is_made_anew_or_gone,
+    results::items_come_one_by_one,
+    results::an_error_is_the_last_item,
+    results::a_generator_waits_for_its_reader_and_ends_with_it,
+    results::a_generator_that_is_run_again_yields_each_item_once,
+    results::methods_yield_and_have_several_results,
+    results::several_results_are_references_of_their_own,
+    results::a_concurrency_group_has_threads_of_its_own,
     values::large_values_are_read_in_the_store,
     values::references_nest,
     workers::are_forked_from_a_template_with_one_thread,
