@@ -43,7 +43,7 @@ def prepare_model(
 ) -> Any:
     """Moves a model to this worker's device, and wraps it so that gradients are shared between workers.
 
-    `parallel_strategy` is "ddp", "fsdp" (on GPUs) or None; `parallel_strategy_kwargs` go to the wrapper.
+    `parallel_strategy` is "ddp", "fsdp" or None; `parallel_strategy_kwargs` go to the wrapper.
     """
     import torch
 
@@ -64,11 +64,10 @@ def prepare_model(
         return model
     options = dict(parallel_strategy_kwargs or {})
     if parallel_strategy == "fsdp":
-        if device.type != "cuda":
-            raise RuntimeError("FSDP is only supported with GPU-enabled PyTorch: give the workers GPUs, or use 'ddp'")
         from torch.distributed.fsdp import FullyShardedDataParallel
 
-        return FullyShardedDataParallel(model, **options)
+        # Told its device, it needs no GPU: Gloo shares parameters between processors.
+        return FullyShardedDataParallel(model, **{"device_id": device, **options})
     if device.type != "cpu":
         options = {"device_ids": [device], "output_device": device, **options}
     return torch.nn.parallel.DistributedDataParallel(model, **options)
