@@ -127,6 +127,11 @@ def selector(given: dict[str, str]) -> list[Condition]:
     return [_condition(key, text) for key, text in sorted(given.items())]
 
 
+def conditions(given: dict[str, str]) -> list[dict[str, Any]]:
+    """The same, as the autoscaler is told of them."""
+    return [{"key": key, "operator": operator, "values": list(values)} for key, operator, values in selector(given)]
+
+
 def _condition(key: str, text: str) -> Condition:
     """`v`, `!v`, `in(a,b)` or `!in(a,b)`; the syntax was checked with the option."""
     negated, several, single = _SELECTOR.fullmatch(text).groups()  # type: ignore[union-attr]

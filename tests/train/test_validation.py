@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from ray import train
 from ray.train import Checkpoint, CheckpointConfig, CheckpointConsistencyMode, ReportedCheckpointStatus, ValidationConfig, ValidationTaskConfig
+from watching import wait_until
 
 
 def numbered(folder: Path, number: int) -> Checkpoint:
@@ -90,6 +93,33 @@ def test_training_does_not_wait_and_what_is_due_is_done_by_the_next_run(fit, tmp
         fit(function, 1, validation_config=validation)
     (tmp_path / "gate").touch()
     assert fit(function, 1, validation_config=validation).return_value == 2
+
+
+def test_a_validation_without_room_is_explained(fit, tmp_path: Path, capfd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oxiray.train._validation._FIRST_WORD_S", 0.2)
+    told: list[str] = []
+
+    def function() -> str:
+        train.report({}, numbered(tmp_path, 7), validation=True)
+        # The workers hold every processor of the machine until they have seen that it is said.
+        wait_until(lambda: (tmp_path / "said").exists())
+        return str(train.get_all_reported_checkpoints(timeout_s=0)[0].status.value)
+
+    def look() -> None:
+        def is_said() -> bool:
+            told.append(capfd.readouterr().err)
+            return "has not begun" in "".join(told)
+
+        wait_until(is_said)
+        (tmp_path / "said").touch()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    scaling = train.ScalingConfig(num_workers=1, resources_per_worker={"CPU": ray.cluster_resources()["CPU"]})
+    result = fit(function, scaling=scaling, validation_config=ValidationConfig(measure))
+    looking.join()
+    assert "It needs room beside the workers" in "".join(told)
+    assert result.return_value == "PENDING_VALIDATION" and result.metrics["worth"] == 7, "it had room after the workers"
 
 
 def test_what_validation_refuses(fit, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import posixpath
@@ -29,6 +30,7 @@ from oxiray.train._errors import (
     WorkerGroupStartupError,
 )
 from oxiray.train._group import Group, all_of, leaving_nodes, warn_interval_s, workers_that_fit
+from oxiray.train._hopes import Hopes
 from oxiray.train._progress import Progress
 from oxiray.train._scaling import ScalingConfig
 from oxiray.train._storage import Storage
@@ -82,6 +84,7 @@ class Controller:
         self.kept = _kept.Kept(self.storage, config.checkpoint_config, self.progress.say)
         self._validations = Validations(run.validation, run.validation_work, self.kept, self.progress.say)
         self._backend = run.backend_config.backend_cls()
+        self._hopes = Hopes(run.scaling, config.name)
         self._begun = time.monotonic()
         #: How many workers the last group had, or the next is to have.
         self._size = 0
@@ -106,6 +109,9 @@ class Controller:
             self._validations.finish()
             self.kept.finish()
         finally:
+            # The head forgets it anyway where it cannot be asked now.
+            with contextlib.suppress(exceptions.RayError):
+                self._hopes.end()
             self._validations.stop()
             self.kept.close()
         return _result.of(self.kept, ended.returned)
@@ -144,6 +150,7 @@ class Controller:
         # What an ended group held is not free yet: the size it had, or was to have, is asked for as well.
         size = max(scaling.min_workers, scaling.whole(min(scaling.max_workers, max(fit, self._size))))
         while True:
+            self._hopes.tell(size)
             group = Group(scaling, size, environment, self.progress.say)
             try:
                 if size == scaling.min_workers or group.is_placed(_FITS_S):

@@ -147,6 +147,7 @@ impl Core {
             self.end_actor(id, "its job is over, and it was not detached.");
         }
         self.end_groups_of_job(job);
+        self.hopes_end(job);
         let Some(detail) = self.details.get(&job) else { return };
         let waiting = self.clients.get_mut(&detail.driver).map(|client| std::mem::take(&mut client.waiting));
         for ticket in waiting.unwrap_or_default().into_values() {

@@ -154,7 +154,7 @@ impl Core {
         };
         json!({
             "kind": kind, "id": id, "name": wanted.label, "state": state, "waits": true, "waited_s": waited,
-            "reason": self.why_it_waits(wanted, need, count), "nodes": nodes,
+            "reason": self.why_it_waits(wanted, need, count), "nodes": nodes, "never": self.never_brought(need),
         })
     }
 

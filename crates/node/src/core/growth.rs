@@ -4,13 +4,19 @@
 //!   there, and is refused like any other from then on.
 //! - GROW-2: the autoscaler is told at once when more or less waits, and in time when nodes become idle.
 //! - GROW-3: a node whose machine is being taken away gets no work, whenever it joins.
+//! - GROW-4: what a job hopes for, and would use without waiting for it, is told like what waits, and ends with the job.
 
 use super::groups::Need;
+use super::records::Row;
 use super::report::by_name;
 use super::{Core, Key};
 use bytes::Bytes;
+use oxiray_ids::JobId;
 use oxiray_resources::{Inventory, Quantity, ResourceName};
-use oxiray_scheduler::{Condition, NodeGroup, NodeView, Operator, Otherwise, Selector, Strategy, Wish};
+use oxiray_scheduler::{
+    Bundle, Condition, NodeGroup, NodeView, Operator, Otherwise, Place, Rule, Selector, Strategy, Verdict, Wish,
+    verdicts,
+};
 use oxiray_wire::message::{Amount, GrowthGroup, GrowthState, GrowthTold, Refused};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
@@ -26,6 +32,8 @@ const KINDS_MAX: usize = 10_000;
 const INSTANCE_LABEL: &str = "oxiray.io/instance";
 /// Where the standing request is kept.
 const STANDING: (&[u8], &[u8]) = (b"autoscaler", b"standing");
+/// In the same namespace, before a job's identifier: what it hopes for.
+const HOPED: &str = "hoped/";
 
 /// The autoscaler, as the head knows it.
 #[derive(Debug, Default)]
@@ -131,6 +139,39 @@ impl Core {
         self.growth.is_urgent |= namespace == STANDING.0;
     }
 
+    /// Why no machine that is there or that a group brings will ever do; empty where one could, and without an autoscaler.
+    pub(crate) fn never_brought(&self, need: &Need) -> String {
+        let views = self.all_views();
+        let is_hopeless = |wish: &Wish| {
+            let could = |verdict: &Verdict| verdict.failed.as_ref().is_none_or(|(rule, _)| *rule == Rule::Busy);
+            self.group_for(wish).is_none() && !verdicts(&views, wish).iter().any(could)
+        };
+        let hopeless = match need {
+            Need::Wish(wish) => Some(wish.clone()).filter(is_hopeless),
+            Need::Group(group) => group.bundles.iter().map(wish_for).find(is_hopeless),
+            Need::Within { .. } => None,
+        };
+        hopeless.map(|wish| self.why_no_group(&wish)).unwrap_or_default()
+    }
+
+    /// GROW-4.
+    pub(crate) fn hopes_end(&mut self, job: JobId) {
+        let namespace = Bytes::from_static(STANDING.0);
+        let of_job = Bytes::from(format!("{HOPED}{}/", job.hex()));
+        for (key, _) in self.kept.delete(&namespace, &of_job, true) {
+            self.growth.is_urgent = true;
+            self.touch(Row::Kept(namespace.clone(), key));
+        }
+    }
+
+    /// What jobs hope for, as they told it.
+    fn hopes(&self) -> impl Iterator<Item = Json> {
+        let (namespace, all) = (Bytes::from_static(STANDING.0), Bytes::from_static(HOPED.as_bytes()));
+        let told = self.kept.list(&namespace, &all).filter_map(|key| self.kept.get(&(namespace.clone(), key.clone())));
+        let told: Vec<Vec<Json>> = told.filter_map(|rows| serde_json::from_slice(rows).ok()).collect();
+        told.into_iter().flatten()
+    }
+
     /// GROW-2; to be called after each batch of events.
     pub(crate) fn tell_growth(&mut self) {
         let Some(by) = self.growth.by.filter(|_| self.resumption.is_none()) else { return };
@@ -186,7 +227,7 @@ impl Core {
         let standing: Option<Json> = standing.and_then(|value| serde_json::from_slice(value).ok());
         json!({
             "machines": std::iter::once(own).chain(members).collect::<Vec<_>>(),
-            "waiting": waiting.collect::<Vec<_>>(),
+            "waiting": waiting.chain(self.hopes()).take(KINDS_MAX).collect::<Vec<_>>(),
             "standing": standing.filter(Json::is_array).unwrap_or_else(|| json!([])),
         })
     }
@@ -230,6 +271,12 @@ fn kind(need: &Need, who: &str, count: usize) -> Option<Json> {
         }
         Need::Within { .. } => None,
     }
+}
+
+/// What a bundle asks for, as if it were a task's.
+fn wish_for(bundle: &Bundle) -> Wish {
+    let selectors = if bundle.selector.0.is_empty() { Vec::new() } else { vec![bundle.selector.clone()] };
+    Wish::new(bundle.demand.clone(), Place { selectors, ..Place::default() })
 }
 
 /// The labels under any of which a wish may be met, none for all; nothing where it names a machine.

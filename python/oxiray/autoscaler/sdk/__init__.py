@@ -49,12 +49,8 @@ def request_resources(
 
 
 def _row(bundle: dict[str, int | float], selector: dict[str, str]) -> str:
-    conditions = [
-        {"key": key, "operator": operator, "values": list(values)}
-        for key, operator, values in _strategies.selector(selector)
-    ]
     amounts = {name: float(amount) for name, amount in sorted(bundle.items())}
-    return json.dumps({"resources": amounts, "labels": conditions})
+    return json.dumps({"resources": amounts, "labels": _strategies.conditions(selector)})
 
 
 def _check_bundles(bundles: Any) -> None:

@@ -4,9 +4,13 @@ use super::members::Pair;
 use super::world::amount;
 use super::{CPU, World, request};
 use crate::core::Key;
+use crate::core::groups::Need;
+use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
 use oxiray_wire::Message;
 use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeptAction, KeptRequest, LeaseReturn};
 use serde_json::Value as Json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The autoscaler's stream.
@@ -98,18 +102,65 @@ fn a_new_group_is_seen_by_those_who_wait() {
 }
 
 #[test]
-fn the_standing_request_is_told_and_outlives_the_head() {
-    let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
-    let driver = world.driver();
-    let put = KeptRequest {
+fn what_no_group_could_bring_is_known_for_a_group_of_bundles() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let bundles = |cpus: &[u32]| {
+        let demand = |cpus: &u32| Demand::new([(ResourceName::CPU, Quantity::whole(*cpus))]).expect("a demand");
+        let bundles = cpus.iter().map(|cpus| Bundle { demand: demand(cpus), selector: Selector::default() });
+        Need::Group(Arc::new(Group { strategy: GroupStrategy::Pack, bundles: bundles.collect(), preferred: None }))
+    };
+    assert_eq!(world.core.never_brought(&bundles(&[4, 1, 4])), "", "each could come");
+    let why = world.core.never_brought(&bundles(&[1, 8]));
+    assert!(why.contains("group `g` has 4 CPU, and 8 is asked for"), "{why}");
+    world.core.visitor_left(AUTOSCALER);
+    assert_eq!(world.core.never_brought(&bundles(&[8])), "", "nobody brings machines");
+}
+
+fn put(key: String, value: &str) -> KeptRequest {
+    KeptRequest {
         request: 1,
         action: KeptAction::Put.into(),
         namespace: "autoscaler".into(),
-        key: "standing".into(),
-        value: r#"[{"resources": {"GPU": 1.0}, "count": 2}]"#.into(),
+        key: key.into(),
+        value: value.to_owned().into(),
         widely: true,
-    };
-    world.say(driver, put);
+    }
+}
+
+#[test]
+fn what_a_job_hopes_for_is_told_until_the_job_ends() {
+    let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
+    attach(&mut world, &GrowthState::default());
+    let (driver, other) = (world.driver(), world.driver());
+    let waiting = |world: &World| told(world).pop().expect("it is told")["waiting"].clone();
+    for of in [driver, other] {
+        let key = format!("hoped/{}/run", world.core.clients[&of].job.hex());
+        world.say(of, put(key, r#"[{"who": "workers", "resources": {"GPU": 1.0}, "count": 6}]"#));
+    }
+    world.pass(Duration::from_millis(30));
+    assert_eq!(waiting(&world)[0]["count"], 6);
+    assert_eq!(waiting(&world)[1]["count"], 6);
+    world.core.driver_left(driver);
+    world.settle();
+    world.pass(Duration::from_millis(30));
+    assert!(waiting(&world)[0].is_object() && waiting(&world)[1].is_null(), "GROW-4: {}", waiting(&world));
+    world.core.goodbye(other);
+    world.settle();
+    world.pass(Duration::from_millis(30));
+    assert_eq!(waiting(&world), serde_json::json!([]), "GROW-4");
+    let rows = world.rows.clone();
+    let mut next = World::keeping(1, 0, rows);
+    next.pass(Duration::from_secs(60));
+    attach(&mut next, &GrowthState::default());
+    assert_eq!(waiting(&next), serde_json::json!([]), "nor does the next head know of it");
+}
+
+#[test]
+fn the_standing_request_is_told_and_outlives_the_head() {
+    let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
+    let driver = world.driver();
+    world.say(driver, put("standing".into(), r#"[{"resources": {"GPU": 1.0}, "count": 2}]"#));
     let mut next = World::keeping(1, 0, world.rows.clone());
     next.pass(Duration::from_secs(60));
     attach(&mut next, &GrowthState::default());
