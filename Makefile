@@ -12,6 +12,7 @@
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
+#   test-outage  an autoscaled cluster on Kubernetes while the API is away for a minute
 #   lint   formatting, clippy, and the types of the Python front
 #   wheel  dist/oxiray-*.whl
 #   cuda-example  dist/cuda-example, the Rust program that scripts/gpu-acceptance runs on a real GPU; CUDA is not needed to build it
@@ -23,7 +24,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator ecosystem soak chaos simulate memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos simulate memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -71,6 +72,9 @@ bench-scheduler:
 
 bench-operator: venv $(BUILD)/operator-made
 	$(VENV)/bin/python benches/operate.py --write benches/OPERATOR.md
+
+test-outage: venv $(BUILD)/operator-made
+	OXIRAY_TEST_OUTAGE_S=60 $(VENV)/bin/python -m pytest -q tests/kubernetes/test_autoscaling.py -k away
 
 bench-preload: venv $(BUILD)/torch/installed
 	$(BUILD)/torch/bin/python benches/preload.py --check

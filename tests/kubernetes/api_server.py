@@ -44,6 +44,8 @@ class Fault:
     #: Whether the request is carried out all the same, and only its answer lost.
     after: bool = False
     headers: dict[str, str] = field(default_factory=dict)
+    #: The one object that it is about; all where it is empty.
+    name: str = ""
 
 
 class ApiServer:
@@ -102,13 +104,16 @@ class ApiServer:
             self.store.forget_history()
         self.drop_watches()
 
-    def fail(self, verb: str, plural: str, code: int, times: int = 1, *, after: bool = False, **headers: str) -> None:
+    def fail(
+        self, verb: str, plural: str, code: int, times: int = 1, *, after: bool = False, name: str = "", **headers: str
+    ) -> None:
         """The next `times` requests of this kind are answered with `code`; 0 cuts the connection instead."""
-        self.faults.append(Fault(verb, plural, code, times, after, headers))
+        self.faults.append(Fault(verb, plural, code, times, after, headers, name))
 
-    def fault_for(self, verb: str, plural: str) -> Fault | None:
+    def fault_for(self, verb: str, plural: str, name: str) -> Fault | None:
         for fault in self.faults:
-            if fault.times > 0 and fault.verb in (verb, "*") and fault.plural in (plural, "*"):
+            is_meant = fault.verb in (verb, "*") and fault.plural in (plural, "*") and fault.name in (name, "")
+            if fault.times > 0 and is_meant:
                 fault.times -= 1
                 return fault
         return None
@@ -188,7 +193,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not api.may(token, verb, kind, part):
             api.denied.append(f"{verb} {kind.plural} {part}")
             raise Refused(403, "Forbidden", f"the token may not {verb} {kind.plural} {part}")
-        fault = api.fault_for(verb, kind.plural) if token == OPERATOR else None
+        fault = api.fault_for(verb, kind.plural, name) if token == OPERATOR else None
         if fault and not fault.after:
             return self._fail(fault)
         if watches:

@@ -28,14 +28,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LIMIT_S = 90
 
 
-def wait_until(holds: Callable[[], Any], what: str) -> Any:
+def wait_until(holds: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
     """The first true value of `holds`."""
-    until = time.monotonic() + LIMIT_S
+    until = time.monotonic() + limit_s
     while True:
         value = holds()
         if value:
             return value
-        assert time.monotonic() < until, f"not within {LIMIT_S} s: {what}"
+        assert time.monotonic() < until, f"not within {limit_s} s: {what}"
         time.sleep(0.05)
 
 

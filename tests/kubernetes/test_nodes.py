@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from typing import Any
 
 import pytest
-from api_objects import Object
-from homes import free_port
-from kubelet import Kubelet, Pod
-from lab import Lab, cluster, group, wait_until
+from lab import Lab, group, wait_until
+from within import pod, ready, run, start
 
 #: Several waits of one test may each take long on a machine that has other things to do.
 pytestmark = pytest.mark.timeout(400)
@@ -41,39 +36,6 @@ before = internal_kv._internal_kv_get(b"kept")
 internal_kv._internal_kv_put(b"kept", b"this")
 print(before)
 """
-
-
-def pod(kubelet: Kubelet, name: str) -> Pod:
-    return next(pod for pod in kubelet.pods.values() if pod.name == name)
-
-
-def run(kubelet: Kubelet, program: str, name: str = "demo-head") -> str:
-    """What a program prints that runs in a pod."""
-    where = pod(kubelet, name)
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=where.environment, cwd=where.folder, capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
-def start(lab: Lab, *groups: Object, **spec: Any) -> None:
-    made = cluster(*groups, **spec)
-    made["spec"]["headGroupSpec"]["rayStartParams"]["port"] = str(free_port())
-    lab.api.create("rayclusters", made)
-
-
-def ready(lab: Lab, workers: int) -> Any:
-    def holds() -> Any:
-        return lab.condition("HeadPodReady") == "True" and lab.status().get("readyWorkerReplicas") == workers
-
-    def logs() -> str:
-        return "\n".join(f"{log.parent.name}: {log.read_text()[-800:]}" for log in lab.folder.glob("pods/*/log"))
-
-    try:
-        return wait_until(holds, f"{workers} ready workers")
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{lab.status()}\n{logs()}") from None
 
 
 def test_nodes_offer_what_the_status_says_and_devices_are_granted(lab: Lab) -> None:

@@ -22,6 +22,8 @@ pub struct Metadata {
     pub namespace: String,
     /// Its identity: another object of the same name has another.
     pub uid: String,
+    /// Which of its versions this is.
+    pub resource_version: String,
     /// Counts the changes of its `spec`.
     pub generation: i64,
     /// Its labels.
@@ -164,7 +166,7 @@ pub struct ScaleStrategy {
 pub struct AutoscalerOptions {
     /// After how many idle seconds a replica is removed.
     pub idle_timeout_seconds: Option<u32>,
-    /// `Conservative`, `Default` or `Aggressive`.
+    /// `Conservative` brings no more at once than there are already; `Default` and `Aggressive` bring all that is wanted.
     pub upscaling_mode: Option<String>,
 }
 
@@ -235,6 +237,11 @@ impl RayCluster {
     /// The name of the secret that lets pods into the cluster.
     pub fn secret(&self) -> String {
         format!("{}-oxiray-join", self.metadata.name)
+    }
+
+    /// The port that the head listens at.
+    pub fn head_port(&self) -> u16 {
+        crate::command::Start::port(&self.spec.head_group_spec.ray_start_params).parse().unwrap_or(6379)
     }
 
     /// The name of the head's pod.

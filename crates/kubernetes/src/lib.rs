@@ -4,6 +4,7 @@
 //! template, rayStartParams ──capacity──▶ Capacity      {CPU: 3, GPU: 1}, at zero replicas too
 //! RayCluster, pods         ──plan──────▶ Plan          objects and pods to apply, pods to delete, what to say
 //! RayCluster, pods         ──status────▶ status        conditions, and the capacity of every group
+//! RayCluster, pods, wishes ──Scaling───▶ JSON patch    replicas and pods to go, as an autoscaler wants them
 //! ```
 //!
 //! Everything here is a function of objects as the API tells them: no client, no clock, no state but what is passed in.
@@ -23,6 +24,7 @@ mod observed;
 mod plan;
 mod pods;
 mod quantity;
+mod scaling;
 mod settings;
 mod status;
 mod validate;
@@ -43,6 +45,7 @@ pub use pods::{
     worker_capacity,
 };
 pub use quantity::{NoQuantity, quantity};
+pub use scaling::{Look, ScaledGroup, ScaledPod, Scaling, Stage, Undelivered, scaled_groups};
 pub use settings::Settings;
 pub use status::{Refusals, Told, failures_of, status, timestamp};
 

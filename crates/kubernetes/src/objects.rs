@@ -1,7 +1,6 @@
 //! What a cluster needs beside its pods.
 
 use crate::cluster::RayCluster;
-use crate::command::Start;
 use crate::pods::{CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL};
 use serde_json::{Value, json};
 
@@ -48,7 +47,7 @@ fn service(name: &str, cluster: &RayCluster, kind: &str, ports: &Value) -> Value
 
 fn head_service(cluster: &RayCluster) -> Value {
     let head = &cluster.spec.head_group_spec;
-    let port: u16 = Start::port(&head.ray_start_params).parse().unwrap_or(6379);
+    let port = cluster.head_port();
     let ports = json!([{"name": "gcs-server", "port": port, "targetPort": port}]);
     let mut made = service(&cluster.head_service(), cluster, "head", &ports);
     if let Some(kind @ ("NodePort" | "LoadBalancer")) = head.service_type.as_deref() {

@@ -96,12 +96,6 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
         }
         return plan;
     }
-    if cluster.spec.enable_in_tree_autoscaling {
-        plan.warn(
-            "AutoscalerNotStarted",
-            "enableInTreeAutoscaling: the operator does not start an autoscaler in this version; whoever scales sets replicas and scaleStrategy.workersToDelete".to_owned(),
-        );
-    }
     plan.objects = objects(cluster);
     plan_head(situation, &mut plan);
     for group in &cluster.spec.worker_group_specs {
@@ -239,14 +233,17 @@ fn replicas_of<'a>(situation: &Situation<'a>, group: &WorkerGroup, plan: &mut Pl
     }
     let named: BTreeSet<&str> = group.scale_strategy.workers_to_delete.iter().map(String::as_str).collect();
     for replica in replicas.values_mut() {
-        for pod in replica.pods.iter().filter(|pod| pod.phase == Phase::Over) {
+        // What was emptied is the autoscaler's, until it says that it may go: PLAN-3.
+        let is_emptied = |pod: &&Seen| pod.phase == Phase::Over && pod.failure.is_none();
+        let is_kept = situation.cluster.spec.enable_in_tree_autoscaling && replica.pods.iter().any(is_emptied);
+        for pod in replica.pods.iter().filter(|pod| pod.phase == Phase::Over && !(is_kept && is_emptied(pod))) {
             plan.ended(pod, situation.now);
         }
         let has_run = replica.pods.iter().any(|pod| pod.phase == Phase::Running);
         let is_whole = replica.pods.len() == group.hosts() as usize;
         replica.doomed = if replica.pods.iter().any(|pod| named.contains(pod.name.as_str())) {
             Some("it is named in workersToDelete")
-        } else if replica.pods.iter().any(|pod| pod.phase == Phase::Over) {
+        } else if replica.pods.iter().any(|pod| pod.phase == Phase::Over && !(is_kept && is_emptied(pod))) {
             Some("a pod of its replica has ended")
         } else if replica.is_ending() {
             Some("its replica is being deleted")
@@ -275,7 +272,13 @@ fn plan_group(situation: &Situation<'_>, group: &WorkerGroup, plan: &mut Plan) {
     }
     let live: Vec<u32> = replicas.iter().filter(|(_, it)| it.doomed.is_none()).map(|(number, _)| *number).collect();
     let missing = wanted.saturating_sub(live.len());
-    let fresh: Vec<u32> = (0u32..).filter(|number| !replicas.contains_key(number)).take(missing).collect();
+    // A pod with a name that is still on the list would be deleted at once.
+    let is_named = |number: &u32| {
+        let pods = (0..group.hosts()).map(|host| cluster.worker_pod(&group.group_name, *number, host));
+        pods.into_iter().any(|name| group.scale_strategy.workers_to_delete.contains(&name))
+    };
+    let free = (0u32..).filter(|number| !replicas.contains_key(number) && !is_named(number));
+    let fresh: Vec<u32> = free.take(missing).collect();
     let incomplete = live.iter().filter(|number| replicas[number].pods.len() < group.hosts() as usize);
     let places: Vec<u32> = incomplete.copied().chain(fresh).collect();
     if places.is_empty() || !plan.may_try(&group.group_name, now) {

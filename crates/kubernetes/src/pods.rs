@@ -30,6 +30,10 @@ const GRACE_S: u64 = 60;
 /// How much of that is left when the drain is over.
 const GRACE_MARGIN_S: u64 = 10;
 
+/// For how many seconds who needs a machine of the autoscaler's waits for one that is away: as long as an operator may take
+/// to be moved to another machine.
+const AUTOSCALER_WAIT_S: u32 = 300;
+
 /// What a pod has to do with a group of the cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
@@ -272,6 +276,9 @@ impl Place<'_> {
         ];
         if self.worker.is_none() {
             variables.push(("OXIRAY_TMPDIR", json!({"value": SESSIONS_PATH})));
+            if cluster.spec.enable_in_tree_autoscaling {
+                variables.push(("OXIRAY_INFEASIBLE_WAIT_S", json!({"value": AUTOSCALER_WAIT_S.to_string()})));
+            }
         }
         variables
     }

@@ -1,3 +1,4 @@
 mod capacity;
 mod plan;
 mod pods;
+mod scaling;

@@ -19,7 +19,8 @@ impl Exchange {
     pub(crate) fn accept(&mut self, now: Instant) {
         let strangers = self.lines.values().filter(|line| matches!(line.stage, Stage::Stranger { .. })).count();
         for _ in strangers..STRANGERS_MAX {
-            match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
                 Ok((tcp, address)) => self.stranger(tcp, address.ip(), now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -30,8 +31,7 @@ impl Exchange {
             }
         }
         // EXCHANGE-1: it is listened again when one of them has proven itself or is gone, and descriptors are free.
-        let _ = epoll::delete(&self.epoll, &self.listener);
-        self.listens = false;
+        self.listen_no_more();
     }
 
     fn stranger(&mut self, tcp: TcpStream, address: IpAddr, now: Instant) {
@@ -52,10 +52,17 @@ impl Exchange {
     }
 
     pub(crate) fn listen_again(&mut self) {
-        if !self.listens && self.finish_at.is_none() {
+        if let Some(listener) = self.listener.as_ref().filter(|_| !self.listens && self.finish_at.is_none()) {
             let data = epoll::EventData::new_u64(LISTENER);
-            self.listens = epoll::add(&self.epoll, &self.listener, data, epoll::EventFlags::IN).is_ok();
+            self.listens = epoll::add(&self.epoll, listener, data, epoll::EventFlags::IN).is_ok();
         }
+    }
+
+    pub(crate) fn listen_no_more(&mut self) {
+        if let Some(listener) = &self.listener {
+            let _ = epoll::delete(&self.epoll, listener);
+        }
+        self.listens = false;
     }
 
     /// A stranger's greeting, as far as it has come; whether it has said enough for now.

@@ -68,7 +68,8 @@ pub(crate) struct Line {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) options: Options,
-    pub(crate) listener: TcpListener,
+    /// None where nobody is to come: with a visitor of a head.
+    pub(crate) listener: Option<TcpListener>,
     pub(crate) listens: bool,
     pub(crate) counter: Arc<Counter>,
     pub(crate) epoll: OwnedFd,
@@ -86,15 +87,17 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(options: Options, listener: TcpListener, counter: Arc<Counter>) -> io::Result<Self> {
+    pub(crate) fn new(options: Options, listener: Option<TcpListener>, counter: Arc<Counter>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let level = epoll::EventFlags::IN;
         epoll::add(&epoll, &counter.commanded, epoll::EventData::new_u64(COMMANDED), level)?;
-        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), level)?;
+        if let Some(listener) = &listener {
+            epoll::add(&epoll, listener, epoll::EventData::new_u64(LISTENER), level)?;
+        }
         Ok(Self {
             options,
+            listens: listener.is_some(),
             listener,
-            listens: true,
             counter,
             epoll,
             lines: BTreeMap::new(),
@@ -269,8 +272,7 @@ impl Exchange {
         self.finish_at = Some(self.finish_at.map_or(at, |earlier| earlier.min(at)));
         self.expected.clear();
         self.lines.retain(|_, line| matches!(line.stage, Stage::Open));
-        let _ = epoll::delete(&self.epoll, &self.listener);
-        self.listens = false;
+        self.listen_no_more();
     }
 
     // --- lines ---

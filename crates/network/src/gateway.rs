@@ -11,7 +11,7 @@ use oxiray_ids::NodeId;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -131,6 +131,8 @@ pub(crate) enum Command {
     Finish(Duration),
 }
 
+/// The address of who does not listen.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// How many lines may wait to be written to the log; more are dropped, since strangers cause them.
 const LINES_MAX: usize = 64;
 
@@ -192,7 +194,8 @@ impl Gateway {
     /// # Errors
     /// Where the address cannot be listened at, or the operating system refuses.
     pub fn start(options: Options) -> io::Result<Self> {
-        Self::begin(options, None).map(|(gateway, _)| gateway)
+        let listener = socket::listen(options.listen)?;
+        Self::begin(options, Some(listener), None).map(|(gateway, _)| gateway)
     }
 
     /// As [`Gateway::start`], of a node that was let in: the local socket is its stream to the head.
@@ -205,18 +208,37 @@ impl Gateway {
         protocol: Vec<u8>,
         limits: Limits,
     ) -> io::Result<(Self, OwnedFd)> {
+        let listener = socket::listen(listen)?;
+        Self::carry_first(joined, Some(listener), listen, protocol, limits)
+    }
+
+    /// As [`Gateway::start_joined`], of somebody who only speaks to the head: nothing is listened at.
+    ///
+    /// # Errors
+    /// Where the operating system refuses.
+    pub fn start_visiting(joined: Joined, protocol: Vec<u8>, limits: Limits) -> io::Result<(Self, OwnedFd)> {
+        Self::carry_first(joined, None, NOWHERE, protocol, limits)
+    }
+
+    fn carry_first(
+        joined: Joined,
+        listener: Option<TcpListener>,
+        listen: SocketAddr,
+        protocol: Vec<u8>,
+        limits: Limits,
+    ) -> io::Result<(Self, OwnedFd)> {
         let Joined { tls, tcp, credentials, .. } = joined;
         let options = Options { credentials, authority: None, listen, protocol, limits };
-        let (gateway, local) = Self::begin(options, Some((tls, tcp)))?;
+        let (gateway, local) = Self::begin(options, listener, Some((tls, tcp)))?;
         Ok((gateway, local.expect("a carried stream has a local end")))
     }
 
     fn begin(
         options: Options,
+        listener: Option<TcpListener>,
         carried: Option<(rustls::Connection, std::net::TcpStream)>,
     ) -> io::Result<(Self, Option<OwnedFd>)> {
-        let listener = socket::listen(options.listen)?;
-        let address = listener.local_addr()?;
+        let address = listener.as_ref().map_or(Ok(NOWHERE), TcpListener::local_addr)?;
         let counter = Arc::new(Counter::new()?);
         let mut exchange = Exchange::new(options, listener, counter.clone())?;
         let local = match carried {
@@ -231,7 +253,7 @@ impl Gateway {
         Ok((Self { counter, thread: Some(thread), address }, local))
     }
 
-    /// Where it listens.
+    /// Where it listens; port 0 where it does not.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -299,6 +299,19 @@ fn strangers_hear_nothing_but_the_handshake_and_do_no_harm() {
 }
 
 #[test]
+fn a_visitor_speaks_to_the_head_and_listens_nowhere() {
+    let head = Head::start();
+    let joined = head.join(&head.token, NodeId::generate(), PROTOCOL).expect("it is let in");
+    let (visiting, control) = Gateway::start_visiting(joined, PROTOCOL.to_vec(), LIMITS).expect("a gateway");
+    assert_eq!(visiting.address().port(), 0);
+    let (_, far) = head.joined();
+    let (control, far) = carries(control.into(), far, 100_000);
+    let (mut far, control) = carries(far, control, 100_000);
+    drop((visiting, control));
+    assert_eq!(far.read(&mut [0]).expect("the end"), 0, "the head hears that it went");
+}
+
+#[test]
 fn many_who_say_nothing_keep_nobody_out_for_long() {
     let head = Head::start();
     let silent: Vec<TcpStream> = (0..2 * crate::exchange::STRANGERS_MAX)

@@ -1,6 +1,7 @@
 //! Objects of the API as JSON: what is not named in this program passes through it unchanged.
 
 use crate::metrics::Metrics;
+use crate::reconcile::cluster_kind;
 use kube::Client;
 use kube::core::Request;
 use kube::core::params::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -111,13 +112,21 @@ impl Api {
         self.ask("apply", Request::new(path).patch(name, &params, &Patch::Apply(object))).await.map(drop)
     }
 
-    /// Replaces the fields of an object's status that are set here.
-    pub(crate) async fn set_status(&self, kind: &Kind, namespace: &str, name: &str, status: &Value) -> Answer<()> {
+    /// Replaces the fields of an object's status that are set here; the object as it is then.
+    pub(crate) async fn set_status(&self, kind: &Kind, namespace: &str, name: &str, status: &Value) -> Answer<Value> {
         let body = serde_json::json!({"status": status});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let request =
             Request::new(kind.path(Some(namespace))).patch_subresource("status", name, &params, &Patch::Merge(body));
-        self.ask("status", request).await.map(drop)
+        self.ask("status", request).await
+    }
+
+    /// Changes a cluster by a JSON patch; the cluster as it is then.
+    pub(crate) async fn change_cluster(&self, namespace: &str, name: &str, operations: &Value) -> Answer<Value> {
+        let operations = serde_json::from_value(operations.clone()).map_err(kube::Error::SerdeError)?;
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let path = cluster_kind().path(Some(namespace));
+        self.ask("scale", Request::new(path).patch(name, &params, &Patch::<()>::Json(operations))).await
     }
 
     /// Deletes an object, unless another has its name by now. One that is gone is no error.

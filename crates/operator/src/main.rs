@@ -3,6 +3,7 @@
 //! A binary of its own, so that nobody else has to compile a Kubernetes client; `oxiray operator` runs it.
 
 mod api;
+mod autoscale;
 mod leader;
 mod metrics;
 mod reconcile;
@@ -10,6 +11,7 @@ mod show;
 mod yaml;
 
 use api::{Api, Kind};
+use autoscale::{Autoscalers, Line};
 use clap::{Args, Parser, Subcommand};
 use futures::StreamExt as _;
 use kube::Client;
@@ -91,6 +93,9 @@ struct Options {
     /// What a resource or device class that is in no table is to programs, as `example.com/npu=NPU`. May be given several times.
     #[arg(long = "device", value_name = "NAME=RESOURCE", value_parser = pair)]
     devices: Vec<(String, String)>,
+    /// For how long a pod of an autoscaled cluster may find no machine before another group is tried.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    unschedulable_wait: u32,
     /// The domain of services.
     #[arg(long, env = "CLUSTER_DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
@@ -156,6 +161,10 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
     };
     let api = Api::new(client.clone(), Arc::clone(&metrics));
     let reporter = Reporter { controller: CREATED_BY.to_owned(), instance: Some(identity) };
+    let recorder = Recorder::new(client.clone(), reporter);
+    let line = Line { api: api.clone(), recorder: recorder.clone(), runtime: tokio::runtime::Handle::current() };
+    let placing_limit = Duration::from_secs(options.unschedulable_wait.into());
+    let autoscalers = Arc::new(Autoscalers::new(line, placing_limit));
     let (mut terminated, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let act = async {
         if !options.no_lease {
@@ -164,8 +173,8 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
         say("this operator acts");
         metrics.set_leader(true);
         settings.pod_groups = pod_groups(&api).await;
-        let context =
-            Context::new(api.clone(), settings, Recorder::new(client.clone(), reporter), Arc::clone(&metrics));
+        let shared = (recorder.clone(), Arc::clone(&metrics), Arc::clone(&autoscalers));
+        let context = Context::new(api.clone(), settings, shared.0, shared.1, shared.2);
         control(options, Arc::new(context)).await;
     };
     let keep = async {
@@ -181,6 +190,7 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
     }
+    autoscalers.end();
     if metrics.is_leader() && !options.no_lease {
         election.leave().await;
     }

@@ -4,6 +4,7 @@
 //! was killed, that is late or that does not know what its last request came to, does nothing twice.
 
 use crate::api::{Api, Kind, code, said};
+use crate::autoscale::{Autoscalers, Sight};
 use crate::metrics::Metrics;
 use crate::say;
 use futures::StreamExt as _;
@@ -12,8 +13,9 @@ use kube::core::DynamicObject;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use oxiray_kubernetes::{
-    API_GROUP, API_VERSION, CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL, Claims, FailuresByGroup, Plan, RayCluster,
-    Refusals, Remark, Seen, Settings, Situation, Told, failures_of, hash_of, owner, plan, references, status,
+    API_GROUP, API_VERSION, CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL, Claims, FailuresByGroup, Metadata, Plan,
+    RayCluster, Refusals, Remark, Seen, Settings, Situation, Told, failures_of, hash_of, owner, plan, references,
+    status,
 };
 use oxiray_network::Authority;
 use serde_json::{Value, json};
@@ -84,12 +86,19 @@ pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) autoscalers: Arc<Autoscalers>,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
 impl Context {
-    pub(crate) fn new(api: Api, settings: Settings, recorder: Recorder, metrics: Arc<Metrics>) -> Self {
-        Self { api, settings, recorder, metrics, known: Mutex::default() }
+    pub(crate) fn new(
+        api: Api,
+        settings: Settings,
+        recorder: Recorder,
+        metrics: Arc<Metrics>,
+        autoscalers: Arc<Autoscalers>,
+    ) -> Self {
+        Self { api, settings, recorder, metrics, autoscalers, known: Mutex::default() }
     }
 
     /// Works on what is known of the cluster with this identity.
@@ -107,7 +116,10 @@ pub(crate) async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>)
     let uid = object.metadata.uid.clone().unwrap_or_default();
     match &result {
         Ok(_) => context.with(&uid, |known| known.errors = 0),
-        Err(error) => say(&format!("cluster {}: {error}", object.metadata.name.as_deref().unwrap_or_default())),
+        Err(error) => {
+            say(&format!("cluster {}: {error}", object.metadata.name.as_deref().unwrap_or_default()));
+            context.autoscalers.blind(&uid, &error.to_string());
+        }
     }
     result
 }
@@ -138,10 +150,11 @@ fn pods() -> Kind {
 }
 
 async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookError> {
-    let cluster = RayCluster::read(&serde_json::to_value(object)?)?;
-    let uid = &cluster.metadata.uid;
+    let mut cluster = RayCluster::read(&serde_json::to_value(object)?)?;
+    let uid = &cluster.metadata.uid.clone();
     if cluster.metadata.deletion_timestamp.is_some() {
         context.known.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        context.autoscalers.forget(uid);
         return Ok(Action::await_change());
     }
     if cluster.spec.managed_by.as_deref().is_some_and(|by| by != "ray.io/kuberay-operator") {
@@ -151,8 +164,14 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
     let seen = own_pods(&cluster, &context.api).await?;
     let failures = context.with(uid, |known| known.failures.clone()).unwrap_or_else(|| failures_of(&cluster));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let plan = plan(&Situation { cluster: &cluster, pods: &seen, settings: &settings, failures: &failures, now });
-    let (refusals, failed) = carry_out(&plan, &cluster, context).await;
+    let mut plan = plan(&Situation { cluster: &cluster, pods: &seen, settings: &settings, failures: &failures, now });
+    context.autoscalers.attend(&cluster, &seen);
+    plan.remarks.extend(context.autoscalers.lonely(uid).map(|message| Remark {
+        is_warning: true,
+        reason: "AutoscalerAway",
+        message,
+    }));
+    let Done { refusals, failed, made } = carry_out(&plan, &cluster, context).await;
     let told = status(&Told {
         cluster: &cluster,
         pods: &seen,
@@ -161,13 +180,22 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
         refusals: &refusals,
         now,
     });
-    tell(&cluster, &told, context).await?;
+    let written = tell(&cluster, &told, context).await?;
+    if let Some(version) = written.filter(|written| written.generation == cluster.metadata.generation) {
+        // What is wanted is what was seen: only the status is another.
+        cluster.metadata.resource_version = version.resource_version;
+    }
     remark(&cluster, &plan, &refusals, context).await;
     if let Some(error) = failed {
         return Err(error);
     }
     context.with(uid, |known| known.failures = Some(plan.failures.clone()));
-    let refused = (!refusals.is_empty()).then_some(REFUSED_PERIOD);
+    let is_refused = !refusals.is_empty();
+    if made == 0 {
+        // What was made a moment ago is in the next look, which its events bring.
+        context.autoscalers.show(Sight { cluster, pods: seen, settings, refusals });
+    }
+    let refused = is_refused.then_some(REFUSED_PERIOD);
     let again = plan.again_s.map(Duration::from_secs).into_iter().chain(refused).min();
     Ok(Action::requeue(again.unwrap_or(LOOK_PERIOD)))
 }
@@ -215,8 +243,16 @@ async fn settings_for(cluster: &RayCluster, context: &Context) -> Result<Setting
     Ok(settings)
 }
 
+/// What came of a plan.
+struct Done {
+    refusals: Refusals,
+    failed: Option<LookError>,
+    /// How many pods were made.
+    made: usize,
+}
+
 /// Does what the plan says, as much of it as the API lets: what is refused for one group keeps no other back.
-async fn carry_out(plan: &Plan, cluster: &RayCluster, context: &Context) -> (Refusals, Option<LookError>) {
+async fn carry_out(plan: &Plan, cluster: &RayCluster, context: &Context) -> Done {
     let (namespace, uid) = (&cluster.metadata.namespace, &cluster.metadata.uid);
     let mut failed = None;
     // The requests are listed before they are a stream: closures over borrows in a stream are not general enough for the
@@ -230,7 +266,7 @@ async fn carry_out(plan: &Plan, cluster: &RayCluster, context: &Context) -> (Ref
         failed = failed.or(result.err());
     }
     if let Err(error) = prepare(plan, cluster, context).await {
-        return (Refusals::new(), Some(failed.unwrap_or(error)));
+        return Done { refusals: Refusals::new(), failed: Some(failed.unwrap_or(error)), made: 0 };
     }
     let applied = plan.pods.iter().cloned().map(|pod| async move {
         let name = pod.object["metadata"]["name"].as_str().unwrap_or_default();
@@ -258,7 +294,7 @@ async fn carry_out(plan: &Plan, cluster: &RayCluster, context: &Context) -> (Ref
             plan.deletions.len()
         ));
     }
-    (refusals, failed)
+    Done { refusals, failed, made }
 }
 
 /// Makes what pods need before they start. What was applied a moment ago is not applied again.
@@ -301,16 +337,16 @@ fn join_secret(cluster: &RayCluster) -> Result<Value, LookError> {
     }))
 }
 
-/// Writes the status where it is another than the last.
-async fn tell(cluster: &RayCluster, told: &Value, context: &Context) -> Result<(), LookError> {
+/// Writes the status where it is another than the last; what the cluster is known by then.
+async fn tell(cluster: &RayCluster, told: &Value, context: &Context) -> Result<Option<Metadata>, LookError> {
     let same = |field: (&String, &Value)| {
         let before = &cluster.status[field.0];
         if field.1.is_null() { before.is_null() } else { without_nulls(field.1) == *before }
     };
     if told.as_object().is_some_and(|fields| fields.iter().all(same)) {
-        return Ok(());
+        return Ok(None);
     }
-    let Value::Object(mut fields) = told.clone() else { return Ok(()) };
+    let Value::Object(mut fields) = told.clone() else { return Ok(None) };
     for (_, value) in &mut fields {
         if !value.is_null() {
             *value = without_nulls(value);
@@ -319,7 +355,8 @@ async fn tell(cluster: &RayCluster, told: &Value, context: &Context) -> Result<(
     let name = &cluster.metadata.name;
     let answer =
         context.api.set_status(&cluster_kind(), &cluster.metadata.namespace, name, &Value::Object(fields)).await;
-    answer.asked("write its status")
+    let written = RayCluster::read(&answer.asked("write its status")?)?;
+    Ok(Some(written.metadata))
 }
 
 /// As the API keeps it: a field without a value is none.

@@ -13,6 +13,11 @@ use bytes::{Buf, BytesMut};
 /// The version of framing and schema; peers must agree on it exactly.
 pub const WIRE_VERSION: u8 = 1;
 
+/// Names that version where peers of two machines agree on what they speak.
+pub fn protocol() -> Vec<u8> {
+    format!("oxiray/{WIRE_VERSION}").into_bytes()
+}
+
 /// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
 

@@ -167,6 +167,24 @@ fn with_an_autoscaler_only_named_replicas_go() {
 }
 
 #[test]
+fn with_an_autoscaler_what_was_emptied_stays_until_it_is_named_and_its_name_is_free() {
+    let mut world = World::settled(gpus(1));
+    world.object["spec"]["enableInTreeAutoscaling"] = json!(true);
+    let worker = world.pods.iter_mut().find(|pod| pod["metadata"]["name"] == "demo-gpu-0-0").expect("there");
+    worker["status"] = json!({"phase": "Succeeded"});
+    let plan = world.plan();
+    assert!(plan.deletions.is_empty() && plan.pods.is_empty() && plan.failures.is_empty(), "{plan:?}");
+    world.object["spec"]["workerGroupSpecs"][0]["scaleStrategy"] = json!({"workersToDelete": ["demo-gpu-0-0"]});
+    world.step();
+    world.step();
+    assert_eq!(world.names(), ["demo-gpu-1-0", "demo-head"], "one that is still named would go at once");
+    world.fail("demo-gpu-1-0", "one");
+    let plan = world.step();
+    assert_eq!(plan.failures["gpu"].count, 1, "one that failed is replaced as ever");
+    assert_eq!(world.names(), ["demo-head"]);
+}
+
+#[test]
 fn a_replica_of_several_hosts_is_one() {
     let mut groups = gpus(2);
     groups[0]["numOfHosts"] = json!(2);

@@ -2,10 +2,11 @@
 
 use super::heartbeats::{Home, since_boot};
 use super::join::{JoinError, first_answer};
-use super::network::{Network, protocol};
+use super::network::Network;
 use crate::config::Config;
 use oxiray_ids::NodeId;
 use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, TokenError, join};
+use oxiray_wire::frame::protocol;
 use oxiray_wire::message::NodeAdmitted;
 use oxiray_wire::{Connection, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -66,6 +66,7 @@ impl Daemon {
             Message::PackageWanted(asked) => return self.give_package(from, asked.clone()),
             Message::PackagePiece(piece) => return self.take_package(from, piece),
             Message::NodeLeaves(_) => return self.member_leaves(from),
+            Message::Hello(hello) => return self.turn_visitor(from, hello),
             Message::NodeJoin(told) if !self.is_honest(from, told) => {
                 return self.give_up(from, "it says that it is another node than its certificate says");
             }

@@ -14,8 +14,7 @@ use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_network::{Event, Expectation, Freight, Gateway, Joined, Local, Ticket};
 use oxiray_wire::connection::socket_pair;
-use oxiray_wire::frame::WIRE_VERSION;
-use oxiray_wire::message::{NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
+use oxiray_wire::message::{Hello, NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
 use oxiray_wire::{Connection, Message};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,11 +26,6 @@ use std::time::{Duration, Instant};
 const HALVES_MAX: usize = 1024;
 /// How long the last words to other nodes may take.
 pub(super) const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
-
-/// What is negotiated before anything is said: the version of the wire.
-pub(super) fn protocol() -> Vec<u8> {
-    format!("oxiray/{WIRE_VERSION}").into_bytes()
-}
 
 /// One end of a stream: itself, or what stands for it in a message to another machine.
 #[derive(Debug)]
@@ -157,6 +151,21 @@ impl Daemon {
         let (address, epoch) = (self.address.clone(), self.core.epoch());
         let admitted = NodeAdmitted { ip: ip.to_owned(), address, head, lease_ms, epoch };
         self.queue(key, &admitted.into(), Vec::new());
+    }
+
+    /// Who has proven the token's secret and is no node, but an autoscaler that runs elsewhere.
+    pub(super) fn turn_visitor(&mut self, from: Key, hello: &Hello) {
+        let Some(network) = &mut self.network else { return };
+        let is_node = network.remotes.get(&from).is_none_or(|remote| remote.listens.is_some());
+        if is_node || hello.driver.is_some() || hello.node.is_some() {
+            return self.log.line(&format!("member {from} greets again and is ignored"));
+        }
+        // It has no lease: nothing here depends on its being alive.
+        network.remotes.remove(&from);
+        if let Some(stream) = self.streams.get_mut(&from) {
+            stream.role = Role::Visitor;
+        }
+        self.log.line(&format!("client {from} is no node, but a visitor from another machine"));
     }
 
     /// It ended all that it was granted, and came again under another name.

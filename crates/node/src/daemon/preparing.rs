@@ -3,7 +3,7 @@
 use super::arrival::{Arrival, Return, arrive, token_path};
 use super::join::{self, Joined, Way};
 use super::journal::Keeping;
-use super::network::{Network, protocol};
+use super::network::Network;
 use super::start::{StartError, Step as _};
 use super::store_desk::StoreDesk;
 use crate::config::{Config, Plan, PlanError};
@@ -13,6 +13,7 @@ use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_network::{Authority, AuthorityParts, Gateway, Limits, Options};
+use oxiray_wire::frame::protocol;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
