@@ -184,6 +184,14 @@ class ActorHandle:
         self._hold.hand_on()
         return handle_of, (self._actor_id, self._traits, self._hold.keeps)
 
+    def _as_common(self) -> tuple[bytes, bytes, bool]:
+        """The handle for another language: whose it is, what is told of that, and whether it holds it."""
+        from oxiray import rust
+
+        self._hold.hand_on()
+        told = cloudpickle.dumps(self._traits) if self._traits.language == "python" else rust.told(self._traits)
+        return self._actor_id.binary(), told, self._hold.keeps
+
 
 class ActorClass:
     """A class decorated with `@remote`: make an actor of it with `.remote(...)`."""
@@ -274,11 +282,16 @@ def handle_of(actor_id: Any, traits: Traits, keeps: bool) -> ActorHandle:
     return ActorHandle(actor_id, traits, _core.Hold(actor_id, keeps))
 
 
-def from_bytes(actor_id: Any, traits: bytes) -> ActorHandle:
+def from_bytes(actor_id: Any, traits: bytes, keeps: bool = False) -> ActorHandle:
     """The handle of an actor that was found by its name, or that is this process: it does not keep the actor."""
     from oxiray import rust
 
-    return handle_of(actor_id, rust.traits(traits) if rust.is_traits(traits) else pickle.loads(traits), False)
+    return handle_of(actor_id, rust.traits(traits) if rust.is_traits(traits) else pickle.loads(traits), keeps)
+
+
+def from_common(actor_id: bytes, traits: bytes, keeps: bool) -> ActorHandle:
+    """A handle that came from another language."""
+    return from_bytes(_core.ActorID(actor_id), traits, keeps)
 
 
 def make(cls: type, given: dict[str, Any]) -> ActorClass:

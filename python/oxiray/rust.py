@@ -7,8 +7,8 @@
     counter = program.actor("Counter").remote(10)
 
 The program is what `#[oxiray::remote]` stands in; its workers are forked from the program's own file. What crosses is
-None, bool, int (64 bits), float, str, bytes, list, dict, numpy arrays and ObjectRefs; structs and maps are dicts, tuples
-arrive as lists. A failure is a `RayTaskError` whose cause is a `CrossLanguageError`.
+None, bool, int (64 bits), float, str, bytes, list, dict, numpy arrays, ObjectRefs and handles of actors; structs and maps
+are dicts, tuples arrive as lists. A failure is a `RayTaskError` whose cause is a `CrossLanguageError`.
 
 Invariant: who was called from another language answers in what both can read; nothing is ever unpickled in Rust.
 """
@@ -154,14 +154,7 @@ class RustActorClass:
         _options.check_submittable(options)
         _session.ensure()
         concurrency = options.concurrency(is_async=False)
-        told = {
-            "class": self._name,
-            "language": "rust",
-            "max_task_retries": options.max_task_retries,
-            "unordered": concurrency > 1,
-            "methods": [],
-        }
-        handle = _core.dump_common(told)
+        handle = told(actor.Traits(self._name, {}, options.max_task_retries, unordered=concurrency > 1))
         actor_id, hold, existing = _core.create_actor(
             class_name=self._name.rpartition("::")[2],
             body=self._name.encode(),
@@ -199,6 +192,19 @@ def traits(told: bytes) -> actor.Traits:
         max_task_retries=known["max_task_retries"],
         unordered=known["unordered"],
         language="rust",
+    )
+
+
+def told(of: actor.Traits) -> bytes:
+    """What a handle knows of an actor whose class is Rust's, as every language reads it."""
+    return _core.dump_common(
+        {
+            "class": of.class_name,
+            "language": "rust",
+            "max_task_retries": of.max_task_retries,
+            "unordered": of.unordered,
+            "methods": list(of.methods),
+        }
     )
 
 

@@ -47,6 +47,16 @@ def breaks_off() -> Iterator[int]:
     raise ValueError("no more")
 
 
+def adds(tally: Any, number: int) -> int:
+    """Has an actor of Rust's add."""
+    return ray.get(tally.add.remote(number))
+
+
+def makes_basket(content: str) -> Any:
+    """A handle of an actor of Python's."""
+    return ray.remote(Basket).remote([content])
+
+
 class Basket:
     """Holds texts."""
 

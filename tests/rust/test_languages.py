@@ -110,6 +110,41 @@ def test_rust_yields_and_has_several_results(program: rust.Program) -> None:
             ray.get(wrong, timeout=LIMIT)
 
 
+@ray.remote
+class Adder:
+    """An actor of Python's that Rust is handed."""
+
+    def __init__(self) -> None:
+        self._sum = 100
+
+    def add(self, number: int) -> int:
+        """One more."""
+        self._sum += number
+        return self._sum
+
+    @ray.method(num_returns=2)
+    def both(self) -> tuple[int, str]:
+        """Two results."""
+        return self._sum, "of python"
+
+
+def test_handles_of_actors_cross(program: rust.Program) -> None:
+    add_with = program.function("add_with")
+    adder = Adder.remote()
+    assert ray.get(add_with.remote(adder, 1), timeout=LIMIT) == 101
+    assert ray.get(adder.both.remote(), timeout=LIMIT) == [101, "of python"]
+    # Made in Rust, held by nobody but this handle once the function has returned.
+    tally, total = ray.get(program.function("tally_of").remote([1, 2, 3]), timeout=LIMIT)
+    assert isinstance(tally, ray.actor.ActorHandle) and total == 6
+    assert ray.get(tally.add.remote(4), timeout=LIMIT) == 10
+    assert ray.get(program.function("double_of").remote(tally), timeout=LIMIT) == 20
+    assert ray.get(add_with.remote(tally, 1), timeout=LIMIT) == 21
+    # Part of a value that is kept.
+    kept = rust.put([adder])
+    handed = ray.get(kept, timeout=LIMIT)[0]
+    assert handed == adder and ray.get(handed.both.remote(), timeout=LIMIT) == [101, "of python"]
+
+
 def test_a_plain_value_of_pythons_is_refused_in_words(program: rust.Program) -> None:
     with pytest.raises(ray.exceptions.CrossLanguageError, match="pickled by Python"):
         ray.get(program.function("add").remote(ray.put(1), 2), timeout=LIMIT)
@@ -138,6 +173,8 @@ def test_rust_calls_python(languages: Path, tmp_path: Path) -> None:
         'yielded: ["apple", "pear"]',
         "parted: 1 [2, 3]",
         "broke off: after Some(1), ValueError: no more",
+        "added there: 7",
+        'made there: ["plum"]',
     ]
 
 

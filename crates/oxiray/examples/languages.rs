@@ -97,6 +97,29 @@ impl Tally {
     }
 }
 
+/// Has an actor of whichever language add.
+#[oxiray::remote]
+fn add_with(actor: python::Actor, by: i64) -> Result<i64> {
+    actor.call("add", (by,))?.get()
+}
+
+/// A tally that was made here, and what it came to before.
+#[oxiray::remote]
+fn tally_of(numbers: Vec<i64>) -> Result<(TallyHandle, i64)> {
+    let tally = Tally::remote(0)?;
+    for number in &numbers {
+        tally.add(*number)?;
+    }
+    let sum = tally.add(0)?.get()?;
+    Ok((tally, sum))
+}
+
+#[oxiray::remote]
+fn double_of(tally: TallyHandle) -> Result<i64> {
+    let sum = tally.add(0)?.get()?;
+    tally.add(sum)?.get()
+}
+
 fn call_python() -> Result<()> {
     let _cluster = Builder::new().address("local").num_cpus(2.0).init()?;
     let joined: String = python::function("partner", "joined").call((1, "two", 3.5, true, ()))?.get()?;
@@ -123,6 +146,10 @@ fn call_python() -> Result<()> {
     basket.call::<()>("put", ("pear",))?;
     println!("basket: {:?}", basket.call::<Vec<String>>("content", ())?.get()?);
     one_by_one(&basket)?;
+    let tally = Tally::remote(5)?;
+    println!("added there: {}", python::function("partner", "adds").call::<i64>((&tally, 2))?.get()?);
+    let another: python::Actor = python::function("partner", "makes_basket").call(("plum",))?.get()?;
+    println!("made there: {:?}", another.call::<Vec<String>>("content", ())?.get()?);
     Ok(())
 }
 

@@ -8,9 +8,9 @@ use crate::{context, process};
 use bytes::Bytes;
 use oxiray_ids::ActorId;
 use oxiray_runtime::{ActorWork, Arguments, Runtime, Streaming, Work, amounts};
-use oxiray_values::{Common, Decoded, Encoded};
+use oxiray_values::{ACTOR, Blob, Common, Decoded, Encoded};
 use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
-use serde::de::{Deserializer, Error as _};
+use serde::de::{Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -47,6 +47,8 @@ impl Drop for Hold {
 pub struct ActorHandle {
     hold: Arc<Hold>,
     traits: Arc<Traits>,
+    /// The same as its creator told it: a Python class tells Python more.
+    told: Bytes,
 }
 
 /// A method as it is called.
@@ -104,6 +106,11 @@ impl PartialEq for ActorHandle {
 }
 
 impl ActorHandle {
+    /// A handle of an actor of which its creator told this.
+    fn told_of(hold: Hold, told: Bytes) -> Self {
+        Self { hold: Arc::new(hold), traits: Arc::new(Traits::from_bytes(&told)), told }
+    }
+
     /// The actor's identifier: 32 hexadecimal digits.
     pub fn hex(&self) -> String {
         self.hold.actor.hex()
@@ -201,22 +208,23 @@ pub(crate) fn create_with(
         strategy: options.shared.strategy()?,
         ..ActorCreate::default()
     };
+    let told = create.handle.clone();
     let (actor, answer) = runtime.create_actor(ActorWork { create, named, arguments })?;
     let existing = answer.filter(|answer| answer.existed);
-    let traits = existing.as_ref().map_or(traits, |answer| Traits::from_bytes(&answer.handle));
     let hold = Hold { runtime: runtime.clone(), actor, keeps: existing.is_none() };
-    Ok(ActorHandle { hold: Arc::new(hold), traits: Arc::new(traits) })
+    Ok(match existing {
+        Some(answer) => ActorHandle::told_of(hold, answer.handle),
+        None => ActorHandle { hold: Arc::new(hold), traits: Arc::new(traits), told },
+    })
 }
 
 /// The actor of this name, of any class and language.
-pub(crate) fn find(name: &str, namespace: &str) -> Result<(ActorHandle, Arc<Traits>)> {
+pub(crate) fn find(name: &str, namespace: &str) -> Result<ActorHandle> {
     let runtime = process::required()?;
     let answer = runtime.find_actor(name, namespace)?;
     let actor = ActorId::from_slice(&answer.actor)
         .ok_or_else(|| Error::NotFound(format!("the daemon named no actor for `{name}`")))?;
-    let traits = Arc::new(Traits::from_bytes(&answer.handle));
-    let handle = ActorHandle { hold: Arc::new(Hold::on(runtime, actor, false)), traits: Arc::clone(&traits) };
-    Ok((handle, traits))
+    Ok(ActorHandle::told_of(Hold::on(runtime, actor, false), answer.handle))
 }
 
 /// The actor of this name in this job's namespace. The handle does not keep the actor.
@@ -229,7 +237,8 @@ pub fn get_actor<A: Actor>(name: &str) -> Result<A::Handle> {
 
 /// The actor of this name in a namespace.
 pub fn get_actor_in<A: Actor>(name: &str, namespace: &str) -> Result<A::Handle> {
-    let (handle, traits) = find(name, namespace)?;
+    let handle = find(name, namespace)?;
+    let traits = &handle.traits;
     let simple = |path: &str| path.rsplit("::").next().unwrap_or_default().to_owned();
     if traits.language != "rust" || simple(&traits.class) != simple(A::PATH) {
         let what = if traits.class.is_empty() { "a Python class" } else { &traits.class };
@@ -250,29 +259,41 @@ impl AsRef<Self> for ActorHandle {
     }
 }
 
-/// A handle as it travels.
-#[derive(Serialize, Deserialize)]
-struct Travelling(Vec<u8>, Traits, bool);
-
 impl Serialize for ActorHandle {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let Hold { actor, keeps, .. } = &*self.hold;
         if *keeps && !note_contained(actor.anchor()) {
             return Err(S::Error::custom("a handle travels in arguments, results and values that are put"));
         }
-        Travelling(actor.as_bytes().to_vec(), (*self.traits).clone(), *keeps).serialize(serializer)
+        let parts = (Blob::from(&actor.as_bytes()[..]), Blob::from(self.told.clone()), *keeps);
+        serializer.serialize_newtype_struct(ACTOR, &parts)
     }
 }
 
 impl<'de> Deserialize<'de> for ActorHandle {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let Travelling(actor, traits, keeps) = Travelling::deserialize(deserializer)?;
-        let actor =
-            ActorId::from_slice(&actor).ok_or_else(|| D::Error::custom("a handle has a malformed identifier"))?;
-        let runtime = process::current().ok_or_else(|| D::Error::custom(Error::NotConnected))?;
-        if keeps {
-            note_borrowed(actor.anchor());
+        struct HandleVisitor;
+        impl<'de> Visitor<'de> for HandleVisitor {
+            type Value = ActorHandle;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a handle of an actor")
+            }
+
+            fn visit_newtype_struct<D: Deserializer<'de>>(
+                self,
+                deserializer: D,
+            ) -> std::result::Result<ActorHandle, D::Error> {
+                let (actor, told, keeps) = <(Blob, Blob, bool)>::deserialize(deserializer)?;
+                let actor = ActorId::from_slice(&actor)
+                    .ok_or_else(|| D::Error::custom("a handle has a malformed identifier"))?;
+                let runtime = process::current().ok_or_else(|| D::Error::custom(Error::NotConnected))?;
+                if keeps {
+                    note_borrowed(actor.anchor());
+                }
+                Ok(ActorHandle::told_of(Hold::on(runtime, actor, keeps), told.into()))
+            }
         }
-        Ok(Self { hold: Arc::new(Hold::on(runtime, actor, keeps)), traits: Arc::new(traits) })
+        deserializer.deserialize_newtype_struct(ACTOR, HandleVisitor)
     }
 }

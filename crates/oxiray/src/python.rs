@@ -14,6 +14,7 @@
 //! | maps, structs, other variants          | `dict`            |
 //! | [`Array<T>`](crate::Array)             | `numpy.ndarray`   |
 //! | [`ObjectRef<T>`]                       | `ObjectRef`       |
+//! | handles of actors, [`Actor`]           | `ActorHandle`     |
 //!
 //! An error arrives as [`Error::Task`](crate::Error::Task) with its message, the exception's type and its traceback.
 //!
@@ -30,7 +31,7 @@ use crate::reference::{ObjectRef, Returned};
 use crate::{outgoing, task};
 use bytes::Bytes;
 use oxiray_wire::message::{Environment, Variable};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A function of a Python module.
 #[derive(Debug, Clone)]
@@ -48,8 +49,10 @@ pub struct Class {
     options: ActorOptions,
 }
 
-/// An actor whose class a Python program wrote, or one of Rust's that is called as such.
-#[derive(Debug, Clone)]
+/// An actor whose class a Python program wrote, or one of Rust's that is called as such. It may be passed to functions and
+/// actors of both languages, and returned from them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Actor(ActorHandle);
 
 /// The function of this name in a module that the Python interpreter of the workers can import.
@@ -69,7 +72,7 @@ pub fn get_actor(name: &str) -> Result<Actor> {
 
 /// The actor of this name in a namespace.
 pub fn get_actor_in(name: &str, namespace: &str) -> Result<Actor> {
-    actor::find(name, namespace).map(|(handle, _)| Actor(handle))
+    actor::find(name, namespace).map(Actor)
 }
 
 /// What a Python worker unpickles: a call of the named function of `oxiray.rust` with module and name.

@@ -6,6 +6,7 @@
 //! | bytes, list, map | `bytes`, `list` (and `tuple` on the way out), `dict` |
 //! | array | `numpy.ndarray` of plain numbers; a stored one is read in place |
 //! | reference | `ObjectRef` |
+//! | actor | `ActorHandle` |
 
 use crate::blob::Serialized;
 use crate::buffer::Lent;
@@ -14,7 +15,7 @@ use crate::values::keep;
 use crate::{process, python};
 use bytes::Bytes;
 use oxiray_runtime::INLINE_BYTES;
-use oxiray_values::{Blob, Common, Decoded, Encoded, RawArray, RawReference, ValueError};
+use oxiray_values::{Blob, Common, Decoded, Encoded, RawActor, RawArray, RawReference, ValueError};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
@@ -83,7 +84,16 @@ fn common(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Common> {
         let items = value.try_iter()?.map(|item| common(&item?, depth));
         return items.collect::<PyResult<_>>().map(Common::List);
     }
+    if value.is_instance(python::actor_handle(value.py())?)? {
+        return actor(value);
+    }
     numeric(value)
+}
+
+fn actor(handle: &Bound<'_, PyAny>) -> PyResult<Common> {
+    let told = handle.call_method0("_as_common")?;
+    let (actor, handle, keeps): (Vec<u8>, Vec<u8>, bool) = told.extract()?;
+    Ok(Common::Actor(RawActor { actor: actor.into(), handle: handle.into(), keeps }))
 }
 
 /// numpy's arrays and numbers, without importing it where the program did not.
@@ -109,8 +119,8 @@ fn numeric(value: &Bound<'_, PyAny>) -> PyResult<Common> {
         }
     }
     Err(PyTypeError::new_err(format!(
-        "a value for Rust is made of None, bool, int, float, str, bytes, list, tuple, dict, numpy arrays and ObjectRefs; a {} \
-         is none of these: convert it first",
+        "a value for Rust is made of None, bool, int, float, str, bytes, list, tuple, dict, numpy arrays, ObjectRefs and handles \
+         of actors; a {} is none of these: convert it first",
         value.get_type().name()?
     )))
 }
@@ -170,6 +180,10 @@ impl<'py> Reading<'_, 'py> {
             }
             Common::Reference(RawReference { object, owner }) => {
                 Bound::new(py, reference::borrow(&object, &owner)?)?.into_any()
+            }
+            Common::Actor(RawActor { actor, handle, keeps }) => {
+                let parts = (python::bytes(py, &actor), python::bytes(py, &handle), keeps);
+                python::actor_from_common(py)?.call1(parts)?
             }
         })
     }

@@ -17,6 +17,18 @@ macro_rules! looked_up {
 }
 
 looked_up!(
+    /// The class of handles of actors.
+    actor_handle,
+    "oxiray.actor",
+    "ActorHandle"
+);
+looked_up!(
+    /// A handle that came from another language.
+    actor_from_common,
+    "oxiray.actor",
+    "from_common"
+);
+looked_up!(
     /// Serializes plain values.
     pickle_dumps,
     "pickle",

@@ -27,6 +27,8 @@ pub enum Common {
     Array(RawArray),
     /// A reference to an object.
     Reference(RawReference),
+    /// A handle of an actor.
+    Actor(RawActor),
 }
 
 /// An array of some kind of number.
@@ -49,6 +51,17 @@ pub struct RawReference {
     pub owner: Blob,
 }
 
+/// A handle of an actor, as it travels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawActor {
+    /// Its `ActorId`.
+    pub actor: Blob,
+    /// What its creator told of it, see `ActorCreate::handle`.
+    pub handle: Blob,
+    /// Whether the actor lives as long as the handle.
+    pub keeps: bool,
+}
+
 impl Common {
     /// What the value is, in words for errors.
     pub fn kind(&self) -> &'static str {
@@ -63,6 +76,7 @@ impl Common {
             Self::Map(_) => "a map",
             Self::Array(_) => "an array",
             Self::Reference(_) => "a reference",
+            Self::Actor(_) => "a handle of an actor",
         }
     }
 

@@ -30,11 +30,14 @@ mod writing;
 
 pub use array::{Array, Element, ShapeError};
 pub use blob::{Blob, OUTSIDE_BYTES};
-pub use common::{Common, RawArray, RawReference};
+pub use common::{Common, RawActor, RawArray, RawReference};
 pub use encode::{Decoded, Encoded, Encoding, NONE, NativeWriter};
 
 /// What marks a reference for the common encoding: `(object, owner)`.
 pub const REFERENCE: &str = "$oxiray::reference";
+
+/// What marks a handle of an actor for the common encoding: `(actor, handle, keeps)`.
+pub const ACTOR: &str = "$oxiray::actor";
 
 /// A value cannot be written or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

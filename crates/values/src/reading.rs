@@ -2,7 +2,7 @@
 
 use crate::array::ARRAY;
 use crate::blob::{BUFFER, Blob};
-use crate::{Common, REFERENCE, ValueError};
+use crate::{ACTOR, Common, REFERENCE, ValueError};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer, Unexpected, VariantAccess, Visitor,
@@ -49,8 +49,9 @@ impl<'de> Deserializer<'de> for Reader {
                 entries.end()?;
                 Ok(value)
             }
-            Common::Array(_) => Err(ValueError::invalid_type(Unexpected::Other("an array"), &visitor)),
-            Common::Reference(_) => Err(ValueError::invalid_type(Unexpected::Other("a reference"), &visitor)),
+            other @ (Common::Array(_) | Common::Reference(_) | Common::Actor(_)) => {
+                Err(ValueError::invalid_type(Unexpected::Other(other.kind()), &visitor))
+            }
         }
     }
 
@@ -80,7 +81,11 @@ impl<'de> Deserializer<'de> for Reader {
                 let parts = vec![bytes(reference.object), bytes(reference.owner)];
                 visitor.visit_newtype_struct(Self(Common::List(parts)))
             }
-            (BUFFER | ARRAY | REFERENCE, other) => {
+            (ACTOR, Common::Actor(actor)) => {
+                let parts = vec![bytes(actor.actor), bytes(actor.handle), Common::Bool(actor.keeps)];
+                visitor.visit_newtype_struct(Self(Common::List(parts)))
+            }
+            (BUFFER | ARRAY | REFERENCE | ACTOR, other) => {
                 Err(ValueError::invalid_type(Unexpected::Other(other.kind()), &visitor))
             }
             (_, value) => visitor.visit_newtype_struct(Self(value)),

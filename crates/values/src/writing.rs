@@ -2,7 +2,7 @@
 
 use crate::array::ARRAY;
 use crate::blob::{BUFFER, Blob};
-use crate::{Common, REFERENCE, RawArray, RawReference, ValueError};
+use crate::{ACTOR, Common, REFERENCE, RawActor, RawArray, RawReference, ValueError};
 use serde::ser::{
     Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
@@ -56,6 +56,14 @@ fn reference(parts: Common) -> Option<Common> {
     let Common::List(parts) = parts else { return None };
     let [Common::Bytes(object), Common::Bytes(owner)]: [Common; 2] = parts.try_into().ok()? else { return None };
     Some(Common::Reference(RawReference { object, owner }))
+}
+
+fn actor(parts: Common) -> Option<Common> {
+    let Common::List(parts) = parts else { return None };
+    let [Common::Bytes(actor), Common::Bytes(handle), Common::Bool(keeps)]: [Common; 3] = parts.try_into().ok()? else {
+        return None;
+    };
+    Some(Common::Actor(RawActor { actor, handle, keeps }))
 }
 
 impl Serializer for Writer {
@@ -159,6 +167,7 @@ impl Serializer for Writer {
             BUFFER => Ok(Common::Bytes(Blob::take_handed().unwrap_or_default().into())),
             ARRAY => array(content).ok_or(ValueError::Malformed),
             REFERENCE => reference(content).ok_or(ValueError::Malformed),
+            ACTOR => actor(content).ok_or(ValueError::Malformed),
             _ => Ok(content),
         }
     }
