@@ -9,6 +9,7 @@ from __future__ import annotations
 _LIBRARY = "is a library on top of Ray that Oxiray does not carry"
 _CLIENT = "is Ray Client, which Ray deprecates: connect with init(address='host:port') instead"
 _TRAINS = "is not in this version: use ray.train.torch.TorchTrainer, or DataParallelTrainer"
+_FIRST_VERSION = "belongs to the first version of Ray Train: use the trainers of ray.train, and report() in the function"
 _JAVA = "calls Java, which Oxiray does not run: start it as a process of its own in a task"
 _OBJECTS = "describes the insides of Ray's own processes: see `oxiray status` and ray.util.state for Oxiray's"
 
@@ -20,7 +21,8 @@ ALTERNATIVES = {
     "AUTO_INIT_APIS": _OBJECTS,
     "NON_AUTO_INIT_APIS": _OBJECTS,
     "actor.AsyncioActorExit": "is ray.exceptions.AsyncioActorExit",
-    "air": f"{_LIBRARY}: its configuration classes belong to training and tuning",
+    "air": "was folded into training and tuning: ScalingConfig, RunConfig, FailureConfig, CheckpointConfig, Result, and Checkpoint are in ray.train",
+    "air.session": "was replaced by report, get_checkpoint, get_context, and get_dataset_shard of ray.train",
     "autoscaler.sdk": "starts clusters on clouds: say what may be started with `oxiray start --head --autoscale`",
     "client": _CLIENT,
     "client_builder": _CLIENT,
@@ -42,11 +44,27 @@ ALTERNATIVES = {
     "llm": f"{_LIBRARY}: run the inference engine in an actor",
     "rllib": f"{_LIBRARY}: keep Ray for this part, or write the loop with actors",
     "serve": f"{_LIBRARY}: put a web framework in an actor, or keep Ray for this part",
+    "train.base_trainer": _FIRST_VERSION,
+    "train.context": "has its names in ray.train: get_context and TrainContext",
+    "train.error": _FIRST_VERSION,
     "train.horovod": "was removed from Ray's second version too: use ray.train.torch.TorchTrainer",
     "train.huggingface": f"{_TRAINS}, with transformers.Trainer in the function",
     "train.lightgbm": f"{_TRAINS}, with lightgbm's own network parameters in the function",
     "train.lightning": f"{_TRAINS}, with lightning.Trainer in the function, of one device and one node",
+    "train.session": _FIRST_VERSION,
     "train.tensorflow": f"{_TRAINS}, which sets TF_CONFIG from get_context()",
+    "train.torch.train_loop_utils": "has its names in ray.train.torch",
+    "train.torch.xla": "is not in this version: use ray.train.v2.jax.JaxTrainer on TPUs, or torch_xla's own launcher in a task",
+    "train.trainer": _FIRST_VERSION,
+    "train.utils": _FIRST_VERSION,
+    "train.v2.horovod": "was removed from Ray's second version too: use ray.train.torch.TorchTrainer",
+    "train.v2.jax.config": "has its names in ray.train.v2.jax",
+    "train.v2.jax.jax_trainer": "has its names in ray.train.v2.jax",
+    "train.v2.lightgbm": f"{_TRAINS}, with lightgbm's own network parameters in the function",
+    "train.v2.tensorflow": f"{_TRAINS}, which sets TF_CONFIG from get_context()",
+    "train.v2.torch.torchft_config": "is not in this version: a group of which a worker died starts again from its last checkpoint",
+    "train.v2.torch.train_loop_utils": "has its names in ray.train.torch",
+    "train.v2.xgboost": f"{_TRAINS}, with xgboost's RabitTracker in the function",
     "train.xgboost": f"{_TRAINS}, with xgboost's RabitTracker in the function",
     "tune": f"{_LIBRARY}: run an optimiser such as optuna in the program, with each trial a task",
     "util.actor_group": "is deprecated in Ray: keep a list of actors, and call each",

@@ -76,6 +76,8 @@ class _AliasLoader(Loader):
         for name, submodule in list(sys.modules.items()):
             if name.startswith(f"{self._real}."):
                 sys.modules.setdefault(f"ray{name.removeprefix('oxiray')}", submodule)
+        # Some of what was loaded with it may not have been there when modules were told of missing names.
+        _missing.explain()
 
 
 def install() -> None:
