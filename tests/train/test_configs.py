@@ -100,7 +100,11 @@ def test_scaling_knows_its_range() -> None:
         (lambda: CheckpointConfig(num_to_keep=0), ValueError, "integer >= 1"),
         (lambda: CheckpointConfig(checkpoint_score_order="best"), ValueError, "'max' or 'min'"),
         (lambda: CheckpointConfig(checkpoint_frequency=1), DeprecationWarning, "checkpoint_frequency"),
-        (lambda: RunConfig(name="a/b"), ValueError, "without `/`"),
+        (lambda: RunConfig(name="a/../b"), ValueError, "without `.` or `..`"),
+        (lambda: RunConfig(name="/a"), ValueError, "below storage_path"),
+        (lambda: ScalingConfig(label_selector="zone=a"), ValueError, "must be a dictionary"),
+        (lambda: ScalingConfig(label_selector={"zone": 3}), ValueError, "must be a string"),
+        (lambda: ScalingConfig(label_selector={"zone": "in(a"}), ValueError, "one of `v`"),
         (lambda: RunConfig(verbose=1), DeprecationWarning, "verbose"),
         (lambda: RunConfig(callbacks=[object()]), ValueError, "derive its class"),
         (lambda: RunConfig(failure_config=CheckpointConfig()), ValueError, "Invalid `FailureConfig` type"),
@@ -121,6 +125,12 @@ def test_scaling_knows_its_range() -> None:
 def test_other_configurations_refuse(make: Any, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
         make()
+
+
+def test_what_is_taken_as_ray_takes_it(fit) -> None:
+    assert train.LoggingConfig(log_level="debug").log_level == "DEBUG"
+    result = fit(lambda: train.report({"loss": 1}), 1, name="group/run")
+    assert result.path.endswith("/runs/group/run") and train.Result.from_path(result.path).metrics == {"loss": 1}
 
 
 def test_the_backend_follows_the_devices() -> None:

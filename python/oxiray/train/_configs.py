@@ -99,9 +99,11 @@ class LoggingConfig:
     __module__ = "oxiray.train"
 
     def __post_init__(self) -> None:
-        known = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-        if self.log_level not in known:
+        known = ("NOTSET", "DEBUG", "INFO", "WARNING", "WARN", "ERROR", "FATAL", "CRITICAL")
+        level = self.log_level.upper() if isinstance(self.log_level, str) else None
+        if level not in known:
             raise ValueError(f"LoggingConfig(log_level={self.log_level!r}) must be one of {', '.join(known)}")
+        self.log_level = level
 
 
 @dataclass
@@ -180,8 +182,8 @@ class RunConfig:
         tuned = {name: getattr(self, name) for name in ("sync_config", "verbose", "stop", "progress_reporter", "log_to_file")}
         _refuse("ray.train.RunConfig", tuned, "It belonged to Ray Tune")
         self.name = self.name or _fresh_name()
-        if not isinstance(self.name, str) or "/" in self.name or self.name in (".", ".."):
-            raise ValueError(f"RunConfig(name={self.name!r}) must be a name for a folder, without `/`")
+        if not isinstance(self.name, str) or any(part in ("", ".", "..") for part in self.name.split("/")):
+            raise ValueError(f"RunConfig(name={self.name!r}) must be a name for a folder below storage_path, without `.` or `..`")
         self.storage_path = os.fspath(self.storage_path or os.path.expanduser("~/ray_results"))
         kinds = {"failure_config": FailureConfig, "checkpoint_config": CheckpointConfig, "logging_config": LoggingConfig}
         for name, kind in kinds.items():

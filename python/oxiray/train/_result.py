@@ -36,8 +36,11 @@ class Result:
     @property
     def metrics_dataframe(self) -> Any:
         """`history` as a frame of pandas, which has to be installed."""
-        import pandas
-
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            text = "Result.metrics_dataframe is a frame of pandas: `pip install pandas`, or take the same rows from Result.history"
+            raise ModuleNotFoundError(text, name="pandas") from error
         return pandas.DataFrame(self.history)
 
     @property

@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from oxiray import _labels
 from oxiray.train._slices import Slice
 
 #: What a worker takes of the resource that says which kind of device a machine has.
@@ -39,11 +40,7 @@ class ScalingConfig:
         self._check_resources()
         self._check_devices()
         self._check_tpu()
-        if isinstance(self.label_selector, list) and len(self.label_selector) != self.max_workers:
-            raise ValueError(
-                f"ScalingConfig(label_selector) is a list of {len(self.label_selector)} selectors for {self.max_workers} "
-                "workers: give one for each worker (of the most there may be), or one dictionary for all"
-            )
+        self._check_label_selector()
         if self.elastic_resize_monitor_interval_s < 0:
             raise ValueError(
                 f"ScalingConfig(elastic_resize_monitor_interval_s={self.elastic_resize_monitor_interval_s}) must be "
@@ -105,6 +102,25 @@ class ScalingConfig:
                 raise ValueError(
                     f"ScalingConfig(resources_per_worker) gives {amount!r} of {name!r}: an amount is a number from 0 on"
                 )
+
+    def _check_label_selector(self) -> None:
+        given = self.label_selector
+        selectors = given if isinstance(given, list) else [given] if given is not None else []
+        for selector in selectors:
+            if not isinstance(selector, dict):
+                raise ValueError(
+                    f'ScalingConfig(label_selector) must be a dictionary, as in {{"zone": "a"}}, or a list of them, but has '
+                    f"{selector!r}"
+                )
+            try:
+                _labels.check_selector("label_selector", selector)
+            except TypeError as error:
+                raise ValueError(f"ScalingConfig({error})") from None
+        if isinstance(given, list) and len(given) != self.max_workers:
+            raise ValueError(
+                f"ScalingConfig(label_selector) is a list of {len(given)} selectors for {self.max_workers} "
+                "workers: give one for each worker (of the most there may be), or one dictionary for all"
+            )
 
     def _check_devices(self) -> None:
         given = self.resources_per_worker or {}
