@@ -2,7 +2,11 @@
 //!
 //! ```text
 //! cargo run --example accelerators -- nvidia      # also: amd, intel, neuron, tpu, gaudi, ascend
+//! cargo run --example accelerators -- restricted  # a machine of which a variable shows two devices
+//! cargo run --example accelerators -- sharing     # four tasks on one device at the same time
 //! cargo run --example accelerators -- packing     # fractions of devices
+//! cargo run --example accelerators -- whole       # devices that cannot be shared
+//! cargo run --example accelerators -- fresh       # processes that held a device, and those that follow
 //! cargo run --example accelerators -- holding     # an actor keeps its device for life
 //! cargo run --example accelerators -- typed       # a type of accelerator
 //! cargo run --example accelerators -- infeasible  # more than there is
@@ -13,6 +17,7 @@
 #![expect(clippy::print_stdout, reason = "it shows what it does")]
 
 use oxiray::{ActorOptions, Builder, Error, ObjectRef, Result, TaskOptions, runtime_context};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A resource, the variable that shows a process its share, and the vendor's key where `GPU` is more than one's.
@@ -100,12 +105,94 @@ impl Gate {
     }
 }
 
-/// Two tasks of half a device share one, and the third has another: 0, 0, 1.
+#[oxiray::remote(num_gpus = 0.25)]
+fn quarter(all_run: GateHandle) -> Result<Vec<String>> {
+    all_run.pass()?.get()?;
+    Ok(runtime_context()?.accelerator_ids("GPU"))
+}
+
+#[oxiray::remote(resources(NPU = 0.25))]
+fn quarter_of_npu(all_run: GateHandle) -> Result<Vec<String>> {
+    all_run.pass()?.get()?;
+    Ok(runtime_context()?.accelerator_ids("NPU"))
+}
+
+/// Each task passes the gate when all four run, on the one device that there is.
+fn sharing() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_cpus(4.0).num_gpus(1.0).resource("NPU", 1.0).init()?;
+    let (gate, other) = (Gate::remote(4_u32)?, Gate::remote(4_u32)?);
+    let gpu = (0..4).map(|_| quarter::remote(gate.clone())).collect::<Result<Vec<_>>>()?;
+    println!("GPUs of four tasks: {}", oxiray::get(&gpu)?.concat().join(", "));
+    let npu = (0..4).map(|_| quarter_of_npu::remote(other.clone())).collect::<Result<Vec<_>>>()?;
+    println!("NPUs of four tasks: {}", oxiray::get(&npu)?.concat().join(", "));
+    Ok(())
+}
+
+struct HalfActor;
+
+#[oxiray::remote(num_gpus = 0.5)]
+impl HalfActor {
+    pub fn new() -> Self {
+        Self
+    }
+
+    pub fn ping(&self) -> Result<Vec<String>> {
+        Ok(runtime_context()?.accelerator_ids("GPU"))
+    }
+}
+
+/// Two tasks of half a device share one, and the third has another: 0, 0, 1. So do actors, for life.
 fn packing() -> Result<()> {
-    let _cluster = Builder::new().address("local").num_cpus(4.0).num_gpus(2.0).init()?;
+    let cluster = Builder::new().address("local").num_cpus(4.0).num_gpus(2.0).init()?;
     let gate = Gate::remote(3_u32)?;
     let tasks = (0..3).map(|_| half::remote(gate.clone())).collect::<Result<Vec<_>>>()?;
     let mut devices: Vec<String> = oxiray::get(&tasks)?.concat();
+    devices.sort();
+    println!("devices of tasks: {}", devices.join(", "));
+    cluster.shutdown();
+    let _another = Builder::new().address("local").num_cpus(4.0).num_gpus(3.0).init()?;
+    let actors = (0..3).map(|_| HalfActor::remote()).collect::<Result<Vec<_>>>()?;
+    let mut devices = actors.iter().map(|actor| actor.ping()?.get()).collect::<Result<Vec<_>>>()?.concat();
+    devices.sort();
+    println!("devices of actors: {}", devices.join(", "));
+    Ok(())
+}
+
+/// Neuron cores, TPUs and Gaudi cards are granted whole.
+fn whole() -> Result<()> {
+    let _cluster = Builder::new().address("local").resource("neuron_cores", 2.0).init()?;
+    let options = TaskOptions::new().resource("neuron_cores", 0.5);
+    match device_task::remote_with(options, "neuron_cores", "NEURON_RT_VISIBLE_CORES").and_then(|task| task.get()) {
+        Err(error) => println!("{error}"),
+        Ok(()) => println!("unexpected: half a core was granted"),
+    }
+    Ok(())
+}
+
+#[oxiray::remote(num_gpus = 1)]
+fn process() -> u32 {
+    std::process::id()
+}
+
+/// What a task left on its device goes with its process; who knows that it leaves nothing keeps the process.
+fn fresh() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_gpus(1.0).init()?;
+    let processes = |options: TaskOptions| {
+        let tasks = (0..3).map(|_| process::remote_with(options.clone())).collect::<Result<Vec<_>>>()?;
+        let distinct: BTreeSet<u32> = oxiray::get(&tasks)?.into_iter().collect();
+        Ok::<usize, Error>(distinct.len())
+    };
+    println!("processes of three tasks: {}", processes(TaskOptions::new())?);
+    println!("a process is used again with max_calls = 0: {}", processes(TaskOptions::new().max_calls(0))? < 3);
+    Ok(())
+}
+
+fn restricted() -> Result<()> {
+    // SAFETY: this is the one thread of the process.
+    unsafe { std::env::set_var("CUDA_VISIBLE_DEVICES", "1,3") };
+    let _cluster = Builder::new().address("local").num_gpus(2.0).init()?;
+    let actors = [1.0, 1.0].map(|count| DeviceActor::remote_with(ActorOptions::new().num_gpus(count)));
+    let mut devices = actors.into_iter().map(|actor| actor?.device()?.get()).collect::<Result<Vec<_>>>()?.concat();
     devices.sort();
     println!("devices: {}", devices.join(", "));
     Ok(())
@@ -180,13 +267,15 @@ fn main() -> Result<()> {
         return devices(family);
     }
     match asked.as_str() {
+        "restricted" => restricted(),
+        "sharing" => sharing(),
         "packing" => packing(),
+        "whole" => whole(),
+        "fresh" => fresh(),
         "holding" => holding(),
         "typed" => typed(),
         "infeasible" => infeasible(),
         "described" => described(),
-        _ => Err(Error::Invalid(
-            "name a program: nvidia, amd, ..., packing, holding, typed, infeasible, described".into(),
-        )),
+        _ => Err(Error::Invalid("name a program: nvidia, amd, ..., or another that the top of this file lists".into())),
     }
 }

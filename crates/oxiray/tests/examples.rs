@@ -94,7 +94,32 @@ fn every_family_shows_its_devices_by_its_own_variable() {
 
 #[test]
 fn fractions_are_packed() {
-    assert_eq!(output("accelerators", &["packing"], &[]), ["devices: 0, 0, 1"]);
+    let expected = ["devices of actors: 0, 0, 1", "devices of tasks: 0, 0, 1"];
+    assert_eq!(output("accelerators", &["packing"], &[]), expected);
+}
+
+#[test]
+fn a_variable_restricts_what_a_machine_offers() {
+    assert_eq!(output("accelerators", &["restricted"], &[]), ["devices: 1, 3"]);
+}
+
+#[test]
+fn four_tasks_share_one_device_at_the_same_time() {
+    let expected = ["GPUs of four tasks: 0, 0, 0, 0", "NPUs of four tasks: 0, 0, 0, 0"];
+    assert_eq!(output("accelerators", &["sharing"], &[]), expected);
+}
+
+#[test]
+fn some_devices_cannot_be_shared() {
+    let lines = output("accelerators", &["whole"], &[]);
+    assert!(lines.iter().any(|line| line.contains("neuron_cores") && line.contains("0.5")), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("unexpected")), "{lines:?}");
+}
+
+#[test]
+fn a_task_with_a_device_has_a_process_of_its_own() {
+    let expected = ["a process is used again with max_calls = 0: true", "processes of three tasks: 3"];
+    assert_eq!(output("accelerators", &["fresh"], &[]), expected);
 }
 
 #[test]
