@@ -59,7 +59,8 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut main = parse_macro_input!(item as ItemFn);
     if !options.is_empty() {
         let error = Error::new(main.sig.span(), "#[oxiray::main] takes no options: say them to oxiray::Builder");
-        return error.to_compile_error().into();
+        let error = error.to_compile_error();
+        return quote!(#main #error).into();
     }
     let (visibility, output) = (main.vis.clone(), main.sig.output.clone());
     let is_left =

@@ -109,6 +109,20 @@ pub(crate) fn force_ends_a_task_that_never_asks() {
     assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("kill the actor")), "{refused:?}");
 }
 
+pub(crate) fn options_that_make_no_sense_are_refused() {
+    let refused = |options: TaskOptions| same::remote_with(options, 1).and_then(|called| called.get_timeout(LIMIT));
+    let told = [
+        refused(TaskOptions::new().num_gpus(-1.0)),
+        refused(TaskOptions::new().num_gpus(1.5)),
+        refused(TaskOptions::new().num_cpus(f64::NAN)),
+        refused(TaskOptions::new().resource("TPU", 0.5)),
+    ];
+    for (told, named) in told.into_iter().zip(["GPU", "GPU", "CPU", "TPU"]) {
+        let text = told.expect_err("it cannot be given").to_string();
+        assert!(text.contains(named), "{text}");
+    }
+}
+
 struct Phoenix;
 
 #[oxiray::remote(max_restarts = 1, max_task_retries = -1)]

@@ -44,6 +44,7 @@ const CHECKS: &[Check] = checks![
     control::a_task_that_waits_is_cancelled,
     control::force_ends_a_task_that_never_asks,
     control::a_killed_actor_is_made_anew_or_gone,
+    control::options_that_make_no_sense_are_refused,
     results::items_come_one_by_one,
     results::an_error_is_the_last_item,
     results::a_generator_waits_for_its_reader_and_ends_with_it,

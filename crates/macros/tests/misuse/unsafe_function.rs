@@ -1,0 +1,8 @@
+//! Misuse: unsafe function.
+
+extern crate oxiray_macros as oxiray;
+
+#[oxiray::remote]
+unsafe fn train() {}
+
+fn main() {}
