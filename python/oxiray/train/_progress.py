@@ -54,7 +54,8 @@ class Progress:
         index, metrics = self._waiting
         step = (self._last_report - self._last_line) / self._since
         shown = [f"{name}={_short(value)}" for name, value in metrics.items() if _is_short(value)][:_SHOWN_MAX]
-        rate = f"{step * 1e3:.3g} ms a report, {1 / step:.4g} a second" if step > 0 else ""
+        each = f"{step * 1e3:.3g} ms" if step < 1 else f"{step:.3g} s"
+        rate = f"{each} a report, {1 / step:.4g} a second" if step > 0 else ""
         use = self.use_of_devices()
         self._print(f"report {index}: {', '.join(filter(None, [rate, *shown]))}{f' ({use})' if use else ''}")
         self._waiting, self._since, self._last_line = None, 0, time.monotonic()
