@@ -104,8 +104,9 @@ def test_a_bucket_that_is_not_there(fit, s3: Any) -> None:
         fit(lambda: None, storage_path="s3://no-such-bucket-anywhere/runs")
 
 
-def test_a_filesystem_that_is_handed_over(fit, tmp_path: Path) -> None:
-    local = fsspec.filesystem("file", auto_mkdir=True)
+@pytest.mark.parametrize("makes_folders", [True, False])
+def test_a_filesystem_that_is_handed_over(fit, tmp_path: Path, makes_folders: bool) -> None:
+    local = fsspec.filesystem("file", auto_mkdir=makes_folders, skip_instance_cache=True)
     config = {"folder": str(tmp_path), "mode": CheckpointUploadMode.SYNC}
     result = fit(steps, config=config, storage_path=str(tmp_path / "handed"), storage_filesystem=local)
     assert result.filesystem is local or result.filesystem == local

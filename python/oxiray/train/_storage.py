@@ -26,6 +26,9 @@ _STAGED = ".partial"
 #: Files that are sent to a URL at the same time.
 _UPLOADS_AT_ONCE = 4
 
+#: What has no folders, only names; making one might make a bucket.
+_OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci"})
+
 #: What is in a checkpoint: path within it -> (bytes, CRC-32).
 Manifest = dict[str, tuple[int, int]]
 
@@ -52,8 +55,7 @@ class Storage:
     def prepare(self) -> None:
         """Makes the folder and tries to write. Raises `CheckpointError` where that fails."""
         try:
-            if self.is_local:
-                os.makedirs(self.path, exist_ok=True)
+            self._make_folder(self.path)
             self.write(".validate_storage_marker", b"")
         except Exception as error:
             raise CheckpointError(
@@ -101,8 +103,7 @@ class Storage:
         target = self.staging(checkpoint)
         paths = list(files_of(source))
         for name in sorted({posixpath.dirname(name) for name in paths}):
-            if self.is_local:
-                os.makedirs(posixpath.join(target, name), exist_ok=True)
+            self._make_folder(posixpath.join(target, name))
         try:
             if self.is_local:
                 return {name: _copy(os.path.join(source, name), os.path.join(target, name)) for name in paths}
@@ -114,6 +115,13 @@ class Storage:
                 f"checkpoint {checkpoint} could not be written to {target}: {error}. Those kept before are untouched; make "
                 "room there, keep fewer with CheckpointConfig(num_to_keep), or choose another storage_path"
             ) from error
+
+    def _make_folder(self, path: str) -> None:
+        """Makes a folder, where files need one to lie in."""
+        if self.is_local:
+            os.makedirs(path, exist_ok=True)
+        elif not _OBJECT_STORES.intersection(_protocols(self.filesystem)):
+            self.filesystem.makedirs(path, exist_ok=True)
 
     def _send(self, source: str, target: str) -> tuple[int, int]:
         self.filesystem.put_file(source, target)
@@ -131,11 +139,11 @@ class Storage:
                     "the machine that called fit(). Give RunConfig a storage_path that all machines share, or a URL"
                 )
         content = json.dumps({"files": manifest}).encode()
+        self._make_folder(staged)
         if not self.is_local:
             self._remove_strangers(staged, manifest)
             self.filesystem.pipe_file(posixpath.join(staged, MANIFEST), content)
             return
-        os.makedirs(staged, exist_ok=True)
         with open(os.path.join(staged, MANIFEST), "wb") as file:
             file.write(content)
         final = self.join(checkpoint)
@@ -248,6 +256,11 @@ def checksum(path: str) -> tuple[int, int]:
             crc = zlib.crc32(chunk, crc)
             size += len(chunk)
     return size, crc
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    named = filesystem.protocol
+    return (named,) if isinstance(named, str) else tuple(named)
 
 
 def open_url(url: str) -> tuple[Any, str]:
