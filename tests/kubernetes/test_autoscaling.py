@@ -174,6 +174,15 @@ def test_a_group_that_finds_no_machine_is_passed_over(lab: Lab) -> None:
     scaled.until(scaled.is_empty, "nothing is left of either")
 
 
+def test_a_group_whose_pods_die_is_passed_over(lab: Lab) -> None:
+    lab.operator()
+    other = group("other", limits={"cpu": "1", "amd.com/gpu": "1"})
+    scaled = Scaled(lab, seed_group(priority=10), other)
+    scaled.kubelet.failing["demo-gpu-group-.*"] = "StartError"
+    assert run(scaled.kubelet, WHERE).endswith("other")
+    scaled.until(scaled.is_empty, "nothing is left of either, and nothing is tried for nobody")
+
+
 def test_a_group_that_is_refused_is_passed_over(lab: Lab) -> None:
     lab.operator()
     other = group("other", limits={"cpu": "1", "amd.com/gpu": "1"})
@@ -183,15 +192,15 @@ def test_a_group_that_is_refused_is_passed_over(lab: Lab) -> None:
     assert sorted(made(lab)) == ["demo-head", "demo-other-0-0"]
 
 
-@pytest.mark.parametrize("code", [409, 429, 0])
-def test_changes_that_fail_are_made_again(lab: Lab, code: int) -> None:
+def test_changes_that_fail_are_made_again(lab: Lab) -> None:
     server = lab.stand_in()
     lab.operator()
     scaled = Scaled(lab, seed_group(), idle_s=1)
-    headers = {"Retry_After": "1"} if code == 429 else {}
-    server.fail("patch", "rayclusters", code, 2, **headers)
-    # Carried out, and the answer lost.
-    server.fail("patch", "rayclusters", code, 2, after=True, **headers)
+    for code in (409, 429, 500, 0):
+        headers = {"Retry_After": "1"} if code == 429 else {}
+        server.fail("patch", "rayclusters", code, 1, **headers)
+        # Carried out, and the answer lost.
+        server.fail("patch", "rayclusters", code, 1, after=True, **headers)
     run(scaled.kubelet, TWO_ACTORS)
     scaled.until(scaled.is_empty, "both came and went")
     assert made(lab) == {"demo-head": 1, "demo-gpu-group-0-0": 1, "demo-gpu-group-1-0": 1}

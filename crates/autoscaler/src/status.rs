@@ -21,6 +21,8 @@ pub struct Status {
     pub unmet: Vec<String>,
     /// Why the provider cannot be asked; empty where it can.
     pub trouble: String,
+    /// What it means that there is no autoscaler any more, as the head says it; empty where there is one.
+    pub absence: String,
     /// Groups, replicas, and what is set aside: a record without machines and demands.
     pub record: Record,
     /// The replica of each of the provider's machines.
@@ -84,6 +86,7 @@ pub(crate) fn state(
         groups: groups.iter().map(|entry| group_status(fleet, entry, set_aside.get(&entry.name))).collect(),
         unmet: unmet.collect(),
         trouble: trouble.to_owned(),
+        absence: String::new(),
         record,
         instances,
     };

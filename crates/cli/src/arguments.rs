@@ -184,7 +184,7 @@ pub(crate) struct RunOptions {
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,
-    /// Leaves the terminal's session.
+    /// Leaves the terminal's session, and starts another autoscaler whenever one is killed.
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
 }

@@ -9,9 +9,11 @@ use oxiray_autoscaler::{
 };
 use oxiray_node::session;
 use oxiray_scheduler::plan;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,9 +22,14 @@ use std::time::{Duration, Instant};
 const AWAY_LIMIT: Duration = Duration::from_secs(600);
 /// Where the machines of the local provider are written down, in the session's directory.
 const FOLDER: &str = "machines";
+/// The pause before an autoscaler that was killed is started again; it doubles where that is killed soon too.
+const KILLED_PAUSE: Duration = Duration::from_millis(100);
+/// The longest.
+const KILLED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(options: &AutoscalerOptions) -> anyhow::Result<()> {
     match &options.order {
+        AutoscalerOrder::Run(options) if options.detached => keep(options),
         AutoscalerOrder::Run(options) => work(options),
         AutoscalerOrder::Plan(options) => tell_plan(options),
     }
@@ -49,11 +56,50 @@ pub(crate) fn start_detached(path: &Path, address: &str, session: &Path) -> anyh
     Ok(log)
 }
 
-fn work(options: &RunOptions) -> anyhow::Result<()> {
-    if options.detached {
-        // It fails where this process leads a session already, which is as good.
-        let _ = rustix::process::setsid();
+/// Has an autoscaler run in a process of its own, and another one whenever that is killed.
+fn keep(options: &RunOptions) -> anyhow::Result<()> {
+    // It fails where this process leads a session already, which is as good.
+    let _ = rustix::process::setsid();
+    let stop = oxiray_processes::stop_signals()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["autoscaler", "run", "--groups"]).arg(&options.groups);
+    command.args(options.address.iter().flat_map(|address| ["--address", address]));
+    let mut pause = KILLED_PAUSE;
+    loop {
+        let begun = Instant::now();
+        let mut child = command.spawn().context("the autoscaler cannot be started")?;
+        let ended = oxiray_processes::pidfd_of(child.id())?;
+        if is_told(&stop, Some(&ended), None)? {
+            if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+                // It fails where the autoscaler has ended meanwhile.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            }
+            child.wait()?;
+            return Ok(());
+        }
+        let status = child.wait()?;
+        if status.signal().is_none() {
+            // The cluster has ended, or it said itself what is wrong.
+            return Ok(());
+        }
+        pause = if begun.elapsed() > KILLED_PAUSE_MAX { KILLED_PAUSE } else { (pause * 2).min(KILLED_PAUSE_MAX) };
+        say(&format!("the autoscaler was killed ({status}): another one is started"));
+        if is_told(&stop, None, Some(pause))? {
+            return Ok(());
+        }
     }
+}
+
+/// Waits until it is told to end, or the other has ended, or time is over; whether it is told to end.
+fn is_told(stop: &OwnedFd, other: Option<&OwnedFd>, limit: Option<Duration>) -> anyhow::Result<bool> {
+    let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });
+    let mut watched = vec![PollFd::new(stop, PollFlags::IN)];
+    watched.extend(other.map(|other| PollFd::new(other, PollFlags::IN)));
+    poll(&mut watched, limit.as_ref())?;
+    Ok(!watched[0].revents().is_empty())
+}
+
+fn work(options: &RunOptions) -> anyhow::Result<()> {
     let groups = groups(&options.groups)?;
     let found = visit::find(options.address.as_deref())?;
     let stop = oxiray_processes::stop_signals()?;

@@ -263,6 +263,9 @@ fn draw_autoscaler(text: &mut String, autoscaler: Option<&oxiray_autoscaler::Sta
     for unmet in &status.unmet {
         writeln!(text, "  not served: {unmet}").expect(EXPECT);
     }
+    if !status.absence.is_empty() {
+        writeln!(text, "  {}", status.absence).expect(EXPECT);
+    }
     if !status.trouble.is_empty() {
         writeln!(text, "  its provider cannot be asked: {}", status.trouble).expect(EXPECT);
     }

@@ -123,6 +123,8 @@ struct Tenant {
     /// How many were there before.
     number: u32,
     was_ready: bool,
+    /// What it was asked for by, as long as nobody was told of it.
+    request: Option<String>,
     /// Since when it has no machine.
     unplaced_ms: Option<u64>,
     /// It was said that it does not come.
@@ -187,12 +189,18 @@ impl Scaling {
             let is_refused = look.refusals.get(&at.0);
             let hosts = look.cluster.group(&at.0).map_or(1, WorkerGroup::hosts);
             if let Some(text) = tenant.trouble(pods, hosts, is_refused, (self.placing_limit_ms, now_ms)) {
-                undelivered.push(Undelivered::Replica { group: at.0.clone(), replica: name.clone(), text });
+                let group = at.0.clone();
+                undelivered.push(match tenant.request.take().filter(|_| has_failed(pods)) {
+                    // It failed before it was seen: nobody knows its name.
+                    Some(request) => Undelivered::Request { group, request, replicas: 1, text },
+                    None => Undelivered::Replica { group, replica: name.clone(), text },
+                });
             }
             // One that failed is gone: it is deleted, and its replica with it.
             if has_failed(pods) {
                 continue;
             }
+            tenant.request = None;
             found.extend(pods.iter().map(|pod| ScaledPod {
                 uid: pod.uid.clone(),
                 group: pod.group.clone(),
@@ -209,18 +217,17 @@ impl Scaling {
     /// Notes who is at a place; one that was not there before is what was asked for.
     fn enter(&mut self, at: &At, pods: &[&Seen]) {
         let uids: BTreeSet<String> = pods.iter().map(|pod| pod.uid.clone()).collect();
-        let known = self.tenants.get_mut(at);
-        match known {
-            Some(tenant) if !tenant.uids.is_disjoint(&uids) => {
-                tenant.uids.extend(uids);
-                return;
-            }
-            Some(tenant) => *tenant = Tenant { uids, number: tenant.number + 1, ..Tenant::default() },
-            None => drop(self.tenants.insert(at.clone(), Tenant { uids, ..Tenant::default() })),
-        }
-        if let Some(awaited) = self.awaited.iter_mut().find(|awaited| awaited.group == at.0 && awaited.left > 0) {
+        let number = match self.tenants.get_mut(at) {
+            Some(tenant) if !tenant.uids.is_disjoint(&uids) => return tenant.uids.extend(uids),
+            Some(tenant) => tenant.number + 1,
+            None => 0,
+        };
+        let awaited = self.awaited.iter_mut().find(|awaited| awaited.group == at.0 && awaited.left > 0);
+        let request = awaited.map(|awaited| {
             awaited.left -= 1;
-        }
+            awaited.request.clone()
+        });
+        self.tenants.insert(at.clone(), Tenant { uids, number, request, ..Tenant::default() });
     }
 
     /// What the API refuses to make does not come, and is not asked for any more.

@@ -145,6 +145,26 @@ fn what_ends_by_itself_is_not_replaced_unless_it_is_asked_for() {
 }
 
 #[test]
+fn what_fails_before_it_is_seen_is_told_by_its_request() {
+    let mut world = World::new(json!({}));
+    world.scaling.launch("g", 1, "a");
+    world.change();
+    world.pod(0, 0, "u0", "Failed");
+    let (pods, undelivered) = world.look();
+    assert_eq!(pods, []);
+    let [Undelivered::Request { request, replicas: 1, .. }] = &undelivered[..] else { panic!("one: {undelivered:?}") };
+    assert_eq!(request, "a");
+    assert_eq!(world.change(), Some((Some(0), None)));
+    // And one that was seen, by its name.
+    world.scaling.launch("g", 1, "b");
+    world.change();
+    world.pod(1, 0, "u1", "Pending");
+    assert_eq!(world.look().1, []);
+    world.pod(1, 0, "u1", "Failed");
+    assert!(matches!(&world.look().1[..], [Undelivered::Replica { replica, .. }] if replica == "g-1"));
+}
+
+#[test]
 fn wishes_of_an_autoscaler_that_is_gone_are_dropped_but_the_minimum() {
     let mut world = World::new(json!({"replicas": 4, "minReplicas": 1}));
     world.look();

@@ -200,9 +200,12 @@ impl Core {
 
     /// What the autoscaler says of itself, for `oxiray status`.
     pub(crate) fn growth_shown(&self) -> Json {
-        match self.growth.by {
-            Some(_) => serde_json::from_str(&self.growth.detail).unwrap_or(Json::Null),
-            None => Json::Null,
+        match (self.growth.by, self.growth.lost) {
+            (Some(_), _) => serde_json::from_str(&self.growth.detail).unwrap_or(Json::Null),
+            (None, Some(_)) => {
+                json!({"absence": "it is gone: nothing is brought or taken away until there is another one"})
+            }
+            (None, None) => Json::Null,
         }
     }
 

@@ -85,7 +85,14 @@ impl Head for PodHead<'_> {
         if Instant::now() < self.next {
             return Contact::Away;
         }
-        let address = self.work.shared.view().head;
+        let address = {
+            let view = self.work.shared.view();
+            if view.sight.is_none() {
+                // Without groups it would have the head refuse what waits.
+                return Contact::Away;
+            }
+            view.head
+        };
         let why = match address.map(|address| self.visit(address)) {
             Some(Ok(stream)) => {
                 self.failures = 0;
