@@ -178,6 +178,7 @@ def test_rust_calls_python(languages: Path, tmp_path: Path) -> None:
     ]
 
 
+#: Adds ten to an actor of Rust's, once for each line that it reads.
 DRIVER = """
 import sys
 import ray
@@ -186,6 +187,27 @@ tally = ray.get_actor("tally")
 print("python:", ray.get(tally.add.remote(10)), flush=True)
 for line in sys.stdin:
     print("python:", ray.get(tally.add.remote(10)), flush=True)
+"""
+
+#: The same with an actor of Python's, which it makes where it is not there yet.
+LEDGER = """
+import sys
+import ray
+ray.init(address="auto", namespace="shared", log_to_driver=False)
+
+@ray.remote
+class Ledger:
+    def __init__(self):
+        self.sum = 0
+
+    def add(self, number):
+        self.sum += number
+        return self.sum
+
+ledger = Ledger.options(name="ledger", lifetime="detached", get_if_exists=True).remote()
+print("python:", ray.get(ledger.add.remote(10)), flush=True)
+for line in sys.stdin:
+    print("python:", ray.get(ledger.add.remote(10)), flush=True)
 """
 
 
@@ -214,29 +236,53 @@ class Driver:
         self._process.wait()
 
 
-def test_two_drivers_share_an_actor_and_outlive_each_other(languages: Path, tmp_path: Path) -> None:
-    home = homes.Home(tmp_path)
-    started = home.oxiray("start", "--head", "--num-cpus=2", f"--port={home.port}")
-    assert started.returncode == 0, started.stderr
-    drivers: list[Driver] = []
+class Drivers:
+    """Programs of both languages on one cluster of their own."""
 
-    def begin(*command: str | Path) -> Driver:
-        drivers.append(Driver(home, *command))
-        return drivers[-1]
+    def __init__(self, folder: Path) -> None:
+        self._home = homes.Home(folder)
+        self._begun: list[Driver] = []
 
-    try:
-        in_rust = begin(languages, "share")
+    def __enter__(self) -> Drivers:
+        started = self._home.oxiray("start", "--head", "--num-cpus=2", f"--port={self._home.port}")
+        assert started.returncode == 0, started.stderr
+        return self
+
+    def begin(self, *command: str | Path) -> Driver:
+        """One more."""
+        self._begun.append(Driver(self._home, *command))
+        return self._begun[-1]
+
+    def __exit__(self, *_: object) -> None:
+        for driver in self._begun:
+            driver.kill()
+        assert self._home.oxiray("stop").returncode == 0
+
+
+def test_two_drivers_share_an_actor_of_rusts_and_outlive_each_other(languages: Path, tmp_path: Path) -> None:
+    with Drivers(tmp_path) as drivers:
+        in_rust = drivers.begin(languages, "share")
         assert in_rust.says() == "rust: 1"
-        in_python = begin(sys.executable, "-c", DRIVER)
+        in_python = drivers.begin(sys.executable, "-c", DRIVER)
         assert in_python.says() == "python: 11"
         assert in_rust.act() == "rust: 12"
         in_rust.kill()
         assert in_python.act() == "python: 22"
-        again = begin(languages, "share")
+        again = drivers.begin(languages, "share")
         assert again.says() == "rust: 23"
         in_python.kill()
         assert again.act() == "rust: 24"
-    finally:
-        for driver in drivers:
-            driver.kill()
-        assert home.oxiray("stop").returncode == 0
+
+
+def test_two_drivers_share_an_actor_of_pythons_and_outlive_each_other(languages: Path, tmp_path: Path) -> None:
+    with Drivers(tmp_path) as drivers:
+        in_python = drivers.begin(sys.executable, "-c", LEDGER)
+        assert in_python.says() == "python: 10"
+        in_rust = drivers.begin(languages, "join")
+        assert in_rust.says() == "rust: 11"
+        in_python.kill()
+        assert in_rust.act() == "rust: 12"
+        again = drivers.begin(sys.executable, "-c", LEDGER)
+        assert again.says() == "python: 22"
+        in_rust.kill()
+        assert again.act() == "python: 32"

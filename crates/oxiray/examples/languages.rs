@@ -3,6 +3,7 @@
 //! ```text
 //! languages python   calls what the Python module `partner` has
 //! languages share    shares the actor `tally` with whoever else is on the running cluster; adds one for each line it reads
+//! languages join     the same with the actor `ledger`, which a Python program made
 //! languages elsewhere   runs on another node of the running cluster
 //! ```
 
@@ -186,6 +187,20 @@ fn share() -> Result<()> {
     Ok(())
 }
 
+fn join() -> Result<()> {
+    let _cluster = Builder::new().address("auto").namespace("shared").init()?;
+    let ledger = python::get_actor("ledger")?;
+    let add = || ledger.call::<i64>("add", (1,))?.get();
+    println!("rust: {}", add()?);
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() {
+            break;
+        }
+        println!("rust: {}", add()?);
+    }
+    Ok(())
+}
+
 #[oxiray::remote]
 fn whereabouts() -> Result<String> {
     Ok(oxiray::runtime_context()?.node_id())
@@ -204,7 +219,8 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("python") => call_python(),
         Some("share") => share(),
+        Some("join") => join(),
         Some("elsewhere") => elsewhere(),
-        _ => Err(Error::Invalid("say `python`, `share` or `elsewhere`".into())),
+        _ => Err(Error::Invalid("say `python`, `share`, `join` or `elsewhere`".into())),
     }
 }
