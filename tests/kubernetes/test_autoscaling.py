@@ -21,7 +21,7 @@ from within import pod, run, start
 pytestmark = pytest.mark.timeout(400)
 
 #: For how long the API is away: `make test-outage` has it be a minute.
-OUTAGE_S = float(os.environ.get("OXIRAY_TEST_OUTAGE_S", "3"))
+OUTAGE_S = float(os.environ.get("OXIRAY_TEST_OUTAGE_S", "2"))
 
 #: As the document on GPUs has it.
 TWO_ACTORS = """
@@ -68,11 +68,14 @@ for _ in sys.stdin:
 class Scaled:
     """A cluster that grows, and a time line of what was seen of it."""
 
-    def __init__(self, lab: Lab, *groups: Object, idle_s: int = 2, **options: Any) -> None:
+    def __init__(
+        self, lab: Lab, *groups: Object, idle_s: int = 2, spec: Object | None = None, **options: Any
+    ) -> None:
         self.lab = lab
         self.kubelet: Kubelet = lab.kubelet(**options)
         self.begun, self.line = time.monotonic(), list[str]()
-        start(lab, *groups, enableInTreeAutoscaling=True, autoscalerOptions={"idleTimeoutSeconds": idle_s})
+        options_told = {"idleTimeoutSeconds": idle_s}
+        start(lab, *groups, enableInTreeAutoscaling=True, autoscalerOptions=options_told, **(spec or {}))
         self.until(lambda: lab.condition("HeadPodReady") == "True", "the head is there, and no worker")
 
     def workers(self) -> dict[str, Object]:
@@ -151,7 +154,7 @@ def test_the_document_on_gpus_and_autoscaling(lab: Lab) -> None:
         assert made(lab) == {"demo-head": 1, "demo-gpu-group-0-0": 1, "demo-gpu-group-1-0": 1}, "two, and no more"
     run(scaled.kubelet, ASK.format(bundles='[{"GPU": 1}] * 2'))
     scaled.until(lambda: scaled.ready() == 2, "request_resources brought two pods")
-    scaled.stays(lambda: len(scaled.workers()) == 2, "they stay, though nobody uses them", 4)
+    scaled.stays(lambda: len(scaled.workers()) == 2, "they stay, though nobody uses them", 3)
     run(scaled.kubelet, ASK.format(bundles="[]"))
     scaled.until(scaled.is_empty, "the request was taken back, and they are gone")
     assert "Scaled" in {event["reason"] for event in lab.api.list("events")}
@@ -205,6 +208,28 @@ def test_changes_that_fail_are_made_again(lab: Lab) -> None:
     scaled.until(scaled.is_empty, "both came and went")
     assert made(lab) == {"demo-head": 1, "demo-gpu-group-0-0": 1, "demo-gpu-group-1-0": 1}
     assert all(fault.times == 0 for fault in server.faults)
+
+
+def test_a_head_whose_pod_is_replaced_finds_its_autoscaler_and_its_pods(lab: Lab) -> None:
+    lab.operator()
+    keeps = {"gcsFaultToleranceOptions": {"backend": "rocksdb", "storage": {"size": "1Gi"}}}
+    scaled = Scaled(lab, seed_group(), spec=keeps)
+    run(scaled.kubelet, ASK.format(bundles='[{"GPU": 1}]'))
+    scaled.until(lambda: scaled.ready() == 1, "a pod for the standing request")
+    uids = {name: pod["metadata"]["uid"] for name, pod in lab.pods().items()}
+    lab.api.delete("pods", "demo-head")
+
+    def is_replaced() -> bool:
+        head = lab.pods().get("demo-head")
+        return head is not None and head["metadata"]["uid"] != uids["demo-head"]
+
+    scaled.until(is_replaced, "the head has another pod")
+    scaled.until(lambda: lab.condition("HeadPodReady") == "True" and scaled.ready() == 1, "it is there")
+    run(scaled.kubelet, ASK.format(bundles='[{"GPU": 1}] * 2'))
+    scaled.until(lambda: scaled.ready() == 2, "the next autoscaler brought another")
+    assert scaled.workers()["demo-gpu-group-0-0"]["metadata"]["uid"] == uids["demo-gpu-group-0-0"], scaled.log()
+    run(scaled.kubelet, ASK.format(bundles="[]"))
+    scaled.until(scaled.is_empty, "both are gone")
 
 
 def test_the_api_is_away_and_the_operator_is_killed(lab: Lab) -> None:
