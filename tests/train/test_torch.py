@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +162,39 @@ def test_tensors_are_refused(fit) -> None:
     fit(function, 1, trainer=TorchTrainer)
     with pytest.raises(train.TrainingFailedError, match="Torch tensors as what the training function returns"):
         fit(lambda: torch.ones(1), 1, trainer=TorchTrainer)
+
+
+def test_processes_of_torchrun_train_without_a_cluster(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            f"""
+            import sys
+            sys.path.insert(0, {str(Path(__file__).parent)!r})
+            import networks, ray, torch
+            from ray import train
+            from ray.train.torch import TorchTrainer, prepare_model
+
+            def function():
+                context = train.get_context()
+                model = prepare_model(networks.network())
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+                for number in range({STEPS}):
+                    networks.step(model, optimizer, number, context.get_world_rank(), context.get_world_size())
+                train.report({{"place": [context.get_world_size(), context.get_local_rank(), context.get_node_rank()]}})
+                return networks.differ(networks.weights(model), networks.alone({STEPS})), list(train.get_dataset_shard("train"))
+
+            scaling = train.ScalingConfig(num_workers=0)
+            result = TorchTrainer(function, scaling_config=scaling, datasets={{"train": range(4)}}).fit()
+            difference, part = result.return_value
+            print(*result.metrics["place"], difference < 1e-6, part, ray.is_initialized(), flush=True)
+            """
+        )
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["2 0 0 True [0, 2] False", "2 1 0 True [1, 3] False"]
 
 
 def test_a_model_is_a_checkpoint(fit) -> None:

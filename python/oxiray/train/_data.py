@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from oxiray.train._configs import DataConfig
+
 
 class Shard:
     """One worker's part of an iterable. It can be read again where the iterable can."""
@@ -44,6 +46,11 @@ class Shard:
 def _is_indexed(data: Any) -> bool:
     # Datasets of PyTorch end at their length, not at an IndexError.
     return hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "keys")
+
+
+def divided(datasets: dict[str, Any], config: DataConfig, rank: int, size: int) -> dict[str, Any]:
+    """What one of `size` workers is given of each dataset: its part, or the whole where it is not to be divided."""
+    return {name: Shard(data, rank, size) if config.splits(name) else data for name, data in datasets.items()}
 
 
 def check(datasets: Any) -> dict[str, Any]:

@@ -60,10 +60,7 @@ class RayTrainWorker:
         session = _inside.current("run")
         function, config, context, datasets, data_config = pickle.loads(work)
         place = session.place
-        session.datasets = {
-            name: _data.Shard(data, place.world_rank, place.world_size) if data_config.splits(name) else data
-            for name, data in datasets.items()
-        }
+        session.datasets = _data.divided(datasets, data_config, place.world_rank, place.world_size)
         with (context or contextlib.nullcontext)():
             returned = function(*config)
         session.settled_uploads()

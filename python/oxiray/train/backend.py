@@ -7,6 +7,7 @@ in every worker and returns what each returned, by rank.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -47,6 +48,13 @@ class BackendConfig:
     def preload(self) -> tuple[str, ...]:
         """Modules that every worker will import: processes that have them already are forked."""
         return ()
+
+    @contextlib.contextmanager
+    def in_this_process(self) -> Iterator[Any]:
+        """Where this process stands while it runs the training function itself (`num_workers=0`): it is the only one."""
+        from oxiray.train._inside import Place
+
+        yield Place(0, 1, 0, 1, 0)
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain values."""

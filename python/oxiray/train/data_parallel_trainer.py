@@ -108,14 +108,16 @@ class DataParallelTrainer:
         return environment
 
     def _fit_here(self, arguments: tuple[Any, ...]) -> _result.Result:
-        """Runs the function in this process, as its only rank; nothing is kept but what it reports."""
-        session = _inside.Session(self.run_config.name or "", _inside.Place(0, 1, 0, 1, 0), None, None, datasets=self.datasets)
-        _inside.enter(session)
-        try:
-            with self.backend_config.train_func_context():
-                returned = self.train_loop_per_worker(*arguments)
-        finally:
-            _inside.enter(None)
+        """Runs the function in this process; nothing is kept but what it reports."""
+        with self.backend_config.in_this_process() as place:
+            datasets = _data.divided(self.datasets, self.data_config, place.world_rank, place.world_size)
+            session = _inside.Session(self.run_config.name or "", place, None, None, datasets=datasets)
+            _inside.enter(session)
+            try:
+                with self.backend_config.train_func_context():
+                    returned = self.train_loop_per_worker(*arguments)
+            finally:
+                _inside.enter(None)
         rows = [{"report": index, **_kept.plain(row)} for index, row in enumerate(session.history, 1)]
         last = session.history[-1] if session.history else None
         return _result.Result(last, session.checkpoint, None, "", [], returned, rows)

@@ -25,6 +25,8 @@ from oxiray.util._node import get_node_ip_address
 #: The request for an interface's address, of Linux.
 _SIOCGIFADDR = 0x8915
 _INIT_METHODS = ("env", "tcp")
+#: What `torchrun` tells each process that it starts.
+_OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 #: What the first DistributedDataParallel of a process imports, which takes as long as PyTorch itself.
 _IMPORTED_LATE = ("torch._dynamo",)
 
@@ -65,6 +67,30 @@ class TorchConfig(BackendConfig):
     def preload(self) -> tuple[str, ...]:
         """Workers are forked from a process that has PyTorch, and what it imports when a model is wrapped."""
         return ("torch", __name__, *(name for name in _IMPORTED_LATE if _is_there(name)))
+
+    @contextlib.contextmanager
+    def in_this_process(self) -> Iterator[Any]:
+        """Where this process stands with `num_workers=0`: among those that `torchrun` started with it, or alone.
+
+        With `torchrun` they are a process group, of NCCL where there are GPUs.
+        """
+        if any(name not in os.environ for name in _OF_TORCHRUN):
+            with super().in_this_process() as place:
+                yield place
+            return
+        import torch
+
+        from oxiray.train._inside import Place
+
+        rank, size, local_rank, local_size = (int(os.environ[name]) for name in _OF_TORCHRUN[:4])
+        has_gpus = torch.cuda.is_available()
+        if has_gpus:
+            torch.cuda.set_device(local_rank)
+        torch.distributed.init_process_group("nccl" if has_gpus else "gloo", timeout=timedelta(seconds=self.timeout_s))
+        try:
+            yield Place(rank, size, local_rank, local_size, rank // local_size)
+        finally:
+            torch.distributed.destroy_process_group()
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as plain values."""
