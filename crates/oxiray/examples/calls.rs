@@ -1,6 +1,7 @@
 //! What calls cost, beside a bare round trip over a unix socket: `benches/rust.py` runs it.
 //!
-//! Each row is a line `RESULT {"name": …, "value": …}`; values are calls in a second.
+//! Each row is a line `RESULT {"name": …, "value": …}`; values are calls in a second. Arguments name the rows wanted, all
+//! where there are none.
 
 #![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
 #![expect(clippy::print_stdout, reason = "it prints its measurements")]
@@ -38,6 +39,9 @@ impl Idle {
 
 /// How often `call` is done in a second; it says how many calls it made.
 fn rate(name: &str, mut call: impl FnMut() -> Result<usize>) -> Result<()> {
+    if std::env::args().len() > 1 && !std::env::args().any(|wanted| wanted == name) {
+        return Ok(());
+    }
     // Workers and caches are warm then.
     let warm = Instant::now();
     while warm.elapsed() < TIME / 4 {

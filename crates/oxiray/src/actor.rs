@@ -7,14 +7,18 @@ use crate::reference::{Returned, note_borrowed, note_contained};
 use crate::{context, process};
 use bytes::Bytes;
 use oxiray_ids::ActorId;
-use oxiray_runtime::{ActorWork, Arguments, Runtime, Streaming, Work, amounts};
+use oxiray_runtime::{ActorWork, Arguments, Routine, Runtime, Streaming, Work, amounts};
 use oxiray_values::{ACTOR, Blob, Common, Decoded, Encoded};
 use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
+use parking_lot::Mutex;
 use serde::de::{Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+
+/// Methods that one handle remembers; a program may call a Python actor's by ever new names.
+const ROUTINES_MAX: usize = 64;
 
 /// One handle's hold of an actor, given up when it is dropped.
 struct Hold {
@@ -22,12 +26,14 @@ struct Hold {
     actor: ActorId,
     /// Whether the actor lives as long as the handle; not so where the handle was found by the actor's name.
     keeps: bool,
+    /// Of the methods that were called through it, those called lately.
+    routines: Mutex<Vec<Arc<Routine>>>,
 }
 
 impl Hold {
     fn on(runtime: Runtime, actor: ActorId, keeps: bool) -> Self {
         runtime.retain_actor(actor, keeps);
-        Self { runtime, actor, keeps }
+        Self { runtime, actor, keeps, routines: Mutex::default() }
     }
 }
 
@@ -118,20 +124,39 @@ impl ActorHandle {
 
     pub(crate) fn call_with<R: Returned>(&self, method: MethodCall<'_>, arguments: Arguments, kept: Kept) -> Result<R> {
         let runtime = &self.hold.runtime;
-        let work = Work {
-            name: method.name.to_owned(),
-            group: method.group.to_owned(),
-            arguments,
-            results: R::RESULTS,
-            stream: R::STREAMS.then_some(Streaming { ahead: method.max_unread, per_yield: 1 }),
-            retries: self.traits.max_task_retries,
-            unordered: self.traits.unordered,
-            parent: context::current_task(),
-            ..Work::default()
-        };
+        let routine = self.routine::<R>(method);
+        let retries = self.traits.max_task_retries;
+        let work = Work { routine, arguments, retries, parent: context::current_task() };
         let (task, results) = runtime.call_actor(self.hold.actor, work)?;
         drop(kept);
         Ok(R::adopt(runtime, task, &results))
+    }
+
+    /// What all calls of a method through this handle have in common.
+    fn routine<R: Returned>(&self, method: MethodCall<'_>) -> Arc<Routine> {
+        let stream = R::STREAMS.then_some(Streaming { ahead: method.max_unread, per_yield: 1 });
+        let is_it = |known: &&Arc<Routine>| {
+            known.name == method.name
+                && known.group == method.group
+                && (known.results, known.stream) == (R::RESULTS, stream)
+        };
+        let mut routines = self.hold.routines.lock();
+        if let Some(known) = routines.iter().find(is_it) {
+            return Arc::clone(known);
+        }
+        if routines.len() >= ROUTINES_MAX {
+            routines.clear();
+        }
+        let routine = Arc::new(Routine {
+            name: method.name.to_owned(),
+            group: method.group.to_owned(),
+            results: R::RESULTS,
+            stream,
+            unordered: self.traits.unordered,
+            ..Routine::default()
+        });
+        routines.push(Arc::clone(&routine));
+        routine
     }
 
     #[doc(hidden)]
@@ -211,7 +236,7 @@ pub(crate) fn create_with(
     let told = create.handle.clone();
     let (actor, answer) = runtime.create_actor(ActorWork { create, named, arguments })?;
     let existing = answer.filter(|answer| answer.existed);
-    let hold = Hold { runtime: runtime.clone(), actor, keeps: existing.is_none() };
+    let hold = Hold { runtime: runtime.clone(), actor, keeps: existing.is_none(), routines: Mutex::default() };
     Ok(match existing {
         Some(answer) => ActorHandle::told_of(hold, answer.handle),
         None => ActorHandle { hold: Arc::new(hold), traits: Arc::new(traits), told },

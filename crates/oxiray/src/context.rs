@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the daemon assigned to this worker.
 #[derive(Debug, Default)]
@@ -25,6 +26,9 @@ struct Assigned {
 
 static ASSIGNED: Mutex<Option<Arc<Assigned>>> = Mutex::new(None);
 
+/// Whether what is made here runs in this worker's placement group: asked with each call.
+static CAPTURES: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     /// The task that this thread runs.
     static HERE: Cell<TaskId> = const { Cell::new(TaskId::NIL) };
@@ -32,6 +36,7 @@ thread_local! {
 
 pub(crate) fn assign(assign: &Assign) {
     let actor = assign.actor.as_ref();
+    CAPTURES.store(assign.captures && PlacementGroupId::from_slice(&assign.group).is_some(), Ordering::Relaxed);
     *ASSIGNED.lock() = Some(Arc::new(Assigned {
         devices: assign.devices.iter().map(|one| (one.resource.clone(), one.ids.clone())).collect(),
         resources: assign.resources.iter().map(|one| (one.resource.clone(), one.units as f64 / 10_000.0)).collect(),
@@ -59,7 +64,7 @@ pub(crate) fn capturing_group() -> Option<PlacementGroupId> {
 }
 
 pub(crate) fn captures() -> bool {
-    capturing_group().is_some()
+    CAPTURES.load(Ordering::Relaxed)
 }
 
 /// The task that this thread works for; nil in a driver.

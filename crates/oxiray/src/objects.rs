@@ -93,8 +93,8 @@ pub fn get<T: DeserializeOwned>(references: &[ObjectRef<T>]) -> Result<Vec<T>> {
     let runtime = process::required()?;
     let ids = references.iter().map(|reference| reference.id_on(&runtime)).collect::<Result<Vec<_>>>()?;
     // All are asked for before the first is read.
-    process::patiently(|| runtime.get(&ids, None))?;
-    ids.into_iter().map(|id| load(&runtime, id, None)).collect()
+    let seen = process::patiently(|| runtime.get(&ids, None))?;
+    ids.into_iter().zip(seen).map(|(id, seen)| Ok(Decoded::new(&blob(&runtime, id, seen, None)?)?.value()?)).collect()
 }
 
 /// The references that have their value, and the others.

@@ -7,8 +7,9 @@ use crate::outgoing::Outgoing;
 use crate::process;
 use crate::reference::Returned;
 use bytes::Bytes;
-use oxiray_runtime::{Arguments, Class, ClassIndex, Runtime, Streaming, Work};
+use oxiray_runtime::{Arguments, Class, ClassIndex, Routine, Runtime, Streaming, Work};
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// What all calls of one function share, on one connection.
 struct Prepared {
@@ -40,16 +41,16 @@ impl Drop for Used<'_> {
 /// A call of the function at `path`, which whoever runs it knows by that.
 pub(crate) fn work<R: Returned>(code: Bytes, path: &str, settled: &Settled) -> Work {
     let digest = ring::digest::digest(&ring::digest::SHA256, &code);
-    Work {
+    let routine = Routine {
         function: Bytes::copy_from_slice(&digest.as_ref()[..16]),
         code,
         name: settled.name.clone().unwrap_or_else(|| path.rsplit("::").next().unwrap_or(path).to_owned()),
         results: R::RESULTS,
         stream: R::STREAMS.then_some(Streaming { ahead: settled.max_unread, per_yield: 1 }),
         max_calls: settled.max_calls,
-        retries: settled.max_retries,
-        ..Work::default()
-    }
+        ..Routine::default()
+    };
+    Work { routine: Arc::new(routine), retries: settled.max_retries, ..Work::default() }
 }
 
 /// Calls once, with options that no other call has.

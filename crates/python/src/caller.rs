@@ -11,12 +11,13 @@ use crate::{common, context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_resources::Quantity;
-use oxiray_runtime::{Arguments, Class, ClassIndex, INLINE_BYTES, Place, Runtime, Streaming, Work};
+use oxiray_runtime::{Arguments, Class, ClassIndex, INLINE_BYTES, Place, Routine, Runtime, Streaming, Work};
 use oxiray_wire::message::Content;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Clone, Copy)]
@@ -79,18 +80,17 @@ impl Caller {
         let (demand, environment) = (units(resources)?, environment.into());
         let strategy = strategy.map(strategy::from_told);
         let class = runtime.class(Class { demand, environment, fresh, strategy, near: Vec::new() });
-        let work = Work {
+        let routine = Arc::new(Routine {
             function: hash,
             code: Bytes::copy_from_slice(body),
             name,
-            arguments: Arguments::default(),
             results,
             max_calls,
-            retries,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
             stream: streaming(stream),
-            ..Work::default()
-        };
+            ..Routine::default()
+        });
+        let work = Work { routine, retries, ..Work::default() };
         let most_arguments = most_arguments.unwrap_or(usize::MAX);
         Ok(Self {
             runtime,
@@ -125,18 +125,18 @@ impl Caller {
         bind: Option<Py<PyAny>>,
         common: bool,
     ) -> PyResult<Self> {
-        let work = Work {
+        let routine = Arc::new(Routine {
             name,
             label,
             group,
             results,
-            retries,
             retry_exceptions: Bytes::copy_from_slice(retry_exceptions),
             stream: streaming(stream),
             unordered,
             pending_limit,
-            ..Work::default()
-        };
+            ..Routine::default()
+        });
+        let work = Work { routine, retries, ..Work::default() };
         let runtime = process::required()?;
         let hold = Hold::on_current(hold, &runtime)?;
         Ok(Self {

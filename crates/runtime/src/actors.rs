@@ -268,7 +268,7 @@ impl State {
         if matches!(self.actors.get(id).stream, Stream::Open(..) | Stream::Dead(_)) {
             return;
         }
-        let Ok(token) = self.links.adopt(stream, Role::Actor(id)) else { return };
+        let Ok(token) = self.links.adopt(stream, Role::Actor(id), placed.is_near) else { return };
         let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
         let actor = self.actors.get(id);
         actor.stream = Stream::Open(token, worker);

@@ -8,10 +8,10 @@
 //! - LEAD-1: at most one thread is in epoll. It never holds the state's lock there.
 //! - LEAD-2: whoever gives up the lead while others wait tells them, so that one of them takes it.
 
-use crate::links::Token;
 use crate::puts::Puts;
 use crate::spin::{SPIN, Spin};
 use crate::state::{Identity, News, State};
+use crate::watched::{Noticed, Sign, Watched};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
@@ -40,8 +40,13 @@ pub enum Unmet {
     Interrupted,
 }
 
-/// Streams with something to read, and whether there is room to write.
-type Polled = Result<Vec<(Token, bool)>, rustix::io::Errno>;
+/// Looks at shared memory between two at the sockets, which cost a system call each.
+const LOOKS_BETWEEN: u32 = 32;
+/// As long as there is something in shared memory every time, the sockets are looked at once in so many turns.
+const TURNS_BETWEEN: u64 = 16;
+
+/// Streams of which something was noticed.
+type Polled = Result<Vec<Noticed>, rustix::io::Errno>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lead {
@@ -209,8 +214,12 @@ impl Shared {
         let until = [deadline, state.next_timer(), listen_until].into_iter().flatten().min();
         state.lead.sleeping = true;
         let looks = !state.lead.in_background && state.lead.spin.is_due();
-        let (events, found) = MutexGuard::unlocked(state, || self.look_or_poll(looks, until));
+        let polls_all = state.lead.turns.is_multiple_of(TURNS_BETWEEN);
+        let watched = state.links.watched.clone();
+        let (events, found) = MutexGuard::unlocked(state, || self.look_or_poll(looks, until, &watched, polls_all));
+        drop(watched);
         state.lead.sleeping = false;
+        state.links.watched.leave_sleeping();
         if looks {
             state.lead.spin.learn(found);
         }
@@ -228,20 +237,34 @@ impl Shared {
         interrupted
     }
 
-    /// What epoll has to say, and whether it said it within a short look.
-    fn look_or_poll(&self, looks: bool, until: Option<Instant>) -> (Polled, bool) {
+    /// What is to be served, and whether that was known within a short look.
+    fn look_or_poll(&self, looks: bool, until: Option<Instant>, watched: &Watched, polls_all: bool) -> (Polled, bool) {
+        let mut noticed = watched.noticed();
+        if !noticed.is_empty() {
+            if polls_all && let Ok(others) = self.poll(Some(Instant::now())) {
+                noticed.extend(others);
+            }
+            return (Ok(noticed), true);
+        }
         if looks {
             let began = Instant::now();
             let end = until.map_or(began + SPIN, |until| until.min(began + SPIN));
             while Instant::now() < end {
+                for _ in 0..if watched.is_empty() { 1 } else { LOOKS_BETWEEN } {
+                    let noticed = watched.noticed();
+                    if !noticed.is_empty() {
+                        return (Ok(noticed), true);
+                    }
+                    std::hint::spin_loop();
+                }
                 let polled = self.poll(Some(began));
                 if !matches!(&polled, Ok(events) if events.is_empty()) {
                     return (polled, true);
                 }
-                std::hint::spin_loop();
             }
         }
-        (self.poll(until), false)
+        let noticed = watched.sleep();
+        if noticed.is_empty() { (self.poll(until), false) } else { (Ok(noticed), false) }
     }
 
     fn poll(&self, until: Option<Instant>) -> Polled {
@@ -253,7 +276,8 @@ impl Shared {
         let (events, _) = epoll::wait(&self.epoll, &mut buffer, timeout.as_ref())?;
         let told = |event: &epoll::Event| {
             let (data, flags) = (event.data, event.flags);
-            (data.u64(), flags.contains(epoll::EventFlags::OUT))
+            let sign = if flags.contains(epoll::EventFlags::OUT) { Sign::Writable } else { Sign::Readable };
+            (data.u64(), sign)
         };
         Ok(events.iter().map(told).collect())
     }

@@ -36,7 +36,8 @@ impl State {
     pub(crate) fn lease_granted(&mut self, granted: &LeaseGranted, descriptor: Option<OwnedFd>) {
         self.tasks.is_alone = granted.is_alone;
         let queue = self.tasks.requests.remove(&granted.request);
-        let token = descriptor.and_then(|stream| self.links.adopt(stream, Role::Lease(granted.lease)).ok());
+        let token =
+            descriptor.and_then(|stream| self.links.adopt(stream, Role::Lease(granted.lease), granted.is_near).ok());
         if let Some(queue) = queue {
             self.tasks.queues[queue].requests.retain(|request| *request != granted.request);
         }

@@ -60,6 +60,7 @@ mod streams;
 mod submit;
 mod task_log;
 mod waits;
+mod watched;
 mod work;
 mod yielding;
 
@@ -76,5 +77,5 @@ pub use runtime::{ActorWork, INLINE_BYTES, Runtime, RuntimeError};
 pub use state::{Identity, News};
 pub use stored::{Figures, LOST, Pinned};
 pub use submit::{INLINE_TOTAL_BYTES, amounts};
-pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Streaming, Work};
+pub use work::{Arguments, Class, ClassIndex, EVERYTHING, Place, Routine, Streaming, Work};
 pub use yielding::{Pace, Yielded};

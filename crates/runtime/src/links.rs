@@ -3,7 +3,13 @@
 //! A frame for a peer that has nothing of ours under way is written at once, so that a lone call is not
 //! delayed; more frames to the same peer are gathered and written together, when [`GATHER_BYTES`] have
 //! come together, when someone waits, or after [`GATHER_TIME`].
+//!
+//! A stream to a process on this machine that is used again and again goes on through shared memory, where writing costs
+//! no system call and nothing is gathered.
+//!
+//! - LINKS-1: memory that something may come in is watched, or the peer was asked to ring the bell for that.
 
+use crate::watched::{Sign, Watched};
 use oxiray_ids::{ActorId, WorkerId};
 use oxiray_wire::{Connection, Message, Received};
 use rustc_hash::FxHashMap;
@@ -16,6 +22,8 @@ use std::time::{Duration, Instant};
 const GATHER_BYTES: usize = 32 << 10;
 /// A gathered frame waits no longer than this.
 const GATHER_TIME: Duration = Duration::from_micros(400);
+/// After so many frames a stream is worth the memory of a ring.
+const FRAMES_BEFORE_RING: u32 = 16;
 
 /// Names a stream for as long as it is open; never used again.
 pub(crate) type Token = u64;
@@ -49,6 +57,30 @@ struct Link {
     held: Option<Vec<Received>>,
     /// When something was last written.
     written_at: Option<Instant>,
+    /// Frames to be sent before shared memory is offered; nothing where it is not to be, or was.
+    offers_after: Option<u32>,
+    /// There was no room in the shared memory.
+    lacks_room: bool,
+}
+
+impl Link {
+    /// Queues a frame, and offers the peer shared memory for all others once that is worth it.
+    fn send(&mut self, message: &Message) {
+        self.connection.send(message);
+        if let Some(left) = &mut self.offers_after {
+            *left -= 1;
+            if *left == 0 {
+                self.offers_after = None;
+                // Where there is no memory for it, the socket does.
+                let _ = self.connection.offer_ring();
+            }
+        }
+    }
+
+    /// Whether what is queued is written without waiting for more.
+    fn is_due(&self) -> bool {
+        self.connection.writes_to_ring() || (self.connection.unsent_bytes() >= GATHER_BYTES && !self.watches_room)
+    }
 }
 
 #[derive(Debug)]
@@ -62,6 +94,10 @@ pub(crate) struct Links {
     epoch: u64,
     /// When gathered frames are to be written.
     pub(crate) flush_at: Option<Instant>,
+    /// The shared memory that is looked at for what comes.
+    pub(crate) watched: Watched,
+    /// A peer made room in shared memory.
+    pub(crate) made_room: bool,
 }
 
 impl Links {
@@ -70,8 +106,17 @@ impl Links {
         let wake =
             rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
-        let mut links =
-            Self { epoll, wake, open: FxHashMap::default(), next: DAEMON, dirty: Vec::new(), epoch: 0, flush_at: None };
+        let mut links = Self {
+            epoll,
+            wake,
+            open: FxHashMap::default(),
+            next: DAEMON,
+            dirty: Vec::new(),
+            epoch: 0,
+            flush_at: None,
+            watched: Watched::default(),
+            made_room: false,
+        };
         links.insert(daemon, Role::Daemon)?;
         Ok(links)
     }
@@ -95,19 +140,38 @@ impl Links {
 
     fn open_as(&mut self, token: Token, connection: Connection, role: Role) -> Result<(), Errno> {
         epoll::add(&self.epoll, &connection, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
-        let (epoch, held) = (self.epoch, None);
-        let link = Link { connection, role, watches_room: false, dirty: false, epoch, held, written_at: None };
+        let link = Link {
+            connection,
+            role,
+            watches_room: false,
+            dirty: false,
+            epoch: self.epoch,
+            held: None,
+            written_at: None,
+            offers_after: None,
+            lacks_room: false,
+        };
         self.open.insert(token, link);
         Ok(())
     }
 
-    /// A stream from a descriptor that the daemon sent.
-    pub(crate) fn adopt(&mut self, descriptor: OwnedFd, role: Role) -> Result<Token, Errno> {
-        self.insert(Connection::new(descriptor)?, role)
+    /// A stream from a descriptor that the daemon sent; `is_near` where it leads to a process on this machine that will
+    /// take shared memory.
+    pub(crate) fn adopt(&mut self, descriptor: OwnedFd, role: Role, is_near: bool) -> Result<Token, Errno> {
+        let mut connection = Connection::new(descriptor)?;
+        if matches!(role, Role::Client(_)) {
+            connection.take_rings();
+        }
+        let token = self.insert(connection, role)?;
+        if let Some(link) = self.open.get_mut(&token).filter(|_| is_near) {
+            link.offers_after = Some(FRAMES_BEFORE_RING);
+        }
+        Ok(token)
     }
 
     pub(crate) fn remove(&mut self, token: Token) {
         if let Some(mut link) = self.open.remove(&token) {
+            self.watched.remove(token);
             let _ = link.connection.flush();
             let _ = epoll::delete(&self.epoll, &link.connection);
         }
@@ -130,8 +194,8 @@ impl Links {
     /// Gathers a frame. Nothing happens where the stream is gone: its end is noticed on reading.
     pub(crate) fn post(&mut self, token: Token, message: &Message) {
         let Some(link) = self.open.get_mut(&token) else { return };
-        link.connection.send(message);
-        if link.connection.unsent_bytes() >= GATHER_BYTES && !link.watches_room {
+        link.send(message);
+        if link.is_due() {
             self.flush(token);
         } else if !link.dirty {
             link.dirty = true;
@@ -145,7 +209,7 @@ impl Links {
     /// Writes a frame, and what was gathered before it, at once.
     pub(crate) fn post_now(&mut self, token: Token, message: &Message) {
         if let Some(link) = self.open.get_mut(&token) {
-            link.connection.send(message);
+            link.send(message);
             self.flush(token);
         }
     }
@@ -167,9 +231,14 @@ impl Links {
 
     fn flush(&mut self, token: Token) {
         let Some(link) = self.open.get_mut(&token) else { return };
-        link.written_at = Some(Instant::now());
         // An error here is the stream's end, which reading it reports with everything that came before.
         let blocked = matches!(link.connection.flush(), Ok(false));
+        let is_ring = link.connection.writes_to_ring();
+        link.lacks_room = blocked && is_ring;
+        let blocked = blocked && !is_ring;
+        if !is_ring {
+            link.written_at = Some(Instant::now());
+        }
         if blocked != link.watches_room {
             link.watches_room = blocked;
             let interest = if blocked { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
@@ -188,21 +257,34 @@ impl Links {
         }
     }
 
-    /// Serves a stream that epoll named; `true` where it is over and was removed.
-    pub(crate) fn receive(&mut self, token: Token, writable: bool, inbox: &mut Vec<Received>) -> bool {
+    /// Serves a stream of which there was a sign; `true` where it is over and was removed.
+    pub(crate) fn receive(&mut self, token: Token, sign: Sign, inbox: &mut Vec<Received>) -> bool {
         if token == WAKE {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
             return false;
         }
-        if writable {
+        if sign == Sign::Writable {
             self.flush(token);
         }
         let Some(link) = self.open.get_mut(&token) else { return false };
-        let over = link.connection.receive(inbox).is_err();
-        if over {
+        let came = match sign {
+            Sign::InMemory => link.connection.receive_from_ring(inbox),
+            Sign::Readable | Sign::Writable => link.connection.receive(inbox),
+        };
+        if came.is_err() {
             self.remove(token);
+            return true;
         }
-        over
+        if sign != Sign::InMemory
+            && let Some(watch) = link.connection.watch()
+        {
+            self.watched.add(token, watch);
+        }
+        if link.lacks_room {
+            self.made_room = true;
+            self.flush(token);
+        }
+        false
     }
 
     // --- marks (RESUMING-1, RESUMING-2) ---
@@ -236,6 +318,7 @@ impl Links {
     pub(crate) fn hold_back(&mut self, token: Token) {
         if let Some(link) = self.open.get_mut(&token) {
             link.held.get_or_insert_default();
+            self.watched.remove(token);
             let _ = epoll::delete(&self.epoll, &link.connection);
         }
     }
@@ -261,6 +344,9 @@ impl Links {
             let interest = epoll::EventFlags::IN | room;
             // It was watched before, so that there is room for it.
             let _ = epoll::add(&self.epoll, &link.connection, epoll::EventData::new_u64(*token), interest);
+            if let Some(watch) = link.connection.watch() {
+                self.watched.add(*token, watch);
+            }
             came.push((*token, link.role, held));
         }
         came

@@ -83,7 +83,8 @@ pub(crate) fn inner_ids(value: &Value) -> Vec<ObjectId> {
 #[derive(Debug)]
 pub(crate) struct Objects {
     me: WorkerId,
-    known: FxHashMap<ObjectId, Object>,
+    /// Boxed: a table that grows and shrinks with each burst moves its entries.
+    known: FxHashMap<ObjectId, Box<Object>>,
     values_came: u64,
     sites: sites::Sites,
     /// Values that were published and that nobody here refers to any more, until nobody anywhere does.
@@ -105,7 +106,7 @@ impl Objects {
     fn insert(&mut self, id: ObjectId, owner: WorkerId, value: Option<Value>) -> &mut Object {
         match self.known.entry(id) {
             MapEntry::Occupied(entry) => entry.into_mut(),
-            MapEntry::Vacant(entry) => entry.insert(Object {
+            MapEntry::Vacant(entry) => entry.insert(Box::new(Object {
                 owner,
                 elsewhere: true,
                 value,
@@ -118,7 +119,7 @@ impl Objects {
                 looked_at: false,
                 losses: 0,
                 dependents: Vec::new(),
-            }),
+            })),
         }
     }
 

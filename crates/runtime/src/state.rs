@@ -19,6 +19,7 @@ use crate::retrying::Retrying;
 use crate::streams::Streams;
 use crate::submit::Submission;
 use crate::task_log::TaskLog;
+use crate::watched::{Noticed, Sign};
 use crate::yielding::Yieldings;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
@@ -159,16 +160,16 @@ impl State {
     }
 
     /// Handles everything that epoll reported.
-    pub(crate) fn serve(&mut self, events: &[(Token, bool)]) {
-        for (token, writable) in events {
+    pub(crate) fn serve(&mut self, events: &[Noticed]) {
+        for (token, sign) in events {
             let Some(role) = self.links.role(*token) else {
-                self.links.receive(*token, *writable, &mut Vec::new());
+                self.links.receive(*token, *sign, &mut Vec::new());
                 continue;
             };
             let mut received = std::mem::take(&mut self.received);
-            let over = self.links.receive(*token, *writable, &mut received);
+            let over = self.links.receive(*token, *sign, &mut received);
             // A generator may wait for room.
-            self.news |= *writable;
+            self.news |= std::mem::take(&mut self.links.made_room) || *sign == Sign::Writable;
             for received in received.drain(..) {
                 self.heard(*token, role, received);
             }
@@ -195,7 +196,7 @@ impl State {
         let mut is_over = false;
         while !is_over {
             let mut received = Vec::new();
-            is_over = self.links.receive(token, false, &mut received) || received.is_empty();
+            is_over = self.links.receive(token, Sign::Readable, &mut received) || received.is_empty();
             for received in received {
                 self.heard(token, role, received);
             }
@@ -388,7 +389,7 @@ impl State {
                 if let Some(descriptor) = descriptors.next() {
                     let client = WorkerId::from_slice(&peer.client).unwrap_or(WorkerId::NIL);
                     // A stream that cannot be watched is closed here, which tells the client.
-                    let _ = self.links.adopt(descriptor, Role::Client(client));
+                    let _ = self.links.adopt(descriptor, Role::Client(client), false);
                 }
             }
             Message::Stop(_) => {

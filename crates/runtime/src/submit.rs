@@ -97,7 +97,8 @@ pub(crate) struct Lease {
 /// All of this process's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Submission {
-    pub(crate) tasks: FxHashMap<TaskId, Task>,
+    /// Boxed: a table that grows and shrinks with each burst moves its entries.
+    pub(crate) tasks: FxHashMap<TaskId, Box<Task>>,
     pub(crate) classes: FxHashMap<Arc<Class>, usize>,
     pub(crate) queues: Vec<Queue>,
     /// Places in `queues` that no class has.
@@ -143,7 +144,7 @@ impl Submission {
         let (id, lease) = candidates.min_by_key(|(_, lease)| lease.under_way.len())?;
         // SUBMIT-3: nothing joins what runs alone, so the first tells for all.
         let first = lease.under_way.front().and_then(|first| self.tasks.get(first));
-        (lease.under_way.len() < depth && !first.is_some_and(Task::runs_alone)).then_some(id)
+        (lease.under_way.len() < depth && !first.is_some_and(|task| task.runs_alone())).then_some(id)
     }
 
     pub(crate) fn set_idle(&mut self, id: u64, idle: bool) {
@@ -212,7 +213,7 @@ impl State {
         if let Target::Class(queue) = target {
             self.tasks.queues[queue].uses += 1;
         }
-        let entry = Task {
+        let entry = Box::new(Task {
             work,
             target,
             waiting_for,
@@ -221,7 +222,7 @@ impl State {
             cancelled: false,
             crashes: 0,
             paused_until: None,
-        };
+        });
         self.tasks.tasks.insert(task, entry);
         if let Some(failure) = self.lost.clone() {
             return self.fail_task(task, &failure);

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{ArgumentReference, Environment, Reference, Strategy, Value};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Where an argument given as a reference stands in the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,27 +43,21 @@ pub struct Arguments {
     pub contained: Vec<ObjectId>,
 }
 
-/// A call to be made.
+/// What all calls of one function, or of one method of an actor, have in common: shared by them, not copied.
 #[derive(Debug, Clone, Default)]
-pub struct Work {
+pub struct Routine {
     /// Hash of the function; empty for an actor's method.
     pub function: Bytes,
     /// The function itself, serialized; empty for an actor's method.
     pub code: Bytes,
     /// The function's or method's name.
     pub name: String,
-    /// Its arguments.
-    pub arguments: Arguments,
     /// How many results it has.
     pub results: u32,
     /// After how many calls of it a worker exits; 0 for never.
     pub max_calls: u32,
-    /// How often it is run again after its worker died; negative for always.
-    pub retries: i32,
     /// Which exceptions are retried, as the worker reads it; empty for none.
     pub retry_exceptions: Bytes,
-    /// The task that calls; nil in a driver. It takes what it called with it when it is cancelled.
-    pub parent: TaskId,
     /// Set where its results come one by one; it then has one result besides, which tells how it ended.
     pub stream: Option<Streaming>,
     /// What the call is named in logs, errors and its own context; empty for the name of what it calls.
@@ -72,6 +68,27 @@ pub struct Work {
     pub unordered: bool,
     /// The call is refused where this many of this process to the same actor are not answered; 0 for no limit.
     pub pending_limit: usize,
+}
+
+/// A call to be made.
+#[derive(Debug, Clone, Default)]
+pub struct Work {
+    /// What is called.
+    pub routine: Arc<Routine>,
+    /// Its arguments.
+    pub arguments: Arguments,
+    /// How often it is run again after its worker died; negative for always.
+    pub retries: i32,
+    /// The task that calls; nil in a driver. It takes what it called with it when it is cancelled.
+    pub parent: TaskId,
+}
+
+impl Deref for Work {
+    type Target = Routine;
+
+    fn deref(&self) -> &Routine {
+        &self.routine
+    }
 }
 
 /// How a call's results come one by one.

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_runtime::{ActorWork, Arguments, Class, Duty, Identity, Outcome, Place, Runtime, RuntimeError, Unmet, Work};
+use oxiray_runtime::{
+    ActorWork, Arguments, Class, Duty, Identity, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
+};
 use oxiray_wire::message::{
     self, ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted,
     LeaseRefused, Reply, Returned, Value,
@@ -10,6 +12,7 @@ use oxiray_wire::message::{
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// One end of a stream that the test plays, read message by message.
@@ -87,7 +90,7 @@ impl Peer {
 
     fn grant(&mut self, request: u64, lease: u64) -> Peer {
         let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
-        self.join(LeaseGranted { request, lease, worker, is_alone: true })
+        self.join(LeaseGranted { request, lease, worker, is_alone: true, is_near: false })
     }
 
     fn reply(&mut self, call: &Call, text: &'static str) {
@@ -117,7 +120,8 @@ fn started() -> (Runtime, Peer) {
 
 fn work(name: &str) -> Work {
     let (function, code) = (Bytes::from_static(b"hash"), Bytes::from_static(b"code"));
-    Work { function, code, name: name.into(), results: 1, retries: 3, ..Work::default() }
+    let routine = Routine { function, code, name: name.into(), results: 1, ..Routine::default() };
+    Work { routine: Arc::new(routine), retries: 3, ..Work::default() }
 }
 
 fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
@@ -238,7 +242,7 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
     let results: Vec<ObjectId> =
         (0..3).map(|_| runtime.call_actor(actor, work("m")).expect("there is no limit").1[0]).collect();
     let Message::ActorCreate(create) = daemon.next() else { panic!("an actor was to be made") };
-    let mut process = daemon.join(ActorPlaced { actor: create.actor.clone(), worker: Bytes::new() });
+    let mut process = daemon.join(ActorPlaced { actor: create.actor.clone(), worker: Bytes::new(), is_near: false });
     let calls: Vec<Call> = (0..3).map(|_| process.call()).collect();
     let sent: Vec<ObjectId> =
         calls.iter().map(|call| oxiray_ids::TaskId::from_slice(&call.task).expect("24 bytes").object(1)).collect();

@@ -39,16 +39,11 @@ pub struct Encoded {
 }
 
 /// Writes Rust values one behind the other: the arguments of a call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NativeWriter {
+    /// Empty, or the tag and what was added.
     body: Vec<u8>,
     buffers: Vec<Bytes>,
-}
-
-impl Default for NativeWriter {
-    fn default() -> Self {
-        Self { body: vec![Encoding::Native.tag(false)], buffers: Vec::new() }
-    }
 }
 
 fn written(error: &postcard::Error) -> ValueError {
@@ -58,6 +53,7 @@ fn written(error: &postcard::Error) -> ValueError {
 impl NativeWriter {
     /// Adds a value.
     pub fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
+        self.begin();
         let scope = Scope::enter(Mode::Native, std::mem::take(&mut self.buffers));
         let result = postcard::to_extend(value, std::mem::take(&mut self.body));
         self.buffers = scope.leave();
@@ -65,8 +61,16 @@ impl NativeWriter {
         Ok(())
     }
 
+    /// Calls without arguments write nothing at all.
+    fn begin(&mut self) {
+        if self.body.is_empty() {
+            self.body.push(Encoding::Native.tag(false));
+        }
+    }
+
     /// All that was added.
-    pub fn finish(self) -> Encoded {
+    pub fn finish(mut self) -> Encoded {
+        self.begin();
         Encoded { encoding: Encoding::Native, body: self.body, buffers: self.buffers }
     }
 }

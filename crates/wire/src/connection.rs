@@ -1,9 +1,13 @@
-//! One end of a stream socket: frames in, frames out, descriptors alongside; never blocking.
+//! One end of a stream: frames in, frames out, descriptors alongside; never blocking.
+//!
+//! A stream is a socket. Where both processes are on one machine and one of them offers it, its bytes go through shared
+//! memory from some frame on, and the socket is left for bells and for the end of the stream (`ring.rs`).
 
 use crate::frame::{
     self, FRAME_BYTES_LIMIT, FRAME_DESCRIPTORS_LIMIT, FrameError, HEADER_BYTES, HELLO_BYTES_LIMIT, Header,
 };
-use crate::message::Message;
+use crate::message::{Message, RingOffered, RingTaken};
+use crate::ring::{Ring, Watch};
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{
@@ -55,7 +59,17 @@ pub enum ConnectionError {
     Socket(Errno),
 }
 
-/// A non-blocking stream socket that carries frames.
+/// Shared memory beside the socket.
+#[derive(Debug)]
+struct Beside {
+    ring: Ring,
+    /// What is queued from this position on goes there.
+    writes_from: Option<u64>,
+    /// Whether what comes, comes there.
+    reads: bool,
+}
+
+/// A non-blocking stream that carries frames.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -66,6 +80,8 @@ pub struct Connection {
     departing: VecDeque<(u64, Vec<OwnedFd>)>,
     sent_bytes: u64,
     bytes_limit: usize,
+    beside: Option<Beside>,
+    takes_rings: bool,
 }
 
 impl Connection {
@@ -80,6 +96,8 @@ impl Connection {
             departing: VecDeque::new(),
             sent_bytes: 0,
             bytes_limit: FRAME_BYTES_LIMIT,
+            beside: None,
+            takes_rings: false,
         })
     }
 
@@ -123,9 +141,74 @@ impl Connection {
         self.outgoing.len()
     }
 
-    /// Sends what the kernel will take; `Ok(true)` when nothing is left.
+    /// Offers the peer shared memory in place of the socket. It must be on this machine, with no gateway between.
+    pub fn offer_ring(&mut self) -> Result<(), Errno> {
+        let (ring, file) = Ring::make()?;
+        self.send_with(&RingOffered {}.into(), vec![file]);
+        self.beside = Some(Beside { ring, writes_from: None, reads: false });
+        Ok(())
+    }
+
+    /// From here on the peer may offer shared memory.
+    pub fn take_rings(&mut self) {
+        self.takes_rings = true;
+    }
+
+    /// Looks at the shared memory, where what comes, comes there.
+    pub fn watch(&self) -> Option<Watch> {
+        self.beside.as_ref().filter(|beside| beside.reads).map(|beside| beside.ring.watch())
+    }
+
+    /// Whether what is queued now goes through shared memory: there is a bell for room, and none to be asked of the
+    /// kernel.
+    pub fn writes_to_ring(&self) -> bool {
+        self.ring_from().is_some_and(|from| self.sent_bytes >= from)
+    }
+
+    fn ring_from(&self) -> Option<u64> {
+        self.beside.as_ref()?.writes_from
+    }
+
+    /// The last frame on the socket says that the others come through shared memory.
+    fn turn_to_ring(&mut self) {
+        frame::append(&RingTaken {}.into(), 0, &mut self.outgoing);
+        let position = self.position();
+        if let Some(beside) = &mut self.beside {
+            beside.writes_from = Some(position);
+        }
+    }
+
+    /// Wakes the peer. Where the socket takes no more, there are bells that it has not heard yet.
+    fn ring_bell(&self) {
+        let _ = rustix::net::send(&self.socket, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+
+    fn flush_to_ring(&mut self) -> Result<bool, ConnectionError> {
+        while let Some(beside) = self.beside.as_mut().filter(|_| !self.outgoing.is_empty()) {
+            let sent = beside.ring.write(&self.outgoing).map_err(|_| FrameError::Ring)?;
+            let (has_room, wakes) = (sent > 0 || beside.ring.ask_for_room(), sent > 0 && beside.ring.wakes_reader());
+            if sent == self.outgoing.len() {
+                self.outgoing.clear();
+            } else {
+                let _ = self.outgoing.split_to(sent);
+            }
+            self.sent_bytes += sent as u64;
+            if wakes {
+                self.ring_bell();
+            }
+            if !has_room {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what the kernel, or the shared memory, will take; `Ok(true)` when nothing is left.
     pub fn flush(&mut self) -> Result<bool, ConnectionError> {
         while !self.outgoing.is_empty() {
+            if self.writes_to_ring() {
+                return self.flush_to_ring();
+            }
             let sent = match self.send_some() {
                 Ok(sent) => sent,
                 Err(Errno::AGAIN) => return Ok(false),
@@ -141,14 +224,15 @@ impl Connection {
 
     fn send_some(&mut self) -> Result<usize, Errno> {
         let flags = SendFlags::NOSIGNAL;
+        let end = self.ring_from().map_or(self.outgoing.len(), |from| (from - self.sent_bytes) as usize);
         let Some((at, _)) = self.departing.front() else {
-            return rustix::net::send(&self.socket, &self.outgoing, flags);
+            return rustix::net::send(&self.socket, &self.outgoing[..end], flags);
         };
         let before = (*at - self.sent_bytes) as usize;
         if before > 0 {
             return rustix::net::send(&self.socket, &self.outgoing[..before], flags);
         }
-        let until = self.departing.get(1).map_or(self.outgoing.len(), |(next, _)| (*next - self.sent_bytes) as usize);
+        let until = self.departing.get(1).map_or(end, |(next, _)| (*next - self.sent_bytes) as usize);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let borrowed: Vec<BorrowedFd<'_>> = self.departing[0].1.iter().map(AsFd::as_fd).collect();
@@ -163,6 +247,9 @@ impl Connection {
     /// readable; at the end of the stream, what came before is delivered first.
     pub fn receive(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
         for _ in 0..READS_LIMIT {
+            if self.reads_ring() {
+                return self.hear_bells(inbox);
+            }
             let read = match self.read_some() {
                 Ok(0) => {
                     self.parse(inbox)?;
@@ -175,11 +262,40 @@ impl Connection {
                 Err(error) => return Err(ConnectionError::Socket(error)),
             };
             self.parse(inbox)?;
+            if self.reads_ring() {
+                return self.receive_from_ring(inbox);
+            }
             if read < READ_BYTES {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn reads_ring(&self) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.reads)
+    }
+
+    /// The socket has bells, or its end; then there is something in the shared memory, or room in it.
+    fn hear_bells(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
+        let heard = match rustix::net::recv(&self.socket, &mut [0; 64][..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(Errno::CONNRESET) => Err(ConnectionError::Closed),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(ConnectionError::Socket(error)),
+        };
+        // RING-2: what was written before the end is read after it was heard of.
+        self.receive_from_ring(inbox)?;
+        heard
+    }
+
+    /// Reads what has arrived in the shared memory; the end of the stream is only heard of by [`Connection::receive`].
+    pub fn receive_from_ring(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
+        let Some(beside) = self.beside.as_mut().filter(|beside| beside.reads) else { return Ok(()) };
+        let read = beside.ring.read(&mut self.incoming).map_err(|_| FrameError::Ring)?;
+        if read > 0 && beside.ring.wakes_writer() {
+            self.ring_bell();
+        }
+        Ok(self.parse(inbox)?)
     }
 
     fn read_some(&mut self) -> Result<usize, Errno> {
@@ -216,11 +332,35 @@ impl Connection {
             }
             let body = self.incoming.split_to(HEADER_BYTES + header.length).freeze().slice(HEADER_BYTES..);
             let descriptors = self.arrived.drain(..header.descriptors).collect();
-            if let Some(message) = Message::decode(header.kind, body)? {
-                inbox.push(Received { message, descriptors });
+            match Message::decode(header.kind, body)? {
+                Some(Message::RingOffered(_)) => self.ring_offered(descriptors)?,
+                Some(Message::RingTaken(_)) => self.ring_taken(),
+                Some(message) => inbox.push(Received { message, descriptors }),
+                None => {}
             }
         }
         Ok(())
+    }
+
+    fn ring_offered(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), FrameError> {
+        let file = descriptors.into_iter().next().filter(|_| self.takes_rings && self.beside.is_none());
+        let ring = file.and_then(|file| Ring::join(&file).ok()).ok_or(FrameError::Ring)?;
+        self.beside = Some(Beside { ring, writes_from: None, reads: false });
+        self.turn_to_ring();
+        // An error here is the stream's end, which reading it reports.
+        let _ = self.flush();
+        Ok(())
+    }
+
+    /// All else that came on the socket are bells.
+    fn ring_taken(&mut self) {
+        let Some(beside) = &mut self.beside else { return };
+        beside.reads = true;
+        self.incoming.clear();
+        if beside.writes_from.is_none() {
+            self.turn_to_ring();
+            let _ = self.flush();
+        }
     }
 }
 

@@ -61,6 +61,9 @@ pub enum FrameError {
         /// The frame's kind.
         kind: u16,
     },
+    /// Shared memory was offered that cannot be used, or its positions cannot be.
+    #[error("the peer broke the memory that it shares")]
+    Ring,
 }
 
 /// A frame's header.

@@ -19,6 +19,7 @@
 pub mod connection;
 pub mod frame;
 pub mod message;
+pub mod ring;
 pub mod session;
 
 pub use connection::{Connection, Received};

@@ -256,6 +256,8 @@ messages! {
     230 => GrowthState boxed,
     231 => GrowthTold,
     232 => GrowthQuery,
+    245 => RingOffered,
+    246 => RingTaken,
 }
 
 /// How much of a resource.

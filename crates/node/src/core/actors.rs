@@ -280,7 +280,7 @@ impl Core {
 
     pub(crate) fn connect_actor(&mut self, client: Key, id: ActorId, worker: Key) {
         let worker_id = bytes_of(self.workers[&worker].id.as_bytes());
-        let placed = ActorPlaced { actor: bytes_of(id.as_bytes()), worker: worker_id };
+        let placed = ActorPlaced { actor: bytes_of(id.as_bytes()), worker: worker_id, is_near: false };
         self.connect(client, placed.into(), worker);
     }
 

@@ -235,7 +235,8 @@ impl Core {
         let owner = self.clients.get_mut(&client).expect("requests of the gone are cancelled");
         owner.waiting.remove(&request);
         owner.leases.insert(lease);
-        let granted = LeaseGranted { request, lease, worker: worker_id, is_alone: self.members.is_empty() };
+        let granted =
+            LeaseGranted { request, lease, worker: worker_id, is_alone: self.members.is_empty(), is_near: false };
         self.connect(client, granted.into(), worker);
     }
 

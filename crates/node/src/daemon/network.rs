@@ -220,7 +220,8 @@ impl Daemon {
     ) -> std::io::Result<()> {
         let ends = (self.far_member_of(one), self.far_member_of(other));
         let (near, far) = self.stream_between(ends, Purpose::Calls)?;
-        self.queue_with_end(one, to_one, near);
+        let of_neighbours = (ends == (None, None)).then(|| as_neighbours(to_one.clone()));
+        self.queue_with_end(one, of_neighbours.as_ref().unwrap_or(to_one), near);
         self.queue_with_end(other, to_other, far);
         Ok(())
     }
@@ -346,4 +347,14 @@ impl Daemon {
 
 fn nowhere() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::NotFound, "the node is not known here, or not any more")
+}
+
+/// Says with a stream that both its ends are on this machine.
+fn as_neighbours(mut message: Message) -> Message {
+    match &mut message {
+        Message::LeaseGranted(granted) => granted.is_near = true,
+        Message::ActorPlaced(placed) => placed.is_near = true,
+        _ => {}
+    }
+    message
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::work::Arguments;
+use crate::work::{Arguments, Routine};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, Unique};
 use oxiray_wire::message::Environment;
@@ -11,7 +11,8 @@ fn tasks(count: usize) -> Vec<TaskId> {
 
 fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId>) -> Recipe {
     let arguments = Arguments { payload: Bytes::from(vec![0; payload]), ..Arguments::default() };
-    let work = Work { arguments, results: 1, retries, ..Work::default() };
+    let routine = Arc::new(Routine { results: 1, ..Routine::default() });
+    let work = Work { routine, arguments, retries, ..Work::default() };
     let class = Some(Arc::new(Class {
         demand: Vec::new(),
         environment: Environment::default(),

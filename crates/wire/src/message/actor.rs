@@ -138,6 +138,9 @@ pub struct ActorPlaced {
     /// `WorkerId` of the process it became.
     #[prost(bytes = "bytes", tag = "2")]
     pub worker: Bytes,
+    /// Whether both ends of the stream are on one machine, with no gateway between.
+    #[prost(bool, tag = "3")]
+    pub is_near: bool,
 }
 
 /// daemon → every client that was connected or asked: the actor is dead, for good. The verdict for

@@ -63,6 +63,9 @@ pub struct LeaseGranted {
     /// Whether there is no other node: where arguments lie makes no difference.
     #[prost(bool, tag = "4")]
     pub is_alone: bool,
+    /// Whether both ends of the stream are on one machine, with no gateway between.
+    #[prost(bool, tag = "5")]
+    pub is_near: bool,
 }
 
 /// daemon → owner: the request can never be met.

@@ -111,3 +111,11 @@ pub struct Returned {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub tasks: Vec<Bytes>,
 }
+
+/// owner → worker, with a memory file: the rest of the stream may go through it.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RingOffered {}
+
+/// Either to the other: this was the last frame on the socket; all others are in the memory that was offered.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RingTaken {}
