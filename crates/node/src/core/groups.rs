@@ -137,14 +137,17 @@ impl Core {
         );
         self.show_own();
         let fleet = &mut self.members.fleet;
-        if fleet.find_group(&group, &[]).is_none()
-            && !fleet.could_ever_place(&group)
+        let has_no_place = fleet.find_group(&group, &[]).is_none() && !fleet.could_ever_place(&group);
+        let need = Need::Group(Arc::new(group.clone()));
+        if has_no_place
+            && !self.is_brought(&need)
             && let GroupPlacement::Never(reason) = place_group(&self.all_views(), &group)
+            && let never = self.never_brought(&need)
             && let Some(detail) = self.details.get_mut(&job)
-            && detail.is_news(Need::Group(Arc::new(group)))
+            && detail.is_news(need)
         {
             let driver = detail.driver;
-            let why = reason.message(true);
+            let why = format!("{}{never}", reason.message(true));
             let text = format!(
                 "placement group `{label}` can never be placed on this cluster, and waits in case it grows: {why}"
             );

@@ -154,6 +154,11 @@ impl Core {
         hopeless.map(|wish| self.why_no_group(&wish)).unwrap_or_default()
     }
 
+    /// Whether the autoscaler has what is needed brought, if not all of it at once.
+    pub(crate) fn is_brought(&self, need: &Need) -> bool {
+        self.growth.by.is_some() && self.never_brought(need).is_empty()
+    }
+
     /// GROW-4.
     pub(crate) fn hopes_end(&mut self, job: JobId) {
         let namespace = Bytes::from_static(STANDING.0);

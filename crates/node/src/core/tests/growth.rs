@@ -1,5 +1,6 @@
 //! What the head tells an autoscaler, and who waits for it.
 
+use super::groups::group as bundles;
 use super::members::Pair;
 use super::world::amount;
 use super::{CPU, World, request};
@@ -115,6 +116,18 @@ fn what_no_group_could_bring_is_known_for_a_group_of_bundles() {
     assert!(why.contains("group `g` has 4 CPU, and 8 is asked for"), "{why}");
     world.core.visitor_left(AUTOSCALER);
     assert_eq!(world.core.never_brought(&bundles(&[8])), "", "nobody brings machines");
+}
+
+#[test]
+fn a_group_that_the_autoscaler_brings_machines_for_is_no_news() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let driver = world.driver();
+    world.say(driver, bundles(1, &[&[("CPU", 40_000)], &[("CPU", 20_000)]]));
+    assert_eq!(world.notices(driver), [] as [String; 0]);
+    world.say(driver, bundles(2, &[&[("CPU", 80_000)]]));
+    let told = world.notices(driver).pop().expect("its driver is told");
+    assert!(told.contains("can never be placed") && told.contains("group `g` has 4 CPU, and 8 is asked for"), "{told}");
 }
 
 fn put(key: String, value: &str) -> KeptRequest {
