@@ -1,6 +1,6 @@
 //! Placement groups, waiting, cancelling, killing.
 
-use crate::{Gate, GateHandle, LIMIT, MOMENT};
+use crate::{GateHandle, LIMIT, MOMENT, gate};
 use oxiray::{Error, PlacementGroup, Result, Spread, TaskOptions, runtime_context};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn patient(gate: GateHandle) -> Result<()> {
 /// Asks nobody, and never ends.
 #[oxiray::remote(num_cpus = 0, max_retries = 0)]
 fn stubborn(gate: GateHandle) -> Result<()> {
-    gate.pass()?;
+    gate.pass()?.get()?;
     loop {
         std::thread::park();
     }
@@ -61,7 +61,7 @@ pub(crate) fn a_placement_group_is_granted_whole_and_given_back() {
 }
 
 pub(crate) fn wait_returns_those_that_are_there() {
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let late = passing::remote(gate.clone(), 1).unwrap();
     let soon = same::remote(2).unwrap();
     let (ready, rest) = oxiray::wait(vec![late.clone(), soon.clone()], 1, Some(LIMIT)).unwrap();
@@ -76,7 +76,7 @@ pub(crate) fn wait_returns_those_that_are_there() {
 }
 
 pub(crate) fn a_running_task_that_asks_is_cancelled() {
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let running = patient::remote(gate.clone()).unwrap();
     gate.come(1).unwrap().get_timeout(LIMIT).unwrap();
     gate.open().unwrap();
@@ -86,7 +86,7 @@ pub(crate) fn a_running_task_that_asks_is_cancelled() {
 }
 
 pub(crate) fn a_task_that_waits_is_cancelled() {
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let argument = passing::remote(gate.clone(), 1).unwrap();
     let waiting = same::remote(&argument).unwrap();
     assert!(matches!(waiting.get_timeout(Duration::ZERO), Err(Error::TimedOut)));
@@ -98,9 +98,10 @@ pub(crate) fn a_task_that_waits_is_cancelled() {
 }
 
 pub(crate) fn force_ends_a_task_that_never_asks() {
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let running = stubborn::remote(gate.clone()).unwrap();
     gate.come(1).unwrap().get_timeout(LIMIT).unwrap();
+    gate.open().unwrap();
     oxiray::cancel(&running, true).unwrap();
     let ended = running.get_timeout(LIMIT);
     assert!(matches!(ended, Err(Error::Cancelled(_) | Error::WorkerDied(_))), "{ended:?}");

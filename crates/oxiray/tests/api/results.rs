@@ -1,6 +1,6 @@
 //! Results that come one by one, several results of one call, and groups of methods.
 
-use crate::{Gate, GateHandle, LIMIT};
+use crate::{GateHandle, LIMIT, gate};
 use oxiray::{Array, Error, Items, ObjectRef, Result, TaskOptions, block_on};
 
 #[oxiray::remote]
@@ -98,6 +98,13 @@ fn mortal(counter: CounterHandle) -> impl Iterator<Item = Result<u64>> {
     })
 }
 
+/// A counter that is there: calls from elsewhere find it.
+fn counter() -> CounterHandle {
+    let counter = Counter::remote().unwrap();
+    counter.state().unwrap().0.get_timeout(LIMIT).unwrap();
+    counter
+}
+
 fn values<T: serde::de::DeserializeOwned>(items: &mut Items<T>) -> Result<Vec<T>> {
     let mut values = Vec::new();
     while let Some(item) = items.next_timeout(LIMIT) {
@@ -112,7 +119,7 @@ pub(crate) fn items_come_one_by_one() {
     assert!(items.is_finished() && items.next().is_none());
     items.completed().get_timeout(LIMIT).unwrap();
     // The first is there while the second is not made yet.
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let mut items = with_a_gate::remote(gate.clone()).unwrap();
     assert_eq!(items.next_timeout(LIMIT).unwrap().unwrap().get_timeout(LIMIT).unwrap(), 0);
     gate.come(1).unwrap().get_timeout(LIMIT).unwrap();
@@ -146,13 +153,13 @@ pub(crate) fn an_error_is_the_last_item() {
 }
 
 pub(crate) fn a_generator_that_is_run_again_yields_each_item_once() {
-    let counter = Counter::remote().unwrap();
+    let counter = counter();
     assert_eq!(values(&mut mortal::remote(counter.clone()).unwrap()).unwrap(), [0, 1, 2, 3]);
     assert_eq!(counter.count().unwrap().get_timeout(LIMIT).unwrap(), 3);
 }
 
 pub(crate) fn a_generator_waits_for_its_reader_and_ends_with_it() {
-    let counter = Counter::remote().unwrap();
+    let counter = counter();
     let mut items = endless::remote(counter.clone()).unwrap();
     for expected in 1..4 {
         assert_eq!(items.next_timeout(LIMIT).unwrap().unwrap().get_timeout(LIMIT).unwrap(), expected);
@@ -165,7 +172,7 @@ pub(crate) fn a_generator_waits_for_its_reader_and_ends_with_it() {
     assert!(matches!(ended, Some(Error::Cancelled(_))), "{ended:?}");
     completed.get_timeout(LIMIT).unwrap();
     // One that nobody reads any more is dropped where it runs.
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let mut items = telling::remote(gate.clone()).unwrap();
     assert_eq!(items.next_timeout(LIMIT).unwrap().unwrap().get_timeout(LIMIT).unwrap(), 0);
     drop(items);
@@ -230,7 +237,7 @@ impl Desk {
 }
 
 pub(crate) fn a_concurrency_group_has_threads_of_its_own() {
-    let gate = Gate::remote().unwrap();
+    let gate = gate();
     let desk = Desk::remote().unwrap();
     let calls = [desk.busy(gate.clone()), desk.aside(gate.clone()), desk.aside(gate.clone())];
     let calls = calls.into_iter().collect::<Result<Vec<_>>>().unwrap();
