@@ -15,7 +15,7 @@ LAYERS = [
     {"cli", "operator", "python", "oxiray", "sim"},
     {"autoscaler", "node", "head", "runtime"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
-    {"resources", "ids"},
+    {"resources", "ids", "records"},
 ]
 # The daemon of the head's machine runs the head's state machines.
 BESIDE = {("node", "head")}

@@ -43,7 +43,7 @@ impl Exchange {
         let stage = Stage::Stranger { until: now + self.options.limits.proving, early: Vec::new() };
         let added = tls.and_then(|tls| {
             let carrier = Carrier::new(tls, tcp);
-            self.add(Line { carrier, stage, node: None, address: Some(address), waits: (false, false) })
+            self.add(Line::new(carrier, stage, None, Some(address)))
         });
         match added {
             Ok(number) => self.serve(number, now),
@@ -166,11 +166,8 @@ impl Exchange {
     /// Joins a connection to its local socket: it is carried from here on.
     pub(crate) fn open(&mut self, number: u64, node: NodeId, local: Local, early: &[u8]) -> io::Result<()> {
         let Some(mut line) = self.lines.remove(&number) else { return Ok(()) };
-        let Local { socket, freight } = local;
-        let local = UnixStream::from(socket);
-        local.set_nonblocking(true)?;
-        epoll::add(&self.epoll, &local, epoll::EventData::new_u64(FIRST + (number << 1 | 1)), watched(false))?;
-        line.carrier = line.carrier.attach(local, freight, early)?;
+        epoll::add(&self.epoll, &local.socket, epoll::EventData::new_u64(FIRST + (number << 1 | 1)), watched(false))?;
+        line.carrier = line.carrier.attach(local, early)?;
         line.stage = Stage::Open;
         line.node = Some(node);
         self.lines.insert(number, line);

@@ -151,7 +151,7 @@ impl Authority {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = self.sign(vec![name_of(node), HEAD_NAME.to_owned()], &key)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Ok(Credentials::new(&self.certificate, certificate, key, protocol)?)
+        Ok(Credentials::new(&self.certificate, certificate, &key, protocol)?)
     }
 
     /// The certificate of a node that has proven the secret and has this key.

@@ -3,14 +3,21 @@
 //! - CARRIER-1: bytes arrive in order and unchanged, and what was sent before an end is delivered before the end.
 //! - CARRIER-2: of each direction at most what one read gives is held here (NETWORK-4): the peer is read when what it
 //!   sent before was taken, the local socket when what it gave before was sent.
+//! - CARRIER-3: of a connection that was given to a process, nothing is read or written here as long as that has its end of
+//!   the local socket. When it has not any more, what it has said is delivered, and then the end.
 
-use crate::freight::Freight;
+use crate::border::Border;
+use crate::gateway::{Local, Way};
 use crate::haul::{Came, Haul};
-use crate::records::Border;
-use std::io::{self, BufRead as _, ErrorKind, Read as _, Write as _};
+use crate::side::Side;
+use crate::tls;
+use oxiray_records::Handover;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::{self, BufRead as _, ErrorKind, IoSlice, Read as _, Write as _};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 128 << 10;
@@ -31,41 +38,6 @@ impl Default for Scratch {
     }
 }
 
-/// What is known of one side of a stream.
-#[derive(Debug, Clone, Copy)]
-struct Side {
-    /// It may have something to read: it has not been found empty since the kernel last told of it.
-    is_ready: bool,
-    /// It will end behind what it has, so that a short read is not the last.
-    is_ending: bool,
-}
-
-impl Side {
-    const UNKNOWN: Self = Self { is_ready: true, is_ending: false };
-
-    fn told(&mut self, is_ending: bool) {
-        self.is_ready = true;
-        self.is_ending |= is_ending;
-    }
-
-    /// So much was read where there was room for so much. What comes after a short read is told of anew (epoll(7)).
-    fn has_read(&mut self, count: usize, room: usize) {
-        self.is_ready = count == room || self.is_ending;
-    }
-
-    /// Whether something may have moved all the same.
-    fn has_failed(&mut self, error: io::Error) -> io::Result<bool> {
-        match error.kind() {
-            ErrorKind::WouldBlock => {
-                self.is_ready = false;
-                Ok(false)
-            }
-            ErrorKind::Interrupted => Ok(true),
-            _ => Err(error),
-        }
-    }
-}
-
 /// How a stream stands after it was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -83,6 +55,8 @@ enum Cover {
     Tls(Box<rustls::Connection>),
     /// A stream with freight has keys only, once it is joined to its local socket.
     Haul(Box<Haul>),
+    /// The process at the other end of the local socket, which has been given the connection (CARRIER-3).
+    Process,
 }
 
 /// A connection, from its first byte to its last.
@@ -129,21 +103,41 @@ impl Carrier {
     pub(crate) fn tls(&mut self) -> io::Result<&mut rustls::Connection> {
         match &mut self.cover {
             Cover::Tls(tls) => Ok(tls),
-            Cover::Haul(_) => Err(io::Error::other("the connection has freight by now")),
+            _ => Err(io::Error::other("the connection is not in the hands of TLS any more")),
         }
     }
 
     /// From here on its bytes are those of a local socket; `early` came from the peer already.
     ///
     /// # Errors
-    /// Where the keys of a stream with freight cannot be taken over.
-    pub(crate) fn attach(mut self, local: UnixStream, freight: Option<Arc<Freight>>, early: &[u8]) -> io::Result<Self> {
+    /// Where the keys of a stream that seals its own records cannot be taken over.
+    pub(crate) fn attach(mut self, local: Local, early: &[u8]) -> io::Result<Self> {
+        let Local { socket, way } = local;
+        let local = UnixStream::from(socket);
+        local.set_nonblocking(true)?;
+        match way {
+            Way::Carried => self.inbound.extend_from_slice(early),
+            Way::Freight(freight) => {
+                let handover = self.take_keys(early)?;
+                let early = handover.early.clone();
+                let mut haul = Haul::new(freight, handover)?;
+                haul.unpack(&early, &mut self.inbound)?;
+                self.cover = Cover::Haul(Box::new(haul));
+            }
+            Way::Given => {
+                let handover = self.take_keys(early)?;
+                self.give(&local, &handover)?;
+            }
+        }
         self.local = Some(local);
-        let Some(freight) = freight else {
-            self.inbound.extend_from_slice(early);
-            return Ok(self);
+        Ok(self)
+    }
+
+    /// Ends TLS's part in the connection, between two records.
+    fn take_keys(&mut self, early: &[u8]) -> io::Result<Handover> {
+        let Cover::Tls(mut tls) = std::mem::replace(&mut self.cover, Cover::Process) else {
+            return Err(io::Error::other("the connection is in other hands already"));
         };
-        let Cover::Tls(mut tls) = self.cover else { return Ok(self) };
         let (mut early, mut unsent) = (early.to_vec(), Vec::new());
         self.peer_ended |= drain(&mut tls, &mut early)?;
         while tls.wants_write() {
@@ -153,10 +147,18 @@ impl Carrier {
             return Err(io::Error::new(ErrorKind::InvalidData, "a record was cut where the handshake ended"));
         }
         let secrets = tls.dangerous_extract_secrets().map_err(io::Error::other)?;
-        let mut haul = Haul::new(freight, secrets, unsent)?;
-        haul.unpack(&early, &mut self.inbound)?;
-        self.cover = Cover::Haul(Box::new(haul));
-        Ok(self)
+        Ok(Handover { sealing: tls::secret_of(secrets.tx)?, opening: tls::secret_of(secrets.rx)?, early, unsent })
+    }
+
+    /// Gives the connection to whoever has the other end of the local socket.
+    fn give(&self, local: &UnixStream, handover: &Handover) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [self.tcp.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)), "there is room for one");
+        // Nothing was sent before, so that there is room for a packet of this size.
+        sendmsg(local, &[IoSlice::new(&handover.to_bytes())], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
     }
 
     pub(crate) fn local(&self) -> Option<&UnixStream> {
@@ -206,8 +208,46 @@ impl Carrier {
         }
     }
 
+    /// Whether what the peer says is for this thread.
+    pub(crate) fn hears_peer(&self) -> bool {
+        !matches!(self.cover, Cover::Process) || self.local_ended
+    }
+
+    /// CARRIER-3.
+    fn accompany(&mut self, scratch: &mut Scratch) -> Standing {
+        let Some(local) = self.local.as_mut().filter(|_| !self.local_ended) else { return self.outlast(scratch) };
+        match local.read(&mut scratch.read) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Standing::Idle,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Standing::Busy,
+            // It has nothing to say here: this is its end.
+            Ok(_) | Err(_) => {}
+        }
+        self.local_ended = true;
+        // It fails where the peer has hung up, which is as good.
+        let _ = self.tcp.shutdown(Shutdown::Write);
+        self.outlast(scratch)
+    }
+
+    /// Nobody is left to read what the peer says. If the socket were closed on it, the kernel would drop what is still on
+    /// its way to the peer.
+    fn outlast(&mut self, scratch: &mut Scratch) -> Standing {
+        for _ in 0..TURNS_MAX {
+            match self.tcp.read(&mut scratch.read) {
+                Ok(0) => return Standing::Over,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Standing::Idle,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Standing::Over,
+            }
+        }
+        Standing::Busy
+    }
+
     /// Moves what can be moved, both ways.
     pub(crate) fn carry(&mut self, scratch: &mut Scratch) -> io::Result<Standing> {
+        if matches!(self.cover, Cover::Process) {
+            return Ok(self.accompany(scratch));
+        }
         for _ in 0..TURNS_MAX {
             let came = self.inward(scratch)?;
             if self.peer_ended && self.inbound.is_empty() {
@@ -232,6 +272,7 @@ impl Carrier {
         match &mut self.cover {
             Cover::Tls(tls) => tls.send_close_notify(),
             Cover::Haul(haul) => haul.close()?,
+            Cover::Process => {}
         }
         Ok(())
     }
@@ -248,6 +289,7 @@ impl Carrier {
                 !self.peer_ended && self.from_peer.is_ready && self.read_peer(scratch)?
             }
             Cover::Haul(_) => !self.peer_ended && self.from_peer.is_ready && self.read_haul(scratch)?,
+            Cover::Process => false,
         };
         if scratch.plain.is_empty() {
             return Ok(moved);
@@ -344,6 +386,7 @@ impl Carrier {
                     // TLS has no limit to what waits there: the local socket is read only when all is sent.
                     Cover::Tls(tls) => tls.writer().write_all(&scratch.read[..read])?,
                     Cover::Haul(haul) => haul.pack(&scratch.read[..read])?,
+                    Cover::Process => {}
                 }
                 self.send()?;
             }
@@ -373,6 +416,7 @@ impl Carrier {
             let sent = match &mut self.cover {
                 Cover::Tls(tls) => tls.write_tls(&mut self.tcp),
                 Cover::Haul(haul) => haul.send(&mut self.tcp),
+                Cover::Process => break,
             };
             match sent {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -396,6 +440,7 @@ impl Carrier {
         match &self.cover {
             Cover::Tls(tls) => tls.wants_write(),
             Cover::Haul(haul) => haul.has_unsent(),
+            Cover::Process => false,
         }
     }
 

@@ -9,7 +9,6 @@ use crate::carrier::{Carrier, Scratch, Standing};
 use crate::crowd::Crowd;
 use crate::gateway::{Command, Counter, Event, Expectation, Local, Options, Ticket};
 use crate::greeting::stream_greeting;
-use crate::look::{LOOK, Look};
 use crate::socket;
 use oxiray_ids::NodeId;
 use rustix::event::{Timespec, epoll};
@@ -61,7 +60,15 @@ pub(crate) struct Line {
     pub(crate) node: Option<NodeId>,
     pub(crate) address: Option<IpAddr>,
     /// Room was waited for: on the one side, on the other.
-    pub(crate) waits: (bool, bool),
+    waits: (bool, bool),
+    /// The peer is listened to.
+    hears_peer: bool,
+}
+
+impl Line {
+    pub(crate) fn new(carrier: Carrier, stage: Stage, node: Option<NodeId>, address: Option<IpAddr>) -> Self {
+        Self { carrier, stage, node, address, waits: (false, false), hears_peer: true }
+    }
 }
 
 /// All that the thread has.
@@ -83,7 +90,6 @@ pub(crate) struct Exchange {
     pub(crate) busy: Vec<u64>,
     pub(crate) finish_at: Option<Instant>,
     scratch: Scratch,
-    look: Look,
 }
 
 impl Exchange {
@@ -108,7 +114,6 @@ impl Exchange {
             busy: Vec::new(),
             finish_at: None,
             scratch: Scratch::default(),
-            look: Look::default(),
         })
     }
 
@@ -122,11 +127,9 @@ impl Exchange {
         tcp.set_read_timeout(None)?;
         tcp.set_write_timeout(None)?;
         tcp.set_nonblocking(true)?;
-        local.set_nonblocking(true)?;
         socket::prepare(&tcp, self.options.limits.silence)?;
-        let carrier = Carrier::new(tls, tcp).attach(local, None, &[])?;
-        let line = Line { carrier, stage: Stage::Open, node: None, address: None, waits: (false, false) };
-        let number = self.add(line)?;
+        let carrier = Carrier::new(tls, tcp).attach(OwnedFd::from(local).into(), &[])?;
+        let number = self.add(Line::new(carrier, Stage::Open, None, None))?;
         self.busy.push(number);
         Ok(())
     }
@@ -168,18 +171,6 @@ impl Exchange {
     fn wait(&mut self) -> Result<Vec<(u64, bool)>, Errno> {
         if !self.busy.is_empty() {
             return self.poll(Some(Duration::ZERO));
-        }
-        if self.look.is_due() {
-            let began = Instant::now();
-            while began.elapsed() < LOOK {
-                let ready = self.poll(Some(Duration::ZERO))?;
-                if !ready.is_empty() {
-                    self.look.learn(true, began.elapsed());
-                    return Ok(ready);
-                }
-                std::thread::yield_now();
-            }
-            self.look.learn(false, began.elapsed());
         }
         let now = Instant::now();
         self.poll(self.next_deadline().map(|at| at.saturating_duration_since(now)))
@@ -257,13 +248,12 @@ impl Exchange {
         ticket: Ticket,
         now: Instant,
     ) -> io::Result<()> {
-        let mut tls = self.options.credentials.dialing(node).map_err(io::Error::other)?;
+        let mut tls = self.options.credentials.dialing(node, &local.way).map_err(io::Error::other)?;
         // It goes out with the end of the handshake, when the other side has proven who it is.
         tls.writer().write_all(&stream_greeting(ticket.as_bytes()))?;
         let carrier = Carrier::new(tls, socket::dial(address)?);
         let stage = Stage::Dialling { until: now + self.options.limits.ticket, local: Some(local) };
-        let line = Line { carrier, stage, node: Some(node), address: Some(address.ip()), waits: (false, false) };
-        let number = self.add(line)?;
+        let number = self.add(Line::new(carrier, stage, Some(node), Some(address.ip())))?;
         self.watch_room(number);
         Ok(())
     }
@@ -347,9 +337,20 @@ impl Exchange {
         }
     }
 
-    /// Has the kernel tell when there is room where some is waited for.
+    /// Has the kernel tell when there is room where some is waited for, and nothing of a peer that others listen to.
     fn watch_room(&mut self, number: u64) {
         let Some(line) = self.lines.get_mut(&number) else { return };
+        let hears_peer = line.carrier.hears_peer();
+        if hears_peer != line.hears_peer {
+            let token = epoll::EventData::new_u64(FIRST + (number << 1));
+            // It fails only where it is so already.
+            let _ = if hears_peer {
+                epoll::add(&self.epoll, &line.carrier.tcp, token, watched(false))
+            } else {
+                epoll::delete(&self.epoll, &line.carrier.tcp)
+            };
+            line.hears_peer = hears_peer;
+        }
         let is_dialling = matches!(line.stage, Stage::Dialling { .. });
         let wanted = (line.carrier.tcp_is_full || is_dialling, line.carrier.local_is_full);
         if wanted.0 != line.waits.0 {

@@ -91,15 +91,27 @@ pub struct Expectation {
 /// This node's end of a stream.
 #[derive(Debug)]
 pub struct Local {
-    /// Whose bytes are carried.
+    /// To or from whoever speaks.
     pub socket: OwnedFd,
-    /// What else is carried; both nodes have some, or neither.
-    pub freight: Option<Arc<Freight>>,
+    /// How that speaks to the peer. It is the same on both nodes.
+    pub way: Way,
+}
+
+/// How whoever has a local socket speaks to the peer.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// What is written to the socket is carried to the peer, and what that says is written to it.
+    Carried,
+    /// The same, and this besides.
+    Freight(Arc<Freight>),
+    /// The connection itself is given to whoever has the other end of the socket, which is of packets: as one packet, a
+    /// [`Handover`](oxiray_records::Handover) with the descriptor. Calls would otherwise wake a thread of each node on the way and on the way back.
+    Given,
 }
 
 impl From<OwnedFd> for Local {
     fn from(socket: OwnedFd) -> Self {
-        Self { socket, freight: None }
+        Self { socket, way: Way::Carried }
     }
 }
 

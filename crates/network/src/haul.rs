@@ -8,8 +8,7 @@
 //! - HAUL-2: what waits here is bounded: [`BATCH_BYTES`] that go, and as many that came (NETWORK-4).
 
 use crate::freight::Freight;
-use crate::records::{CONTENT_MAX, Kind, OVERHEAD, Opener, RECORD_MAX, Sealer};
-use rustls::ExtractedSecrets;
+use oxiray_records::{CONTENT_MAX, Handover, Kind, OVERHEAD, Opener, RECORD_MAX, Sealer};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
@@ -59,10 +58,10 @@ pub(crate) struct Haul {
 }
 
 impl Haul {
-    /// `unsent` is what TLS has still to say itself.
-    pub(crate) fn new(freight: Arc<Freight>, secrets: ExtractedSecrets, unsent: Vec<u8>) -> io::Result<Self> {
-        let ExtractedSecrets { tx, rx } = secrets;
-        Ok(Self::with(freight, Sealer::new(tx)?, Opener::new(rx)?, unsent))
+    /// What came early is for [`Haul::unpack`].
+    pub(crate) fn new(freight: Arc<Freight>, handover: Handover) -> io::Result<Self> {
+        let Handover { sealing, opening, unsent, .. } = handover;
+        Ok(Self::with(freight, Sealer::new(&sealing)?, Opener::new(&opening)?, unsent))
     }
 
     fn with(freight: Arc<Freight>, sealer: Sealer, opener: Opener, out: Vec<u8>) -> Self {

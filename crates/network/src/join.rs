@@ -97,7 +97,7 @@ pub fn join(newcomer: &Newcomer<'_>) -> Result<Joined, JoinFailure> {
     let authority = chain.iter().find(|shown| crate::authority::fingerprint(shown) == newcomer.token.fingerprint);
     let authority = authority.ok_or(JoinFailure::Foreign)?.clone().into_owned();
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    let credentials = Credentials::new(&authority, certificate, key, newcomer.protocol).map_err(other)?;
+    let credentials = Credentials::new(&authority, certificate, &key, newcomer.protocol).map_err(other)?;
     let (own, head) = (tcp.local_addr().map_err(broken)?, tcp.peer_addr().map_err(broken)?);
     Ok(Joined { tls: connection.into(), tcp, credentials, own_ip: own.ip(), head })
 }

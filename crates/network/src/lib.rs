@@ -1,12 +1,13 @@
 //! Streams between machines: the cluster's authority, the join token, TLS, and the thread that carries them.
 //!
 //! ```text
-//! process ── local socket ── daemon's thread ══ TLS ══ daemon's thread ── local socket ── process
+//! daemon ── local socket ── its thread ══ TLS ══ a thread ── local socket ── daemon      orders, objects
+//! process ═════════════════════════════ TLS ════════════════════════════════ process     calls
 //! ```
 //!
-//! A daemon and its clients know local sockets only, but for objects, which pass from memory to memory ([`Freight`]). The other half of such a socket pair is given to the
-//! [`Gateway`], a thread of the daemon, which carries its bytes to another machine and back; so nothing but this crate
-//! knows of TLS, and nothing a stranger sends is seen by anything but this crate.
+//! The [`Gateway`], a thread of the daemon, makes every connection, and nothing a stranger sends is seen by anything
+//! else. Of those between daemons it carries the bytes, from and to one half of a socket pair; objects pass from memory to
+//! memory ([`Freight`]). Those between processes it gives away when both sides have proven who they are ([`Way::Given`]).
 //!
 //! - NETWORK-1: no byte of a peer reaches a local socket before the peer has proven that it may speak: by the secret of
 //!   the join token, or by a certificate of the cluster's authority and a ticket that the head gave out for this stream.
@@ -14,10 +15,11 @@
 //! - NETWORK-3: both sides prove who they are: the head and every node by a certificate that names them.
 //! - NETWORK-4: what waits for a peer that does not read is bounded: a stream is read no further than it is written.
 //! - NETWORK-5: secrets have no text form but the token's and the authority's files, and no key leaves its process but
-//!   the authority's, which whoever runs the head keeps for the next one.
+//!   the authority's, which whoever runs the head keeps for the next one, and those of a connection that is given away.
 
 mod admission;
 mod authority;
+mod border;
 mod carrier;
 mod crowd;
 mod exchange;
@@ -26,15 +28,14 @@ mod gateway;
 mod greeting;
 mod haul;
 mod join;
-mod look;
-mod records;
+mod side;
 mod socket;
 mod tls;
 mod token;
 
 pub use authority::{Authority, AuthorityError, AuthorityParts, NoAuthority};
 pub use freight::{Freight, Load, Memory};
-pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Ticket};
+pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Ticket, Way};
 pub use join::{JoinFailure, Joined, Newcomer, join};
 pub use tls::Credentials;
 pub use token::{JoinToken, TokenError};

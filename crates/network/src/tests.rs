@@ -4,9 +4,10 @@ use crate::freight::tests::Bytes;
 use crate::greeting::{Greeting, JOIN_BYTES, JoinGreeting, STREAM_BYTES, stream_greeting};
 use crate::{
     Event, Expectation, Freight, Gateway, JoinFailure, JoinToken, Joined, Limits, Load, Local, Newcomer, Options,
-    Ticket, TokenError, join,
+    Ticket, TokenError, Way, join,
 };
 use oxiray_ids::NodeId;
+use oxiray_records::{Handover, Kind, Opener, Sealer};
 use proptest::prelude::*;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -172,10 +173,10 @@ fn freight_goes_both_ways_beside_what_is_said() {
     let ticket = Ticket::generate();
     let [there, here] = [(); 2].map(|()| Arc::new(Freight::default()));
     let (near, local) = pair();
-    let local = Local { socket: local, freight: Some(there.clone()) };
+    let local = Local { socket: local, way: Way::Freight(there.clone()) };
     gateway.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
     let (far, local) = pair();
-    let local = Local { socket: local, freight: Some(here.clone()) };
+    let local = Local { socket: local, way: Way::Freight(here.clone()) };
     head.gateway.expect(Expectation { ticket, node: one, local });
     let source: Vec<u8> = (0..SIZE).map(|place| (place % 249) as u8).collect();
     for (giving, taking, mut mouth, mut ear) in [(&there, &here, &near, &far), (&here, &there, &far, &near)] {
@@ -191,6 +192,117 @@ fn freight_goes_both_ways_beside_what_is_said() {
     let (near, mut far) = carries(near, far, 300_000);
     drop(near);
     assert_eq!(far.read(&mut [0; 9]).expect("an end"), 0);
+}
+
+/// A connection that was given away, as the process has it.
+struct Process {
+    tcp: TcpStream,
+    promise: UnixStream,
+    sealer: Sealer,
+    opener: Opener,
+}
+
+impl Process {
+    /// A promise: what the gateway has of it, and who waits for it to be kept.
+    fn promised() -> (Local, UnixStream) {
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let (near, far) = rustix::net::socketpair(rustix::net::AddressFamily::UNIX, kind, flags, None).expect("a pair");
+        let near = UnixStream::from(near);
+        near.set_read_timeout(Some(LIMIT)).expect("a limit");
+        (Local { socket: far, way: Way::Given }, near)
+    }
+
+    fn take(promise: UnixStream) -> Self {
+        let mut packet = vec![0; 64 << 10];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
+        let mut room = [std::io::IoSliceMut::new(&mut packet)];
+        let flags = rustix::net::RecvFlags::CMSG_CLOEXEC;
+        let message = rustix::net::recvmsg(&promise, &mut room, &mut control, flags).expect("a packet");
+        let count = message.bytes;
+        let Some(rustix::net::RecvAncillaryMessage::ScmRights(mut descriptors)) = control.drain().next() else {
+            panic!("a descriptor comes along")
+        };
+        let tcp = TcpStream::from(descriptors.next().expect("one"));
+        tcp.set_nonblocking(false).expect("it may");
+        tcp.set_read_timeout(Some(LIMIT)).expect("a limit");
+        let Handover { sealing, opening, early, unsent } = Handover::parse(&packet[..count]).expect("it is whole");
+        assert!(early.is_empty(), "nobody spoke early");
+        let text = format!("{sealing:?}");
+        assert!(text.contains("ChaCha20Poly1305"), "a cipher whose keys last: {text}");
+        (&tcp).write_all(&unsent).expect("it is taken");
+        let keys = (Sealer::new(&sealing).expect("keys"), Opener::new(&opening).expect("keys"));
+        Self { tcp, promise, sealer: keys.0, opener: keys.1 }
+    }
+
+    fn say(&mut self, words: &[u8]) {
+        let mut out = Vec::new();
+        self.sealer.seal(Kind::Data, words, &[], &mut out).expect("sealed");
+        self.tcp.write_all(&out).expect("it is taken");
+    }
+
+    /// The next word; nothing at the end.
+    fn hear(&mut self) -> Vec<u8> {
+        loop {
+            let mut record = vec![0; 5];
+            if self.tcp.read(&mut record[..1]).expect("in time") == 0 {
+                return Vec::new();
+            }
+            self.tcp.read_exact(&mut record[1..]).expect("a header");
+            record.resize(5 + usize::from(u16::from_be_bytes([record[3], record[4]])), 0);
+            self.tcp.read_exact(&mut record[5..]).expect("a record");
+            let (kind, count) = self.opener.open(&mut record, 0).expect("the peer has sealed it");
+            if kind == Kind::Data {
+                return record[..count].to_vec();
+            }
+        }
+    }
+}
+
+/// Two connected processes of two members, and what keeps them.
+fn given() -> ((Head, Gateway, Gateway, [NodeId; 2]), Process, Process) {
+    let head = Head::start();
+    let (one, first, ..) = member(&head);
+    let (other, second, ..) = member(&head);
+    let ticket = Ticket::generate();
+    let ((local, near), (remote, far)) = (Process::promised(), Process::promised());
+    first.dial(second.address(), Expectation { ticket, node: other, local });
+    second.expect(Expectation { ticket, node: one, local: remote });
+    let processes = (Process::take(near), Process::take(far));
+    ((head, first, second, [one, other]), processes.0, processes.1)
+}
+
+#[test]
+fn a_connection_is_given_to_the_processes_that_speak() {
+    let (_kept, mut near, mut far) = given();
+    for word in [&b"a call"[..], &[7; 16_000]] {
+        near.say(word);
+        assert_eq!(far.hear(), word);
+        far.say(word);
+        assert_eq!(near.hear(), word);
+    }
+}
+
+/// CARRIER-3: also where the peer had more to say to it, of which the kernel would make a reset.
+#[test]
+fn the_last_words_of_a_process_are_heard_before_its_end() {
+    let (_kept, mut near, mut far) = given();
+    far.say(b"nobody reads this");
+    near.say(b"farewell");
+    drop(near);
+    assert_eq!(far.hear(), b"farewell");
+    assert!(far.hear().is_empty());
+}
+
+#[test]
+fn a_process_hears_that_its_peers_node_is_forgotten() {
+    let (kept, near, far) = given();
+    let (_head, first, _second, [_, other]) = &kept;
+    first.forget(*other);
+    let mut near = near;
+    assert_eq!(near.promise.read(&mut [0; 1]).expect("an end"), 0);
+    drop((near, far));
 }
 
 #[test]

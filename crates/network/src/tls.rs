@@ -4,8 +4,10 @@
 //! has said anything.
 
 use crate::authority::{HEAD_NAME, fingerprint, name_of};
+use crate::gateway::Way;
 use crate::token::PART_BYTES;
 use oxiray_ids::NodeId;
+use oxiray_records::{Cipher, Secret};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
@@ -13,9 +15,10 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, CipherSuite, ClientConfig, ConnectionTrafficSecrets, DigitallySignedStruct, Error, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 /// What a process shows of itself to others of its cluster, and by what it knows them. The key is not printed.
@@ -23,13 +26,35 @@ use std::sync::Arc;
 pub struct Credentials {
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
+    giver: Arc<ClientConfig>,
 }
 
 fn provider() -> Arc<CryptoProvider> {
+    preferring(CipherSuite::TLS13_AES_128_GCM_SHA256)
+}
+
+/// Who dials names the ciphers in this order, and who is dialled takes the first. The cheapest is for most: objects are
+/// large. Calls are many, so that theirs is the one whose keys are good for any number of records.
+fn preferring(suite: CipherSuite) -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
-    // Both sides choose the cheapest that is safe: objects are large.
-    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    provider.cipher_suites.sort_by_key(|known| known.suite() != suite);
     Arc::new(provider)
+}
+
+/// The keys of one direction, for who seals or opens its records itself.
+pub(crate) fn secret_of((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> io::Result<Secret> {
+    match &secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => {
+            Secret::new(Cipher::Aes128Gcm, key.as_ref(), iv.as_ref(), sequence)
+        }
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => {
+            Secret::new(Cipher::Aes256Gcm, key.as_ref(), iv.as_ref(), sequence)
+        }
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+            Secret::new(Cipher::ChaCha20Poly1305, key.as_ref(), iv.as_ref(), sequence)
+        }
+        _ => Err(io::Error::new(ErrorKind::InvalidData, "TLS has agreed on keys of a kind that is not known")),
+    }
 }
 
 fn roots_of(authority: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, Error> {
@@ -42,7 +67,7 @@ impl Credentials {
     pub(crate) fn new(
         authority: &CertificateDer<'static>,
         certificate: CertificateDer<'static>,
-        key: PrivatePkcs8KeyDer<'static>,
+        key: &PrivatePkcs8KeyDer<'static>,
         protocol: &[u8],
     ) -> Result<Self, Error> {
         let roots = roots_of(authority)?;
@@ -58,15 +83,19 @@ impl Credentials {
             .with_client_cert_verifier(peers)
             .with_single_cert(chain.clone(), key.clone_key().into())?;
         server.alpn_protocols = vec![protocol.to_vec()];
-        // For streams with freight, which seal their records themselves.
+        // For streams whose records are sealed by others.
         server.enable_secret_extraction = true;
-        let mut client = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&TLS13])?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key.into())?;
-        client.alpn_protocols = vec![protocol.to_vec()];
-        client.enable_secret_extraction = true;
-        Ok(Self { server: Arc::new(server), client: Arc::new(client) })
+        let client = |provider| -> Result<_, Error> {
+            let mut client = ClientConfig::builder_with_provider(provider)
+                .with_protocol_versions(&[&TLS13])?
+                .with_root_certificates(roots.clone())
+                .with_client_auth_cert(chain.clone(), key.clone_key().into())?;
+            client.alpn_protocols = vec![protocol.to_vec()];
+            client.enable_secret_extraction = true;
+            Ok(Arc::new(client))
+        };
+        let (client, giver) = (client(provider())?, client(preferring(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256))?);
+        Ok(Self { server: Arc::new(server), client, giver })
     }
 
     pub(crate) fn accepting(&self) -> Result<rustls::Connection, Error> {
@@ -75,8 +104,9 @@ impl Credentials {
         Ok(connection.into())
     }
 
-    pub(crate) fn dialing(&self, node: NodeId) -> Result<rustls::Connection, Error> {
-        let mut connection = rustls::ClientConnection::new(self.client.clone(), server_name(name_of(node))?)?;
+    pub(crate) fn dialing(&self, node: NodeId, way: &Way) -> Result<rustls::Connection, Error> {
+        let client = if matches!(way, Way::Given) { &self.giver } else { &self.client };
+        let mut connection = rustls::ClientConnection::new(client.clone(), server_name(name_of(node))?)?;
         connection.set_buffer_limit(None);
         Ok(connection.into())
     }

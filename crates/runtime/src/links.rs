@@ -139,7 +139,7 @@ impl Links {
     }
 
     fn open_as(&mut self, token: Token, connection: Connection, role: Role) -> Result<(), Errno> {
-        epoll::add(&self.epoll, &connection, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        watch(&self.epoll, &connection, token, epoll::EventFlags::IN)?;
         let link = Link {
             connection,
             role,
@@ -158,7 +158,7 @@ impl Links {
     /// A stream from a descriptor that the daemon sent; `is_near` where it leads to a process on this machine that will
     /// take shared memory.
     pub(crate) fn adopt(&mut self, descriptor: OwnedFd, role: Role, is_near: bool) -> Result<Token, Errno> {
-        let mut connection = Connection::new(descriptor)?;
+        let mut connection = Connection::introduced(descriptor)?;
         if matches!(role, Role::Client(_)) {
             connection.take_rings();
         }
@@ -173,7 +173,7 @@ impl Links {
         if let Some(mut link) = self.open.remove(&token) {
             self.watched.remove(token);
             let _ = link.connection.flush();
-            let _ = epoll::delete(&self.epoll, &link.connection);
+            unwatch(&self.epoll, &link.connection);
         }
     }
 
@@ -267,14 +267,21 @@ impl Links {
             self.flush(token);
         }
         let Some(link) = self.open.get_mut(&token) else { return false };
-        let came = match sign {
-            Sign::InMemory => link.connection.receive_from_ring(inbox),
-            Sign::Readable | Sign::Writable => link.connection.receive(inbox),
+        let was_promised = link.connection.is_promised();
+        let mut came = match sign {
+            Sign::InMemory => link.connection.receive_from_ring(inbox).is_ok(),
+            Sign::Readable | Sign::Writable => link.connection.receive(inbox).is_ok(),
         };
-        if came.is_err() {
+        if was_promised && !link.connection.is_promised() {
+            // The promise is watched already.
+            let event = epoll::EventData::new_u64(token);
+            came &= epoll::add(&self.epoll, &link.connection, event, epoll::EventFlags::IN).is_ok();
+            self.flush(token);
+        }
+        let Some(link) = self.open.get_mut(&token).filter(|_| came) else {
             self.remove(token);
             return true;
-        }
+        };
         if sign != Sign::InMemory
             && let Some(watch) = link.connection.watch()
         {
@@ -319,7 +326,7 @@ impl Links {
         if let Some(link) = self.open.get_mut(&token) {
             link.held.get_or_insert_default();
             self.watched.remove(token);
-            let _ = epoll::delete(&self.epoll, &link.connection);
+            unwatch(&self.epoll, &link.connection);
         }
     }
 
@@ -343,7 +350,7 @@ impl Links {
             let room = if link.watches_room { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
             let interest = epoll::EventFlags::IN | room;
             // It was watched before, so that there is room for it.
-            let _ = epoll::add(&self.epoll, &link.connection, epoll::EventData::new_u64(*token), interest);
+            let _ = watch(&self.epoll, &link.connection, *token, interest);
             if let Some(watch) = link.connection.watch() {
                 self.watched.add(*token, watch);
             }
@@ -351,4 +358,17 @@ impl Links {
         }
         came
     }
+}
+
+/// Watches a stream, and that with which it ends.
+fn watch(epoll: &OwnedFd, connection: &Connection, token: Token, interest: epoll::EventFlags) -> Result<(), Errno> {
+    let event = || epoll::EventData::new_u64(token);
+    epoll::add(epoll, connection, event(), interest)?;
+    connection.promise().map_or(Ok(()), |promise| epoll::add(epoll, promise, event(), epoll::EventFlags::IN))
+}
+
+fn unwatch(epoll: &OwnedFd, connection: &Connection) {
+    // They fail where it was not watched.
+    let _ = epoll::delete(epoll, connection);
+    let _ = connection.promise().map(|promise| epoll::delete(epoll, promise));
 }

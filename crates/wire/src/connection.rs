@@ -1,8 +1,10 @@
 //! One end of a stream: frames in, frames out, descriptors alongside; never blocking.
 //!
 //! A stream is a socket. Where both processes are on one machine and one of them offers it, its bytes go through shared
-//! memory from some frame on, and the socket is left for bells and for the end of the stream (`ring.rs`).
+//! memory from some frame on, and the socket is left for bells and for the end of the stream (`ring.rs`). To a process of
+//! another machine it is a *promise* at first: frames are queued until the connection comes through it (`far.rs`).
 
+use crate::far::{Came, Far};
 use crate::frame::{
     self, FRAME_BYTES_LIMIT, FRAME_DESCRIPTORS_LIMIT, FrameError, HEADER_BYTES, HELLO_BYTES_LIMIT, Header,
 };
@@ -11,16 +13,17 @@ use crate::ring::{Ring, Watch};
 use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
 };
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How much is asked of the kernel at once.
-const READ_BYTES: usize = 64 << 10;
+pub(crate) const READ_BYTES: usize = 64 << 10;
 
 /// How many reads one call of [`Connection::receive`] makes at most, so that one chatty peer cannot
 /// starve the others of an event loop.
@@ -57,6 +60,16 @@ pub enum ConnectionError {
     /// The operating system refused.
     #[error("socket error {0}")]
     Socket(Errno),
+    /// The connection to another machine did not come, broke, or brought what its peer cannot have sealed.
+    #[error("the connection to another machine: {0}")]
+    Far(std::io::Error),
+}
+
+/// What frames go through.
+#[derive(Debug)]
+enum Channel {
+    Socket(OwnedFd),
+    Far(Box<Far>),
 }
 
 /// Shared memory beside the socket.
@@ -72,7 +85,7 @@ struct Beside {
 /// A non-blocking stream that carries frames.
 #[derive(Debug)]
 pub struct Connection {
-    socket: OwnedFd,
+    channel: Channel,
     incoming: BytesMut,
     arrived: VecDeque<OwnedFd>,
     outgoing: BytesMut,
@@ -88,8 +101,21 @@ impl Connection {
     /// A connection to a peer that is known already: one end of a socket pair, or one let in.
     pub fn new(socket: OwnedFd) -> Result<Self, Errno> {
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Self {
-            socket,
+        Ok(Self::over(Channel::Socket(socket)))
+    }
+
+    /// A connection to another process, from what the daemon gave out for it: an end of a socket pair, or a promise,
+    /// which is of packets.
+    pub fn introduced(socket: OwnedFd) -> Result<Self, Errno> {
+        match rustix::net::sockopt::socket_type(&socket)? {
+            SocketType::SEQPACKET => Ok(Self::over(Channel::Far(Box::new(Far::new(socket))))),
+            _ => Self::new(socket),
+        }
+    }
+
+    fn over(channel: Channel) -> Self {
+        Self {
+            channel,
             incoming: BytesMut::new(),
             arrived: VecDeque::new(),
             outgoing: BytesMut::new(),
@@ -98,7 +124,7 @@ impl Connection {
             bytes_limit: FRAME_BYTES_LIMIT,
             beside: None,
             takes_rings: false,
-        })
+        }
     }
 
     /// A connection to a peer that has yet to show who it is (WIRE-1).
@@ -138,7 +164,21 @@ impl Connection {
 
     /// Bytes queued and not yet taken by the kernel.
     pub fn unsent_bytes(&self) -> usize {
-        self.outgoing.len()
+        let sealed = if let Channel::Far(far) = &self.channel { far.unsent_bytes() } else { 0 };
+        self.outgoing.len() + sealed
+    }
+
+    /// Whether the connection has yet to come; what is queued is sent then.
+    pub fn is_promised(&self) -> bool {
+        matches!(&self.channel, Channel::Far(far) if !far.is_here())
+    }
+
+    /// What is to be watched besides the connection's own descriptor, since its end is the connection's.
+    pub fn promise(&self) -> Option<BorrowedFd<'_>> {
+        match &self.channel {
+            Channel::Far(far) if far.is_here() => Some(far.promise()),
+            _ => None,
+        }
     }
 
     /// Offers the peer shared memory in place of the socket. It must be on this machine, with no gateway between.
@@ -180,7 +220,7 @@ impl Connection {
 
     /// Wakes the peer. Where the socket takes no more, there are bells that it has not heard yet.
     fn ring_bell(&self) {
-        let _ = rustix::net::send(&self.socket, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        let _ = rustix::net::send(self.channel.as_fd(), &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
     fn flush_to_ring(&mut self) -> Result<bool, ConnectionError> {
@@ -203,8 +243,20 @@ impl Connection {
         Ok(true)
     }
 
-    /// Sends what the kernel, or the shared memory, will take; `Ok(true)` when nothing is left.
+    /// Sends what the kernel, or the shared memory, will take; `Ok(true)` when nothing is left that either
+    /// could take later.
     pub fn flush(&mut self) -> Result<bool, ConnectionError> {
+        match &mut self.channel {
+            Channel::Socket(_) => self.flush_socket(),
+            Channel::Far(far) => {
+                let (is_sent, taken) = far.flush(&mut self.outgoing).map_err(broken)?;
+                self.sent_bytes += taken;
+                Ok(is_sent)
+            }
+        }
+    }
+
+    fn flush_socket(&mut self) -> Result<bool, ConnectionError> {
         while !self.outgoing.is_empty() {
             if self.writes_to_ring() {
                 return self.flush_to_ring();
@@ -226,11 +278,11 @@ impl Connection {
         let flags = SendFlags::NOSIGNAL;
         let end = self.ring_from().map_or(self.outgoing.len(), |from| (from - self.sent_bytes) as usize);
         let Some((at, _)) = self.departing.front() else {
-            return rustix::net::send(&self.socket, &self.outgoing[..end], flags);
+            return rustix::net::send(self.channel.as_fd(), &self.outgoing[..end], flags);
         };
         let before = (*at - self.sent_bytes) as usize;
         if before > 0 {
-            return rustix::net::send(&self.socket, &self.outgoing[..before], flags);
+            return rustix::net::send(self.channel.as_fd(), &self.outgoing[..before], flags);
         }
         let until = self.departing.get(1).map_or(end, |(next, _)| (*next - self.sent_bytes) as usize);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
@@ -238,7 +290,8 @@ impl Connection {
         let borrowed: Vec<BorrowedFd<'_>> = self.departing[0].1.iter().map(AsFd::as_fd).collect();
         let fits = control.push(SendAncillaryMessage::ScmRights(&borrowed));
         assert!(fits, "the control buffer has room for {FRAME_DESCRIPTORS_LIMIT} descriptors");
-        let sent = rustix::net::sendmsg(&self.socket, &[IoSlice::new(&self.outgoing[..until])], &mut control, flags)?;
+        let bytes = [IoSlice::new(&self.outgoing[..until])];
+        let sent = rustix::net::sendmsg(self.channel.as_fd(), &bytes, &mut control, flags)?;
         self.departing.pop_front();
         Ok(sent)
     }
@@ -250,26 +303,32 @@ impl Connection {
             if self.reads_ring() {
                 return self.hear_bells(inbox);
             }
-            let read = match self.read_some() {
-                Ok(0) => {
-                    self.parse(inbox)?;
-                    return Err(ConnectionError::Closed);
+            let came = match &mut self.channel {
+                Channel::Socket(_) => self.read_socket()?,
+                Channel::Far(far) => {
+                    SCRATCH.with_borrow_mut(|scratch| far.read(scratch, &mut self.incoming)).map_err(broken)?
                 }
-                Ok(read) => read,
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => continue,
-                Err(Errno::CONNRESET) => return Err(ConnectionError::Closed),
-                Err(error) => return Err(ConnectionError::Socket(error)),
             };
             self.parse(inbox)?;
             if self.reads_ring() {
                 return self.receive_from_ring(inbox);
             }
-            if read < READ_BYTES {
-                break;
+            match came {
+                Came::More => {}
+                Came::All => break,
+                Came::Ended => return Err(ConnectionError::Closed),
             }
         }
         Ok(())
+    }
+
+    fn read_socket(&mut self) -> Result<Came, ConnectionError> {
+        match self.read_some() {
+            Ok(0) | Err(Errno::CONNRESET) => Ok(Came::Ended),
+            Ok(READ_BYTES) | Err(Errno::INTR) => Ok(Came::More),
+            Ok(_) | Err(Errno::AGAIN) => Ok(Came::All),
+            Err(error) => Err(ConnectionError::Socket(error)),
+        }
     }
 
     fn reads_ring(&self) -> bool {
@@ -278,7 +337,7 @@ impl Connection {
 
     /// The socket has bells, or its end; then there is something in the shared memory, or room in it.
     fn hear_bells(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
-        let heard = match rustix::net::recv(&self.socket, &mut [0; 64][..], RecvFlags::DONTWAIT) {
+        let heard = match rustix::net::recv(self.channel.as_fd(), &mut [0; 64][..], RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(Errno::CONNRESET) => Err(ConnectionError::Closed),
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(error) => Err(ConnectionError::Socket(error)),
@@ -303,7 +362,7 @@ impl Connection {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let read = SCRATCH.with_borrow_mut(|scratch| {
             let message = rustix::net::recvmsg(
-                &self.socket,
+                self.channel.as_fd(),
                 &mut [IoSliceMut::new(scratch)],
                 &mut control,
                 RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
@@ -366,107 +425,36 @@ impl Connection {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.channel.as_fd()
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Socket(socket) => socket.as_fd(),
+            Self::Far(far) => far.as_fd(),
+        }
+    }
+}
+
+/// What ended a connection to another machine.
+fn broken(error: std::io::Error) -> ConnectionError {
+    match error.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ConnectionError::Closed,
+        _ => ConnectionError::Far(error),
     }
 }
 
 /// Two connected stream sockets, closed on exec.
 pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    rustix::net::socketpair(
-        rustix::net::AddressFamily::UNIX,
-        rustix::net::SocketType::STREAM,
-        rustix::net::SocketFlags::CLOEXEC,
-        None,
-    )
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// The two ends of a promise: of whoever keeps it, and of who it is given ([`Connection::introduced`]).
+pub fn promise_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::{Goodbye, LeaseReclaim, Peer, Publish};
-    use bytes::Bytes;
-
-    fn both() -> (Connection, Connection) {
-        let (near, far) = Connection::pair().expect("a pair");
-        (near, Connection::new(far).expect("non-blocking"))
-    }
-
-    #[test]
-    fn messages_and_descriptors_arrive_together_and_in_order() {
-        let (mut near, mut far) = both();
-        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
-        near.send(&Goodbye {}.into());
-        near.send_with(&Peer::default().into(), vec![writer]);
-        near.send(&LeaseReclaim {}.into());
-        near.send_with(&Peer::default().into(), vec![reader]);
-        while !near.flush().expect("open") {}
-        let mut inbox = Vec::new();
-        while inbox.len() < 4 {
-            far.receive(&mut inbox).expect("open");
-        }
-        let counts: Vec<usize> = inbox.iter().map(|received| received.descriptors.len()).collect();
-        assert_eq!(counts, [0, 1, 0, 1]);
-        assert_eq!(rustix::io::write(&inbox[1].descriptors[0], b"x"), Ok(1));
-        let mut byte = [0];
-        assert_eq!(rustix::io::read(&inbox[3].descriptors[0], &mut byte), Ok(1));
-    }
-
-    #[test]
-    fn a_large_message_crosses_in_pieces() {
-        let (mut near, mut far) = both();
-        let inline = Bytes::from(vec![7; 3 << 20]);
-        near.send(&Publish { object: inline.clone(), value: None }.into());
-        let mut inbox = Vec::new();
-        while inbox.is_empty() {
-            near.flush().expect("open");
-            far.receive(&mut inbox).expect("open");
-        }
-        assert!(matches!(&inbox[0].message, Message::Publish(publish) if publish.object == inline));
-    }
-
-    #[test]
-    fn what_came_before_the_end_is_delivered() {
-        let (mut near, mut far) = both();
-        near.send(&Goodbye {}.into());
-        near.flush().expect("open");
-        drop(near);
-        let mut inbox = Vec::new();
-        assert!(matches!(far.receive(&mut inbox), Ok(()) | Err(ConnectionError::Closed)));
-        assert_eq!(inbox.len(), 1);
-        assert!(matches!(far.receive(&mut inbox), Err(ConnectionError::Closed)));
-    }
-
-    #[test]
-    fn a_peer_that_sends_descriptors_and_no_frames_is_let_go_of() {
-        let (near, far) = socket_pair().expect("a pair");
-        let mut far = Connection::new(far).expect("non-blocking");
-        let mut inbox = Vec::new();
-        let mut ended = None;
-        for _ in 0..ARRIVED_LIMIT {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            let borrowed = [near.as_fd(); FRAME_DESCRIPTORS_LIMIT];
-            assert!(control.push(SendAncillaryMessage::ScmRights(&borrowed)));
-            // The first four bytes of a frame that never comes to its end, and then its body.
-            rustix::net::sendmsg(&near, &[IoSlice::new(&[1, 0, 1, 0])], &mut control, SendFlags::empty())
-                .expect("open");
-            if let Err(error) = far.receive(&mut inbox) {
-                ended = Some(error);
-                break;
-            }
-        }
-        assert!(matches!(ended, Some(ConnectionError::Socket(Errno::TOOMANYREFS) | ConnectionError::Frame(_))));
-        assert!(inbox.is_empty());
-    }
-
-    #[test]
-    fn an_unproven_peer_cannot_make_us_read_much() {
-        let (near, far) = socket_pair().expect("a pair");
-        let mut far = Connection::unproven(far).expect("non-blocking");
-        let mut near = Connection::new(near).expect("non-blocking");
-        near.send(&Publish { object: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), value: None }.into());
-        near.flush().expect("open");
-        let error = far.receive(&mut Vec::new()).expect_err("the frame is too large");
-        assert!(matches!(error, ConnectionError::Frame(FrameError::Oversized { .. })));
-    }
-}
+mod tests;

@@ -8,7 +8,8 @@
 //!
 //! Only the daemon listens, on a unix socket in its 0700 session directory. Every other stream is one
 //! half of a socket pair that the daemon made and handed to both sides, so a worker needs neither a
-//! name nor a secret, and nobody but the two named by the daemon can hold either end.
+//! name nor a secret, and nobody but the two named by the daemon can hold either end. Between machines it is a connection
+//! that the two daemons have made, sealed by the processes themselves ([`Connection::introduced`]).
 //!
 //! - WIRE-1: nothing but [`Hello`](message::Hello) is read from a peer that has not been let in, and
 //!   at most [`frame::HELLO_BYTES_LIMIT`] of it.
@@ -17,6 +18,7 @@
 //! - WIRE-3: frames of a kind that the reader does not know are skipped, so that a newer peer may say more.
 
 pub mod connection;
+mod far;
 pub mod frame;
 pub mod message;
 pub mod ring;

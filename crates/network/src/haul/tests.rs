@@ -1,7 +1,7 @@
 use super::*;
 use crate::freight::Load;
 use crate::freight::tests::Bytes;
-use crate::records::tests::pair;
+use oxiray_records::{Cipher, Secret};
 use proptest::prelude::*;
 
 /// A connection that gives what it has in reads of at most so many bytes.
@@ -21,6 +21,11 @@ impl Read for Wire<'_> {
         self.bytes = later;
         Ok(count)
     }
+}
+
+fn pair() -> (Sealer, Opener) {
+    let secret = Secret::new(Cipher::ChaCha20Poly1305, &[7; 32], &[9; 12], 0).expect("a key");
+    (Sealer::new(&secret).expect("keys"), Opener::new(&secret).expect("keys"))
 }
 
 /// Two ends: what the first seals the second opens.

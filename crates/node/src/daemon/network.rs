@@ -12,8 +12,8 @@ use super::{Daemon, Token};
 use crate::core::Key;
 use bytes::Bytes;
 use oxiray_ids::NodeId;
-use oxiray_network::{Event, Expectation, Freight, Gateway, Joined, Local, Ticket};
-use oxiray_wire::connection::socket_pair;
+use oxiray_network::{Event, Expectation, Freight, Gateway, Joined, Local, Ticket, Way};
+use oxiray_wire::connection::{promise_pair, socket_pair};
 use oxiray_wire::message::{Hello, NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
 use oxiray_wire::{Connection, Message};
 use std::collections::BTreeMap;
@@ -46,9 +46,11 @@ pub(super) enum Purpose {
 impl Purpose {
     /// Both ends of a stream that goes through the gateway: the daemon's, and the gateway's.
     fn pair(self) -> std::io::Result<(Local, Local)> {
-        let (near, far) = socket_pair()?;
-        let freight = (self == Self::Objects).then(|| Arc::new(Freight::default()));
-        Ok((Local { socket: near, freight: freight.clone() }, Local { socket: far, freight }))
+        let (pair, way) = match self {
+            Self::Calls => (promise_pair()?, Way::Given),
+            Self::Objects => (socket_pair()?, Way::Freight(Arc::new(Freight::default()))),
+        };
+        Ok((Local { socket: pair.0, way: way.clone() }, Local { socket: pair.1, way }))
     }
 }
 

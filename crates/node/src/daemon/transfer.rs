@@ -13,7 +13,7 @@ use crate::core::{Key, Whereabouts};
 use crate::fetches::{Fetches, Step};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_network::Local;
+use oxiray_network::{Local, Way};
 use oxiray_store::SegmentId;
 use oxiray_wire::message::{
     Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, StoreRefused,
@@ -208,7 +208,7 @@ impl Daemon {
 
     /// A stream to another node; or there is none to be had.
     pub(super) fn add_link(&mut self, node: NodeId, stream: Option<Local>) {
-        let link = stream.and_then(|Local { socket, freight }| {
+        let link = stream.and_then(|Local { socket, way }| {
             let connection = match Connection::new(socket) {
                 Ok(connection) => connection,
                 Err(error) => {
@@ -219,7 +219,7 @@ impl Daemon {
             let key = self.core.new_key();
             self.add_stream(key, Stream::new(connection, Role::Node, 0));
             self.store.serve_itself(key);
-            if let Some(freight) = freight {
+            if let Way::Freight(freight) = way {
                 self.transfer.freights.add(key, freight);
                 self.transfer.fetches.has_freight(key);
             }

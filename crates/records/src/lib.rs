@@ -1,80 +1,40 @@
-//! Records of TLS 1.3, sealed and opened where their bytes are.
+//! Records of TLS 1.3, sealed and opened where their bytes are, and a connection's keys on their way to who does it.
 //!
 //! `rustls` makes a connection, and hands its keys over, as it does for kernels that seal records themselves. Its own
-//! records are copied several times on each side, which for objects costs more than the ciphers do.
+//! records are copied several times on each side, which for objects costs more than the ciphers do; and who has the keys
+//! need not be who has made the connection ([`Handover`]).
 //!
-//! - RECORDS-1: no sequence number is used twice with a key, and no more than [`RECORDS_MAX`] are used at all: a stream
-//!   that has come so far ends, and whoever needs one gets another, with other keys.
+//! - RECORDS-1: no sequence number is used twice with a key, and no more than the key's cipher is good for: a stream that
+//!   has come so far ends, and whoever needs one gets another, with other keys. ChaCha20-Poly1305 knows no such limit.
+//! - RECORDS-2: keys are in one process at a time: who hands them over has none left.
 
-use ring::aead::{
-    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey,
-};
-use rustls::ConnectionTrafficSecrets;
-use std::io::{self, ErrorKind, Read};
+mod handover;
+mod secret;
+
+pub use handover::Handover;
+pub use secret::{Cipher, Secret};
+
+use ring::aead::{Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
+use std::io::{self, ErrorKind};
 
 /// The most bytes of content in a record.
-pub(crate) const CONTENT_MAX: usize = 16 << 10;
+pub const CONTENT_MAX: usize = 16 << 10;
 /// What a record begins with: what it says it is, which is always application data; a version; and its length.
 const HEADER_BYTES: usize = 5;
 /// What a record is longer than its content: header, kind and tag.
-pub(crate) const OVERHEAD: usize = HEADER_BYTES + 1 + MAX_TAG_LEN;
+pub const OVERHEAD: usize = HEADER_BYTES + 1 + MAX_TAG_LEN;
 /// The longest record that the standard allows; it may be padded.
-pub(crate) const RECORD_MAX: usize = HEADER_BYTES + CONTENT_MAX + 256;
-/// How many full records a key of AES-GCM is good for (RFC 8446, 5.5), rounded down: 256 GiB.
-const RECORDS_MAX: u64 = 1 << 24;
+pub const RECORD_MAX: usize = HEADER_BYTES + CONTENT_MAX + 256;
 
 /// What a record holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// That the peer ends, or has found fault.
     Alert = 21,
+    /// What TLS says after its handshake.
     Handshake = 22,
+    /// Content.
     Data = 23,
-}
-
-/// Where records end, for who reads no further than that: who takes over there must find the next one whole.
-#[derive(Debug, Default)]
-pub(crate) struct Border {
-    header: [u8; HEADER_BYTES],
-    begun: usize,
-    left: usize,
-}
-
-impl Border {
-    /// Whether what was read ends with a record.
-    pub(crate) fn is_reached(&self) -> bool {
-        self.begun == 0
-    }
-
-    /// Reads to the next border, or not so far.
-    pub(crate) fn reader<'border>(&'border mut self, source: &'border mut impl Read) -> impl Read + 'border {
-        Bounded { border: self, source }
-    }
-}
-
-struct Bounded<'border, Source> {
-    border: &'border mut Border,
-    source: &'border mut Source,
-}
-
-impl<Source: Read> Read for Bounded<'_, Source> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let Border { header, begun, left } = &mut *self.border;
-        let is_header = *begun < HEADER_BYTES;
-        let wanted = if is_header { HEADER_BYTES - *begun } else { *left };
-        let wanted = wanted.min(room.len());
-        let count = self.source.read(&mut room[..wanted])?;
-        if is_header {
-            header[*begun..*begun + count].copy_from_slice(&room[..count]);
-            *begun += count;
-            *left = usize::from(u16::from_be_bytes([header[3], header[4]]));
-        } else {
-            *left -= count;
-        }
-        if *begun == HEADER_BYTES && *left == 0 {
-            *begun = 0;
-        }
-        Ok(count)
-    }
 }
 
 /// The keys of one direction.
@@ -82,6 +42,7 @@ struct Keys {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
     sequence: u64,
+    records_max: u64,
 }
 
 impl std::fmt::Debug for Keys {
@@ -95,25 +56,16 @@ fn invalid(text: &'static str) -> io::Error {
 }
 
 impl Keys {
-    fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> io::Result<Self> {
-        let made = |algorithm: &'static Algorithm, key: &[u8], iv: &[u8]| {
-            let key = UnboundKey::new(algorithm, key).ok()?;
-            Some(Self { key: LessSafeKey::new(key), iv: iv.try_into().ok()?, sequence })
-        };
-        let keys = match &secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => made(&AES_128_GCM, key.as_ref(), iv.as_ref()),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => made(&AES_256_GCM, key.as_ref(), iv.as_ref()),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
-                made(&CHACHA20_POLY1305, key.as_ref(), iv.as_ref())
-            }
-            _ => None,
-        };
-        keys.ok_or_else(|| invalid("TLS has agreed on keys of a kind that is not known"))
+    fn new(secret: &Secret) -> io::Result<Self> {
+        let (cipher, key, iv, sequence) = secret.parts();
+        let key =
+            UnboundKey::new(cipher.algorithm(), key).map_err(|_| invalid("a key is not of its cipher's length"))?;
+        Ok(Self { key: LessSafeKey::new(key), iv, sequence, records_max: cipher.records_max() })
     }
 
     /// RECORDS-1.
     fn nonce(&mut self) -> io::Result<Nonce> {
-        if self.sequence >= RECORDS_MAX {
+        if self.sequence >= self.records_max {
             return Err(io::Error::other("its keys were used for as many records as they are good for"));
         }
         let mut nonce = self.iv;
@@ -127,15 +79,22 @@ impl Keys {
 
 /// Seals what is sent.
 #[derive(Debug)]
-pub(crate) struct Sealer(Keys);
+pub struct Sealer(Keys);
 
 impl Sealer {
-    pub(crate) fn new(secrets: (u64, ConnectionTrafficSecrets)) -> io::Result<Self> {
-        Keys::new(secrets).map(Self)
+    /// Goes on where the secret's sequence is.
+    ///
+    /// # Errors
+    /// Where its key is none.
+    pub fn new(secret: &Secret) -> io::Result<Self> {
+        Keys::new(secret).map(Self)
     }
 
     /// Adds to `out` records with `head`, then `body`, as their content.
-    pub(crate) fn seal(&mut self, kind: Kind, mut head: &[u8], mut body: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Where the keys are used up (RECORDS-1).
+    pub fn seal(&mut self, kind: Kind, mut head: &[u8], mut body: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         while !head.is_empty() || !body.is_empty() {
             let of_head = head.len().min(CONTENT_MAX);
             let of_body = body.len().min(CONTENT_MAX - of_head);
@@ -158,15 +117,22 @@ impl Sealer {
 
 /// Opens what comes.
 #[derive(Debug)]
-pub(crate) struct Opener(Keys);
+pub struct Opener(Keys);
 
 impl Opener {
-    pub(crate) fn new(secrets: (u64, ConnectionTrafficSecrets)) -> io::Result<Self> {
-        Keys::new(secrets).map(Self)
+    /// Goes on where the secret's sequence is.
+    ///
+    /// # Errors
+    /// Where its key is none.
+    pub fn new(secret: &Secret) -> io::Result<Self> {
+        Keys::new(secret).map(Self)
     }
 
     /// The length of the record that these bytes begin with, where that is known.
-    pub(crate) fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
+    ///
+    /// # Errors
+    /// Where they begin with none.
+    pub fn length(bytes: &[u8]) -> io::Result<Option<usize>> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let length = HEADER_BYTES + usize::from(u16::from_be_bytes([header[3], header[4]]));
         if header[0] != Kind::Data as u8 || !(OVERHEAD..=RECORD_MAX).contains(&length) {
@@ -177,7 +143,10 @@ impl Opener {
 
     /// Opens the record that lies at `from` in `place` and ends with it. Its content is put where `place` begins; returns
     /// of what kind it is, and how long.
-    pub(crate) fn open(&mut self, place: &mut [u8], from: usize) -> io::Result<(Kind, usize)> {
+    ///
+    /// # Errors
+    /// Where it is not as it was sealed, or does not come next.
+    pub fn open(&mut self, place: &mut [u8], from: usize) -> io::Result<(Kind, usize)> {
         let header: [u8; HEADER_BYTES] =
             place.get(from..).and_then(<[u8]>::first_chunk).copied().ok_or_else(|| invalid("a record is not whole"))?;
         let nonce = self.0.nonce()?;
@@ -191,19 +160,17 @@ impl Opener {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use rustls::crypto::cipher::{AeadKey, Iv};
 
-    pub(crate) fn pair() -> (Sealer, Opener) {
-        let secrets =
-            || ConnectionTrafficSecrets::Chacha20Poly1305 { key: AeadKey::from([7; 32]), iv: Iv::from([9; 12]) };
-        (Sealer::new((0, secrets())).expect("keys"), Opener::new((0, secrets())).expect("keys"))
+    fn pair(cipher: Cipher) -> (Sealer, Opener) {
+        let secret = Secret::new(cipher, &vec![7; cipher.algorithm().key_len()], &[9; 12], 0).expect("a key");
+        (Sealer::new(&secret).expect("keys"), Opener::new(&secret).expect("keys"))
     }
 
     #[test]
     fn what_is_sealed_is_opened_in_its_order_and_wherever_it_lies() {
-        let (mut sealer, mut opener) = pair();
+        let (mut sealer, mut opener) = pair(Cipher::Aes128Gcm);
         let (head, body) = ([1; 20], vec![2; CONTENT_MAX]);
         let mut out = Vec::new();
         sealer.seal(Kind::Data, &head, &body, &mut out).expect("sealed");
@@ -220,13 +187,13 @@ pub(crate) mod tests {
 
     #[test]
     fn what_was_changed_or_comes_twice_is_refused() {
-        let (mut sealer, mut opener) = pair();
+        let (mut sealer, mut opener) = pair(Cipher::Aes128Gcm);
         let mut out = Vec::new();
         sealer.seal(Kind::Alert, &[1, 0], &[], &mut out).expect("sealed");
         let mut changed = out.clone();
         changed[OVERHEAD - 1] ^= 1;
         assert!(opener.open(&mut changed, 0).is_err());
-        let (_, mut opener) = pair();
+        let (_, mut opener) = pair(Cipher::Aes128Gcm);
         assert_eq!(opener.open(&mut out.clone(), 0).expect("as sealed"), (Kind::Alert, 2));
         assert!(opener.open(&mut out, 0).is_err());
         assert!(Opener::length(&[22, 3, 3, 0, 40]).is_err() && Opener::length(&[23, 3, 3, 255, 255]).is_err());
@@ -234,9 +201,11 @@ pub(crate) mod tests {
 
     #[test]
     fn keys_are_used_no_more_than_they_are_good_for() {
-        let (mut sealer, mut out) = (pair().0, Vec::new());
-        sealer.0.sequence = RECORDS_MAX - 1;
-        sealer.seal(Kind::Data, &[1], &[], &mut out).expect("the last one");
-        assert!(sealer.seal(Kind::Data, &[1], &[], &mut out).is_err());
+        for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305] {
+            let (mut sealer, mut out) = (pair(cipher).0, Vec::new());
+            sealer.0.sequence = cipher.records_max() - 1;
+            sealer.seal(Kind::Data, &[1], &[], &mut out).expect("the last one");
+            assert!(sealer.seal(Kind::Data, &[1], &[], &mut out).is_err());
+        }
     }
 }

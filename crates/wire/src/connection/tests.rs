@@ -1,0 +1,86 @@
+use super::*;
+use crate::message::{Goodbye, LeaseReclaim, Peer, Publish};
+use bytes::Bytes;
+
+fn both() -> (Connection, Connection) {
+    let (near, far) = Connection::pair().expect("a pair");
+    (near, Connection::new(far).expect("non-blocking"))
+}
+
+#[test]
+fn messages_and_descriptors_arrive_together_and_in_order() {
+    let (mut near, mut far) = both();
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    near.send(&Goodbye {}.into());
+    near.send_with(&Peer::default().into(), vec![writer]);
+    near.send(&LeaseReclaim {}.into());
+    near.send_with(&Peer::default().into(), vec![reader]);
+    while !near.flush().expect("open") {}
+    let mut inbox = Vec::new();
+    while inbox.len() < 4 {
+        far.receive(&mut inbox).expect("open");
+    }
+    let counts: Vec<usize> = inbox.iter().map(|received| received.descriptors.len()).collect();
+    assert_eq!(counts, [0, 1, 0, 1]);
+    assert_eq!(rustix::io::write(&inbox[1].descriptors[0], b"x"), Ok(1));
+    let mut byte = [0];
+    assert_eq!(rustix::io::read(&inbox[3].descriptors[0], &mut byte), Ok(1));
+}
+
+#[test]
+fn a_large_message_crosses_in_pieces() {
+    let (mut near, mut far) = both();
+    let inline = Bytes::from(vec![7; 3 << 20]);
+    near.send(&Publish { object: inline.clone(), value: None }.into());
+    let mut inbox = Vec::new();
+    while inbox.is_empty() {
+        near.flush().expect("open");
+        far.receive(&mut inbox).expect("open");
+    }
+    assert!(matches!(&inbox[0].message, Message::Publish(publish) if publish.object == inline));
+}
+
+#[test]
+fn what_came_before_the_end_is_delivered() {
+    let (mut near, mut far) = both();
+    near.send(&Goodbye {}.into());
+    near.flush().expect("open");
+    drop(near);
+    let mut inbox = Vec::new();
+    assert!(matches!(far.receive(&mut inbox), Ok(()) | Err(ConnectionError::Closed)));
+    assert_eq!(inbox.len(), 1);
+    assert!(matches!(far.receive(&mut inbox), Err(ConnectionError::Closed)));
+}
+
+#[test]
+fn a_peer_that_sends_descriptors_and_no_frames_is_let_go_of() {
+    let (near, far) = socket_pair().expect("a pair");
+    let mut far = Connection::new(far).expect("non-blocking");
+    let mut inbox = Vec::new();
+    let mut ended = None;
+    for _ in 0..ARRIVED_LIMIT {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let borrowed = [near.as_fd(); FRAME_DESCRIPTORS_LIMIT];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&borrowed)));
+        // The first four bytes of a frame that never comes to its end, and then its body.
+        rustix::net::sendmsg(&near, &[IoSlice::new(&[1, 0, 1, 0])], &mut control, SendFlags::empty()).expect("open");
+        if let Err(error) = far.receive(&mut inbox) {
+            ended = Some(error);
+            break;
+        }
+    }
+    assert!(matches!(ended, Some(ConnectionError::Socket(Errno::TOOMANYREFS) | ConnectionError::Frame(_))));
+    assert!(inbox.is_empty());
+}
+
+#[test]
+fn an_unproven_peer_cannot_make_us_read_much() {
+    let (near, far) = socket_pair().expect("a pair");
+    let mut far = Connection::unproven(far).expect("non-blocking");
+    let mut near = Connection::new(near).expect("non-blocking");
+    near.send(&Publish { object: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), value: None }.into());
+    near.flush().expect("open");
+    let error = far.receive(&mut Vec::new()).expect_err("the frame is too large");
+    assert!(matches!(error, ConnectionError::Frame(FrameError::Oversized { .. })));
+}
