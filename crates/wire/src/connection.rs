@@ -148,10 +148,11 @@ impl Connection {
         frame::append(message, 0, &mut self.outgoing);
     }
 
-    /// Queues a message with descriptors.
+    /// Queues a message with descriptors, which only travel through a socket of this machine.
     pub fn send_with(&mut self, message: &Message, descriptors: Vec<OwnedFd>) {
         let count = descriptors.len();
         if count > 0 {
+            assert!(matches!(self.channel, Channel::Socket(_)), "descriptors do not travel between machines");
             self.departing.push_back((self.sent_bytes + self.outgoing.len() as u64, descriptors));
         }
         frame::append(message, count, &mut self.outgoing);
