@@ -301,6 +301,8 @@ pub struct Core {
     details: BTreeMap<JobId, JobDetail>,
     actors: Actors<Failure>,
     making: BTreeMap<ActorId, actors::Making>,
+    /// Who asked for actors that nobody has made yet.
+    early: BTreeMap<ActorId, BTreeSet<Key>>,
     objects: Objects<Value>,
     kept: Kept,
     /// What is to be written down, where this daemon keeps a journal.
@@ -360,6 +362,7 @@ impl Core {
             details: BTreeMap::new(),
             actors: Actors::default(),
             making: BTreeMap::new(),
+            early: BTreeMap::new(),
             objects: Objects::default(),
             kept: Kept::default(),
             journal: None,

@@ -5,7 +5,7 @@ use super::journal::Undo;
 use super::objects::contained_in;
 use super::records::Row;
 use super::restarts::death;
-use super::{Core, Duty, Key, Want, bytes_of, identifier};
+use super::{Alarm, Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
 use crate::core::groups::{Home, Need, home};
 use crate::core::leases::demand_of;
@@ -18,6 +18,10 @@ use oxiray_wire::message::{
     Failure, Value,
 };
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An actor that nobody has made so long after somebody asked for it is not going to be.
+const UNKNOWN_LIMIT: Duration = Duration::from_secs(1);
 
 /// What is kept of an actor while it lives.
 #[derive(Debug)]
@@ -120,6 +124,7 @@ impl Core {
                 self.answered_by_next(from, Undo::Actor { request: asked.request, id });
                 self.send(from, ActorAnswer { actor: asked.actor.clone(), handle: asked.handle.clone(), ..answer });
                 self.make_actor(id, job, asked);
+                self.connect_early(id);
             }
             Created::Exists(existing) => self.send(from, self.found(answer, existing)),
             Created::NameTaken(_) => {
@@ -297,11 +302,27 @@ impl Core {
             }
             Connect::Later => {}
             Connect::Dead(failure) => self.send(from, ActorDied { actor: actor.clone(), failure: Some(failure) }),
+            // Its handle may have come sooner, by the way of a call, than its creator's word, which takes a stream of its own.
             Connect::Unknown => {
-                let text = "this cluster has no such actor: it died long ago, or another cluster made it".to_owned();
-                let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
-                self.send(from, ActorDied { actor: actor.clone(), failure: Some(failure) });
+                self.early.entry(id).or_default().insert(from);
+                self.alarm_at(self.now + UNKNOWN_LIMIT, Alarm::Unmade(id));
             }
+        }
+    }
+
+    /// It is known now: who asked for it before is connected like all others.
+    fn connect_early(&mut self, id: ActorId) {
+        for client in self.early.remove(&id).unwrap_or_default() {
+            self.actor_connect(client, &ActorConnect { actor: bytes_of(id.as_bytes()), lost: Bytes::new() });
+        }
+    }
+
+    /// Nobody has made it so long after somebody asked for it.
+    pub(crate) fn never_made(&mut self, id: ActorId) {
+        let text = "this cluster has no such actor: it died long ago, or another cluster made it";
+        for client in self.early.remove(&id).unwrap_or_default() {
+            let failure = Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() };
+            self.send(client, ActorDied { actor: bytes_of(id.as_bytes()), failure: Some(failure) });
         }
     }
 
@@ -357,14 +378,14 @@ impl Core {
             _ => death("its constructor failed."),
         };
         self.actor_died(id, &failure);
-        self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
+        self.alarm_at(self.now + LEAVING_LIMIT, Alarm::Overdue(from));
     }
 
     pub(crate) fn actor_leaving(&mut self, from: Key, said: &ActorLeaving) {
         if let Some(worker) = self.workers.get_mut(&from) {
             worker.last_words.get_or_insert_with(|| format!("{}.", said.text));
             worker.ends_for_good |= !said.unintended;
-            self.alarm_at(self.now + LEAVING_LIMIT, super::Alarm::Overdue(from));
+            self.alarm_at(self.now + LEAVING_LIMIT, Alarm::Overdue(from));
         }
     }
 

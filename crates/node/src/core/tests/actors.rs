@@ -44,7 +44,21 @@ fn names_find_actors_and_late_comers_hear_how_they_died() {
     world.say(third, ActorConnect { actor: id(1), lost: Bytes::new() });
     assert_eq!(world.deaths(third, 1), ["The actor is dead because its constructor raised an exception."]);
     world.say(third, ActorConnect { actor: id(9), lost: Bytes::new() });
+    assert!(world.deaths(third, 9).is_empty(), "it may be made yet");
+    world.pass(Duration::from_secs(1));
     assert!(world.deaths(third, 9)[0].contains("no such actor"));
+}
+
+/// A handle travels with a call, and may be there before its creator's word is.
+#[test]
+fn who_asks_for_an_actor_before_it_is_made_is_connected_when_it_is() {
+    let mut world = World::new(2, 0);
+    let (driver, other) = (world.driver(), world.driver());
+    world.say(other, ActorConnect { actor: id(1), lost: Bytes::new() });
+    world.say(driver, actor(1, &[CPU], &[CPU]));
+    world.placed(other, 1).expect("connected");
+    world.pass(Duration::from_secs(5));
+    assert!(world.deaths(other, 1).is_empty());
 }
 
 #[test]
