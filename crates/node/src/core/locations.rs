@@ -2,8 +2,9 @@
 //!
 //! - LOCATION-1: a member is named for an object only while the directory knows the object to be stored.
 //! - LOCATION-2: an object that is deleted is deleted from every store that has it.
-//! - LOCATION-3: an object is called lost only when every member was asked for it. A reader's question may overtake the
-//!   word of who writes the object, since the two come on different streams; the answer to a search cannot.
+//! - LOCATION-3: an object is called lost only when every member was asked for it, those included that a head which came
+//!   back still awaits. A reader's question may overtake the word of who writes the object, since the two come on
+//!   different streams; the answer to a search cannot.
 //! - LOCATION-4: a search ends when all have answered, are gone, or one has the object; whoever asked is told once.
 
 use super::{Core, Effect, Key, bytes_of};
@@ -113,7 +114,7 @@ impl Core {
     fn end_search_when_answered(&mut self, number: u64) {
         let Some(search) = self.locations.searches.get(&number) else { return };
         let found = self.holder_of(search.object).map(|(_, node)| node);
-        if found.is_some() || search.unanswered.is_empty() {
+        if found.is_some() || (search.unanswered.is_empty() && self.nodes_awaited_until().is_none()) {
             let Search { object, asker, .. } = self.locations.searches.remove(&number).expect("it was just found");
             self.out.push(Effect::Located(Whereabouts { asker, object, node: found }));
         }
@@ -122,11 +123,27 @@ impl Core {
     /// The member answers nothing any more.
     pub(crate) fn search_without(&mut self, member: Key) {
         self.locations.searches.retain(|_, search| search.asker != Some(member));
-        let searches: Vec<u64> = self.locations.searches.keys().copied().collect();
-        for number in searches {
-            if let Some(search) = self.locations.searches.get_mut(&number) {
-                search.unanswered.remove(&member);
-            }
+        for search in self.locations.searches.values_mut() {
+            search.unanswered.remove(&member);
+        }
+        self.end_searches_that_are_answered();
+    }
+
+    /// A member that served another head is asked too (LOCATION-3).
+    pub(crate) fn search_on(&mut self, member: Key) {
+        let mut seeks = Vec::new();
+        for (number, search) in &mut self.locations.searches {
+            search.unanswered.insert(member);
+            seeks.push(Seek { search: *number, object: bytes_of(search.object.as_bytes()) });
+        }
+        for seek in seeks {
+            self.send(member, seek);
+        }
+    }
+
+    /// Who has the object, or who else is awaited, may have changed.
+    pub(crate) fn end_searches_that_are_answered(&mut self) {
+        for number in self.locations.searches.keys().copied().collect::<Vec<_>>() {
             self.end_search_when_answered(number);
         }
     }
@@ -220,7 +237,7 @@ impl Core {
 
     /// Whether objects may lie in other nodes' stores.
     pub fn has_members(&self) -> bool {
-        !self.members.is_empty()
+        !self.members.is_empty() || self.nodes_awaited_until().is_some()
     }
 
     /// The member of a node.

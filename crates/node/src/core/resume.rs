@@ -100,6 +100,8 @@ impl Core {
         if let Some(resumption) = &mut self.resumption {
             resumption.nodes.remove(&node);
         }
+        self.search_on(key);
+        self.end_searches_that_are_answered();
         self.actors_missing(node);
         self.wants_pump = true;
         self.drain_again(key, draining);
@@ -350,6 +352,7 @@ impl Core {
         for job in drivers {
             self.driver_missing(job);
         }
+        self.end_searches_that_are_answered();
         self.end_resumption_when_done();
     }
 

@@ -3,12 +3,12 @@
 
 use super::groups::{group, within};
 use super::{CPU, World, request};
-use crate::core::{Duty, JobDetail, Key};
+use crate::core::{Duty, JobDetail, Key, Whereabouts};
 use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     ClientResume, ClientSettled, Content, Driver, Hold, LeaseHeld, LeaseKill, LeaseRequest, LeaseReturn, NodeResume,
-    Promise, Publish, Reference, Returning, Subscribe, Unhold, Value,
+    Promise, Publish, Reference, Returning, Sought, Subscribe, Unhold, Value,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -86,8 +86,10 @@ impl Away {
                 }
                 self.head.settle();
             } else if let Some(message) = self.down.pop_front() {
-                if !matches!(message, Message::Relay(_) | Message::ObjectDelete(_)) {
-                    self.member.core.head_said(message);
+                match message {
+                    Message::Relay(_) | Message::ObjectDelete(_) => {}
+                    Message::Seek(asked) => self.up.push_back(Sought { search: asked.search, is_here: false }.into()),
+                    message => self.member.core.head_said(message),
                 }
                 self.member.settle();
             } else {
@@ -305,6 +307,33 @@ fn holds_are_counted_again_and_nothing_is_deleted_before_everybody_has_told() {
     assert_eq!(away.head.deleted, [object(9)]);
     // The worker gave up one hold of it that nobody counted: it goes with the worker.
     away.end();
+}
+
+#[test]
+fn an_object_is_not_called_lost_before_every_node_is_back_or_given_up() {
+    for comes_back in [true, false] {
+        let mut away = Away::new(1);
+        away.lease(1);
+        away.restart();
+        for number in [8, 9] {
+            away.head.core.locate(None, object(number), None, false);
+        }
+        away.head.settle();
+        assert!(away.head.core.has_members() && away.head.found.is_empty(), "LOCATION-3");
+        let found = |number, node| Whereabouts { asker: None, object: object(number), node };
+        if comes_back {
+            away.member_returns();
+            let node = away.member.core.plan.node;
+            assert_eq!(
+                away.head.found,
+                [found(9, Some(node)), found(8, None)],
+                "it was asked for what it did not name"
+            );
+        } else {
+            away.head.pass(LIMIT + Duration::from_secs(1));
+            assert_eq!(away.head.found, [found(8, None), found(9, None)]);
+        }
+    }
 }
 
 #[test]
