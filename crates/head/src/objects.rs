@@ -79,7 +79,7 @@ pub struct Objects<V> {
     entries: BTreeMap<ObjectId, Entry<V>>,
     /// The entries in which a client occurs, so that its death does not search them all.
     of_client: BTreeMap<WorkerId, BTreeSet<ObjectId>>,
-    /// Those whose owner died and left a value.
+    /// Those whose owner died, or is about to, and leaves a value.
     orphans: BTreeSet<ObjectId>,
     /// Those that became such, or are not any more, since it was asked.
     orphans_changed: Vec<ObjectId>,
@@ -282,12 +282,24 @@ impl<V: Clone> Objects<V> {
         }
     }
 
-    /// The value of an object whose owner is dead.
+    /// A client is about to die: what it owns and has published counts as left behind from here on.
+    pub fn client_dying(&mut self, client: WorkerId) {
+        let owned = self.of_client.get(&client).into_iter().flatten().copied();
+        let is_left = |entry: &Entry<V>| entry.owner == Some(client) && entry.value.is_some();
+        let left: Vec<ObjectId> = owned.filter(|object| self.entries.get(object).is_some_and(is_left)).collect();
+        for object in left {
+            if self.orphans.insert(object) {
+                self.orphans_changed.push(object);
+            }
+        }
+    }
+
+    /// The value of an object whose owner is dead, or about to die.
     pub fn orphan(&self, object: ObjectId) -> Option<&V> {
         self.entries.get(&object).filter(|_| self.orphans.contains(&object))?.value.as_ref()
     }
 
-    /// The objects whose owner is dead and left a value.
+    /// The objects whose owner is dead, or about to die, and leaves a value.
     pub fn orphans(&self) -> impl Iterator<Item = ObjectId> {
         self.orphans.iter().copied()
     }

@@ -232,9 +232,13 @@ impl Core {
     }
 
     fn expect_the_end(&mut self, key: Key) {
-        if let Some(worker) = self.workers.get_mut(&key).filter(|worker| !worker.is_doomed) {
-            worker.is_doomed = true;
-            self.alarm_at(self.now + DYING_LIMIT, Alarm::Undying(key));
+        let Some(worker) = self.workers.get_mut(&key).filter(|worker| !worker.is_doomed) else { return };
+        worker.is_doomed = true;
+        self.alarm_at(self.now + DYING_LIMIT, Alarm::Undying(key));
+        // What it has published is written down before it is killed: a head that ended with it would leave nobody to tell.
+        if let Some(client) = self.clients.get(&key) {
+            self.objects.client_dying(client.id);
+            self.carry_out(Vec::new());
         }
     }
 

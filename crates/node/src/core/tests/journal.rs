@@ -238,6 +238,29 @@ fn a_value_outlives_its_owner_and_its_head() {
     assert_eq!(orphans(&world.rows), 0);
 }
 
+/// The order to kill it goes out only behind the rows of its batch, and the head may end with the worker.
+#[test]
+fn what_a_worker_published_is_safe_before_it_is_killed() {
+    let mut world = World::keeping(1, 0, Rows::new());
+    let driver = world.driver();
+    world.say(driver, actor(1, &[CPU], &[CPU]));
+    let worker = world.placed(driver, 1).expect("placed");
+    let object = bytes_of(ObjectId::new([9; 28]).as_bytes());
+    world.say(worker, Promise { objects: vec![object.clone()] });
+    let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
+    world.say(worker, Publish { object: object.clone(), value: Some(value) });
+    let driver_id = world.core.clients[&driver].id;
+    world.core.hold(std::slice::from_ref(&object), &bytes_of(driver_id.as_bytes()));
+    world.say(driver, ActorKill { actor: id(1), restart: false });
+    assert!(world.is_killed(worker));
+    let known = ObjectId::from_slice(&object).expect("an object");
+    let next = World::keeping(1, 0, world.rows.clone());
+    assert!(next.core.objects.orphan(known).is_some());
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    world.say(driver, Unhold { objects: vec![object] });
+    assert!(world.rows.keys().all(|(table, _)| *table != records::table::ORPHAN), "nobody refers to it any more");
+}
+
 #[test]
 fn rows_of_another_version_are_refused() {
     let refused = |rows: Rows| {
