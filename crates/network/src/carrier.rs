@@ -9,7 +9,8 @@
 use crate::border::Border;
 use crate::gateway::{Local, Way};
 use crate::haul::{Came, Haul};
-use crate::side::Side;
+use crate::side::{Side, Standing};
+use crate::socket;
 use crate::tls;
 use oxiray_records::Handover;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -36,17 +37,6 @@ impl Default for Scratch {
     fn default() -> Self {
         Self { read: vec![0; READ_BYTES].into(), plain: Vec::with_capacity(READ_BYTES) }
     }
-}
-
-/// How a stream stands after it was served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Nothing more can be moved for now.
-    Idle,
-    /// There may be more to move at once.
-    Busy,
-    /// Both sides are done with it.
-    Over,
 }
 
 /// Who seals and opens a connection's records.
@@ -79,6 +69,8 @@ pub(crate) struct Carrier {
     /// The side whose room is waited for.
     pub(crate) tcp_is_full: bool,
     pub(crate) local_is_full: bool,
+    /// How many bytes of the peer the kernel waits for before it tells of them.
+    told_from: usize,
 }
 
 impl Carrier {
@@ -96,6 +88,7 @@ impl Carrier {
             from_local: Side::UNKNOWN,
             tcp_is_full: false,
             local_is_full: false,
+            told_from: 1,
         }
     }
 
@@ -321,12 +314,23 @@ impl Carrier {
     /// The same where there is freight, which takes its own way.
     fn read_haul(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
         let Cover::Haul(haul) = &mut self.cover else { return Ok(false) };
-        match haul.receive(&mut self.tcp, &mut scratch.plain) {
-            Ok(Came::Ended) => self.peer_ended = true,
-            Ok(Came::Bytes(count, room)) => self.from_peer.has_read(count, room),
-            Err(error) => return self.from_peer.has_failed(error),
+        let moved = match haul.receive(&mut self.tcp, &mut scratch.plain) {
+            Ok(Came::Ended) => {
+                self.peer_ended = true;
+                true
+            }
+            Ok(Came::Bytes(count, room)) => {
+                self.from_peer.has_read(count, room);
+                true
+            }
+            Err(error) => self.from_peer.has_failed(error)?,
+        };
+        let awaited = haul.awaited();
+        if awaited != self.told_from {
+            socket::tell_from(&self.tcp, awaited)?;
+            self.told_from = awaited;
         }
-        Ok(true)
+        Ok(moved)
     }
 
     fn deliver(&mut self, bytes: &[u8]) {

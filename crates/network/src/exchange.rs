@@ -5,10 +5,11 @@
 //! - EXCHANGE-2: a ticket serves once, for the node that it was made out for; who comes with one that is not known yet
 //!   waits for [`Limits::ticket`](crate::Limits), and so does a ticket that nobody comes with.
 
-use crate::carrier::{Carrier, Scratch, Standing};
+use crate::carrier::{Carrier, Scratch};
 use crate::crowd::Crowd;
 use crate::gateway::{Command, Counter, Event, Expectation, Local, Options, Ticket};
 use crate::greeting::stream_greeting;
+use crate::side::Standing;
 use crate::socket;
 use oxiray_ids::NodeId;
 use rustix::event::{Timespec, epoll};

@@ -20,6 +20,9 @@ const BATCH_CONTENT: usize = 8 * CONTENT_MAX;
 const BATCH_BYTES: usize = 8 * (CONTENT_MAX + OVERHEAD);
 /// The most bytes of a load in one parcel. Messages go between two of them.
 const PARCEL_BYTES: u64 = 4 << 20;
+/// Of a load under way so many bytes are awaited at once: to wake a thread for each batch costs both sides more than the
+/// ciphers do.
+const AWAITED_BYTES: usize = 512 << 10;
 /// How a peer says that it sends no more: a warning, and that it closes.
 const CLOSE: [u8; 2] = [1, 0];
 /// A ticket to resume the session with; this stream does not.
@@ -156,6 +159,12 @@ impl Haul {
         };
         self.open_inbox(local)?;
         Ok(if self.has_ended { Came::Ended } else { came })
+    }
+
+    /// How many bytes there should be before the next are read: more than one only where that many are sure to come.
+    pub(crate) fn awaited(&self) -> usize {
+        let (tag, _, left) = self.coming;
+        if tag != 0 && left > 2 * AWAITED_BYTES { AWAITED_BYTES } else { 1 }
     }
 
     /// Reads into the hold that the parcel under way is for, and opens there what is whole. Nothing where the hold is not

@@ -1,4 +1,4 @@
-//! What is known of one side of a stream.
+//! What is known of one side of a stream, and of the whole.
 
 use std::io::{self, ErrorKind};
 
@@ -35,4 +35,15 @@ impl Side {
             _ => Err(error),
         }
     }
+}
+
+/// How a stream stands after it was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing more can be moved for now.
+    Idle,
+    /// There may be more to move at once.
+    Busy,
+    /// Both sides are done with it.
+    Over,
 }

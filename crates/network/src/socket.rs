@@ -5,7 +5,7 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::time::Duration;
 
 /// How many peers the kernel lets wait to be accepted.
@@ -48,4 +48,15 @@ pub(crate) fn prepare(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     sockopt::set_tcp_user_timeout(socket, silence.as_millis() as u32)?;
     Ok(())
+}
+
+/// Has the kernel tell of what comes only when there are so many bytes of it, or its end.
+pub(crate) fn tell_from(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = bytes as libc::c_int;
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    let descriptor = socket.as_fd().as_raw_fd();
+    // SAFETY: the option's value is an integer of this length, which the kernel reads during the call only.
+    let set =
+        unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const bytes).cast(), length) };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
