@@ -18,9 +18,13 @@ def wait_until(holds: Callable[[], object], timeout: float = 60.0) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process lives: one that only waits to be reaped does not."""
+    """Whether a process lives: one that only waits to be reaped does not, unless threads of it are still ending.
+
+    Those have its files open, and its locks.
+    """
     try:
         with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
+            fields = stat.read().rpartition(")")[2].split()
+            return fields[0] != "Z" or int(fields[17]) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
