@@ -108,7 +108,8 @@ class Scaled:
         self.note(what)
 
     def is_empty(self) -> bool:
-        return not self.workers() and not any(self.replicas())
+        # The status too: it would tell later of pods that are gone.
+        return not self.workers() and not any(self.replicas()) and not self.ready()
 
     @contextlib.contextmanager
     def holders(self) -> Iterator[Callable[[], str]]:
