@@ -138,7 +138,9 @@ class Killer:
             victim.replace(self._cluster, name)
 
     def _kill(self, victim: Victim) -> None:
-        living = sorted(victim.living(self._cluster).items())
+        # Who was killed a moment ago may be seen as living still; another would be waited for in its place, for ever.
+        coming = {name for _, other, name in self._coming if other is victim}
+        living = sorted(one for one in victim.living(self._cluster).items() if one[1] not in coming)
         if not living:
             return
         pid, name = self._chance.choice(living)
