@@ -45,7 +45,7 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-test: venv $(BUILD)/operator-made network-tools etcd $(BUILD)/ecosystem/installed $(BUILD)/train/installed
+test: venv $(BUILD)/operator-made $(BUILD)/kubernetes/made network-tools etcd $(BUILD)/ecosystem/installed $(BUILD)/train/installed
 	@$(VENV)/bin/python scripts/run-tests
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
@@ -133,6 +133,11 @@ $(BUILD)/operator-made: $(RUST_SOURCES)
 	@mkdir -p $(@D)
 	@touch $@
 
+# Helm, kubectl and the schemas of Kubernetes' objects, for the tests of the chart and of what the operator makes.
+$(BUILD)/kubernetes/made: $(VENV)/made scripts/kubernetes-tools tests/kubernetes/tools.txt
+	$(VENV)/bin/python scripts/kubernetes-tools $(@D)
+	@touch $@
+
 $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 	rm -f dist/oxiray-*.whl
 	$(BUILD)/venv/bin/maturin build --quiet --release --locked --out dist --interpreter $(BUILD)/venv/bin/python
@@ -140,7 +145,7 @@ $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pyyaml mypy setuptools uv wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib jsonschema numpy pytest pytest-timeout pyyaml mypy setuptools uv wheel
 	@touch $@
 
 # Oxiray and its alias, into the environment that the target lies in.

@@ -118,10 +118,14 @@ class ApiServer:
                 return fault
         return None
 
-    def may(self, token: str, verb: str, kind: Kind, part: str) -> bool:
+    def may(self, token: str, verb: str, kind: Kind, part: str, namespace: str) -> bool:
+        """A rule with a `namespace` is a role's of that namespace; without one it holds in all."""
         resource = f"{kind.plural}/{part}" if part else kind.plural
         return token not in self.rules or any(
-            kind.group in rule["apiGroups"] and resource in rule["resources"] and verb in rule["verbs"]
+            kind.group in rule["apiGroups"]
+            and resource in rule["resources"]
+            and verb in rule["verbs"]
+            and rule.get("namespace", namespace) == namespace
             for rule in self.rules[token]
         )
 
@@ -190,7 +194,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             with api.store.changed:
                 asked = " ".join(filter(None, [verb, kind.plural, part]))
                 api.counted[asked] = api.counted.get(asked, 0) + 1
-        if not api.may(token, verb, kind, part):
+        if not api.may(token, verb, kind, part, namespace):
             api.denied.append(f"{verb} {kind.plural} {part}")
             raise Refused(403, "Forbidden", f"the token may not {verb} {kind.plural} {part}")
         fault = api.fault_for(verb, kind.plural, name) if token == OPERATOR else None

@@ -65,6 +65,9 @@ impl Api {
         if answer.is_err() {
             self.metrics.count_refusal(verb);
         }
+        if answer.as_ref().map_or_else(|error| code(error).is_some(), |_| true) {
+            self.metrics.set_ready();
+        }
         answer
     }
 

@@ -2,12 +2,14 @@
 //!
 //! - LEADER-1: whoever could not renew in time ends, before another may take the lease. It does not finish anything.
 
+use crate::metrics::Metrics;
 use crate::say;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,6 +24,7 @@ pub(crate) struct Election {
     pub(crate) identity: String,
     /// How long the lease lasts when it is not renewed.
     pub(crate) lasts: Duration,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Election {
@@ -44,7 +47,12 @@ impl Election {
         let mut seen: Option<(Lease, Instant)> = None;
         let mut told = false;
         loop {
-            match tokio::time::timeout(REQUEST_LIMIT, self.attempt(&mut seen)).await {
+            let answer = tokio::time::timeout(REQUEST_LIMIT, self.attempt(&mut seen)).await;
+            if matches!(answer, Ok(Ok(_))) {
+                // One that waits for its turn is as ready as the one that acts.
+                self.metrics.set_ready();
+            }
+            match answer {
                 Ok(Ok(true)) => return,
                 Ok(Ok(false)) if !told => {
                     told = true;

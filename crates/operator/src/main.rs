@@ -23,7 +23,7 @@ use leader::Election;
 use metrics::Metrics;
 use oxiray_kubernetes::{API_GROUP, API_VERSION, CREATED_BY, CREATED_BY_LABEL, Catalogue, Settings};
 use reconcile::{Context, after_error, reconcile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -66,9 +66,9 @@ enum Order {
 
 #[derive(Debug, Args)]
 struct Options {
-    /// The namespace whose clusters are looked after; all where it is left out.
-    #[arg(long)]
-    namespace: Option<String>,
+    /// A namespace whose clusters are looked after; all where it is left out. May be given several times.
+    #[arg(long = "namespace", value_name = "NAMESPACE")]
+    namespaces: Vec<String>,
     /// Where `/metrics`, `/healthz` and `/readyz` are answered.
     #[arg(long, default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
@@ -158,6 +158,7 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
         name: options.lease_name.clone(),
         identity: identity.clone(),
         lasts: Duration::from_secs(options.lease_duration.into()),
+        metrics: Arc::clone(&metrics),
     };
     let api = Api::new(client.clone(), Arc::clone(&metrics));
     let reporter = Reporter { controller: CREATED_BY.to_owned(), instance: Some(identity) };
@@ -172,10 +173,15 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
         }
         say("this operator acts");
         metrics.set_leader(true);
-        settings.pod_groups = pod_groups(&api).await;
+        settings.pod_groups = pod_groups(&api, options.namespaces.first().map(String::as_str)).await;
         let shared = (recorder.clone(), Arc::clone(&metrics), Arc::clone(&autoscalers));
-        let context = Context::new(api.clone(), settings, shared.0, shared.1, shared.2);
-        control(options, Arc::new(context)).await;
+        let context = Arc::new(Context::new(api.clone(), settings, shared.0, shared.1, shared.2));
+        if options.namespaces.is_empty() {
+            control(None, context).await;
+        } else {
+            let named = options.namespaces.iter().collect::<BTreeSet<_>>().into_iter();
+            futures::future::join_all(named.map(|namespace| control(Some(namespace), Arc::clone(&context)))).await;
+        }
     };
     let keep = async {
         while !metrics.is_leader() {
@@ -197,14 +203,14 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Looks at every cluster whenever it or one of its pods changes.
-async fn control(options: &Options, context: Arc<Context>) {
+/// Looks at every cluster, of one namespace or of all, whenever it or one of its pods changes.
+async fn control(namespace: Option<&String>, context: Arc<Context>) {
     let client = context.api.client().clone();
     let resource =
         |group: &str, version: &str, kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     let (clusters, pods) = (resource(API_GROUP, API_VERSION, "RayCluster"), resource("", "v1", "Pod"));
     let objects = |resource: &ApiResource| -> kube::Api<DynamicObject> {
-        match &options.namespace {
+        match namespace {
             Some(namespace) => kube::Api::namespaced_with(client.clone(), namespace, resource),
             None => kube::Api::all_with(client.clone(), resource),
         }
@@ -222,11 +228,11 @@ async fn control(options: &Options, context: Arc<Context>) {
         .await;
 }
 
-/// The newest version of the scheduler's own pod groups that the API has.
-async fn pod_groups(api: &Api) -> Option<String> {
+/// The newest version of the scheduler's own pod groups that the API has, asked for where this operator may ask.
+async fn pod_groups(api: &Api, namespace: Option<&str>) -> Option<String> {
     let known = ["v1", "v1beta1", "v1alpha3", "v1alpha2"];
     for version in known {
-        let found = api.list(&Kind::new(&format!("scheduling.k8s.io/{version}"), "podgroups"), None, "").await;
+        let found = api.list(&Kind::new(&format!("scheduling.k8s.io/{version}"), "podgroups"), namespace, "").await;
         if found.is_ok() {
             return Some(version.to_owned());
         }

@@ -111,7 +111,6 @@ impl Context {
 pub(crate) async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action, LookError> {
     let began = Instant::now();
     let result = look(&object, &context).await;
-    context.metrics.set_ready();
     context.metrics.count_reconcile(began.elapsed(), result.is_ok());
     let uid = object.metadata.uid.clone().unwrap_or_default();
     match &result {
