@@ -135,6 +135,7 @@ $(BUILD)/operator-made: $(RUST_SOURCES)
 
 # Helm, kubectl and the schemas of Kubernetes' objects, for the tests of the chart and of what the operator makes.
 $(BUILD)/kubernetes/made: $(VENV)/made scripts/kubernetes-tools tests/kubernetes/tools.txt
+	$(VENV)/bin/pip install --quiet jsonschema
 	$(VENV)/bin/python scripts/kubernetes-tools $(@D)
 	@touch $@
 
@@ -145,7 +146,7 @@ $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib jsonschema numpy pytest pytest-timeout pyyaml mypy setuptools uv wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pyyaml mypy setuptools uv wheel
 	@touch $@
 
 # Oxiray and its alias, into the environment that the target lies in.

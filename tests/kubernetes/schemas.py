@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: What scripts/kubernetes-tools unpacked.
 TOOLS = ROOT / ".build" / "kubernetes"
@@ -20,7 +18,9 @@ def _definitions() -> dict[str, Any]:
 
 
 @functools.cache
-def _validator(version: str, kind: str) -> jsonschema.Draft7Validator:
+def _validator(version: str, kind: str) -> Any:
+    import jsonschema  # comes with the schemas, which not every environment has
+
     def is_it(schema: dict[str, Any]) -> bool:
         told = {name: schema.get("properties", {}).get(name, {}).get("enum") for name in ("apiVersion", "kind")}
         return told == {"apiVersion": [version], "kind": [kind]}
