@@ -252,11 +252,11 @@ class Kubelet:
         volumes = {volume["name"]: volume for volume in found["spec"].get("volumes", [])}
         for mount in found["spec"]["containers"][0].get("volumeMounts", []):
             if mount["mountPath"] in text:
-                place = self._volume(volumes[mount["name"]], pod)
+                place = self._volume(volumes[mount["name"]], found, pod)
                 text = text.replace(mount["mountPath"], shlex.quote(str(place)))
         return text
 
-    def _volume(self, volume: Object, pod: Pod) -> Path:
+    def _volume(self, volume: Object, found: Object, pod: Pod) -> Path:
         if claim := volume.get("persistentVolumeClaim"):
             place = self.folder / "claims" / claim["claimName"]
         else:
@@ -266,6 +266,9 @@ class Kubelet:
             data = (self.api.get("secrets", secret["secretName"]) or {})["data"]
             for item in secret["items"]:
                 (place / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))
+        for item in volume.get("downwardAPI", {}).get("items", []):
+            annotation = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+            (place / item["path"]).write_text(self._local(found["metadata"]["annotations"][annotation], found, pod))
         return place
 
     # What is told.

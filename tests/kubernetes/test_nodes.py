@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from lab import Lab, group, wait_until
+from homes import free_port
+from lab import Lab, cluster, group, wait_until
 from within import pod, ready, run, start
 
 #: Several waits of one test may each take long on a machine that has other things to do.
@@ -59,6 +60,25 @@ def test_nodes_offer_what_the_status_says_and_devices_are_granted(lab: Lab) -> N
     lab.api.patch("rayclusters", "demo", [{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 0}])
     wait_until(lambda: len(lab.api.list("pods")) == 1, "the workers were drained and are gone")
     wait_until(lambda: json.loads(run(kubelet, RESOURCES))[0].get("GPU", 0) == 0, "the head knows")
+
+
+def test_containers_with_commands_of_their_own_start_the_node_by_the_variable(lab: Lab) -> None:
+    """As in KubeRay's sample `overwrite-command`, where the cluster says so for all its pods."""
+    lab.operator()
+    kubelet = lab.kubelet()
+    made = cluster(group(replicas=1))
+    made["metadata"]["annotations"] = {"ray.io/overwrite-container-cmd": "true"}
+    made["spec"]["headGroupSpec"]["rayStartParams"]["port"] = str(free_port())
+    for one in (made["spec"]["headGroupSpec"], made["spec"]["workerGroupSpecs"][0]):
+        container = one["template"]["spec"]["containers"][0]
+        container |= {"command": ["/bin/bash", "-lc", "--"]}
+        # A login shell has a PATH of its own, which in an image has the command.
+        container["args"] = [f'export PATH="{kubelet.path}"; touch mine; $KUBERAY_GEN_RAY_START_CMD']
+    lab.api.create("rayclusters", made)
+    ready(lab, 1)
+    assert all((pod.folder / "mine").exists() for pod in kubelet.pods.values())
+    resources, _ = json.loads(run(kubelet, RESOURCES))
+    assert resources["GPU"] == 1
 
 
 def test_a_head_whose_pod_is_replaced_goes_on(lab: Lab) -> None:

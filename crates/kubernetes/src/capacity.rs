@@ -86,7 +86,8 @@ pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> Capacity {
     let pod = &shape.template["spec"];
     let selectors = selectors(pod);
     let mut told = Capacity { labels: shape.labels.clone(), ..Capacity::default() };
-    let declared = declared(pod, &mut told.notes);
+    let mut declared = declared(pod, &mut told.notes);
+    declared.extend(shared_by_kai(&shape.template["metadata"]["annotations"]));
     told.count_basics(shape, &declared);
     let machine = selectors.get("node.kubernetes.io/instance-type").map(String::as_str);
     let mut profiles = told.count_devices(&declared, machine, catalogue);
@@ -115,6 +116,13 @@ fn declared(pod: &Value, notes: &mut Vec<String>) -> BTreeMap<String, f64> {
         }
     }
     found
+}
+
+/// Parts of GPUs, as the scheduler KAI is asked for them: it names no resource, and has the pod see what it was given.
+fn shared_by_kai(annotations: &Value) -> Option<(String, f64)> {
+    let is_asked = ["gpu-fraction", "gpu-memory"].iter().any(|name| annotations[*name].is_string());
+    let count = annotations["gpu-fraction-num-devices"].as_str().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    is_asked.then(|| ("nvidia.com/gpu.shared".to_owned(), count))
 }
 
 impl Capacity {

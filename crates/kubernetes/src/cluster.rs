@@ -44,6 +44,9 @@ pub struct RayCluster {
     pub spec: Spec,
     /// What was told last.
     pub status: Value,
+    /// What of it has no effect.
+    #[serde(skip)]
+    pub notes: Vec<String>,
 }
 
 /// What is wanted of a cluster.
@@ -196,6 +199,7 @@ pub struct FaultTolerance {
 #[serde(rename_all = "camelCase", default)]
 pub struct Storage {
     /// One that is there already.
+    #[serde(alias = "existingClaim")]
     pub claim_name: Option<String>,
     /// The size of one that is made; `1Gi` where it is left out.
     #[schemars(schema_with = "crate::crd::quantity")]
@@ -216,7 +220,8 @@ impl RayCluster {
     /// # Errors
     /// Where a field that is used has another form.
     pub fn read(object: &Value) -> Result<Self, serde_json::Error> {
-        Self::deserialize(object)
+        let read = Self::deserialize(object)?;
+        Ok(Self { notes: crate::crd::without_effect(&object["spec"]), ..read })
     }
 
     /// The group of this name.

@@ -9,6 +9,8 @@ use std::fmt::Write as _;
 const PORT: &str = "6379";
 /// Where a pod finds what lets it into the cluster.
 pub(crate) const SECRET_PATH: &str = "/var/run/oxiray/join";
+/// Where a container with a command of its own finds the script that starts the node.
+pub(crate) const START_PATH: &str = "/var/run/oxiray/start";
 /// Where the head keeps its sessions, and the journal in them.
 pub(crate) const SESSIONS_PATH: &str = "/var/lib/oxiray";
 /// For how many seconds a worker waits for a head that is not there yet.
@@ -94,19 +96,24 @@ impl Start<'_> {
     }
 }
 
+/// The shell's script that starts the node, after what comes first.
+pub(crate) fn script(first: &str, line: &str) -> String {
+    // A file of a secret may be readable by the pod's group, which the token's reader does not accept of any file.
+    format!(
+        "export OXIRAY_TOKEN_FILE=\"${{TMPDIR:-/tmp}}/oxiray-join-token\"; \
+         [ ! -f {SECRET_PATH}/join-token ] || ( umask 077; cat {SECRET_PATH}/join-token > \"$OXIRAY_TOKEN_FILE\" ); \
+         {first}exec {line}"
+    )
+}
+
 /// The shell's command: what the template's container does first, then the start.
 pub(crate) fn command(container: &Value, line: &str) -> Value {
-    // A file of a secret may be readable by the pod's group, which the token's reader does not accept of any file.
-    let copied = format!(
-        "export OXIRAY_TOKEN_FILE=\"${{TMPDIR:-/tmp}}/oxiray-join-token\"; \
-         [ ! -f {SECRET_PATH}/join-token ] || ( umask 077; cat {SECRET_PATH}/join-token > \"$OXIRAY_TOKEN_FILE\" ); "
-    );
     let words = |key: &str| container[key].as_array().into_iter().flatten().filter_map(Value::as_str);
     let own: Vec<String> = words("command").chain(words("args")).map(quoted).collect();
     // A shell without a script is there for the script that others put behind it.
     let is_bare = own.last().is_none_or(|last| ["--", "-c", "-lc"].contains(&last.as_str()));
     let first = if is_bare { String::new() } else { format!("{} && ", own.join(" ")) };
-    json!(["/bin/sh", "-c", format!("{copied}{first}exec {line}")])
+    json!(["/bin/sh", "-c", script(&first, line)])
 }
 
 /// A word of the shell, whatever is in it.

@@ -7,6 +7,7 @@ use crate::cluster::{API_GROUP, API_VERSION, Spec};
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// Any object.
 pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
@@ -23,12 +24,43 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": true}})
 }
 
-/// The definition, to be applied to a cluster that has none of KubeRay's.
-pub fn definition() -> Value {
+/// Fields of KubeRay's that ask for nothing.
+const SILENT: &[&str] = &["rayVersion", "replicas"];
+
+/// Fields of a cluster, of its head and of its groups that ask for something which is not done.
+pub(crate) fn without_effect(spec: &Value) -> Vec<String> {
+    static SPEC: LazyLock<Value> = LazyLock::new(spec_schema);
+    let mut found = Vec::new();
+    let mut check = |place: &str, given: &Value, schema: &Value| {
+        let asks = |value: &Value| {
+            let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty) || *value == json!([]);
+            !is_empty && !value.is_null() && *value != json!(false)
+        };
+        for (name, value) in given.as_object().into_iter().flatten() {
+            if schema["properties"].get(name).is_none() && !SILENT.contains(&name.as_str()) && asks(value) {
+                found.push(format!("without effect: {place}{name}"));
+            }
+        }
+    };
+    let properties = &SPEC["properties"];
+    check("", spec, &SPEC);
+    check("headGroupSpec.", &spec["headGroupSpec"], &properties["headGroupSpec"]);
+    for (index, group) in spec["workerGroupSpecs"].as_array().into_iter().flatten().enumerate() {
+        check(&format!("workerGroupSpecs[{index}]."), group, &properties["workerGroupSpecs"]["items"]);
+    }
+    found
+}
+
+fn spec_schema() -> Value {
     let mut settings = SchemaSettings::openapi3();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
-    let mut spec = settings.into_generator().into_root_schema_for::<Spec>().to_value();
+    settings.into_generator().into_root_schema_for::<Spec>().to_value()
+}
+
+/// The definition, to be applied to a cluster that has none of KubeRay's.
+pub fn definition() -> Value {
+    let mut spec = spec_schema();
     make_structural(&mut spec);
     let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
     json!({

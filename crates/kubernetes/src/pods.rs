@@ -2,7 +2,7 @@
 
 use crate::capacity::{Capacity, Shape, capacity};
 use crate::cluster::{HEAD_GROUP, HeadGroup, RayCluster, WorkerGroup, hash_of};
-use crate::command::{SECRET_PATH, SESSIONS_PATH, Start, command};
+use crate::command::{SECRET_PATH, SESSIONS_PATH, START_PATH, Start, command, script};
 use crate::devices::taints_of;
 use crate::gang::Gang;
 use crate::settings::Settings;
@@ -23,8 +23,10 @@ pub const HASH_LABEL: &str = "oxiray.io/template-hash";
 pub const CREATED_BY_LABEL: &str = "app.kubernetes.io/created-by";
 /// What that label says.
 pub const CREATED_BY: &str = "oxiray-operator";
-/// On a pod template: the container keeps its own command.
+/// On a cluster or a pod template: the container keeps its own command.
 const OWN_COMMAND: &str = "ray.io/overwrite-container-cmd";
+/// On a pod whose container does: the script that starts the node.
+const START_ANNOTATION: &str = "oxiray.io/start";
 /// How long a pod may take to end where its template says nothing.
 const GRACE_S: u64 = 60;
 /// How much of that is left when the drain is over.
@@ -135,8 +137,17 @@ impl Place<'_> {
             capacity: &told,
             host: self.worker.map_or(0, |(.., host)| host),
         };
-        let overwrites = template["metadata"]["annotations"][OWN_COMMAND] == "true";
-        self.fill_container(&mut pod["spec"], &start.line(), overwrites);
+        let of_cluster = self.cluster.metadata.annotations.get(OWN_COMMAND).is_some_and(|value| value == "true");
+        if of_cluster || template["metadata"]["annotations"][OWN_COMMAND] == "true" {
+            offer_script(&mut pod, &script("", &start.line()));
+        } else {
+            let container = &mut list(&mut pod["spec"]["containers"])[0];
+            container["command"] = command(container, &start.line());
+            if let Some(fields) = container.as_object_mut() {
+                fields.remove("args");
+            }
+        }
+        self.fill_container(&mut pod["spec"]);
         if !told.has_nvidia {
             hide_nvidia(&mut pod["spec"]);
         }
@@ -215,18 +226,11 @@ impl Place<'_> {
         }
     }
 
-    fn fill_container(&self, spec: &mut Value, line: &str, keeps_command: bool) {
+    fn fill_container(&self, spec: &mut Value) {
         let grace_s = spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(GRACE_S);
         let container = &mut list(&mut spec["containers"])[0];
         for (name, value) in self.variables() {
             set_variable(container, name, value);
-        }
-        set_variable(container, "KUBERAY_GEN_RAY_START_CMD", json!({"value": line}));
-        if !keeps_command {
-            container["command"] = command(container, line);
-            if let Some(fields) = container.as_object_mut() {
-                fields.remove("args");
-            }
         }
         let image = container["image"].as_str().and_then(|named| self.settings.image(named));
         if let Some(image) = image {
@@ -316,6 +320,19 @@ impl Place<'_> {
             list(rules).push(rule);
         }
     }
+}
+
+/// Lets a container that keeps its own command start the node by `$KUBERAY_GEN_RAY_START_CMD`. The words of a variable are
+/// not read as the shell's again, so that they name a file: an annotation of the pod, in a volume.
+fn offer_script(pod: &mut Value, script: &str) {
+    pod["metadata"]["annotations"][START_ANNOTATION] = json!(script);
+    let field = format!("metadata.annotations['{START_ANNOTATION}']");
+    let items = json!([{"path": "node", "fieldRef": {"fieldPath": field}}]);
+    list(&mut pod["spec"]["volumes"]).push(json!({"name": "oxiray-start", "downwardAPI": {"items": items}}));
+    let container = &mut list(&mut pod["spec"]["containers"])[0];
+    list(&mut container["volumeMounts"])
+        .push(json!({"name": "oxiray-start", "mountPath": START_PATH, "readOnly": true}));
+    set_variable(container, "KUBERAY_GEN_RAY_START_CMD", json!({"value": format!("/bin/sh {START_PATH}/node")}));
 }
 
 /// Without it, a container whose image asks for all devices sees every GPU of the machine that it happens to be on.

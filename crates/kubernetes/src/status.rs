@@ -80,6 +80,7 @@ pub fn status(told: &Told<'_>) -> Value {
         (false, false) => Value::Null,
     };
     status["reason"] = json!(problem(told));
+    status["notes"] = if cluster.notes.is_empty() { Value::Null } else { json!(cluster.notes) };
     status
 }
 

@@ -33,6 +33,9 @@ pub(crate) fn run(file: &Path, json: bool, settings: &Settings) -> anyhow::Resul
         for remark in plan.remarks.iter().filter(|remark| remark.is_warning) {
             writeln!(out, "  {}: {}", remark.reason, remark.message)?;
         }
+        for note in &cluster.notes {
+            writeln!(out, "  note: {note}")?;
+        }
         for group in told["groups"].as_array().into_iter().flatten() {
             let (name, wanted) = (group["name"].as_str().unwrap_or_default(), &group["desiredReplicas"]);
             writeln!(out, "  {name}: {wanted} replicas, {} per host", group["resourcesPerHost"])?;

@@ -74,6 +74,18 @@ fn devices_of_every_vendor_are_counted() {
 }
 
 #[test]
+fn parts_of_gpus_that_kai_gives_are_counted_and_seen() {
+    let rows =
+        [(json!({"gpu-fraction": "0.5"}), 1.0), (json!({"gpu-memory": "2000", "gpu-fraction-num-devices": "2"}), 2.0)];
+    for (annotations, count) in rows {
+        let mut template = limits(json!({}), json!({}));
+        template["metadata"] = json!({"annotations": annotations});
+        check(&annotations.to_string(), &json!({"template": template}), &[("GPU", count)]);
+        assert!(offered(&json!({"template": template}), &Catalogue::default()).1.has_nvidia);
+    }
+}
+
+#[test]
 fn chips_are_counted_in_cores_of_their_machine() {
     let on = |machine: &str, name: &str| {
         let selector = json!({"node.kubernetes.io/instance-type": machine});

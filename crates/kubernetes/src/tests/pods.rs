@@ -75,7 +75,28 @@ fn a_containers_own_command_comes_first_or_stays() {
     let (pods, _) = made(&object, &Settings::default());
     let container = &pods[1]["spec"]["containers"][0];
     assert_eq!(container["command"], json!(["/bin/bash", "-lc", "--"]));
-    assert!(variable(container, "KUBERAY_GEN_RAY_START_CMD").is_some_and(|line| line.starts_with("oxiray start")));
+    assert_eq!(variable(container, "KUBERAY_GEN_RAY_START_CMD"), Some("/bin/sh /var/run/oxiray/start/node"));
+    let script = pods[1]["metadata"]["annotations"]["oxiray.io/start"].as_str().expect("a script");
+    assert!(script.contains("exec oxiray start --block"), "{script}");
+    assert_eq!(variable(&pods[0]["spec"]["containers"][0], "KUBERAY_GEN_RAY_START_CMD"), None);
+    // KubeRay's own sample has it on the cluster, for all its pods.
+    object.pointer_mut("/metadata").expect("there")["annotations"] = json!({"ray.io/overwrite-container-cmd": "true"});
+    let (pods, _) = made(&object, &Settings::default());
+    assert!(pods.iter().all(|pod| pod["metadata"]["annotations"]["oxiray.io/start"].is_string()));
+}
+
+#[test]
+fn fields_that_are_not_followed_are_named() {
+    let mut object = cluster();
+    object["spec"]["rayVersion"] = json!("2.60.0");
+    object["spec"]["idleTerminationOptions"] = json!({"timeoutSeconds": 30});
+    object["spec"]["headGroupSpec"]["enableIngress"] = json!(true);
+    object["spec"]["headGroupSpec"]["headService"] = json!({});
+    object["spec"]["workerGroupSpecs"][0]["minReplica"] = json!(1);
+    let names = ["idleTerminationOptions", "headGroupSpec.enableIngress", "workerGroupSpecs[0].minReplica"];
+    let notes = RayCluster::read(&object).expect("a cluster").notes;
+    assert_eq!(notes, names.map(|name| format!("without effect: {name}")));
+    assert_eq!(RayCluster::read(&cluster()).expect("a cluster").notes, Vec::<String>::new());
 }
 
 #[test]
