@@ -40,7 +40,7 @@ ALTERNATIVES = {
     "experimental.state": "is ray.util.state",
     "java_actor_class": _JAVA,
     "java_function": _JAVA,
-    "job_submission": "is not in this version: run the program on the cluster's machine with RAY_ADDRESS=auto",
+    "job_submission": "is not in this version: submit with `oxiray job submit`, which takes the same options",
     "llm": f"{_LIBRARY}: run the inference engine in an actor",
     "rllib": f"{_LIBRARY}: keep Ray for this part, or write the loop with actors",
     "serve": f"{_LIBRARY}: put a web framework in an actor, or keep Ray for this part",

@@ -39,6 +39,8 @@ pub(crate) enum Order {
     Metrics(MetricsOptions),
     /// Brings machines for what waits, and takes away those that nobody uses.
     Autoscaler(AutoscalerOptions),
+    /// Has the cluster run a program, and tells how it goes: submit, status, logs, stop, list.
+    Job(crate::job::JobOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
     /// Runs the Kubernetes operator: the program `oxiray-operator`, which takes what follows.

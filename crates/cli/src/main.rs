@@ -6,6 +6,7 @@ mod daemon;
 mod drain;
 mod explain;
 mod hardware;
+mod job;
 mod labels;
 mod list;
 mod memory;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),
+        Order::Job(options) => job::run(&options),
         Order::Hardware(options) => hardware::run(&options),
         Order::Operator(options) => operator::run(&options),
     };

@@ -1,4 +1,5 @@
-//! The control plane's state machines: jobs, actors, placement groups, published objects, kept values, metrics.
+//! The control plane's state machines: jobs, actors, placement groups, published objects, kept values, metrics,
+//! submitted jobs.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number; every map is ordered. The daemon
 //! feeds in what happened and carries out what comes back.
@@ -10,6 +11,7 @@ mod metrics;
 mod metrics_text;
 mod objects;
 mod placement_groups;
+mod submissions;
 
 pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description, Lost};
 pub use jobs::{ENDED_JOBS_KEPT, Job, Jobs};
@@ -19,4 +21,8 @@ pub use objects::{Objects, Outcome};
 pub use placement_groups::{
     Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase, PlacementGroup, PlacementGroups,
     REMOVED_GROUPS_KEPT,
+};
+pub use submissions::{
+    ENDED_SUBMISSIONS_KEPT, LIVING_SUBMISSIONS_MAX, NotSubmitted, SUBMISSION_BYTES_MAX, SUBMISSION_NAME_BYTES_MAX,
+    Stopping, Submissions, Submitted, Word,
 };

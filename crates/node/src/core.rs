@@ -53,6 +53,7 @@ mod rows;
 mod serving;
 mod shortage;
 mod strategy;
+mod submissions;
 mod templates;
 mod told;
 mod waiting;
@@ -74,6 +75,7 @@ pub use locations::Whereabouts;
 pub(crate) use object_rows::NOT_RECORDED;
 pub use report::StoreFigures;
 pub use restore::NotRestored;
+pub use submissions::SubmissionOrder;
 pub use templates::Origin;
 pub(crate) use waiting::{Want, Wanted};
 
@@ -155,6 +157,8 @@ pub enum Effect {
         /// Which.
         worker: Key,
     },
+    /// What is to become of a submitted job.
+    Submission(SubmissionOrder),
     /// Close a driver's stream when everything queued on it is sent.
     Close {
         /// The driver.
@@ -314,6 +318,7 @@ pub struct Core {
     ahead: ahead::Ahead,
     groups: PlacementGroups,
     reservations: BTreeMap<PlacementGroupId, groups::Reservation>,
+    submitted: submissions::Submitted,
     census: census::Census,
     rechecks: Vec<ending::Recheck>,
     out_of_service: ending::OutOfService,
@@ -373,6 +378,7 @@ impl Core {
             ahead: ahead::Ahead::default(),
             groups: PlacementGroups::default(),
             reservations: BTreeMap::new(),
+            submitted: submissions::Submitted::default(),
             census: census::Census::default(),
             rechecks: Vec::new(),
             out_of_service: BTreeMap::new(),
@@ -415,6 +421,7 @@ impl Core {
         self.run_alarms();
         self.refuse_unprepared();
         self.pump();
+        self.start_submissions();
         self.watch_devices();
         self.tell_state();
         self.tell_growth();

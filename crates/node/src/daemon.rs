@@ -28,6 +28,7 @@ mod standby;
 mod start;
 mod store_desk;
 mod streams;
+mod submissions;
 mod transfer;
 
 use crate::core::{Core, Key, Origin, TemplateKey};
@@ -102,6 +103,8 @@ pub(crate) struct Daemon {
     early_template: Option<TemplateProcess>,
     preparations: BTreeMap<u64, environments::Preparation>,
     packages: packages::Packages,
+    /// The processes of submitted jobs.
+    submitted: BTreeMap<Key, submissions::Submitted>,
     /// Why the template of that name could not be started.
     unstarted: BTreeMap<TemplateKey, String>,
     processes: BTreeMap<Key, Process>,
@@ -129,7 +132,7 @@ impl Daemon {
         while !self.is_stopping {
             let own = [self.core.next_alarm(), self.store.next_deadline(), self.admission_deadline()];
             let turns = [self.network_deadline(), self.return_deadline(), self.turn_deadline()];
-            let deadlines = own.into_iter().chain(turns);
+            let deadlines = own.into_iter().chain(turns).chain([self.submission_deadline()]);
             let limit = deadlines.flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
             let ready = self.poller.wait(limit)?;
             self.now = Instant::now();
@@ -142,6 +145,7 @@ impl Daemon {
             }
             self.store.expire(self.now);
             self.end_slow_newcomers();
+            self.end_overdue_submissions();
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
@@ -168,6 +172,7 @@ impl Daemon {
             Token::Errors(key) => self.read_output(key, true),
             Token::Template(key) => self.serve_template(key),
             Token::Network => self.network_told(),
+            Token::Submission(key) => self.submission_says(key),
             Token::Starter => {
                 self.log.line("the process that started this daemon is gone");
                 self.is_stopping = true;

@@ -17,5 +17,5 @@ mod machine;
 pub mod session;
 
 pub use config::{Config, Plan, PlanError};
-pub use core::{Core, Effect, Key, NotRestored, Origin, StoreFigures, TemplateKey, Whereabouts};
+pub use core::{Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts};
 pub use daemon::{Mode, Ready, StartError, root, run};

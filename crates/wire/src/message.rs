@@ -33,6 +33,7 @@ mod state;
 mod store;
 mod strategy;
 mod stream;
+mod submission;
 mod template;
 mod transfer;
 mod work;
@@ -61,6 +62,7 @@ pub use state::*;
 pub use store::*;
 pub use strategy::*;
 pub use stream::*;
+pub use submission::*;
 pub use template::*;
 pub use transfer::*;
 pub use work::*;
@@ -256,6 +258,8 @@ messages! {
     230 => GrowthState boxed,
     231 => GrowthTold,
     232 => GrowthQuery,
+    233 => SubmissionAsked boxed,
+    234 => SubmissionTold boxed,
     245 => RingOffered,
     246 => RingTaken,
 }

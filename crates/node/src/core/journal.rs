@@ -26,6 +26,8 @@ pub(crate) enum Undo {
     Actor { request: u64, id: ActorId },
     /// A placement group was taken on.
     Group { request: u64, id: PlacementGroupId },
+    /// A job was submitted.
+    Submission { request: u64, id: String },
 }
 
 impl Undo {
@@ -103,12 +105,18 @@ impl Core {
                 self.end_actor(id, &format!("it was never made: {}.", failure.text));
                 ActorAnswer { request, failure: Some(failure), ..ActorAnswer::default() }.into()
             }
+            Undo::Submission { request, id } => self.unsubmit(request, &id, failure),
             Undo::Group { request, id } => {
                 self.group_remove(id, &failure.text);
                 GroupAnswer { request, failure: Some(failure) }.into()
             }
         };
         Effect::Send { to: from, message }
+    }
+
+    /// Whether what the row holds now is safe, as far as it ever is here.
+    pub(crate) fn is_safe(&self, row: &Row) -> bool {
+        self.journal.as_ref().is_none_or(|pending| !pending.rows.contains(row))
     }
 
     /// Has a row written with the next batch.

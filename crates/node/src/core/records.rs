@@ -25,6 +25,8 @@ pub(crate) enum Row {
     Group(PlacementGroupId),
     /// The value of an object whose owner is dead.
     Orphan(ObjectId),
+    /// A submitted job, by its name.
+    Submission(String),
 }
 
 /// The kinds of rows.
@@ -41,6 +43,7 @@ pub(crate) mod table {
     pub(crate) const CONSTRUCTOR: Table = 7;
     pub(crate) const GROUP: Table = 8;
     pub(crate) const ORPHAN: Table = 9;
+    pub(crate) const SUBMISSION: Table = 10;
 }
 
 /// The key of a kept value.
@@ -171,6 +174,11 @@ impl Core {
                 let value = self.objects.orphan(*id);
                 (table::ORPHAN, bytes_of(id.as_bytes()), value.and_then(|value| encoded(&|| value.encode_to_vec())))
             }
+            Row::Submission(id) => {
+                let row = self.submitted.jobs.get(id);
+                let key = Bytes::copy_from_slice(id.as_bytes());
+                (table::SUBMISSION, key, row.and_then(|row| encoded(&|| row.encode_to_vec())))
+            }
         };
         Change { table, key, value }
     }
@@ -184,7 +192,9 @@ impl Core {
         let actors = actors.flat_map(|id| [Row::Actor(id), Row::Constructor(id)]);
         let groups = self.groups.iter().map(|group| Row::Group(group.description.id));
         let orphans = self.objects.orphans().map(Row::Orphan);
-        kept.chain([Row::LastJob]).chain(jobs).chain(actors).chain(groups).chain(orphans).collect()
+        let submissions = self.submitted.jobs.all().into_iter().map(|job| Row::Submission(job.id));
+        let rows = kept.chain([Row::LastJob]).chain(jobs).chain(actors).chain(groups).chain(orphans);
+        rows.chain(submissions).collect()
     }
 
     fn job_row(&self, id: JobId) -> Option<JobRow> {

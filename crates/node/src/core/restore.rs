@@ -87,6 +87,7 @@ impl Core {
                     let contained = contained_in(&value.contained);
                     self.objects.restore(identifier(key, *table, ObjectId::from_slice)?, value, &contained);
                 }
+                table::SUBMISSION => self.submitted.jobs.restore(row(*table, value)?),
                 other => return Err(NotRestored::Table(other)),
             }
         }
@@ -176,6 +177,9 @@ impl Core {
         let used: BTreeSet<NodeId> = self.groups.iter().flat_map(|group| &group.nodes).flatten().copied().collect();
         for node in used.difference(members) {
             self.groups.machine_died(*node);
+        }
+        for id in self.submitted.jobs.head_ended() {
+            self.touch(Row::Submission(id));
         }
         let incomplete = self.groups.iter().filter(|group| group.nodes.contains(&None));
         for id in incomplete.map(|group| group.description.id).collect::<Vec<_>>() {

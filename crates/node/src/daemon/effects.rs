@@ -51,6 +51,7 @@ impl Daemon {
                 None => self.kill_worker(worker),
                 Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
             },
+            Effect::Submission(order) => self.order_submission(order),
             Effect::Close { client } => self.close_when_sent(client),
             Effect::Located(found) => self.tell_whereabouts(found),
             Effect::Copy { object } => self.copy_here(object),

@@ -27,6 +27,11 @@ macro_rules! program {
 }
 pub(super) use program;
 
+/// The interpreter by which Oxiray was started here; where that is not known, the one that is found by its name.
+pub(super) fn own() -> String {
+    std::env::var(VARIABLE).unwrap_or_else(|_| "python3".to_owned())
+}
+
 /// The interpreter itself where this machine has it, else the one by which Oxiray was started here. That the two are of
 /// one minor version is seen to where they start to work.
 pub(super) fn here(interpreter: &str) -> String {

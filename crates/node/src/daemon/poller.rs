@@ -37,6 +37,8 @@ pub(crate) enum Token {
     Template(TemplateKey),
     /// The thread that carries streams to other machines.
     Network,
+    /// The process of a submitted job says something.
+    Submission(Key),
 }
 
 impl Token {
@@ -54,6 +56,7 @@ impl Token {
             Self::Template(key) => (9, u64::from(key)),
             Self::Starter => (10, 0),
             Self::Network => (11, 0),
+            Self::Submission(key) => (12, key),
         };
         kind | key << 4
     }
@@ -72,6 +75,7 @@ impl Token {
             8 => Self::Errors(key),
             10 => Self::Starter,
             11 => Self::Network,
+            12 => Self::Submission(key),
             _ => Self::Template(key as TemplateKey),
         }
     }
@@ -136,6 +140,7 @@ mod tests {
             Token::Template(3),
             Token::Starter,
             Token::Network,
+            Token::Submission(9),
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

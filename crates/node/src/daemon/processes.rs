@@ -255,7 +255,9 @@ impl Daemon {
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
     pub(super) fn reap_templates(&mut self) {
         for departed in self.brood.reap() {
-            if self.preparation_ended(departed.pid, departed.status) {
+            if self.preparation_ended(departed.pid, departed.status)
+                || self.submission_ended(departed.pid, departed.status)
+            {
                 continue;
             }
             let Some(key) =

@@ -365,6 +365,7 @@ impl Foundation {
             templates: BTreeMap::new(),
             early_template: template,
             preparations: BTreeMap::new(),
+            submitted: BTreeMap::new(),
             packages: super::packages::Packages::default(),
             unstarted: BTreeMap::new(),
             processes: BTreeMap::new(),

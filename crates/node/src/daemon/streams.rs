@@ -163,6 +163,7 @@ impl Daemon {
             Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             Message::DrainAsked(asked) => self.core.drain_asked(key, asked),
             Message::GrowthState(state) => self.core.growth_state(key, state),
+            Message::SubmissionAsked(asked) => self.submission_asked(key, asked),
             Message::GrowthQuery(asked) => self.core.growth_query(key, asked.request),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");

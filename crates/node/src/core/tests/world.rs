@@ -193,6 +193,7 @@ impl World {
             | Effect::StartTemplate { .. }
             | Effect::EndTemplate { .. }
             | Effect::LeaveStore { .. }
+            | Effect::Submission(_)
             | Effect::Log(_) => {}
         }
     }

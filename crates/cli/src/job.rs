@@ -1,0 +1,319 @@
+//! `oxiray job`: programs that the cluster runs, so that nobody has to stay for them.
+
+use crate::visit::{self, Visit};
+use crate::{say, show};
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use oxiray_wire::message::{Submission, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionState};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often it is looked how a job goes.
+const LOOK_PERIOD: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub(crate) struct JobOptions {
+    #[command(subcommand)]
+    order: JobOrder,
+}
+
+#[derive(Debug, Subcommand)]
+enum JobOrder {
+    /// Has the head run a program, prints what it prints, and ends as it does.
+    Submit(Box<SubmitOptions>),
+    /// Says where a job stands.
+    Status(OneOptions),
+    /// Prints what a job has printed.
+    Logs(LogOptions),
+    /// Ends a job: its processes are asked to end, and killed 5 s later.
+    Stop(StopOptions),
+    /// Lists the jobs that were submitted.
+    List(ListOptions),
+}
+
+#[derive(Debug, Args)]
+struct SubmitOptions {
+    /// The job's name; one is made where it is left out. A job that is submitted twice under one name runs once.
+    #[arg(long, visible_alias = "job-id")]
+    submission_id: Option<String>,
+    /// A YAML or JSON file with the job's runtime environment.
+    #[arg(long, value_name = "FILE")]
+    runtime_env: Option<PathBuf>,
+    /// The job's runtime environment, JSON.
+    #[arg(long, value_name = "JSON", conflicts_with = "runtime_env")]
+    runtime_env_json: Option<String>,
+    /// The folder that the program runs in a copy of, on the head's machine; wins over that of the runtime environment.
+    #[arg(long, value_name = "DIR")]
+    working_dir: Option<String>,
+    /// What is noted of the job, as a JSON object of texts.
+    #[arg(long, value_name = "JSON")]
+    metadata_json: Option<String>,
+    /// Processors that the program itself holds.
+    #[arg(long)]
+    entrypoint_num_cpus: Option<f64>,
+    /// GPUs that the program itself holds.
+    #[arg(long)]
+    entrypoint_num_gpus: Option<f64>,
+    /// Bytes of memory that the program itself holds.
+    #[arg(long)]
+    entrypoint_memory: Option<f64>,
+    /// Further resources that the program itself holds, as a JSON object of numbers.
+    #[arg(long, value_name = "JSON")]
+    entrypoint_resources: Option<String>,
+    /// Does not wait for the job's end.
+    #[arg(long)]
+    no_wait: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+    /// The program with its arguments, or one line for the shell.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    entrypoint: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+struct OneOptions {
+    /// The job's name.
+    id: String,
+    /// Prints all that is known as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct LogOptions {
+    /// The job's name.
+    id: String,
+    /// Goes on until the job ends.
+    #[arg(short, long)]
+    follow: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct StopOptions {
+    /// The job's name.
+    id: String,
+    /// Does not wait for the job's end.
+    #[arg(long)]
+    no_wait: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct ListOptions {
+    /// Prints all that is known as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+}
+
+pub(crate) fn run(options: &JobOptions) -> anyhow::Result<()> {
+    match &options.order {
+        JobOrder::Submit(options) => submit(options),
+        JobOrder::Status(options) => status(options),
+        JobOrder::Logs(options) => {
+            let mut visit = begin(options.address.as_deref())?;
+            print(&mut visit, &options.id, options.follow).map(drop)
+        }
+        JobOrder::Stop(options) => stop(options),
+        JobOrder::List(options) => list(options),
+    }
+}
+
+fn begin(address: Option<&str>) -> anyhow::Result<Visit> {
+    Visit::begin(&visit::find(address)?)
+}
+
+fn asked(action: SubmissionAction, id: &str) -> SubmissionAsked {
+    SubmissionAsked { request: 1, action: action.into(), id: id.to_owned(), ..SubmissionAsked::default() }
+}
+
+/// One job, as the head tells of it.
+fn one(visit: &mut Visit, action: SubmissionAction, id: &str) -> anyhow::Result<Submission> {
+    visit.submission(asked(action, id))?.jobs.pop().context("the head told of no job")
+}
+
+fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
+    let spec = spec(options)?;
+    let mut visit = begin(options.address.as_deref())?;
+    let id = options.submission_id.clone().unwrap_or_default();
+    let told = visit.submission(SubmissionAsked { spec: Some(spec), ..asked(SubmissionAction::Submit, &id) })?;
+    let job = told.jobs.first().context("the head told of no job")?;
+    let mut lines = std::io::stderr();
+    // Standard output is the program's. Where nobody reads the rest, nobody is to be told.
+    let _ = writeln!(lines, "Job {} is submitted.", job.id);
+    if options.no_wait {
+        let _ = writeln!(
+            lines,
+            "`oxiray job logs --follow {0}` shows what it prints, `oxiray job stop {0}` ends it.",
+            job.id
+        );
+        return Ok(());
+    }
+    let ended = print(&mut visit, &job.id, true)?;
+    if ended.state() != SubmissionState::Succeeded {
+        bail!("job {} {}: {}", ended.id, ended.state().name(), ended.message);
+    }
+    let _ = writeln!(lines, "Job {} succeeded.", ended.id);
+    Ok(())
+}
+
+fn spec(options: &SubmitOptions) -> anyhow::Result<SubmissionSpec> {
+    let mut environment = environment(options)?;
+    if let Some(folder) = &options.working_dir {
+        let is_local = !folder.contains("://");
+        let place = if is_local { std::path::absolute(folder)?.display().to_string() } else { folder.clone() };
+        environment["working_dir"] = json!(place);
+    }
+    let mut resources: BTreeMap<String, f64> = match &options.entrypoint_resources {
+        Some(text) => serde_json::from_str(text)
+            .with_context(|| format!("--entrypoint-resources is `{text}`; it is a JSON object of numbers"))?,
+        None => BTreeMap::new(),
+    };
+    let named = [
+        ("CPU", options.entrypoint_num_cpus),
+        ("GPU", options.entrypoint_num_gpus),
+        ("memory", options.entrypoint_memory),
+    ];
+    for (name, amount) in named {
+        resources.extend(amount.filter(|amount| *amount != 0.0).map(|amount| (name.to_owned(), amount)));
+    }
+    let metadata = match &options.metadata_json {
+        Some(text) => serde_json::from_str(text)
+            .with_context(|| format!("--metadata-json is `{text}`; it is a JSON object of texts"))?,
+        None => BTreeMap::new(),
+    };
+    let runtime_env = if environment == json!({}) { String::new() } else { environment.to_string() };
+    Ok(SubmissionSpec { entrypoint: line(&options.entrypoint), runtime_env, metadata, resources })
+}
+
+fn environment(options: &SubmitOptions) -> anyhow::Result<Json> {
+    let read: Json = match (&options.runtime_env, &options.runtime_env_json) {
+        (Some(file), _) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("--runtime-env {} cannot be read", file.display()))?;
+            serde_saphyr::from_str(&text).with_context(|| format!("--runtime-env {} is no YAML", file.display()))?
+        }
+        (None, Some(text)) => {
+            serde_json::from_str(text).with_context(|| format!("--runtime-env-json is `{text}`, which is no JSON"))?
+        }
+        (None, None) => json!({}),
+    };
+    if !read.is_object() {
+        bail!("the runtime environment is {read}; it is an object, such as {{\"env_vars\": {{}}}}");
+    }
+    Ok(read)
+}
+
+/// One word is a line for the shell; several are a program and its arguments.
+fn line(words: &[String]) -> String {
+    if let [line] = words {
+        return line.clone();
+    }
+    let is_plain = |word: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./=:,@%+".contains(&byte);
+        !word.is_empty() && word.bytes().all(plain)
+    };
+    let quoted = words
+        .iter()
+        .map(|word| if is_plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// Prints what the job has printed, or where it is followed, prints until it ends. Returns how it stands then.
+fn print(visit: &mut Visit, id: &str, follow: bool) -> anyhow::Result<Submission> {
+    let mut offset = 0;
+    let mut out = std::io::stdout();
+    loop {
+        let told = visit.submission(SubmissionAsked { offset, ..asked(SubmissionAction::Read, id) })?;
+        let job = told.jobs.into_iter().next().context("the head told of no job")?;
+        out.write_all(&told.printed)?;
+        out.flush()?;
+        offset += told.printed.len() as u64;
+        if told.printed.is_empty() {
+            if !follow || job.state().is_final() {
+                return Ok(job);
+            }
+            visit.stay(LOOK_PERIOD)?;
+        }
+    }
+}
+
+fn status(options: &OneOptions) -> anyhow::Result<()> {
+    let job = one(&mut begin(options.address.as_deref())?, SubmissionAction::List, &options.id)?;
+    let text = if options.json { serde_json::to_string_pretty(&row(&job))? } else { sentence(&job) };
+    say(&text);
+    Ok(())
+}
+
+fn stop(options: &StopOptions) -> anyhow::Result<()> {
+    let mut visit = begin(options.address.as_deref())?;
+    let mut job = one(&mut visit, SubmissionAction::Stop, &options.id)?;
+    while !options.no_wait && !job.state().is_final() {
+        visit.stay(LOOK_PERIOD)?;
+        job = one(&mut visit, SubmissionAction::List, &options.id)?;
+    }
+    say(&sentence(&job));
+    Ok(())
+}
+
+fn list(options: &ListOptions) -> anyhow::Result<()> {
+    let told = begin(options.address.as_deref())?.submission(asked(SubmissionAction::List, ""))?;
+    let rows: Vec<Json> = told.jobs.iter().map(row).collect();
+    let columns = ["submission_id", "status", "entrypoint", "message"].map(str::to_owned);
+    let text = match (options.json, rows.is_empty()) {
+        (true, _) => serde_json::to_string_pretty(&rows)?,
+        (false, true) => "no job was submitted".to_owned(),
+        (false, false) => show::table(&columns, &rows),
+    };
+    say(text.trim_end());
+    Ok(())
+}
+
+fn sentence(job: &Submission) -> String {
+    format!("Job {} {}: {}.", job.id, job.state().name(), job.message)
+}
+
+fn row(job: &Submission) -> Json {
+    let spec = job.spec.clone().unwrap_or_default();
+    let moment = |ms: u64| if ms == 0 { Json::Null } else { json!(ms) };
+    json!({
+        "submission_id": job.id,
+        "status": job.state().name(),
+        "message": job.message,
+        "entrypoint": spec.entrypoint,
+        "exit_code": job.exit_code,
+        "metadata": spec.metadata,
+        "runtime_env": serde_json::from_str::<Json>(&spec.runtime_env).unwrap_or(Json::Null),
+        "entrypoint_resources": spec.resources,
+        "submit_time_ms": moment(job.submitted_ms),
+        "start_time_ms": moment(job.started_ms),
+        "end_time_ms": moment(job.ended_ms),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn words_become_a_line_that_the_shell_takes_apart_again() {
+        let made = |words: &[&str]| line(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(made(&["echo hi | wc -l"]), "echo hi | wc -l");
+        assert_eq!(made(&["python", "-c", "print('it works')"]), r"python -c 'print('\''it works'\'')'");
+        assert_eq!(made(&["touch", ""]), "touch ''");
+    }
+}

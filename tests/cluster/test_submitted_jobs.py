@@ -1,0 +1,136 @@
+"""Submitted jobs: a program that the head starts and looks after, by `oxiray job` and `ray job`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from homes import Home
+
+#: Several waits of one test may each take long on a machine that has other things to do.
+pytestmark = pytest.mark.timeout(300)
+LIMIT_S = 60
+
+
+def wait_until(holds: Callable[[], Any], what: str) -> Any:
+    until = time.monotonic() + LIMIT_S
+    while not (value := holds()):
+        assert time.monotonic() < until, f"not within {LIMIT_S} s: {what}"
+        time.sleep(0.05)
+    return value
+
+
+def status(home: Home, name: str) -> dict[str, Any]:
+    done = home.oxiray("job", "status", name, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def begun(home: Home, name: str) -> None:
+    wait_until(lambda: status(home, name)["status"] != "PENDING", f"{name} begins")
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    made = Home(tmp_path_factory.mktemp("jobs"))
+    # As in a pod, where the variable is everybody's.
+    made.environment["RAY_ADDRESS"] = f"127.0.0.1:{made.port}"
+    started = made.oxiray("start", "--head", f"--port={made.port}", "--num-cpus=2", "--num-gpus=2")
+    assert started.returncode == 0, started.stderr
+    yield made
+    made.oxiray("stop", "--force")
+
+
+def test_a_program_runs_in_its_environment_and_its_end_is_the_command_s(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import os, ray\n"
+        "ray.init()\n"
+        "where = ray.remote(lambda: (os.environ['WHO'], sorted(os.listdir('.')))).remote()\n"
+        "print(os.environ['WHO'], ray.get(where), flush=True)\n"
+    )
+    environment = json.dumps({"env_vars": {"WHO": "me"}, "working_dir": str(tmp_path)})
+    done = home.oxiray("job", "submit", "--runtime-env-json", environment, "--", "python", "program.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "me ('me', ['program.py'])\n"
+    done = home.oxiray("job", "submit", "--submission-id=three", "--", "echo told; exit 3")
+    assert done.returncode == 1 and done.stdout == "told\n"
+    assert "job three FAILED: its entrypoint ended with status 3" in done.stderr
+    assert home.oxiray("job", "logs", "three").stdout == "told\n"
+    assert status(home, "three")["exit_code"] == 3
+    assert "three" in home.oxiray("job", "list").stdout
+
+
+def test_a_job_runs_once_under_its_name(home: Home, tmp_path: Path) -> None:
+    words = ["job", "submit", "--submission-id=once", "--", f"echo ran >> {tmp_path}/ran"]
+    for _ in range(2):
+        assert home.oxiray(*words).returncode == 0
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    other = home.oxiray("job", "submit", "--submission-id=once", "--", "true")
+    assert other.returncode == 1 and "is that of another job" in other.stderr
+
+
+def test_the_entrypoint_holds_what_it_asked_for(home: Home) -> None:
+    look = "echo CUDA=$CUDA_VISIBLE_DEVICES; python -c 'import ray; ray.init(); print(ray.available_resources().get(\"GPU\"))'"
+    done = home.oxiray("job", "submit", "--entrypoint-num-gpus=1", "--", look)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout in ("CUDA=0\n1.0\n", "CUDA=1\n1.0\n")
+
+
+def test_a_stopped_job_leaves_no_process(home: Home, tmp_path: Path) -> None:
+    line = f"trap '' TERM; setsid sleep 1000 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/shell; sleep 1000 & wait; wait"
+    assert home.oxiray("job", "submit", "--submission-id=long", "--no-wait", "--", line).returncode == 0
+    files = [tmp_path / "child", tmp_path / "shell"]
+    wait_until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files), "it runs")
+    pids = [int(file.read_text()) for file in files]
+    assert all(map(is_there, pids))
+    assert home.oxiray("job", "stop", "long").stdout == "Job long STOPPED: it was stopped on request.\n"
+    wait_until(lambda: not any(map(is_there, pids)), "its processes are gone, and the one that left its group")
+
+
+def test_one_that_waits_for_room_is_stopped_and_what_cannot_be_is_told(home: Home) -> None:
+    # Both GPUs are held, so that the next waits.
+    for name in ("holder", "waiting"):
+        words = ["job", "submit", f"--submission-id={name}", "--no-wait", "--entrypoint-num-gpus=2", "--", "sleep 1000"]
+        assert home.oxiray(*words).returncode == 0
+        if name == "holder":
+            begun(home, name)
+    assert status(home, "waiting")["status"] == "PENDING"
+    assert "STOPPED" in home.oxiray("job", "stop", "waiting").stdout
+    assert "STOPPED" in home.oxiray("job", "stop", "holder").stdout
+    missing = home.oxiray("job", "submit", "--working-dir=/no/such/folder", "--", "true")
+    assert missing.returncode == 1 and "there is no such folder or file" in missing.stderr
+    assert "no job was submitted as `nobody`" in home.oxiray("job", "status", "nobody").stderr
+    assert "the submission id `a/b` is not" in home.oxiray("job", "submit", "--submission-id=a/b", "true").stderr
+
+
+def test_a_job_ends_with_its_head_and_the_next_head_says_so(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    start = ["start", "--head", f"--port={home.port}", "--num-cpus=1"]
+    assert home.oxiray(*start).returncode == 0
+    try:
+        line = f"echo $$ > {tmp_path}/shell; sleep 1000; true"
+        assert home.oxiray("job", "submit", "--submission-id=lost", "--no-wait", "--", line).returncode == 0
+        shell = tmp_path / "shell"
+        wait_until(lambda: shell.exists() and shell.read_text().endswith("\n"), "it runs")
+        pid = int(shell.read_text())
+        description = next(tmp_path.glob("oxiray-*/session_*/session.json"))
+        os.kill(json.loads(description.read_text())["pid"], signal.SIGKILL)
+        wait_until(lambda: not is_there(pid), "it is gone")
+        assert home.oxiray(*start).returncode == 0
+        told = status(home, "lost")
+        assert (told["status"], told["message"]) == ("FAILED", "the head that ran it ended, and it with the head")
+    finally:
+        home.oxiray("stop", "--force")
