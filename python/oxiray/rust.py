@@ -21,12 +21,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from oxiray import _core, _environment_packages as packages, _options, _session, _strategies, actor, exceptions
+from oxiray import _core, _environment, _environment_packages as packages, _options, _session, _strategies, actor, exceptions
 from oxiray.remote_function import RemoteFunction, stream_terms
 
 #: How a handle of a Rust actor begins, where that of a Python one is a pickle.
 _COMMON = (5, 6)
 _SETUP_TIMEOUT_S = 600
+#: What of a runtime environment workers of a Rust program have.
+_FIELDS = {"config", "env_vars", "excludes", "working_dir"}
 
 
 def program(path: str | os.PathLike[str]) -> Program:
@@ -67,10 +69,16 @@ class Program:
     def environment(self, asked: dict[str, Any] | None) -> dict[str, Any]:
         """What the daemon is told of the processes that are to run it."""
         variables = {**_session.job_environment.get("env_vars", {}), **((asked or {}).get("env_vars") or {})}
-        preparation = {"packages": [(self._name, str(packages.zip_of(self._name)))], "program": self._name}
+        own_packages = [(self._name, str(packages.zip_of(self._name)))]
+        fields = {"directory": os.getcwd()}
+        if folder := _working_dir(asked):
+            name = folder.removeprefix(_environment.SCHEME)
+            own_packages.append((name, str(packages.zip_of(name))))
+            fields = {"working_dir": folder}
+        preparation = {"packages": own_packages, "program": self._name}
         return {
             "variables": variables,
-            "fields": json.dumps({"directory": os.getcwd()}),
+            "fields": json.dumps(fields),
             "preparation": json.dumps(preparation, sort_keys=True),
             "cached": "",
             "preload": [],
@@ -82,6 +90,18 @@ class Program:
 
     def __repr__(self) -> str:
         return f"Program({str(self.path)!r})"
+
+
+def _working_dir(asked: dict[str, Any] | None) -> str | None:
+    """The shipped folder that a program's workers are in: their own, or the job's."""
+    for name in asked or {}:
+        if name not in _FIELDS:
+            raise ValueError(
+                f"runtime_env[{name!r}] is for workers that run Python, and a Rust program is to run: it takes "
+                f"{', '.join(sorted(_FIELDS))}"
+            )
+    settled = _environment.settled(asked)
+    return settled.get("working_dir") or _session.job_environment.get("working_dir")
 
 
 class RustFunction:

@@ -71,6 +71,17 @@ def test_errors_cross_with_message_and_origin(program: rust.Program) -> None:
         rust.program("/nowhere/at/all")
 
 
+def test_a_folder_goes_with_a_rust_function(program: rust.Program, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("shipped")
+    words = program.function("words")
+    there = words.options(runtime_env={"working_dir": str(tmp_path)})
+    assert ray.get(there.remote("words.txt"), timeout=LIMIT) == "shipped"
+    with pytest.raises(ray.exceptions.CrossLanguageError):
+        ray.get(words.remote("words.txt"), timeout=LIMIT)
+    with pytest.raises(ValueError, match="'pip'.*takes.*working_dir"):
+        words.options(runtime_env={"pip": ["pyparsing"]}).remote("words.txt")
+
+
 def test_python_makes_a_rust_actor(program: rust.Program) -> None:
     tally = program.actor("Tally").options(name="tally").remote(10)
     assert [ray.get(tally.add.remote(n), timeout=LIMIT) for n in (1, 2)] == [11, 13]

@@ -255,7 +255,7 @@ fn inside(name: &Ident, kind: &TokenStream, constructor: &Shape, methods: &[Meth
     let (incoming, names) = (constructor.incoming(), constructor.names());
     let mut made = quote!(<#kind>::new(#(#names),*));
     if constructor.is_async {
-        made = quote!(::oxiray::block_on(#made));
+        made = quote!(::oxiray::__private::drive(#made)?);
     }
     if constructor.may_fail {
         made = quote!(::oxiray::__private::failed(#made)?);

@@ -184,7 +184,7 @@ impl Shape {
 
     /// Answers with what `called` returns.
     pub(crate) fn answered(&self, called: &TokenStream) -> TokenStream {
-        let called = if self.is_async { quote::quote!(::oxiray::block_on(#called)) } else { called.clone() };
+        let called = if self.is_async { quote::quote!(::oxiray::__private::drive(#called)?) } else { called.clone() };
         let failed = quote::quote!(::oxiray::__private::failed);
         let made = if self.may_fail { quote::quote!(#failed(#called)?) } else { called };
         match &self.results {

@@ -4,13 +4,13 @@
 //! languages python   calls what the Python module `partner` has
 //! languages share    shares the actor `tally` with whoever else is on the running cluster; adds one for each line it reads
 //! languages join     the same with the actor `ledger`, which a Python program made
-//! languages elsewhere   runs on another node of the running cluster
+//! languages elsewhere FOLDER   runs on another node of the running cluster, and reads the folder there
 //! ```
 
 #![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
 #![expect(clippy::print_stdout, reason = "it shows what it does")]
 
-use oxiray::{ActorOptions, Array, Blob, Builder, Error, Items, ObjectRef, Result, python};
+use oxiray::{ActorOptions, Array, Blob, Builder, Error, Items, ObjectRef, Result, TaskOptions, python};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
@@ -102,6 +102,12 @@ impl Tally {
 #[oxiray::remote]
 fn add_with(actor: python::Actor, by: i64) -> Result<i64> {
     actor.call("add", (by,))?.get()
+}
+
+/// What a file says that was shipped.
+#[oxiray::remote]
+fn words(path: String) -> std::io::Result<String> {
+    std::fs::read_to_string(path)
 }
 
 /// A tally that was made here, and what it came to before.
@@ -211,6 +217,13 @@ fn elsewhere() -> Result<()> {
     println!("elsewhere: {}", whereabouts::remote()?.get()? != oxiray::runtime_context()?.node_id());
     let numbers = oxiray::put(&Array::from(vec![1.0; 1 << 20]))?;
     println!("sum: {}", sum::remote(&numbers)?.get()?);
+    // The folder comes from this machine: that of the other is elsewhere.
+    if let Some(folder) = std::env::args().nth(2) {
+        let options = || TaskOptions::new().working_dir(&folder);
+        println!("words: {}", words::remote_with(options(), "words.txt")?.get()?.trim());
+        let python = python::function("shipped", "words").options(options());
+        println!("in python: {}", python.call::<String>(("words.txt",))?.get()?.trim());
+    }
     Ok(())
 }
 

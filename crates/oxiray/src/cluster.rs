@@ -1,7 +1,7 @@
 //! This process's connection to a cluster: begun, and ended.
 
 use crate::error::{Error, Result};
-use crate::{context, news, process, template};
+use crate::{context, folder, news, process, template};
 use bytes::Bytes;
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -27,10 +27,12 @@ const ENTRYPOINT_MAX: usize = 1000;
 
 /// How to connect, and what a private cluster is to have.
 ///
-/// ```no_run
-/// let cluster = oxiray::Builder::new().num_cpus(4.0).num_gpus(2.0).init()?;
-/// # drop(cluster);
-/// # Ok::<(), oxiray::Error>(())
+/// ```standalone_crate
+/// fn main() -> oxiray::Result<()> {
+///     let cluster = oxiray::Builder::new().address("local").num_cpus(4.0).num_gpus(2.0).init()?;
+///     println!("a cluster of its own at {}", cluster.address());
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Builder {
@@ -42,6 +44,7 @@ pub struct Builder {
     shows_output: bool,
     variables: BTreeMap<String, String>,
     python: String,
+    working_dir: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -55,6 +58,7 @@ impl Default for Builder {
             shows_output: true,
             variables: BTreeMap::new(),
             python: std::env::var("OXIRAY_PYTHON").unwrap_or_else(|_| "python3".into()),
+            working_dir: None,
         }
     }
 }
@@ -144,6 +148,15 @@ impl Builder {
         self
     }
 
+    /// A folder, or a `.zip` file, that is shipped to wherever tasks and actors of the job run, and is their directory
+    /// there; see [`crate::TaskOptions::working_dir`]. Where nothing is said they are in this program's directory, on
+    /// machines that have it.
+    #[must_use]
+    pub fn working_dir(mut self, folder: impl AsRef<Path>) -> Self {
+        self.working_dir = Some(folder.as_ref().to_owned());
+        self
+    }
+
     /// The interpreter that runs the Python functions which this program calls; `python3`, or what `OXIRAY_PYTHON` names,
     /// where nothing is said.
     #[must_use]
@@ -163,6 +176,7 @@ impl Builder {
                 "this process is connected already: keep what the first init() returned".into(),
             ));
         }
+        folder::set_of_job(self.working_dir.as_deref())?;
         let (stream, token, mut daemon) = if let Some((directory, description)) = self.find()? {
             self.refuse_capacity(&description)?;
             let stream = session::connect(&directory).map_err(|error| {
@@ -215,7 +229,11 @@ impl Builder {
             known.push(description.address);
         }
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(Error::Connect(format!("no cluster answers at {address}. Running on this machine: {known}")))
+        Err(Error::Connect(format!(
+            "no cluster answers at {address}. Running on this machine: {known}. A program connects to a \
+             node on its own machine: have this one join the cluster with `oxiray start --address=HOST:PORT \
+             --token-file=FILE`"
+        )))
     }
 
     /// A cluster that runs already has its size.

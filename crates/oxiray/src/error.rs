@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 const TEXT_MAX: usize = 64 << 10;
 
 /// Why something could not be had.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The function, method or constructor failed: it returned an error, panicked, or raised.
@@ -71,6 +71,31 @@ pub enum Error {
         /// What happened.
         text: String,
     },
+}
+
+/// As a `main` that returns it prints it: its kind, and what it says.
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Task(_) => "Task",
+            Self::TimedOut => "TimedOut",
+            Self::WorkerDied(_) => "WorkerDied",
+            Self::ActorDied(_) => "ActorDied",
+            Self::ActorUnavailable(_) => "ActorUnavailable",
+            Self::Unschedulable(_) => "Unschedulable",
+            Self::Cancelled(_) => "Cancelled",
+            Self::Lost(_) => "Lost",
+            Self::StoreFull(_) => "StoreFull",
+            Self::Environment(_) => "Environment",
+            Self::NotFound(_) => "NotFound",
+            Self::Value(_) => "Value",
+            Self::Invalid(_) => "Invalid",
+            Self::NotConnected => "NotConnected",
+            Self::Connect(_) => "Connect",
+            Self::System { code, .. } => code,
+        };
+        write!(formatter, "{kind}: {self}")
+    }
 }
 
 /// An error of somebody's code, with where it came from.

@@ -10,10 +10,6 @@ use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
 use oxiray_wire::message::{ArgumentReference, Content};
 use serde::de::DeserializeOwned;
 use std::fmt::Display;
-use std::future::Future;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 
 /// Where values come from that are not references.
 enum Payload {
@@ -148,9 +144,14 @@ impl<'call> Incoming<'call> {
 #[doc(hidden)]
 pub fn failed<T, E: Display>(result: std::result::Result<T, E>) -> Result<T> {
     result.map_err(|error| {
+        // In the long form, errors of `anyhow` and its like tell what caused them.
         let kind = std::any::type_name::<E>().rsplit("::").next().unwrap_or_default();
         let kind = if kind == "String" || kind == "str" { "" } else { kind };
-        Error::Task(Box::new(TaskError { message: error.to_string(), kind: kind.to_owned(), ..TaskError::default() }))
+        Error::Task(Box::new(TaskError {
+            message: format!("{error:#}"),
+            kind: kind.to_owned(),
+            ..TaskError::default()
+        }))
     })
 }
 
@@ -175,29 +176,4 @@ fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
     let blob = seen.and_then(|seen| objects::blob(runtime, id, seen, None));
     runtime.release(id);
     blob
-}
-
-/// A thread that sleeps until its future may go on.
-struct Sleeper(Thread);
-
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future to its end in this thread.
-///
-/// It brings no timers and no sockets of its own: futures that need a runtime for those are run within one, say with
-/// `tokio::runtime::Handle::block_on`.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Sleeper(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! Results that come one by one.
 
+use crate::context::current_task;
 use crate::error::Result;
 use crate::reference::{ObjectRef, Returned};
 use crate::{news, process};
@@ -108,6 +109,7 @@ impl<T> Future for NextItem<'_, T> {
         let (runtime, task) = (&items.runtime, items.task);
         let id = runtime.next_item_id(task);
         if !runtime.is_next_ready(task)
+            && !runtime.is_cancelled(current_task())
             && news::wake_when_told(runtime, id, context.waker(), || runtime.announce_item(task))
         {
             return Poll::Pending;

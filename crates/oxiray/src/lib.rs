@@ -55,10 +55,10 @@
 //!
 //! ```text
 //! cluster.rs    init: a connection begun and ended; template.rs: what the daemon starts this program as
-//! program.rs    this program, by its content
+//! program.rs    this program, by its content; folder.rs: what goes with it; packages.rs: where both are kept
 //! registry.rs   what `#[remote]` gathered; worker.rs runs it
 //! task.rs, actor.rs, group.rs, options.rs   what a program asks for
-//! outgoing.rs   arguments on their way out; incoming.rs: in; answer.rs: what came of the call
+//! outgoing.rs   arguments on their way out; incoming.rs: in; answer.rs: what came of the call; drive.rs: async ones
 //! reference.rs  ObjectRef; items.rs: results that come one by one; objects.rs: put, get, wait
 //! news.rs       output, errors, values that are awaited
 //! ```
@@ -67,7 +67,9 @@ mod actor;
 mod answer;
 mod cluster;
 mod context;
+mod drive;
 mod error;
+mod folder;
 mod group;
 mod incoming;
 mod items;
@@ -75,6 +77,7 @@ mod news;
 mod objects;
 mod options;
 mod outgoing;
+mod packages;
 mod process;
 mod program;
 pub mod python;
@@ -87,11 +90,11 @@ mod worker;
 pub use actor::{Actor, ActorHandle, get_actor, get_actor_in, kill};
 pub use cluster::{Builder, Cluster, init};
 pub use context::{Accelerator, RuntimeContext, runtime_context};
+pub use drive::block_on;
 pub use error::{Error, Result, TaskError};
 pub use group::{PlacementGroup, Spread};
-pub use incoming::block_on;
 pub use items::{Items, NextItem};
-pub use objects::{Waited, cancel, get, put, put_common, wait};
+pub use objects::{Awaited, Waited, cancel, cancel_alone, get, get_timeout, put, put_common, wait};
 pub use options::{ActorOptions, Scheduling, TaskOptions};
 pub use outgoing::Argument;
 pub use oxiray_macros::{main, remote};
@@ -104,6 +107,7 @@ pub use template::serve_if_asked;
 pub mod __private {
     pub use crate::actor::{MethodCall, create};
     pub use crate::answer::{Answer, Parts};
+    pub use crate::drive::drive;
     pub use crate::incoming::{Incoming, Outcome, failed};
     pub use crate::outgoing::Outgoing;
     pub use crate::registry::{Entry, Kind, Method};

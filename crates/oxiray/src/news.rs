@@ -58,6 +58,13 @@ pub(crate) fn wake_when_told(runtime: &Runtime, id: ObjectId, waker: &Waker, ask
     is_to_come
 }
 
+/// Nobody waits for news of the object any more.
+pub(crate) fn forget(id: ObjectId) {
+    if let Some(waiting) = WAITING.lock().as_mut() {
+        waiting.remove(&id);
+    }
+}
+
 fn wake(id: ObjectId) {
     let wakers = WAITING.lock().as_mut().and_then(|waiting| waiting.remove(&id)).unwrap_or_default();
     wakers.into_iter().for_each(Waker::wake);

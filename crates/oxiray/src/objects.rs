@@ -1,6 +1,7 @@
 //! Values: kept, read, waited for.
 
 use crate::error::{Error, Result};
+use crate::items::Items;
 use crate::process;
 use crate::reference::{ObjectRef, collecting};
 use bytes::Bytes;
@@ -11,6 +12,63 @@ use oxiray_wire::message::{Content, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a call gave back, which can be waited for and cancelled: an [`ObjectRef`], or [`Items`], of which the next one is
+/// waited for. Several kinds are waited for together as `&dyn Awaited`.
+pub trait Awaited: sealed::Sealed {
+    /// What is waited for.
+    #[doc(hidden)]
+    fn awaited_on(&self, runtime: &Runtime) -> Result<Waitable>;
+    /// What the call is cancelled by.
+    #[doc(hidden)]
+    fn result_on(&self, runtime: &Runtime) -> Result<ObjectId>;
+}
+
+impl<T> sealed::Sealed for ObjectRef<T> {}
+
+impl<T> Awaited for ObjectRef<T> {
+    fn awaited_on(&self, runtime: &Runtime) -> Result<Waitable> {
+        self.id_on(runtime).map(Waitable::Object)
+    }
+
+    fn result_on(&self, runtime: &Runtime) -> Result<ObjectId> {
+        self.id_on(runtime)
+    }
+}
+
+impl<T> sealed::Sealed for Items<T> {}
+
+impl<T> Awaited for Items<T> {
+    fn awaited_on(&self, runtime: &Runtime) -> Result<Waitable> {
+        self.result_on(runtime).map(|completion| Waitable::Item(completion.task()))
+    }
+
+    fn result_on(&self, runtime: &Runtime) -> Result<ObjectId> {
+        self.completed().id_on(runtime)
+    }
+}
+
+macro_rules! pointers {
+    ($($pointer:ty),+) => {$(
+        impl<W: Awaited + ?Sized> sealed::Sealed for $pointer {}
+
+        impl<W: Awaited + ?Sized> Awaited for $pointer {
+            fn awaited_on(&self, runtime: &Runtime) -> Result<Waitable> {
+                (**self).awaited_on(runtime)
+            }
+
+            fn result_on(&self, runtime: &Runtime) -> Result<ObjectId> {
+                (**self).result_on(runtime)
+            }
+        }
+    )+};
+}
+
+pointers!(&W, &mut W, Box<W>);
 
 /// A stored object as memory.
 struct Stored(Pinned);
@@ -90,36 +148,91 @@ pub fn put_common<T: Serialize>(value: &T) -> Result<ObjectRef<T>> {
 
 /// The values of several references, in order. The first error among them is returned.
 pub fn get<T: DeserializeOwned>(references: &[ObjectRef<T>]) -> Result<Vec<T>> {
+    get_until(references, None)
+}
+
+/// The same, waited for at most this long.
+///
+/// # Errors
+/// [`Error::TimedOut`] where not all were there by then.
+pub fn get_timeout<T: DeserializeOwned>(references: &[ObjectRef<T>], limit: Duration) -> Result<Vec<T>> {
+    get_until(references, Instant::now().checked_add(limit))
+}
+
+fn get_until<T: DeserializeOwned>(references: &[ObjectRef<T>], deadline: Option<Instant>) -> Result<Vec<T>> {
     let runtime = process::required()?;
     let ids = references.iter().map(|reference| reference.id_on(&runtime)).collect::<Result<Vec<_>>>()?;
     // All are asked for before the first is read.
-    let seen = process::patiently(|| runtime.get(&ids, None))?;
-    ids.into_iter().zip(seen).map(|(id, seen)| Ok(Decoded::new(&blob(&runtime, id, seen, None)?)?.value()?)).collect()
+    let seen = process::patiently(|| runtime.get(&ids, deadline))?;
+    let value = |(id, seen)| Ok(Decoded::new(&blob(&runtime, id, seen, deadline)?)?.value()?);
+    ids.into_iter().zip(seen).map(value).collect()
 }
 
-/// The references that have their value, and the others.
-pub type Waited<T> = (Vec<ObjectRef<T>>, Vec<ObjectRef<T>>);
+/// Those that are there, and the others.
+pub type Waited<W> = (Vec<W>, Vec<W>);
 
-/// Waits until `count` of the references have their value, or this long: those that have, at most `count`, and the rest.
-pub fn wait<T>(references: Vec<ObjectRef<T>>, count: usize, limit: Option<Duration>) -> Result<Waited<T>> {
+/// Waits until `count` of them are there, or this long: those that are, at most `count`, and the rest, each in the order
+/// given. A reference is there with its value, or with its error; [`Items`] are with their next one, or at their end.
+///
+/// ```standalone_crate
+/// use oxiray::Awaited;
+/// use std::time::Duration;
+///
+/// #[oxiray::remote]
+/// fn answer() -> i64 {
+///     42
+/// }
+///
+/// #[oxiray::remote]
+/// fn numbers(count: u32) -> impl Iterator<Item = u32> {
+///     0..count
+/// }
+///
+/// fn main() -> oxiray::Result<()> {
+///     let _cluster = oxiray::init()?;
+///     let (one, items) = (answer::remote()?, numbers::remote(3)?);
+///     let both = vec![&one as &dyn Awaited, &items];
+///     let (ready, rest) = oxiray::wait(both, 2, Some(Duration::from_secs(60)))?;
+///     assert_eq!((ready.len(), rest.len()), (2, 0));
+///     Ok(())
+/// }
+/// ```
+pub fn wait<W: Awaited>(all: Vec<W>, count: usize, limit: Option<Duration>) -> Result<Waited<W>> {
     let runtime = process::required()?;
-    let waitable = |reference: &ObjectRef<T>| reference.id_on(&runtime).map(Waitable::Object);
-    let waitables = references.iter().map(waitable).collect::<Result<Vec<_>>>()?;
+    let waitables = all.iter().map(|one| one.awaited_on(&runtime)).collect::<Result<Vec<_>>>()?;
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut places = process::patiently(|| runtime.wait(&waitables, count, deadline))?.into_iter().peekable();
     let (mut ready, mut rest) = (Vec::new(), Vec::new());
-    for (place, reference) in references.into_iter().enumerate() {
-        if places.next_if_eq(&place).is_some() { ready.push(reference) } else { rest.push(reference) }
+    for (place, one) in all.into_iter().enumerate() {
+        if places.next_if_eq(&place).is_some() { ready.push(one) } else { rest.push(one) }
     }
     Ok((ready, rest))
 }
 
-/// Cancels the call that makes a value, and what that has called. One that runs goes on unless it asks
-/// [`crate::RuntimeContext::is_cancelled`], and what comes of it is dropped; with `force` a task's process is killed.
-pub fn cancel<T>(reference: &ObjectRef<T>, force: bool) -> Result<()> {
+/// Cancels the call that makes a value or items, and what that has called.
+///
+/// One that has not begun never does. In one that runs, every wait of this crate ends with [`Error::Cancelled`], now and
+/// from now on, and an `async` function is dropped where it awaits; one that computes goes on unless it asks
+/// [`crate::RuntimeContext::is_cancelled`]. What comes of it is dropped. With `force` a task's process is killed.
+///
+/// # Errors
+/// [`Error::Invalid`] where an actor's method is to be cancelled by force, since its process serves others too.
+pub fn cancel(call: &(impl Awaited + ?Sized), force: bool) -> Result<()> {
+    cancel_call(call, force, true)
+}
+
+/// The same, and what the call has called goes on.
+///
+/// # Errors
+/// As those of [`cancel`].
+pub fn cancel_alone(call: &(impl Awaited + ?Sized), force: bool) -> Result<()> {
+    cancel_call(call, force, false)
+}
+
+fn cancel_call(call: &(impl Awaited + ?Sized), force: bool, recursive: bool) -> Result<()> {
     let runtime = process::required()?;
-    let id = reference.id_on(&runtime)?;
-    runtime.cancel(id, force, true).map_err(|oxiray_runtime::NotForced| {
+    let id = call.result_on(&runtime)?;
+    runtime.cancel(id, force, recursive).map_err(|oxiray_runtime::NotForced| {
         Error::Invalid(format!(
             "{id} is of an actor's method, whose process serves others too: cancel it without force, or kill the actor"
         ))

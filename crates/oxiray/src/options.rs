@@ -2,13 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::group::PlacementGroup;
-use crate::{context, program};
+use crate::{context, folder, program};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_resources::Quantity;
 use oxiray_runtime::Class;
 use oxiray_wire::message::{Environment, LabelCondition, LabelSelector, Strategy, Variable};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Resources whose units are devices: a task that held one ends its process, so that the next meets a clean device.
 const ACCELERATORS: [&str; 5] = ["GPU", "neuron_cores", "TPU", "HPU", "NPU"];
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) num_cpus: Option<f64>,
     resources: BTreeMap<String, f64>,
     variables: BTreeMap<String, String>,
+    working_dir: Option<PathBuf>,
     scheduling: Scheduling,
     labels: BTreeMap<String, String>,
     group: Option<(PlacementGroup, Option<u32>)>,
@@ -124,6 +126,17 @@ macro_rules! shared_options {
                 self
             }
 
+            /// A folder, or a `.zip` file, whose content is shipped to wherever it runs, and the directory that it runs in;
+            /// its job's where nothing is said.
+            ///
+            /// It is shipped once, as it is when a call first names it, without `.git` and without folders that are marked
+            /// as caches (`CACHEDIR.TAG`), as cargo's `target` is. Processes share what was unpacked: write elsewhere.
+            #[must_use]
+            pub fn working_dir(mut self, folder: impl AsRef<Path>) -> Self {
+                self.shared.working_dir = Some(folder.as_ref().to_owned());
+                self
+            }
+
             /// Where it is to run.
             #[must_use]
             pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
@@ -163,6 +176,7 @@ impl Shared {
             num_cpus: self.num_cpus.or(base.num_cpus),
             resources,
             variables,
+            working_dir: self.working_dir.or(base.working_dir),
             scheduling: if self.scheduling == Scheduling::Default { base.scheduling } else { self.scheduling },
             labels,
             group: self.group.or(base.group),
@@ -177,10 +191,21 @@ impl Shared {
     }
 
     pub(crate) fn environment(&self) -> Result<Environment> {
-        Ok(Environment { variables: self.variables(), ..program::environment()? })
+        Ok(Environment { variables: self.variables(), ..program::environment(self.working_dir.as_deref())? })
     }
 
-    pub(crate) fn variables(&self) -> Vec<Variable> {
+    /// The same where workers are Python's.
+    pub(crate) fn environment_of_python(&self) -> Result<Environment> {
+        let variables = self.variables();
+        let Some(folder) = folder::chosen(self.working_dir.as_deref())? else {
+            return Ok(Environment { variables, ..Environment::default() });
+        };
+        let preparation = serde_json::json!({ "packages": [(&folder.name, &folder.path)] }).to_string();
+        let fields = serde_json::json!({ "working_dir": format!("{}{}", folder::SCHEME, folder.name) }).to_string();
+        Ok(Environment { variables, preparation, fields, ..Environment::default() })
+    }
+
+    fn variables(&self) -> Vec<Variable> {
         let variable = |(name, value): (&String, &String)| Variable { name: name.clone(), value: Some(value.clone()) };
         self.variables.iter().map(variable).collect()
     }

@@ -4,87 +4,85 @@
 //! and those of other machines fetch it, as they do packages. What is built anew while a cluster runs has another digest.
 
 use crate::error::{Error, Result};
+use crate::folder;
+use crate::packages::{self, Package};
 use oxiray_wire::message::Environment;
-use oxiray_wire::session::{private_directory, root};
-use rustix::fs::FlockOperation;
+use parking_lot::Mutex;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 
-/// What is read at once.
-const BLOCK_BYTES: usize = 1 << 20;
-
-/// This program's file in the cache, kept there by a lock for as long as this process lives.
-#[derive(Debug)]
-struct Shipped {
-    name: String,
-    path: PathBuf,
-    _lock: File,
+/// What a worker was started as and where, and what it calls is to be as well.
+#[derive(Debug, Clone, Default)]
+struct Inherited {
+    program: Option<Package>,
+    folder: Option<Package>,
+    directory: Option<String>,
 }
 
-/// The environment in which workers are this program.
-pub(crate) fn environment() -> Result<Environment> {
-    static SHIPPED: OnceLock<std::result::Result<Shipped, String>> = OnceLock::new();
+static INHERITED: Mutex<Option<Inherited>> = Mutex::new(None);
+
+/// This worker has that environment.
+pub(crate) fn inherit(environment: &Environment) {
+    let preparation: serde_json::Value = serde_json::from_str(&environment.preparation).unwrap_or_default();
+    let fields: serde_json::Value = serde_json::from_str(&environment.fields).unwrap_or_default();
+    let package = |name: &str| {
+        let all = preparation["packages"].as_array()?;
+        let path = all.iter().find(|one| one[0] == name)?[1].as_str()?.to_owned();
+        Some(Package { name: name.to_owned(), path })
+    };
+    let program = preparation["program"].as_str().and_then(package);
+    let folder = fields["working_dir"].as_str().and_then(|text| package(text.strip_prefix(folder::SCHEME)?));
+    let directory = fields["directory"].as_str().map(str::to_owned);
+    *INHERITED.lock() = Some(Inherited { program, folder, directory });
+}
+
+/// What this worker was given as its folder.
+pub(crate) fn inherited_folder() -> Option<Package> {
+    INHERITED.lock().as_ref().and_then(|inherited| inherited.folder.clone())
+}
+
+/// The directory that this worker was told to be in, where it has no folder.
+pub(crate) fn inherited_directory() -> Option<String> {
+    INHERITED.lock().as_ref().and_then(|inherited| inherited.directory.clone())
+}
+
+/// The environment in which workers are this program, with the files of a folder where one is named.
+pub(crate) fn environment(working_dir: Option<&Path>) -> Result<Environment> {
+    let inherited = INHERITED.lock().clone();
+    let program = match inherited.as_ref().and_then(|inherited| inherited.program.clone()) {
+        Some(program) => program,
+        None => shipped()?,
+    };
+    let folder = folder::chosen(working_dir)?;
+    let mut named = vec![(&program.name, &program.path)];
+    named.extend(folder.as_ref().map(|folder| (&folder.name, &folder.path)));
+    let preparation = serde_json::json!({ "packages": named, "program": program.name }).to_string();
+    let fields = if let Some(folder) = &folder {
+        serde_json::json!({ "working_dir": format!("{}{}", folder::SCHEME, folder.name) })
+    } else {
+        let own = || std::env::current_dir().ok().and_then(|directory| directory.to_str().map(str::to_owned));
+        let directory = inherited.map_or_else(own, |inherited| inherited.directory);
+        serde_json::json!({ "directory": directory })
+    };
+    Ok(Environment { preparation, fields: fields.to_string(), native: true, ..Environment::default() })
+}
+
+/// This program's file in the cache.
+fn shipped() -> Result<Package> {
+    static SHIPPED: OnceLock<std::result::Result<Package, String>> = OnceLock::new();
     let shipped = SHIPPED.get_or_init(|| ship().map_err(|error| error.to_string()));
-    let Shipped { name, path, .. } = shipped.as_ref().map_err(|text| {
-        Error::Environment(format!("this program cannot be made ready for its workers to run: {text}"))
-    })?;
-    described(name, path)
+    shipped
+        .clone()
+        .map_err(|text| Error::Environment(format!("this program cannot be made ready for its workers to run: {text}")))
 }
 
-/// The environment in which workers are the program of that name and place.
-fn described(name: &str, path: &Path) -> Result<Environment> {
-    let text = path.to_str().ok_or_else(|| Error::Environment(format!("{} is no text", path.display())))?;
-    let preparation = serde_json::json!({ "packages": [[name, text]], "program": name }).to_string();
-    let directory = std::env::current_dir().ok();
-    let fields = serde_json::json!({ "directory": directory }).to_string();
-    Ok(Environment { preparation, fields, native: true, ..Environment::default() })
-}
-
-fn ship() -> io::Result<Shipped> {
-    // The running file itself, whatever lies at its path by now.
-    let mut file = File::open("/proc/self/exe")?;
-    let name = format!("program{}", digest(&mut file)?);
-    let cache = root(|name| std::env::var(name).ok())?.join("cache");
-    let packages = cache.join("packages");
-    private_directory(&cache)?;
-    private_directory(&packages)?;
-    let path = packages.join(&name);
-    loop {
-        match File::open(&path) {
-            Ok(lock) => {
-                rustix::fs::flock(&lock, FlockOperation::LockShared)?;
-                // It may have been evicted before it was locked.
-                if path.exists() {
-                    return Ok(Shipped { name, path, _lock: lock });
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => write(&packages, &path, &name)?,
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Puts the program into the cache: written under another name and renamed.
-fn write(packages: &Path, path: &Path, name: &str) -> io::Result<()> {
-    let beside = packages.join(format!("{name}.{}.new", std::process::id()));
-    // Not a link: what is built anew may be written into the same file.
-    fs::copy("/proc/self/exe", &beside)?;
-    fs::set_permissions(&beside, fs::Permissions::from_mode(0o700))?;
-    fs::rename(&beside, path)
-}
-
-fn digest(file: &mut File) -> io::Result<String> {
+fn ship() -> io::Result<Package> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut block = vec![0; BLOCK_BYTES];
-    loop {
-        match file.read(&mut block)? {
-            0 => break,
-            read => context.update(&block[..read]),
-        }
-    }
-    let digest = context.finish();
-    Ok(digest.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+    // The running file itself, whatever lies at its path by now.
+    packages::digest_file(&mut context, &mut File::open("/proc/self/exe")?)?;
+    let name = format!("program{}", packages::hexadecimal(context.finish().as_ref()));
+    // Not a link: what is built anew may be written into the same file.
+    packages::keep(name, 0o700, |beside| fs::copy("/proc/self/exe", beside).map(drop))
 }

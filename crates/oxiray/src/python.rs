@@ -30,7 +30,6 @@ use crate::options::{ActorOptions, TaskOptions};
 use crate::reference::{ObjectRef, Returned};
 use crate::{outgoing, task};
 use bytes::Bytes;
-use oxiray_wire::message::{Environment, Variable};
 use serde::{Deserialize, Serialize};
 
 /// A function of a Python module.
@@ -87,10 +86,6 @@ fn code(loader: &str, module: &str, name: &str) -> Result<Bytes> {
     Ok(format!("coxiray.rust\n{loader}\n(V{module}\nV{name}\ntR.").into())
 }
 
-fn environment(variables: Vec<Variable>) -> Environment {
-    Environment { variables, ..Environment::default() }
-}
-
 impl Function {
     /// The same function with other options.
     #[must_use]
@@ -119,8 +114,8 @@ impl Function {
     pub fn call_for<R: Returned>(&self, arguments: impl Serialize) -> Result<R> {
         let code = code("_load_function", &self.module, &self.name)?;
         let (runtime, arguments, kept) = outgoing::common(&arguments)?;
-        let variables = self.options.shared.variables();
-        let settled = self.options.clone().settle(Some(environment(variables)))?;
+        let environment = self.options.shared.environment_of_python()?;
+        let settled = self.options.clone().settle(Some(environment))?;
         let work = task::work::<R>(code, &self.name, &settled);
         let called = task::submit_once(&runtime, settled.class, work, arguments);
         drop(kept);
@@ -148,7 +143,7 @@ impl Class {
             unordered: false,
             methods: Vec::new(),
         };
-        let environment = environment(options.shared.variables());
+        let environment = options.shared.environment_of_python()?;
         let handle = actor::create_with(&runtime, options, traits, code, environment, arguments)?;
         drop(kept);
         Ok(Actor(handle))

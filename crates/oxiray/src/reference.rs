@@ -1,5 +1,6 @@
 //! References to values, typed.
 
+use crate::context::current_task;
 use crate::error::{Error, Result};
 use crate::{news, objects, process};
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
@@ -195,8 +196,9 @@ impl<T: DeserializeOwned> Future for Arrival<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let Held { runtime, id } = &*self.0.held;
-        if runtime.peek(*id).is_none() && news::wake_when_told(runtime, *id, context.waker(), || runtime.announce(*id))
-        {
+        // A cancelled call waits for nothing more, as `load` says.
+        let is_pending = || runtime.peek(*id).is_none() && !runtime.is_cancelled(current_task());
+        if is_pending() && news::wake_when_told(runtime, *id, context.waker(), || runtime.announce(*id)) {
             return Poll::Pending;
         }
         Poll::Ready(objects::load(runtime, *id, None))

@@ -8,12 +8,12 @@ use crate::error::{Error, Result, TaskError};
 use crate::incoming::{Incoming, Kept, Made, Outcome, Wanted};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::registry::{self, Entry, Kind, Method, State};
-use crate::{context, objects, process};
+use crate::{context, folder, objects, process, program};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
 use oxiray_runtime::{Duty, INLINE_BYTES, Identity, Runtime, Ticket};
 use oxiray_values::{Common, Encoded};
-use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Value};
+use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Environment, Value};
 use oxiray_wire::{Connection, Message, Received};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -24,6 +24,7 @@ use std::io::{self, Write as _};
 use std::iter::repeat_n;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ struct Worker {
     /// Functions by their hash, and how often each has run here.
     functions: Mutex<FxHashMap<Bytes, (&'static Entry, u32)>>,
     label: Mutex<String>,
+    /// Why nothing can run here: what it was to have around it is not there.
+    unfit: Mutex<Option<Error>>,
 }
 
 pub(crate) fn say(text: &str) {
@@ -97,10 +100,12 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     let Message::Assign(assign) = first.message else { return Ok(()) };
     let identity = Identity::from_welcome(&assign.welcome.clone().unwrap_or_default())
         .ok_or_else(|| io::Error::other("the daemon assigned malformed ids"))?;
-    become_assigned(&assign);
+    let session = assign.welcome.as_ref().map_or("", |welcome| &welcome.session);
+    let unfit = become_assigned(&assign, Path::new(session)).err();
     note_panics();
     let runtime = Runtime::start(identity, connection, early, assign.actor.is_some(), None)?;
     process::set(Some(runtime.clone()));
+    runtime.end_waits_of(context::current_task);
     oxiray_runtime::begin_metrics(&runtime);
     let mut worker = Worker {
         runtime,
@@ -108,6 +113,7 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
         groups: Vec::new(),
         functions: Mutex::default(),
         label: Mutex::new(String::new()),
+        unfit: Mutex::new(unfit),
     };
     if let Some(create) = &assign.actor {
         worker.groups = create.groups.iter().map(|group| group.name.clone()).collect();
@@ -149,7 +155,7 @@ fn serve_beside(worker: &Arc<Worker>, create: &ActorCreate) -> io::Result<()> {
 }
 
 /// WORKER-1.
-fn become_assigned(assign: &Assign) {
+fn become_assigned(assign: &Assign, session: &Path) -> Result<()> {
     context::assign(assign);
     for variable in &assign.variables {
         let value = variable.value.as_deref().map(oxiray_processes::expanded);
@@ -165,12 +171,14 @@ fn become_assigned(assign: &Assign) {
             }
         }
     }
-    let fields = assign.environment.as_ref().map_or("", |own| &own.fields);
-    let fields: serde_json::Value = serde_json::from_str(fields).unwrap_or_default();
-    if let Some(directory) = fields["directory"].as_str() {
+    program::inherit(assign.environment.as_ref().unwrap_or(&Environment::default()));
+    match (program::inherited_folder(), program::inherited_directory()) {
+        (Some(folder), _) => folder::enter(session, &folder)?,
         // The driver's directory may not be on this machine; relative paths are then the task's own problem.
-        let _ = std::env::set_current_dir(directory);
+        (None, Some(directory)) => drop(std::env::set_current_dir(directory)),
+        (None, None) => {}
     }
+    Ok(())
 }
 
 /// Remembers where a panic was, and says so as the program would.
@@ -218,6 +226,7 @@ impl Worker {
         begin_borrowing();
         let made = context::within(id.creation_task(), || {
             caught(|| {
+                self.fit()?;
                 let path = String::from_utf8_lossy(&create.class);
                 let entry = registry::find(&path)?;
                 let Kind::Class(construct, methods) = &entry.kind else {
@@ -234,10 +243,17 @@ impl Worker {
         Ok(made)
     }
 
+    fn fit(&self) -> Result<()> {
+        self.unfit.lock().clone().map_or(Ok(()), Err)
+    }
+
     fn attend(&self, group: Option<&str>) {
         loop {
             match process::patiently(|| self.runtime.next_duty(group)) {
-                Ok(Duty::Become(assign)) => become_assigned(&assign),
+                Ok(Duty::Become(assign)) => {
+                    let session = &self.runtime.identity().session;
+                    *self.unfit.lock() = become_assigned(&assign, Path::new(session)).err();
+                }
                 Ok(Duty::Run(ticket, call)) => {
                     if !self.run(ticket, *call) {
                         return;
@@ -292,6 +308,7 @@ impl Worker {
 
     fn call(&self, ticket: &Ticket, call: &Call, sink: Option<&Sink<'_>>) -> Outcome {
         let wanted = sink.map_or(Wanted::Results(call.results), Wanted::Items);
+        self.fit()?;
         if let Some((state, methods)) = &self.actor {
             if call.name == "__ray_ready__" {
                 return Incoming::new(&self.runtime, &call.arguments, Vec::new(), wanted)?.taken()?.value(&true);

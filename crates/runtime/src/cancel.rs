@@ -8,8 +8,8 @@
 
 use crate::links::Token;
 use crate::objects::{copy, failed};
-use crate::runtime::Runtime;
-use crate::state::State;
+use crate::runtime::{Runtime, RuntimeError};
+use crate::state::{News, State};
 use crate::submit::Target;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
@@ -133,6 +133,9 @@ impl State {
             self.end_this_process();
         }
         self.inbox.interrupts.cancel(task, Instant::now());
+        if self.inbox.interrupts.ends_waits() {
+            self.headlines.push_back(News::Ready(task.object(1)));
+        }
         self.timer_moved = true;
         self.news = true;
     }
@@ -152,6 +155,15 @@ fn cancelled(id: TaskId, text: &str) -> Value {
 
 fn never_begun(id: TaskId) -> Value {
     cancelled(id, "cancel() came before it began, so it never ran")
+}
+
+/// What a call meets that waits for something after it was cancelled.
+pub(crate) fn waits_for_nothing() -> RuntimeError {
+    RuntimeError::Failed(Failure {
+        code: "cancelled".into(),
+        text: "this call was cancelled, so that it waits for nothing more".into(),
+        cause: Bytes::new(),
+    })
 }
 
 fn gone_with_its_worker(id: TaskId) -> Value {

@@ -8,6 +8,7 @@
 //! - INTERRUPT-2: one wish interrupts once. A call that goes on regardless is left alone until it is cancelled again.
 //! - INTERRUPT-3: the knocking is repeated until it was heard: a thread may have been about to sleep.
 //! - INTERRUPT-4: while no call is open to an interrupt and none is cancelled, the end of user code changes nothing.
+//! - INTERRUPT-5: where threads tell which call they run, every wait of a cancelled one ends, and none of any other.
 
 use oxiray_ids::TaskId;
 use rustc_hash::FxHashSet;
@@ -39,6 +40,8 @@ struct Wish {
 pub(crate) struct Interrupts {
     knocker: Option<Knocker>,
     has_event_loop: bool,
+    /// Tells the call that the asking thread runs, where threads know.
+    here: Option<fn() -> TaskId>,
     running: FxHashSet<TaskId>,
     cancelled: FxHashSet<TaskId>,
     /// The call whose user code may be interrupted.
@@ -56,6 +59,20 @@ impl Interrupts {
 
     pub(crate) fn serve_event_loop(&mut self) {
         self.has_event_loop = true;
+    }
+
+    pub(crate) fn end_waits_of(&mut self, here: fn() -> TaskId) {
+        self.here = Some(here);
+    }
+
+    /// Whether those who wait for the end of a call are to be told of its cancelling.
+    pub(crate) fn ends_waits(&self) -> bool {
+        self.here.is_some()
+    }
+
+    /// INTERRUPT-5: whether the call that the asking thread runs was cancelled, so that it is to wait for nothing more.
+    pub(crate) fn ends_waits_here(&self) -> bool {
+        !self.cancelled.is_empty() && self.here.is_some_and(|here| self.cancelled.contains(&here()))
     }
 
     /// A call is handed out; `can_be_interrupted` where the one thread that runs calls takes it.
@@ -210,6 +227,29 @@ mod tests {
         interrupts.cancel(first, Instant::now());
         assert!(!interrupts.take());
         assert!(!interrupts.end_of_user_code(second));
+    }
+
+    thread_local! {
+        static HERE: std::cell::Cell<TaskId> = const { std::cell::Cell::new(TaskId::NIL) };
+    }
+
+    #[test]
+    fn the_waits_of_a_cancelled_call_end_and_those_of_no_other() {
+        let [first, second] = tasks();
+        let mut interrupts = Interrupts::default();
+        for task in [first, second] {
+            interrupts.begin(task, false);
+        }
+        interrupts.cancel(first, Instant::now());
+        HERE.set(first);
+        assert!(!interrupts.ends_waits_here(), "nobody said that its threads know");
+        interrupts.end_waits_of(|| HERE.get());
+        assert!(interrupts.ends_waits_here() && interrupts.ends_waits_here());
+        HERE.set(second);
+        assert!(!interrupts.ends_waits_here());
+        HERE.set(first);
+        interrupts.end(first);
+        assert!(!interrupts.ends_waits_here(), "it is over");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The runtime of one process, as the language front uses it.
 
 use crate::away::{Away, Entry};
+use crate::cancel::waits_for_nothing;
 use crate::contained::Seen;
 use crate::lead::{Shared, Unmet};
 use crate::links::{DAEMON, Links};
@@ -203,6 +204,10 @@ impl Runtime {
         deadline: Option<Instant>,
         mut check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, RuntimeError> {
+        let mut check = |state: &mut State| match check(state) {
+            None => state.inbox.interrupts.ends_waits_here().then(|| Err(waits_for_nothing())),
+            found => found.map(Ok),
+        };
         let mut lost = None;
         let (found, begun) = self.shared.with(|state| {
             let found = check(state);
@@ -216,7 +221,7 @@ impl Runtime {
             (None, state.begin_waiting())
         });
         if let Some(found) = found {
-            return Ok(found);
+            return found;
         }
         if let Some(failure) = lost {
             return Err(RuntimeError::Failed(failure));
@@ -225,7 +230,7 @@ impl Runtime {
         if begun {
             self.shared.with(State::end_waiting);
         }
-        Ok(result?)
+        result?
     }
 
     /// Asks for [`News::Ready`] when the value is there; `false` where it is already.

@@ -59,6 +59,12 @@ impl Runtime {
         self.shared.with(|state| state.inbox.interrupts.serve(interrupt));
     }
 
+    /// From here on, the waits of a call end when it is cancelled; `here` names the call that the asking thread runs.
+    /// [`crate::News::Ready`] of the call's first result tells of it, too.
+    pub fn end_waits_of(&self, here: fn() -> TaskId) {
+        self.shared.with(|state| state.inbox.interrupts.end_waits_of(here));
+    }
+
     /// Calls are handed on to an event loop: their cancelling is a duty of its own.
     pub fn serve_with_event_loop(&self) {
         self.shared.with(|state| state.inbox.interrupts.serve_event_loop());

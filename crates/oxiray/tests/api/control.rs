@@ -1,8 +1,7 @@
-//! Placement groups, waiting, cancelling, killing.
+//! Placement groups, waiting, killing.
 
 use crate::{GateHandle, LIMIT, MOMENT, gate};
-use oxiray::{Error, PlacementGroup, Result, Spread, TaskOptions, runtime_context};
-use std::time::Duration;
+use oxiray::{Awaited, Error, Items, PlacementGroup, Result, Spread, TaskOptions, runtime_context};
 
 #[oxiray::remote]
 fn same(number: i64) -> i64 {
@@ -13,25 +12,6 @@ fn same(number: i64) -> i64 {
 fn passing(gate: GateHandle, number: i64) -> Result<i64> {
     gate.pass()?.get()?;
     Ok(number)
-}
-
-/// Goes on until somebody wants it no more.
-#[oxiray::remote(num_cpus = 0)]
-fn patient(gate: GateHandle) -> Result<()> {
-    gate.pass()?.get()?;
-    while !runtime_context()?.is_cancelled() {
-        std::thread::yield_now();
-    }
-    Ok(())
-}
-
-/// Asks nobody, and never ends.
-#[oxiray::remote(num_cpus = 0, max_retries = 0)]
-fn stubborn(gate: GateHandle) -> Result<()> {
-    gate.pass()?.get()?;
-    loop {
-        std::thread::park();
-    }
 }
 
 pub(crate) fn a_placement_group_is_granted_whole_and_given_back() {
@@ -75,39 +55,33 @@ pub(crate) fn wait_returns_those_that_are_there() {
     assert_eq!(oxiray::get(&[late, soon]).unwrap(), [1, 2]);
 }
 
-pub(crate) fn a_running_task_that_asks_is_cancelled() {
-    let gate = gate();
-    let running = patient::remote(gate.clone()).unwrap();
-    gate.come(1).unwrap().get_timeout(LIMIT).unwrap();
-    gate.open().unwrap();
-    oxiray::cancel(&running, false).unwrap();
-    let ended = running.get_timeout(LIMIT);
-    assert!(matches!(ended, Err(Error::Cancelled(_))), "{ended:?}");
+#[oxiray::remote(num_cpus = 0)]
+fn gated(gate: GateHandle) -> impl Iterator<Item = Result<i64>> {
+    (0..2).map(move |number| {
+        gate.pass()?.get()?;
+        Ok(number)
+    })
 }
 
-pub(crate) fn a_task_that_waits_is_cancelled() {
+pub(crate) fn wait_takes_items_and_references() {
     let gate = gate();
-    let argument = passing::remote(gate.clone(), 1).unwrap();
-    let waiting = same::remote(&argument).unwrap();
-    assert!(matches!(waiting.get_timeout(Duration::ZERO), Err(Error::TimedOut)));
-    oxiray::cancel(&waiting, false).unwrap();
-    let ended = waiting.get_timeout(LIMIT);
-    assert!(matches!(ended, Err(Error::Cancelled(_))), "{ended:?}");
+    let (mut items, late) = (gated::remote(gate.clone()).unwrap(), passing::remote(gate.clone(), 7).unwrap());
+    let waiting = |items: &Items<i64>, count, limit| {
+        let (ready, rest) = oxiray::wait(vec![items as &dyn Awaited, &late], count, Some(limit)).unwrap();
+        (ready.len(), rest.len())
+    };
+    assert_eq!(waiting(&items, 1, MOMENT), (0, 2));
     gate.open().unwrap();
-    assert_eq!(argument.get_timeout(LIMIT).unwrap(), 1);
-}
-
-pub(crate) fn force_ends_a_task_that_never_asks() {
-    let gate = gate();
-    let running = stubborn::remote(gate.clone()).unwrap();
-    gate.come(1).unwrap().get_timeout(LIMIT).unwrap();
-    gate.open().unwrap();
-    oxiray::cancel(&running, true).unwrap();
-    let ended = running.get_timeout(LIMIT);
-    assert!(matches!(ended, Err(Error::Cancelled(_) | Error::WorkerDied(_))), "{ended:?}");
-    // A method's process serves others, too.
-    let refused = oxiray::cancel(&gate.come(2).unwrap(), true);
-    assert!(matches!(&refused, Err(Error::Invalid(text)) if text.contains("kill the actor")), "{refused:?}");
+    assert_eq!(waiting(&items, 2, LIMIT), (2, 0));
+    // Looking does not take the item; at its end a generator is always there.
+    let mut read = Vec::new();
+    while let Some(item) = items.next_timeout(LIMIT) {
+        read.push(item.unwrap().get_timeout(LIMIT).unwrap());
+        assert_eq!(waiting(&items, 2, LIMIT), (2, 0));
+    }
+    assert_eq!(read, [0, 1]);
+    let (ready, rest) = oxiray::wait(vec![items], 1, Some(LIMIT)).unwrap();
+    assert_eq!((ready.len(), rest.len()), (1, 0));
 }
 
 pub(crate) fn options_that_make_no_sense_are_refused() {

@@ -4,7 +4,9 @@
 //! before `init()` could be called. What is named after `--` selects checks by a part of their names.
 //!
 //! ```text
-//! control.rs   placement groups, waiting, cancelling, killing
+//! cancelling.rs   calls that nobody wants any more
+//! control.rs   placement groups, waiting, killing
+//! environment.rs   folders that go with the program
 //! results.rs   items that come one by one, several results, groups of methods
 //! values.rs    values that are read in place, references inside of values
 //! workers.rs   forked ones, and started ones
@@ -14,7 +16,9 @@
 #![expect(clippy::unwrap_used, reason = "a check may fail")]
 #![expect(unreachable_pub, reason = "the public methods of an actor are what its handle offers")]
 
+mod cancelling;
 mod control;
+mod environment;
 mod results;
 mod values;
 mod workers;
@@ -40,9 +44,15 @@ macro_rules! checks {
 const CHECKS: &[Check] = checks![
     control::a_placement_group_is_granted_whole_and_given_back,
     control::wait_returns_those_that_are_there,
-    control::a_running_task_that_asks_is_cancelled,
-    control::a_task_that_waits_is_cancelled,
-    control::force_ends_a_task_that_never_asks,
+    control::wait_takes_items_and_references,
+    cancelling::a_running_task_that_asks_is_cancelled,
+    cancelling::a_task_that_waits_is_cancelled,
+    cancelling::force_ends_a_task_that_never_asks,
+    cancelling::the_waits_of_a_cancelled_call_end,
+    cancelling::an_async_call_is_dropped_where_it_awaits,
+    cancelling::what_a_call_has_called_goes_with_it_or_on,
+    environment::a_folder_goes_where_the_call_runs,
+    environment::what_cannot_be_shipped_is_refused,
     control::a_killed_actor_is_made_anew_or_gone,
     control::options_that_make_no_sense_are_refused,
     results::items_come_one_by_one,
