@@ -11,20 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from watching import wait_until
-
-
-def processes_of(session: str) -> list[int]:
-    """Every process that carries the test's mark in its environment, this one left out."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if f"OXIRAY_TEST_MARK={session}".encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
+from watching import processes_of, wait_until
 
 
 class Driver:
@@ -48,7 +35,7 @@ class Driver:
         return output
 
     def nothing_is_left(self) -> None:
-        wait_until(lambda: not processes_of(self.mark))
+        wait_until(lambda: not processes_of(f"OXIRAY_TEST_MARK={self.mark}"))
 
 
 @pytest.fixture
@@ -63,7 +50,7 @@ def driver(tmp_path):
     for one in made:
         one.process.kill()
         one.process.wait()
-        for pid in processes_of(one.mark):
+        for pid in processes_of(f"OXIRAY_TEST_MARK={one.mark}"):
             os.kill(pid, signal.SIGKILL)
 
 

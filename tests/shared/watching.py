@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 #: How long to leave the processor to the others between two looks, in seconds.
 _PAUSE = 0.005
@@ -15,6 +17,19 @@ def wait_until(holds: Callable[[], object], timeout: float = 60.0) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come to hold in time"
         time.sleep(_PAUSE)
+
+
+def processes_of(variable: str) -> list[int]:
+    """Every process that was started with this variable, as `NAME=value`, the asking one left out."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                if variable.encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
 
 
 def alive(pid: int) -> bool:

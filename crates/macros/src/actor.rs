@@ -1,9 +1,9 @@
 //! An `impl` block whose methods run elsewhere.
 
 use crate::options::{self, Given, Target};
-use crate::signature::{Shape, Value, excused, spared};
+use crate::signature::{Shape, Value, excused, own, spared};
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens as _, format_ident, quote};
+use quote::{ToTokens as _, format_ident};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{
@@ -96,7 +96,7 @@ pub(crate) fn expand(given: Vec<Given>, mut class: ItemImpl) -> Result<TokenStre
     let (path, excused) = (path(&name), excused());
     let handle_name = format_ident!("{name}Handle");
     let names = methods.iter().map(|method| method.name.to_string());
-    Ok(quote! {
+    Ok(own! {
         #excused
         #class
         #outside
@@ -115,7 +115,7 @@ pub(crate) fn expand(given: Vec<Given>, mut class: ItemImpl) -> Result<TokenStre
 
 fn path(name: &Ident) -> TokenStream {
     let text = name.to_string();
-    quote!(::core::concat!(::core::module_path!(), "::", #text))
+    own!(::core::concat!(::core::module_path!(), "::", #text))
 }
 
 fn method(function: &ImplItemFn, kind: &TokenStream, said: Option<Said>) -> Result<Option<Method>> {
@@ -161,7 +161,7 @@ fn outside(name: &Ident, kind: &TokenStream, constructor: &ImplItemFn, shape: &S
     let handle = format_ident!("{name}Handle");
     let spared = spared();
     let (visibility, parameters, outgoing) = (&constructor.vis, shape.parameters(), shape.outgoing());
-    quote! {
+    own! {
         #spared
         impl #kind {
             /// Makes an actor of this class in a process of its own. Returns at once, with a handle.
@@ -192,8 +192,8 @@ fn handle(name: &Ident, methods: &[Method]) -> TokenStream {
         let method = name.to_string();
         let group = group.iter();
         let max_unread = max_unread.iter();
-        let summary = if docs.is_empty() { quote!(#[doc = "Calls the actor's method."]) } else { quote!(#(#docs)*) };
-        quote! {
+        let summary = if docs.is_empty() { own!(#[doc = "Calls the actor's method."]) } else { own!(#(#docs)*) };
+        own! {
             #summary
             pub fn #name(&self, #(#parameters),*) -> ::oxiray::Result<#returned> {
                 #outgoing
@@ -207,7 +207,7 @@ fn handle(name: &Ident, methods: &[Method]) -> TokenStream {
             }
         }
     });
-    quote! {
+    own! {
         #[doc = #text]
         #spared
         #[derive(Clone, Debug, PartialEq)]
@@ -253,21 +253,20 @@ fn handle(name: &Ident, methods: &[Method]) -> TokenStream {
 fn inside(name: &Ident, kind: &TokenStream, constructor: &Shape, methods: &[Method]) -> TokenStream {
     let path = path(name);
     let (incoming, names) = (constructor.incoming(), constructor.names());
-    let mut made = quote!(<#kind>::new(#(#names),*));
+    let mut made = own!(<#kind>::new(#(#names),*));
     if constructor.is_async {
-        made = quote!(::oxiray::__private::drive(#made)?);
+        made = own!(::oxiray::__private::drive(#made)?);
     }
     if constructor.may_fail {
-        made = quote!(::oxiray::__private::failed(#made)?);
+        made = own!(::oxiray::__private::failed(#made)?);
     }
     let entries = methods.iter().map(|Method { name, shape, is_mutable, .. }| {
         let text = name.to_string();
         let (incoming, names) = (shape.incoming(), shape.names());
-        let answered = shape.answered(&quote!(actor.#name(#(#names),*)));
-        let (binding, lock) =
-            if *is_mutable { (quote!(mut actor), quote!(write)) } else { (quote!(actor), quote!(read)) };
-        let mutable = if shape.arguments.is_empty() { quote!() } else { quote!(mut) };
-        quote! {
+        let answered = shape.answered(&own!(actor.#name(#(#names),*)));
+        let (binding, lock) = if *is_mutable { (own!(mut actor), own!(write)) } else { (own!(actor), own!(read)) };
+        let mutable = if shape.arguments.is_empty() { own!() } else { own!(mut) };
+        own! {
             ::oxiray::__private::Method {
                 name: #text,
                 call: |state, #mutable call| {
@@ -279,8 +278,8 @@ fn inside(name: &Ident, kind: &TokenStream, constructor: &Shape, methods: &[Meth
             }
         }
     });
-    let mutable = if constructor.arguments.is_empty() { quote!() } else { quote!(mut) };
-    quote! {
+    let mutable = if constructor.arguments.is_empty() { own!() } else { own!(mut) };
+    own! {
         ::oxiray::__private::inventory::submit! {
             ::oxiray::__private::Entry {
                 path: #path,

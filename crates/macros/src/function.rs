@@ -1,9 +1,8 @@
 //! A function that runs elsewhere.
 
 use crate::options::{self, Given, Target};
-use crate::signature::{Shape, excused, spared};
+use crate::signature::{Shape, excused, own, spared};
 use proc_macro2::TokenStream;
-use quote::quote;
 use syn::{Attribute, Error, ItemFn, Result};
 
 /// The function stays as it is, and beside it stands a type of the same name, which is no value: a unit struct could not
@@ -22,13 +21,13 @@ pub(crate) fn expand(mut given: Vec<Given>, function: &ItemFn) -> Result<TokenSt
     let (visibility, name) = (&function.vis, &function.sig.ident);
     let text = name.to_string();
     let summary = format!("The function `{text}`, to be run in other processes.");
-    let path = quote!(::core::concat!(::core::module_path!(), "::", #text));
+    let path = own!(::core::concat!(::core::module_path!(), "::", #text));
     let (parameters, names, returned) = (shape.parameters(), shape.names(), shape.returned());
     let (outgoing, incoming) = (shape.outgoing(), shape.incoming());
-    let answered = shape.answered(&quote!(#name(#(#names),*)));
+    let answered = shape.answered(&own!(#name(#(#names),*)));
     let (excused, spared) = (excused(), spared());
-    let is_mutable = if shape.arguments.is_empty() { quote!() } else { quote!(mut) };
-    Ok(quote! {
+    let is_mutable = if shape.arguments.is_empty() { own!() } else { own!(mut) };
+    Ok(own! {
         #excused
         #function
 

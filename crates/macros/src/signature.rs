@@ -2,11 +2,18 @@
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident};
+use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{
     Error, FnArg, GenericArgument, Ident, Pat, PathArguments, Result, ReturnType, Safety, Signature, Type,
     TypeParamBound,
 };
+
+/// Quotes with names that are the macro's own: no argument, function or type of the program is ever shadowed by them.
+macro_rules! own {
+    ($($tokens:tt)*) => { ::quote::quote_spanned!(::proc_macro2::Span::mixed_site() => $($tokens)*) };
+}
+pub(crate) use own;
 
 /// An argument that travels.
 pub(crate) struct Argument {
@@ -111,7 +118,7 @@ impl Shape {
                 _ => {}
             }
             let name = match &*typed.pat {
-                Pat::Ident(pattern) => Ident::new(&pattern.ident.to_string(), pattern.ident.span()),
+                Pat::Ident(pattern) => pattern.ident.clone(),
                 _ => format_ident!("argument_{index}"),
             };
             arguments.push(Argument { name, kind: resolved(typed.ty.to_token_stream()) });
@@ -157,14 +164,16 @@ impl Shape {
         self.arguments.iter().map(parameter).collect()
     }
 
-    pub(crate) fn names(&self) -> Vec<&Ident> {
-        self.arguments.iter().map(|argument| &argument.name).collect()
+    /// The arguments where the function is called: apart from whatever else has their names, such as the function itself.
+    pub(crate) fn names(&self) -> Vec<Ident> {
+        let apart = |argument: &Argument| format_ident!("argument_{}", argument.name, span = Span::mixed_site());
+        self.arguments.iter().map(apart).collect()
     }
 
     /// Writes the arguments into an `Outgoing` that it begins.
     pub(crate) fn outgoing(&self) -> TokenStream {
-        let added = self.arguments.iter().map(|Argument { name, kind }| quote::quote!(outgoing.add::<#kind>(#name)?;));
-        quote::quote! {
+        let added = self.arguments.iter().map(|Argument { name, kind }| own!(outgoing.add::<#kind>(#name)?;));
+        own! {
             let mut outgoing = ::oxiray::__private::Outgoing::begin()?;
             #(#added)*
         }
@@ -172,11 +181,11 @@ impl Shape {
 
     /// Reads the arguments from the `Incoming` named `call`, which is over then.
     pub(crate) fn incoming(&self) -> TokenStream {
-        let read = self.arguments.iter().map(|Argument { name, kind }| {
-            let text = name.to_string();
-            quote::quote!(let #name = call.argument::<#kind>(#text)?;)
+        let read = self.arguments.iter().zip(self.names()).map(|(Argument { name: told, kind }, name)| {
+            let text = told.unraw().to_string();
+            own!(let #name = call.argument::<#kind>(#text)?;)
         });
-        quote::quote! {
+        own! {
             #(#read)*
             let answer = call.taken()?;
         }
@@ -184,14 +193,14 @@ impl Shape {
 
     /// Answers with what `called` returns.
     pub(crate) fn answered(&self, called: &TokenStream) -> TokenStream {
-        let called = if self.is_async { quote::quote!(::oxiray::__private::drive(#called)?) } else { called.clone() };
-        let failed = quote::quote!(::oxiray::__private::failed);
-        let made = if self.may_fail { quote::quote!(#failed(#called)?) } else { called };
+        let called = if self.is_async { own!(::oxiray::__private::drive(#called)?) } else { called.clone() };
+        let failed = own!(::oxiray::__private::failed);
+        let made = if self.may_fail { own!(#failed(#called)?) } else { called };
         match &self.results {
-            Results::One(_) => quote::quote!(answer.value(&#made)),
-            Results::Several(_) => quote::quote!(answer.several(&#made)),
-            Results::Items { may_fail: false, .. } => quote::quote!(answer.items(#made)),
-            Results::Items { may_fail: true, .. } => quote::quote!(answer.fallible_items(#made)),
+            Results::One(_) => own!(answer.value(&#made)),
+            Results::Several(_) => own!(answer.several(&#made)),
+            Results::Items { may_fail: false, .. } => own!(answer.items(#made)),
+            Results::Items { may_fail: true, .. } => own!(answer.fallible_items(#made)),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! languages python   calls what the Python module `partner` has
 //! languages share    shares the actor `tally` with whoever else is on the running cluster; adds one for each line it reads
 //! languages join     the same with the actor `ledger`, which a Python program made
+//! languages stay     waits for a call that never ends, on a cluster of its own
 //! languages elsewhere FOLDER   runs on another node of the running cluster, and reads the folder there
 //! ```
 
@@ -227,6 +228,23 @@ fn elsewhere() -> Result<()> {
     Ok(())
 }
 
+/// Never ends by itself; its process says that it has begun.
+#[oxiray::remote(num_cpus = 0, max_retries = 1)]
+fn staying() {
+    println!("staying");
+    loop {
+        std::thread::park();
+    }
+}
+
+fn stay() -> Result<()> {
+    let _cluster = Builder::new().address("local").num_cpus(1.0).init()?;
+    let kept = oxiray::put(&Blob::from(vec![1; 8 << 20]))?;
+    println!("ended: {:?}", staying::remote()?.get());
+    drop(kept);
+    Ok(())
+}
+
 #[oxiray::main]
 fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
@@ -234,6 +252,7 @@ fn main() -> Result<()> {
         Some("share") => share(),
         Some("join") => join(),
         Some("elsewhere") => elsewhere(),
-        _ => Err(Error::Invalid("say `python`, `share`, `join` or `elsewhere`".into())),
+        Some("stay") => stay(),
+        _ => Err(Error::Invalid("say `python`, `share`, `join`, `elsewhere` or `stay`".into())),
     }
 }

@@ -123,6 +123,7 @@ impl fmt::Display for TaskError {
             write!(formatter, "{kind}: ")?;
         }
         formatter.write_str(message)?;
+        let trace = trace.trim_end();
         if trace.is_empty() { Ok(()) } else { write!(formatter, "\n{trace}") }
     }
 }

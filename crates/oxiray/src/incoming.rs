@@ -146,7 +146,8 @@ pub fn failed<T, E: Display>(result: std::result::Result<T, E>) -> Result<T> {
     result.map_err(|error| {
         // In the long form, errors of `anyhow` and its like tell what caused them.
         let kind = std::any::type_name::<E>().rsplit("::").next().unwrap_or_default();
-        let kind = if kind == "String" || kind == "str" { "" } else { kind };
+        // These say nothing.
+        let kind = if matches!(kind, "String" | "str" | "Error") { "" } else { kind };
         Error::Task(Box::new(TaskError {
             message: format!("{error:#}"),
             kind: kind.to_owned(),

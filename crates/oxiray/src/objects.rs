@@ -117,6 +117,20 @@ pub(crate) fn blob(runtime: &Runtime, id: ObjectId, seen: Seen, deadline: Option
 
 /// The value of an object; waits for it.
 pub(crate) fn load<T: DeserializeOwned>(runtime: &Runtime, id: ObjectId, deadline: Option<Instant>) -> Result<T> {
+    read(runtime, id, deadline).map_err(|error| {
+        let is_over = || !process::current().is_some_and(|current| current.is(runtime));
+        if matches!(error, Error::System { .. }) && is_over() { of_ended_connection(id) } else { error }
+    })
+}
+
+/// The object is of a connection that was ended.
+pub(crate) fn of_ended_connection(id: ObjectId) -> Error {
+    Error::Invalid(format!(
+        "object {id} is of a connection that has ended: values do not outlive their cluster, so make it anew"
+    ))
+}
+
+fn read<T: DeserializeOwned>(runtime: &Runtime, id: ObjectId, deadline: Option<Instant>) -> Result<T> {
     let seen = match runtime.peek(id) {
         Some(seen) => seen,
         None => process::patiently(|| runtime.get(&[id], deadline))?.remove(0),

@@ -113,9 +113,7 @@ impl<T> ObjectRef<T> {
         if self.held.runtime.is(runtime) {
             return Ok(self.held.id);
         }
-        Err(Error::Invalid(format!(
-            "{self:?} is of a connection that has ended: values do not outlive their cluster, so make it anew"
-        )))
+        Err(objects::of_ended_connection(self.held.id))
     }
 
     /// The object's identifier: 56 hexadecimal digits.

@@ -63,6 +63,13 @@ async fn sleeping(began: GateHandle, ended: GateHandle) -> Result<()> {
     std::future::pending().await
 }
 
+/// Leans on tokio's timers and threads.
+#[oxiray::remote(num_cpus = 0)]
+async fn timed(number: i64) -> std::result::Result<i64, tokio::task::JoinError> {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    tokio::spawn(async move { number + 1 }).await
+}
+
 struct Sleeping;
 
 #[oxiray::remote(num_cpus = 0)]
@@ -129,6 +136,10 @@ pub(crate) fn an_async_call_is_dropped_where_it_awaits() {
     begun(&began);
     oxiray::cancel(&again, false).unwrap();
     is_cancelled(&again);
+}
+
+pub(crate) fn an_async_call_is_within_tokio_where_that_is_asked_for() {
+    assert_eq!(timed::remote(1).unwrap().get_timeout(LIMIT).unwrap(), 2);
 }
 
 pub(crate) fn what_a_call_has_called_goes_with_it_or_on() {

@@ -50,6 +50,7 @@ const CHECKS: &[Check] = checks![
     cancelling::force_ends_a_task_that_never_asks,
     cancelling::the_waits_of_a_cancelled_call_end,
     cancelling::an_async_call_is_dropped_where_it_awaits,
+    cancelling::an_async_call_is_within_tokio_where_that_is_asked_for,
     cancelling::what_a_call_has_called_goes_with_it_or_on,
     environment::a_folder_goes_where_the_call_runs,
     environment::what_cannot_be_shipped_is_refused,
@@ -64,6 +65,7 @@ const CHECKS: &[Check] = checks![
     results::a_concurrency_group_has_threads_of_its_own,
     values::large_values_are_read_in_the_store,
     values::references_nest,
+    values::arguments_may_have_any_names,
     workers::are_forked_from_a_template_with_one_thread,
     workers::are_started_anew_where_the_template_has_threads,
 ];

@@ -36,6 +36,32 @@ fn made(count: usize) -> Array<f64> {
     Array::from(ndarray::Array1::from_elem(count, 2.5))
 }
 
+/// Named as the code that the macro makes might name its own.
+#[oxiray::remote]
+fn named(named: i64, call: i64, answer: i64, outgoing: i64, r#type: i64) -> i64 {
+    named + call + answer + outgoing + r#type
+}
+
+struct Named(i64);
+
+#[oxiray::remote(num_cpus = 0)]
+impl Named {
+    pub fn new(call: i64, answer: i64, outgoing: i64, options: i64) -> Self {
+        Self(call + answer + outgoing + options)
+    }
+
+    pub fn method(&mut self, method: i64, actor: i64, state: i64) -> i64 {
+        self.0 += method + actor + state;
+        self.0
+    }
+}
+
+pub(crate) fn arguments_may_have_any_names() {
+    assert_eq!(named::remote(1, 2, 3, 4, 5).unwrap().get_timeout(LIMIT).unwrap(), 15);
+    let actor = Named::remote(1, 2, 3, 4).unwrap();
+    assert_eq!(actor.method(5, 6, 7).unwrap().get_timeout(LIMIT).unwrap(), 28);
+}
+
 pub(crate) fn large_values_are_read_in_the_store() {
     let bytes = oxiray::put(&Blob::from(vec![7_u8; 1 << 20])).unwrap();
     assert!(blob_is_in_place::remote(&bytes).unwrap().get_timeout(LIMIT).unwrap());
