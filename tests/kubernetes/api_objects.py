@@ -43,6 +43,8 @@ KINDS = [
     Kind("resource.k8s.io/v1", "deviceclasses", "DeviceClass", namespaced=False),
     Kind("scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", status=True),
     Kind("ray.io/v1", "rayclusters", "RayCluster", status=True),
+    Kind("ray.io/v1", "rayjobs", "RayJob", status=True),
+    Kind("ray.io/v1", "rayservices", "RayService", status=True),
 ]
 
 #: Lists whose entries have a name, by the field that they are in: an applied entry is merged with its namesake.

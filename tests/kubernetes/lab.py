@@ -71,10 +71,10 @@ class Lab:
 
     def _furnish(self) -> None:
         """What a real server needs, of which each may be there: the definition, a namespace, and what pods refer to."""
-        definition = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "crd.yaml").read_text())
+        definitions = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "crd.yaml").read_text())
         account = {"metadata": {"name": "default"}}
         wanted = [
-            ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition),
+            *(("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition) for definition in definitions),
             ("/api/v1/namespaces", {"metadata": {"name": self.namespace}}),
             (f"/api/v1/namespaces/{self.namespace}/serviceaccounts", account),
             ("/api/v1/nodes", {"metadata": {"name": "machine-1"}}),

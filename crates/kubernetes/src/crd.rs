@@ -1,9 +1,10 @@
-//! The definition of `RayCluster`, made from the types that read it.
+//! The definitions of `RayCluster` and `RayJob`, made from the types that read them, and of `RayService`, which is answered.
 //!
 //! What is not named here is kept: users bring objects with fields that only KubeRay knows, and pod templates are checked by
 //! the API when pods are made of them.
 
 use crate::cluster::{API_GROUP, API_VERSION, Spec};
+use crate::job::JobSpec;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ const SILENT: &[&str] = &["rayVersion", "replicas"];
 
 /// Fields of a cluster, of its head and of its groups that ask for something which is not done.
 pub(crate) fn without_effect(spec: &Value) -> Vec<String> {
-    static SPEC: LazyLock<Value> = LazyLock::new(spec_schema);
+    static SPEC: LazyLock<Value> = LazyLock::new(raw_schema::<Spec>);
     let mut found = Vec::new();
     let mut check = |place: &str, given: &Value, schema: &Value| {
         let asks = |value: &Value| {
@@ -51,38 +52,64 @@ pub(crate) fn without_effect(spec: &Value) -> Vec<String> {
     found
 }
 
-fn spec_schema() -> Value {
+/// The definitions, to be applied to a cluster that has none of KubeRay's.
+pub fn definitions() -> Vec<Value> {
+    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+    let age = column("age", "date", ".metadata.creationTimestamp");
+    let cluster = json!([
+        column("desired workers", "integer", ".status.desiredWorkerReplicas"),
+        column("ready workers", "integer", ".status.readyWorkerReplicas"),
+        column("gpus", "string", ".status.desiredGPU"),
+        column("status", "string", ".status.state"),
+        age,
+    ]);
+    let job = json!([
+        column("job status", "string", ".status.jobStatus"),
+        column("deployment status", "string", ".status.jobDeploymentStatus"),
+        column("cluster", "string", ".status.rayClusterName"),
+        column("start time", "string", ".status.startTime"),
+        column("end time", "string", ".status.endTime"),
+        age,
+    ]);
+    let service = json!([column("supported", "string", ".status.conditions[?(@.type=='Ready')].status"), age]);
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    vec![
+        definition("RayCluster", &schema::<Spec>(), &cluster),
+        definition("RayJob", &schema::<JobSpec>(), &job),
+        definition("RayService", &any, &service),
+    ]
+}
+
+fn raw_schema<T: schemars::JsonSchema>() -> Value {
     let mut settings = SchemaSettings::openapi3();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
-    settings.into_generator().into_root_schema_for::<Spec>().to_value()
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// The definition, to be applied to a cluster that has none of KubeRay's.
-pub fn definition() -> Value {
-    let mut spec = spec_schema();
+fn schema<T: schemars::JsonSchema>() -> Value {
+    let mut spec = raw_schema::<T>();
     make_structural(&mut spec);
-    let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+    spec
+}
+
+fn definition(kind: &str, spec: &Value, columns: &Value) -> Value {
+    let singular = kind.to_lowercase();
+    let plural = format!("{singular}s");
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("rayclusters.{API_GROUP}")},
+        "metadata": {"name": format!("{plural}.{API_GROUP}")},
         "spec": {
             "group": API_GROUP,
-            "names": {"kind": "RayCluster", "plural": "rayclusters", "singular": "raycluster", "categories": ["all"]},
+            "names": {"kind": kind, "plural": plural, "singular": singular, "categories": ["all"]},
             "scope": "Namespaced",
             "versions": [{
                 "name": API_VERSION,
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    column("desired workers", "integer", ".status.desiredWorkerReplicas"),
-                    column("ready workers", "integer", ".status.readyWorkerReplicas"),
-                    column("gpus", "string", ".status.desiredGPU"),
-                    column("status", "string", ".status.state"),
-                    column("age", "date", ".metadata.creationTimestamp"),
-                ],
+                "additionalPrinterColumns": columns,
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "properties": {

@@ -5,6 +5,7 @@
 //! RayCluster, pods         ──plan──────▶ Plan          objects and pods to apply, pods to delete, what to say
 //! RayCluster, pods         ──status────▶ status        conditions, and the capacity of every group
 //! RayCluster, pods, wishes ──Scaling───▶ JSON patch    replicas and pods to go, as an autoscaler wants them
+//! RayJob, cluster, head    ──job_step──▶ JobStep       what is to be made, submitted, deleted, and told of a job
 //! ```
 //!
 //! Everything here is a function of objects as the API tells them: no client, no clock, no state but what is passed in.
@@ -19,6 +20,9 @@ mod crd;
 mod devices;
 mod failures;
 mod gang;
+mod job;
+mod job_ends;
+mod job_step;
 mod objects;
 mod observed;
 mod plan;
@@ -35,9 +39,11 @@ pub use cluster::{
     API_GROUP, API_VERSION, AutoscalerOptions, FaultTolerance, HEAD_GROUP, HeadGroup, Metadata, RayCluster,
     ScaleStrategy, Spec, Storage, UpgradeStrategy, WorkerGroup, hash_of,
 };
-pub use crd::definition;
+pub use crd::definitions;
 pub use devices::{MoreDevices, Unit};
 pub use failures::{Failures, FailuresByGroup};
+pub use job::{JobSpec, JobStatus, RayJob, Stage as JobStage};
+pub use job_step::{Heard, JobAction, JobCluster, JobSituation, JobStep, asks_head, step as job_step};
 pub use observed::{Phase, Seen};
 pub use plan::{Deletion, NewPod, Plan, Remark, Situation, owner, plan};
 pub use pods::{
@@ -47,7 +53,7 @@ pub use pods::{
 pub use quantity::{NoQuantity, quantity};
 pub use scaling::{Look, ScaledGroup, ScaledPod, Scaling, Stage, Undelivered, scaled_groups};
 pub use settings::Settings;
-pub use status::{Refusals, Told, failures_of, status, timestamp};
+pub use status::{Refusals, Told, failures_of, seconds, status, timestamp};
 
 #[cfg(test)]
 mod tests;

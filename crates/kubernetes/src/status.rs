@@ -213,6 +213,18 @@ pub fn timestamp(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
+/// The seconds since 1970 of a moment as the API writes it, within years of four digits.
+pub fn seconds(moment: &str) -> Option<u64> {
+    let (date, time) = moment.strip_suffix('Z')?.split_once('T')?;
+    let numbers = |text: &str, mark| text.split(mark).map(|part| part.parse().ok()).collect::<Option<Vec<u64>>>();
+    let (date, time) = (numbers(date, '-')?, numbers(time.split('.').next()?, ':')?);
+    let ([year, month, day], [hour, minute, second]) = (date[..].try_into().ok()?, time[..].try_into().ok()?);
+    // Years begin in March, as in `timestamp`.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (u64::checked_sub(year, 1)?, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + u64::checked_sub(day, 1)?;
+    Some(days.checked_sub(719_468)? * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
 /// What the status says has failed, for an operator that begins.
 pub fn failures_of(cluster: &RayCluster) -> FailuresByGroup {
     let groups = cluster.status["groups"].as_array().into_iter().flatten();

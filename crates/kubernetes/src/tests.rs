@@ -1,4 +1,5 @@
 mod capacity;
+mod jobs;
 mod plan;
 mod pods;
 mod scaling;

@@ -4,9 +4,11 @@
 
 mod api;
 mod autoscale;
+mod jobs;
 mod leader;
 mod metrics;
 mod reconcile;
+mod services;
 mod show;
 mod yaml;
 
@@ -52,7 +54,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Order {
-    /// Prints the definition of RayCluster, for a cluster that has none of KubeRay's.
+    /// Prints the definitions of RayCluster, RayJob and RayService, for a cluster that has none of KubeRay's.
     Crd,
     /// Shows what would be made for the clusters in a file, and what their pods would offer; asks no API.
     Show {
@@ -117,7 +119,8 @@ fn main() -> ExitCode {
     let result = match arguments.order {
         Some(Order::Crd) => {
             // A reader that went away has seen enough.
-            let _ = write!(std::io::stdout(), "{}", yaml::text(&oxiray_kubernetes::definition()));
+            let definitions: Vec<String> = oxiray_kubernetes::definitions().iter().map(yaml::text).collect();
+            let _ = write!(std::io::stdout(), "{}", definitions.join("---\n"));
             Ok(())
         }
         Some(Order::Show { file, json }) => show::run(&file, json, &settings),
@@ -203,29 +206,47 @@ async fn serve(options: &Options, mut settings: Settings) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Looks at every cluster, of one namespace or of all, whenever it or one of its pods changes.
+/// Looks at every cluster and every job, of one namespace or of all, whenever it or what is made for it changes.
 async fn control(namespace: Option<&String>, context: Arc<Context>) {
     let client = context.api.client().clone();
     let resource =
         |group: &str, version: &str, kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let (clusters, pods) = (resource(API_GROUP, API_VERSION, "RayCluster"), resource("", "v1", "Pod"));
+    let ours = |kind: &str| resource(API_GROUP, API_VERSION, kind);
+    let (clusters, pods) = (ours("RayCluster"), resource("", "v1", "Pod"));
+    let (jobs, services) = (ours("RayJob"), ours("RayService"));
     let objects = |resource: &ApiResource| -> kube::Api<DynamicObject> {
         match namespace {
             Some(namespace) => kube::Api::namespaced_with(client.clone(), namespace, resource),
             None => kube::Api::all_with(client.clone(), resource),
         }
     };
-    let own = watcher::Config::default().labels(&format!("{CREATED_BY_LABEL}={CREATED_BY}"));
-    Controller::new_with(objects(&clusters), watcher::Config::default(), clusters.clone())
+    let all = watcher::Config::default;
+    let own = all().labels(&format!("{CREATED_BY_LABEL}={CREATED_BY}"));
+    let settings = || ControllerConfig::default().debounce(DEBOUNCE).concurrency(CLUSTERS_AT_ONCE);
+    let of_clusters = Controller::new_with(objects(&clusters), all(), clusters.clone())
         .owns_with(objects(&pods), pods.clone(), own)
-        .with_config(ControllerConfig::default().debounce(DEBOUNCE).concurrency(CLUSTERS_AT_ONCE))
-        .run(reconcile, after_error, context)
-        .for_each(|result| async {
-            if let Err(error @ kube::runtime::controller::Error::QueueError(_)) = result {
-                say(&format!("the API is watched anew: {error}"));
-            }
-        })
-        .await;
+        .with_config(settings())
+        .run(reconcile, after_error, Arc::clone(&context));
+    let of_jobs = Controller::new_with(objects(&jobs), all(), jobs.clone())
+        .owns_with(objects(&clusters), clusters.clone(), all())
+        .with_config(settings())
+        .run(jobs::reconcile, after_error, Arc::clone(&context));
+    let of_services = Controller::new_with(objects(&services), all(), services.clone()).with_config(settings()).run(
+        services::reconcile,
+        after_error,
+        context,
+    );
+    futures::future::join3(of_clusters.for_each(note), of_jobs.for_each(note), of_services.for_each(note)).await;
+}
+
+/// Says where a watch broke.
+async fn note<T, E>(result: Result<T, kube::runtime::controller::Error<E, watcher::Error>>)
+where
+    E: std::error::Error + 'static,
+{
+    if let Err(error @ kube::runtime::controller::Error::QueueError(_)) = result {
+        say(&format!("the API is watched anew: {error}"));
+    }
 }
 
 /// The newest version of the scheduler's own pod groups that the API has, asked for where this operator may ask.

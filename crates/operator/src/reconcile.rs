@@ -57,7 +57,7 @@ pub(crate) enum LookError {
 }
 
 /// Says what the API was asked for.
-trait Asked<T> {
+pub(crate) trait Asked<T> {
     fn asked(self, what: impl Into<String>) -> Result<T, LookError>;
 }
 
@@ -101,6 +101,30 @@ impl Context {
         Self { api, settings, recorder, metrics, autoscalers, known: Mutex::default() }
     }
 
+    /// A look at the object with this identity came to something.
+    pub(crate) fn went_well(&self, uid: &str) {
+        self.with(uid, |known| known.errors = 0);
+    }
+
+    /// The object with this identity is not looked after any more.
+    pub(crate) fn forget(&self, uid: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+
+    /// Publishes what people should read of an object. That it fails is no reason to fail.
+    pub(crate) async fn publish(&self, remark: &Remark, about: &ObjectReference) {
+        let event = Event {
+            type_: if remark.is_warning { EventType::Warning } else { EventType::Normal },
+            reason: remark.reason.to_owned(),
+            note: Some(remark.message.chars().take(NOTE_BYTES_MAX / 4).collect()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, about).await {
+            say(&format!("an event is not published: {}", said(&error)));
+        }
+    }
+
     /// Works on what is known of the cluster with this identity.
     fn with<R>(&self, uid: &str, work: impl FnOnce(&mut Known) -> R) -> R {
         work(self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(uid.to_owned()).or_default())
@@ -114,7 +138,7 @@ pub(crate) async fn reconcile(object: Arc<DynamicObject>, context: Arc<Context>)
     context.metrics.count_reconcile(began.elapsed(), result.is_ok());
     let uid = object.metadata.uid.clone().unwrap_or_default();
     match &result {
-        Ok(_) => context.with(&uid, |known| known.errors = 0),
+        Ok(_) => context.went_well(&uid),
         Err(error) => {
             say(&format!("cluster {}: {error}", object.metadata.name.as_deref().unwrap_or_default()));
             context.autoscalers.blind(&uid, &error.to_string());
@@ -152,7 +176,7 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
     let mut cluster = RayCluster::read(&serde_json::to_value(object)?)?;
     let uid = &cluster.metadata.uid.clone();
     if cluster.metadata.deletion_timestamp.is_some() {
-        context.known.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        context.forget(uid);
         context.autoscalers.forget(uid);
         return Ok(Action::await_change());
     }
@@ -370,7 +394,7 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// Publishes what people should read, each once as long as it lasts. That it fails is no reason to fail.
+/// Publishes what people should read, each once as long as it lasts.
 async fn remark(cluster: &RayCluster, plan: &Plan, refusals: &Refusals, context: &Context) {
     let refused = refusals.iter().map(|(group, why)| Remark {
         is_warning: true,
@@ -389,19 +413,8 @@ async fn remark(cluster: &RayCluster, plan: &Plan, refusals: &Refusals, context:
         ..ObjectReference::default()
     };
     for remark in remarks {
-        if before.contains(&(remark.reason, remark.message.clone())) {
-            continue;
-        }
-        let note: String = remark.message.chars().take(NOTE_BYTES_MAX / 4).collect();
-        let event = Event {
-            type_: if remark.is_warning { EventType::Warning } else { EventType::Normal },
-            reason: remark.reason.to_owned(),
-            note: Some(note),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = context.recorder.publish(&event, &about).await {
-            say(&format!("an event is not published: {}", said(&error)));
+        if !before.contains(&(remark.reason, remark.message.clone())) {
+            context.publish(&remark, &about).await;
         }
     }
 }
