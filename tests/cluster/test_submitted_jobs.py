@@ -134,3 +134,19 @@ def test_a_job_ends_with_its_head_and_the_next_head_says_so(tmp_path: Path) -> N
         assert (told["status"], told["message"]) == ("FAILED", "the head that ran it ended, and it with the head")
     finally:
         home.oxiray("stop", "--force")
+
+
+def test_a_job_is_submitted_from_another_machine_and_runs_where_there_is_room(home: Home, tmp_path: Path) -> None:
+    token = next(home.folder.glob("oxiray-*/session_*/join-token"))
+    member = Home(tmp_path)
+    address = f"127.0.0.1:{home.port}"
+    joined = member.oxiray("start", f"--address={address}", f"--token-file={token}", "--num-cpus=1", '--resources={"there": 1}')
+    assert joined.returncode == 0, joined.stderr
+    try:
+        line = "echo $OXIRAY_TMPDIR $WHO; python -c 'import ray; ray.init(); print(ray.get(ray.remote(lambda: 7).remote()))'"
+        needs = ["--entrypoint-resources", '{"there": 1}', "--runtime-env-json", '{"env_vars": {"WHO": "me"}}']
+        done = member.oxiray("job", "submit", *needs, "--", line)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout == f"{tmp_path} me\n7\n", "the member's sessions are where it keeps them"
+    finally:
+        member.oxiray("stop", "--force")

@@ -40,6 +40,15 @@ def reached(lab: Lab, stage: str, name: str = "job") -> Object:
     return status(lab, name)
 
 
+def told_of(lab: Lab, reasons: set[str]) -> None:
+    """Events come after what they are about."""
+
+    def known() -> set[str]:
+        return {event["reason"] for event in lab.api.list("events") if event["regarding"]["kind"] == "RayJob"}
+
+    wait_until(lambda: reasons <= known(), f"events of {reasons}")
+
+
 def lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
@@ -66,8 +75,7 @@ def test_a_sample_runs_to_its_end_and_its_cluster_goes(lab: Lab, tmp_path: Path)
     wait_until(lambda: lab.api.list("rayclusters") == [], "its cluster is deleted")
     there = lab.api.get("rayjobs", "rayjob-sample")
     assert there is not None and there["spec"] == given["spec"], "nobody changes what the user wrote"
-    reasons = {event["reason"] for event in lab.api.list("events") if event["regarding"]["kind"] == "RayJob"}
-    assert {"Initializing", "Submitted", "AppSucceeded", "Deleted"} <= reasons
+    told_of(lab, {"Initializing", "Submitted", "AppSucceeded", "Deleted"})
 
 
 def test_a_failed_entrypoint_is_tried_again_in_another_cluster(lab: Lab, tmp_path: Path) -> None:
@@ -87,11 +95,11 @@ def test_an_operator_killed_after_it_submitted_runs_nothing_twice(lab: Lab, tmp_
     server = lab.stand_in()
     ran, go = tmp_path / "ran", tmp_path / "go"
     first = lab.operator("--lease-duration=3")
-    lab.kubelet()
     line = f"echo $$ >> {ran}; until test -e {go}; do sleep 0.1; done"
     lab.api.create("rayjobs", job(line))
     wait_until(lambda: status(lab).get("jobId"), "its name is written down")
     server.fail("patch", "rayjobs", 500, times=10_000)
+    lab.kubelet()
     wait_until(lambda: lines(ran), "it runs, and nobody could write that down")
     first.kill()
     first.wait()
@@ -125,8 +133,7 @@ def test_a_job_is_suspended_and_begins_anew_and_is_given_up_in_time(lab: Lab) ->
     late = {"preRunningDeadlineSeconds": 1, "deletionStrategy": {"deletionRules": rules}}
     lab.api.merge("rayjobs", "job", {"spec": late})
     wait_until(lambda: lab.api.get("rayjobs", "job") is None, "no head answers on paper: it failed, and is deleted")
-    reasons = {event["reason"] for event in lab.api.list("events")}
-    assert {"Suspending", "Suspended", "PreRunningDeadlineExceeded"} <= reasons
+    told_of(lab, {"Suspending", "Suspended", "PreRunningDeadlineExceeded", "Deleted"})
 
 
 def test_what_cannot_be_is_answered(lab: Lab) -> None:
