@@ -116,7 +116,7 @@ def test_values_reach_what_they_are_about() -> None:
     pod = one(found, "Deployment")["spec"]["template"]["spec"]
     assert pod["priorityClassName"] == "system-cluster-critical" and pod["nodeSelector"] and pod["affinity"]
     assert pod["tolerations"] and pod["topologySpreadConstraints"]
-    assert given["ports"] == [{"name": "metrics", "containerPort": 9090}]
+    assert given["ports"] == [{"name": "metrics", "containerPort": 9090, "protocol": "TCP"}]
     lease = one(found, "Role", "our-operator-lease")["rules"]
     assert [rule.get("resourceNames") for rule in lease] == [None, ["our-operator"]]
 
