@@ -127,9 +127,9 @@ impl ActorHandle {
         let routine = self.routine::<R>(method);
         let retries = self.traits.max_task_retries;
         let work = Work { routine, arguments, retries, parent: context::current_task() };
-        let (task, results) = runtime.call_actor(self.hold.actor, work)?;
+        let task = runtime.call_actor(self.hold.actor, work)?;
         drop(kept);
-        Ok(R::adopt(runtime, task, &results))
+        Ok(R::adopt(runtime, task))
     }
 
     /// What all calls of a method through this handle have in common.

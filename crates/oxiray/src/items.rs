@@ -4,7 +4,7 @@ use crate::context::current_task;
 use crate::error::Result;
 use crate::reference::{ObjectRef, Returned};
 use crate::{news, process};
-use oxiray_ids::{ObjectId, TaskId};
+use oxiray_ids::TaskId;
 use oxiray_runtime::{Next, Runtime};
 use std::fmt;
 use std::future::Future;
@@ -44,8 +44,8 @@ impl<T> Returned for Items<T> {
     const RESULTS: u32 = 1;
     const STREAMS: bool = true;
 
-    fn adopt(runtime: &Runtime, task: TaskId, results: &[ObjectId]) -> Self {
-        let completion = ObjectRef::adopt(runtime.clone(), results[0]);
+    fn adopt(runtime: &Runtime, task: TaskId) -> Self {
+        let completion = ObjectRef::adopt(runtime.clone(), task.object(1));
         Self { runtime: runtime.clone(), task, completion, value: PhantomData }
     }
 }

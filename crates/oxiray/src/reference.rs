@@ -152,14 +152,14 @@ pub trait Returned: Sized {
     const STREAMS: bool = false;
     /// Takes over one use of each of the call's results.
     #[doc(hidden)]
-    fn adopt(runtime: &Runtime, task: TaskId, results: &[ObjectId]) -> Self;
+    fn adopt(runtime: &Runtime, task: TaskId) -> Self;
 }
 
 impl<T> Returned for ObjectRef<T> {
     const RESULTS: u32 = 1;
 
-    fn adopt(runtime: &Runtime, _: TaskId, results: &[ObjectId]) -> Self {
-        Self::adopt(runtime.clone(), results[0])
+    fn adopt(runtime: &Runtime, task: TaskId) -> Self {
+        Self::adopt(runtime.clone(), task.object(1))
     }
 }
 
@@ -168,8 +168,8 @@ macro_rules! tuples {
         impl<$($part),+> Returned for ($(ObjectRef<$part>,)+) {
             const RESULTS: u32 = $count;
 
-            fn adopt(runtime: &Runtime, _: TaskId, results: &[ObjectId]) -> Self {
-                ($(ObjectRef::<$part>::adopt(runtime.clone(), results[$place]),)+)
+            fn adopt(runtime: &Runtime, task: TaskId) -> Self {
+                ($(ObjectRef::<$part>::adopt(runtime.clone(), task.object($place + 1)),)+)
             }
         }
     )+};

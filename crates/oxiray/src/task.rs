@@ -60,8 +60,7 @@ pub(crate) fn submit_once<R: Returned>(runtime: &Runtime, class: Class, work: Wo
 }
 
 fn submit<R: Returned>(runtime: &Runtime, class: ClassIndex, work: Work) -> R {
-    let (task, results) = runtime.submit(class, Work { parent: context::current_task(), ..work });
-    R::adopt(runtime, task, &results)
+    R::adopt(runtime, runtime.submit(class, Work { parent: context::current_task(), ..work }))
 }
 
 impl RemoteFunction {

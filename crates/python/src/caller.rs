@@ -175,14 +175,15 @@ impl Caller {
         if let Some(id) = implicit {
             self.runtime.release(id);
         }
-        let (task, results) = called.map_err(|error| process::error(py, &error))?;
+        let task = called.map_err(|error| process::error(py, &error))?;
         let how = if matches!(self.callee, Callee::Class(_)) { "task call" } else { "actor call" };
-        crate::sites::note(py, &self.runtime, &results, how)?;
+        let results = (1..=self.work.results).map(|index| task.object(index));
+        crate::sites::note(py, &self.runtime, results.clone(), how)?;
         if self.work.stream.is_some() {
             let generator = ObjectRefGenerator::adopt(self.runtime.clone(), task);
             return Ok(Bound::new(py, generator)?.into_any());
         }
-        let mut references = results.into_iter().map(|id| ObjectRef::adopt(self.runtime.clone(), id));
+        let mut references = results.map(|id| ObjectRef::adopt(self.runtime.clone(), id));
         match self.work.results {
             0 => Ok(py.None().into_bound(py)),
             1 => Ok(Bound::new(py, references.next().expect("a call has as many results as asked"))?.into_any()),

@@ -9,12 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static RECORDS: AtomicBool = AtomicBool::new(false);
 
 /// References to these were made just now, in Python, by what `how` says.
-pub(crate) fn note(py: Python<'_>, runtime: &Runtime, ids: &[ObjectId], how: &str) -> PyResult<()> {
+pub(crate) fn note(
+    py: Python<'_>,
+    runtime: &Runtime,
+    ids: impl IntoIterator<Item = ObjectId>,
+    how: &str,
+) -> PyResult<()> {
     if !RECORDS.load(Ordering::Relaxed) {
         return Ok(());
     }
     let site: String = py.import("oxiray._sites")?.getattr("here")?.call1((how,))?.extract()?;
-    runtime.record_site(ids, &site);
+    runtime.record_site(&ids.into_iter().collect::<Vec<_>>(), &site);
     Ok(())
 }
 

@@ -88,7 +88,7 @@ fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let (task, index) = runtime.next_put();
     let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
-    crate::sites::note(py, &runtime, &[id], "put object")?;
+    crate::sites::note(py, &runtime, [id], "put object")?;
     Ok(ObjectRef::adopt(runtime, id))
 }
 

@@ -10,6 +10,7 @@
 use crate::links::{DAEMON, Role, Token};
 use crate::objects::copy;
 use crate::state::State;
+use crate::submit::{Target, Task};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
@@ -36,8 +37,8 @@ struct Actor {
     queue: VecDeque<TaskId>,
     /// Calls that enter the queue when their arguments are there, whatever others do.
     unready: FxHashSet<TaskId>,
-    /// With the order in which they were sent.
-    under_way: FxHashMap<TaskId, u64>,
+    /// How many calls were sent and are not answered; each knows its place in the order ([`Task::sent`]).
+    under_way: usize,
     sent: u64,
     handles: usize,
     /// How many of the handles keep the actor.
@@ -56,18 +57,11 @@ struct Actor {
 
 impl Actor {
     fn is_quiet(&self) -> bool {
-        self.queue.is_empty() && self.under_way.is_empty() && self.unready.is_empty()
+        self.queue.is_empty() && self.under_way == 0 && self.unready.is_empty()
     }
 
     fn pending(&self) -> usize {
-        self.queue.len() + self.under_way.len() + self.unready.len()
-    }
-
-    /// The calls under way, in the order sent; none is from here on.
-    fn take_under_way(&mut self) -> Vec<TaskId> {
-        let mut sent: Vec<(TaskId, u64)> = self.under_way.drain().collect();
-        sent.sort_unstable_by_key(|(_, number)| *number);
-        sent.into_iter().map(|(task, _)| task).collect()
+        self.queue.len() + self.under_way + self.unready.len()
     }
 }
 
@@ -83,7 +77,7 @@ impl Actors {
             stream: Stream::None,
             queue: VecDeque::new(),
             unready: FxHashSet::default(),
-            under_way: FxHashMap::default(),
+            under_way: 0,
             sent: 0,
             handles: 0,
             keeping: 0,
@@ -131,19 +125,19 @@ impl Actors {
         doomed.map(|(id, actor)| (*id, !actor.killed)).collect()
     }
 
-    /// The stream over which a call is under way.
-    pub(crate) fn link_of(&self, id: ActorId, call: TaskId) -> Option<Token> {
-        match self.known.get(&id) {
-            Some(Actor { stream: Stream::Open(token, _), under_way, .. }) if under_way.contains_key(&call) => {
-                Some(*token)
-            }
+    /// The stream over which calls go, where there is one.
+    pub(crate) fn link_of(&self, id: ActorId) -> Option<Token> {
+        match self.known.get(&id)?.stream {
+            Stream::Open(token, _) => Some(token),
             _ => None,
         }
     }
 
-    /// Whether the call was sent, and is not answered yet.
-    pub(crate) fn is_under_way(&self, id: ActorId, task: TaskId) -> bool {
-        self.known.get(&id).is_some_and(|actor| actor.under_way.contains_key(&task))
+    /// A call that was sent is answered, or never will be.
+    pub(crate) fn call_ended(&mut self, id: ActorId) {
+        if let Some(actor) = self.known.get_mut(&id) {
+            actor.under_way = actor.under_way.saturating_sub(1);
+        }
     }
 
     /// How many calls of this process to the actor are not answered.
@@ -156,7 +150,7 @@ impl Actors {
             actor.stream = Stream::Dead(failure.clone());
             actor.queue.clear();
             actor.unready.clear();
-            actor.under_way.clear();
+            actor.under_way = 0;
         }
     }
 }
@@ -180,16 +174,16 @@ impl State {
         self.let_go_when_done(id);
     }
 
-    /// A call of an actor that is known to the tasks.
-    pub(crate) fn queue_actor_call(&mut self, id: ActorId, task: TaskId) {
-        let waits = self.tasks.tasks.get(&task).is_some_and(|task| task.work.unordered && task.waiting_for > 0);
+    /// A call of an actor that is known to the tasks; `overtakable` where others may go first while it waits for its
+    /// arguments.
+    pub(crate) fn queue_actor_call(&mut self, id: ActorId, task: TaskId, overtakable: bool) {
         let actor = self.actors.get(id);
         if let Stream::Dead(failure) = &actor.stream {
             let failure = failure.clone();
             self.fail_task(task, &failure);
             return;
         }
-        if waits {
+        if overtakable {
             actor.unready.insert(task);
         } else {
             actor.queue.push_back(task);
@@ -219,37 +213,57 @@ impl State {
                 return;
             }
             let Some(front) = actor.queue.front().copied() else { return };
-            if self.tasks.tasks.get(&front).is_some_and(|task| task.waiting_for > 0) {
+            let Some(task) = self.tasks.tasks.get_mut(&front) else {
+                actor.queue.pop_front();
+                self.let_go_when_done(id);
+                continue;
+            };
+            if task.waiting_for > 0 {
                 return;
             }
             actor.queue.pop_front();
-            if !self.tasks.tasks.contains_key(&front) {
-                self.let_go_when_done(id);
-                continue;
-            }
-            let lone = actor.under_way.is_empty();
-            if let Some(value) = self.failed_argument(front) {
+            if !task.work.arguments.references.is_empty()
+                && let Some(value) = self.failed_argument(front)
+            {
                 self.finish_with(front, &value);
                 self.let_go_when_done(id);
                 continue;
             }
-            let call = self.call(front);
-            let actor = self.actors.get(id);
-            actor.sent += 1;
-            actor.under_way.insert(front, actor.sent);
-            let message = Message::from(call);
-            if lone { self.links.post_now(token, &message) } else { self.links.post(token, &message) }
+            let is_lone = self.note_sent(id, front);
+            self.send_call(token, front, is_lone);
         }
+    }
+
+    /// A call goes out; whether no other is under way.
+    fn note_sent(&mut self, id: ActorId, call: TaskId) -> bool {
+        let actor = self.actors.get(id);
+        actor.sent += 1;
+        if let Some(task) = self.tasks.tasks.get_mut(&call) {
+            task.sent = actor.sent;
+            actor.under_way += 1;
+        }
+        actor.under_way <= 1
+    }
+
+    /// The calls under way, in the order sent; none is from here on.
+    fn take_under_way(&mut self, id: ActorId) -> Vec<TaskId> {
+        if std::mem::take(&mut self.actors.get(id).under_way) == 0 {
+            return Vec::new();
+        }
+        let is_it = |task: &Task| task.sent > 0 && matches!(task.target, Target::Actor(actor) if actor == id);
+        let found = self.tasks.tasks.iter_mut().filter(|(_, task)| is_it(task));
+        let mut sent: Vec<(u64, TaskId)> = found.map(|(call, task)| (std::mem::take(&mut task.sent), *call)).collect();
+        sent.sort_unstable_by_key(|(number, _)| *number);
+        sent.into_iter().map(|(_, call)| call).collect()
     }
 
     pub(crate) fn actor_said(&mut self, id: ActorId, message: Message) {
         match message {
             Message::Reply(reply) => {
                 let Some(task) = TaskId::from_slice(&reply.task) else { return };
-                let actor = self.actors.get(id);
-                if actor.under_way.remove(&task).is_some()
-                    && let Stream::Open(_, worker) = actor.stream
-                {
+                let is_under_way = self.tasks.tasks.get(&task).is_some_and(|task| task.sent > 0);
+                if let (true, Stream::Open(_, worker)) = (is_under_way, &self.actors.get(id).stream) {
+                    let worker = *worker;
                     self.finish(task, reply, worker);
                 }
                 self.let_go_when_done(id);
@@ -274,7 +288,7 @@ impl State {
         actor.stream = Stream::Open(token, worker);
         actor.paused = false;
         actor.creates.clear();
-        if !actor.under_way.is_empty() {
+        if actor.under_way > 0 {
             let text = "the stream to its process broke, and there is a new one.".to_owned();
             self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }), false);
         }
@@ -306,7 +320,7 @@ impl State {
 
     /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran.
     fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>, was_drained: bool) {
-        for task in self.actors.get(id).take_under_way().into_iter().rev() {
+        for task in self.take_under_way(id).into_iter().rev() {
             match failure {
                 _ if self.end_if_cancelled(task) => {}
                 Some(_) if was_drained && self.repeat_uncounted(task) => self.actors.get(id).queue.push_front(task),
@@ -337,7 +351,8 @@ impl State {
         actor.stream = Stream::Dead(failure.clone());
         actor.creates.clear();
         let arguments = std::mem::take(&mut actor.arguments);
-        let mut lost = actor.take_under_way();
+        let mut lost = self.take_under_way(id);
+        let actor = self.actors.get(id);
         lost.extend(actor.queue.drain(..));
         lost.extend(actor.unready.drain());
         for task in lost {
@@ -375,11 +390,10 @@ impl State {
 
     /// Whether the actor's process has the call. One that it has not got is not sent any more.
     pub(crate) fn cancel_actor_call(&mut self, id: ActorId, task: TaskId, recursive: bool) -> bool {
-        let actor = self.actors.get(id);
-        if !actor.under_way.contains_key(&task) {
+        if self.tasks.tasks.get(&task).is_none_or(|task| task.sent == 0) {
             return false;
         }
-        if let Stream::Open(token, _) = actor.stream {
+        if let Stream::Open(token, _) = self.actors.get(id).stream {
             let cancel = Cancel { task: copy(task.as_bytes()), force: false, recursive };
             self.links.post_now(token, &cancel.into());
         }

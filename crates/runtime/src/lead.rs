@@ -41,7 +41,7 @@ pub enum Unmet {
 }
 
 /// Looks at shared memory between two at the sockets, which cost a system call each.
-const LOOKS_BETWEEN: u32 = 32;
+const LOOKS_BETWEEN: u32 = 128;
 /// As long as there is something in shared memory every time, the sockets are looked at once in so many turns.
 const TURNS_BETWEEN: u64 = 16;
 

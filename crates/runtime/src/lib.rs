@@ -30,6 +30,7 @@ mod contained;
 mod creation;
 mod draining;
 mod execute;
+mod finish;
 mod fresh_groups;
 mod groups;
 mod interrupt;

@@ -11,7 +11,7 @@
 
 use crate::watched::{Sign, Watched};
 use oxiray_ids::{ActorId, WorkerId};
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::{CallFrame, Connection, Message, Received};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -67,6 +67,10 @@ impl Link {
     /// Queues a frame, and offers the peer shared memory for all others once that is worth it.
     fn send(&mut self, message: &Message) {
         self.connection.send(message);
+        self.count_frame();
+    }
+
+    fn count_frame(&mut self) {
         if let Some(left) = &mut self.offers_after {
             *left -= 1;
             if *left == 0 {
@@ -195,6 +199,23 @@ impl Links {
     pub(crate) fn post(&mut self, token: Token, message: &Message) {
         let Some(link) = self.open.get_mut(&token) else { return };
         link.send(message);
+        self.gather(token);
+    }
+
+    /// Writes a call at once where it is the only one under way there, and gathers it with others where it is not.
+    pub(crate) fn post_call(&mut self, token: Token, call: &CallFrame<'_>, is_lone: bool) {
+        let Some(link) = self.open.get_mut(&token) else { return };
+        link.connection.send_call(call);
+        link.count_frame();
+        if is_lone {
+            self.flush(token);
+        } else {
+            self.gather(token);
+        }
+    }
+
+    fn gather(&mut self, token: Token) {
+        let Some(link) = self.open.get_mut(&token) else { return };
         if link.is_due() {
             self.flush(token);
         } else if !link.dirty {

@@ -87,7 +87,7 @@ impl State {
         let stage = match (value, found) {
             (Some(value), _) if crate::objects::is_error(value) => TaskStage::Failed,
             (Some(_), _) => TaskStage::Finished,
-            (None, Some(task)) => self.stage(&id.task(), task, sent),
+            (None, Some(task)) => Self::stage(&id.task(), task, sent),
             (None, None) => TaskStage::Unknown,
         };
         (stage, attempt)

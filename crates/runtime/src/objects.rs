@@ -155,54 +155,42 @@ impl Objects {
 
     /// One use less; at the last, the object is forgotten.
     pub(crate) fn release(&mut self, id: ObjectId, effects: &mut Effects) {
-        if !self.give_up_use(id) {
-            return;
-        }
-        let mut ending = self.forget(id, effects);
+        let mut ending = self.give_up(id, 1, effects);
         while let Some(id) = ending.pop() {
-            if self.give_up_use(id) {
-                ending.extend(self.forget(id, effects));
-            }
+            ending.extend(self.give_up(id, 1, effects));
         }
     }
 
-    /// Counts one use less; whether it was the last.
-    fn give_up_use(&mut self, id: ObjectId) -> bool {
-        self.known.get_mut(&id).is_some_and(|object| {
-            object.uses = object.uses.checked_sub(1).expect("OBJECTS-1: uses never wrap");
-            object.uses == 0
-        })
-    }
-
-    /// Forgets an object that is not used any more, unless its value is still owed to others (OBJECTS-4).
-    /// Returns what it contained.
-    fn forget(&mut self, id: ObjectId, effects: &mut Effects) -> Vec<ObjectId> {
-        match self.known.entry(id) {
-            MapEntry::Occupied(entry) if entry.get().uses == 0 && !entry.get().is_owed() => {
-                let object = entry.remove();
-                shed_map(&mut self.known);
-                self.sites.forget(id);
-                effects.unhold.extend((0..object.holds).map(|_| id));
-                if object.has_recipe {
-                    effects.forgotten.push((id, object.promised));
-                }
-                if object.is_unseen_error() {
-                    effects.unseen.extend(object.value.clone());
-                }
-                let Some(value) = object.value else { return Vec::new() };
-                let inner = inner_ids(&value);
-                if self.keeps && object.promised {
-                    self.kept.insert(id, value);
-                }
-                inner
-            }
-            _ => Vec::new(),
+    /// Counts so many uses less, and forgets an object that is not used any more, unless its value is still owed to others
+    /// (OBJECTS-4). Returns what it contained.
+    fn give_up(&mut self, id: ObjectId, uses: u32, effects: &mut Effects) -> Vec<ObjectId> {
+        let MapEntry::Occupied(mut entry) = self.known.entry(id) else { return Vec::new() };
+        let object = entry.get_mut();
+        object.uses = object.uses.checked_sub(uses).expect("OBJECTS-1: uses never wrap");
+        if object.uses > 0 || object.is_owed() {
+            return Vec::new();
         }
+        let object = entry.remove();
+        shed_map(&mut self.known);
+        self.sites.forget(id);
+        effects.unhold.extend((0..object.holds).map(|_| id));
+        if object.has_recipe {
+            effects.forgotten.push((id, object.promised));
+        }
+        if object.is_unseen_error() {
+            effects.unseen.extend(object.value.clone());
+        }
+        let Some(value) = object.value else { return Vec::new() };
+        let inner = inner_ids(&value);
+        if self.keeps && object.promised {
+            self.kept.insert(id, value);
+        }
+        inner
     }
 
     /// A promised object was published: what was kept only for that is forgotten.
     pub(crate) fn published(&mut self, id: ObjectId, effects: &mut Effects) {
-        for inner in self.forget(id, effects) {
+        for inner in self.give_up(id, 0, effects) {
             self.release(inner, effects);
         }
     }

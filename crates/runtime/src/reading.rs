@@ -159,8 +159,9 @@ impl State {
 
     /// The stream to the worker that has the call, where it is under way.
     fn link_of(&self, id: TaskId) -> Option<Token> {
-        match self.tasks.tasks.get(&id)?.target {
-            Target::Actor(actor) => self.actors.link_of(actor, id),
+        let task = self.tasks.tasks.get(&id)?;
+        match task.target {
+            Target::Actor(actor) => self.actors.link_of(actor).filter(|_| task.sent > 0),
             Target::Class(queue) => self.lease_of(queue, id),
         }
     }

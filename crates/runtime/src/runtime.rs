@@ -5,6 +5,7 @@ use crate::cancel::waits_for_nothing;
 use crate::contained::Seen;
 use crate::lead::{Shared, Unmet};
 use crate::links::{DAEMON, Links};
+use crate::objects::is_error;
 use crate::questions::Answer;
 use crate::state::{Identity, News, State};
 use crate::submit::Target;
@@ -188,13 +189,25 @@ impl Runtime {
 
     /// Waits for every value, in order.
     pub fn get(&self, ids: &[ObjectId], deadline: Option<Instant>) -> Result<Vec<Seen>, RuntimeError> {
-        let mut done = 0;
+        // Each object is looked at once where that can be: where there are many, they are in no cache.
+        let (mut seen, mut errors) = (Vec::with_capacity(ids.len()), Vec::new());
         self.waiting(ids, deadline, |state| {
-            while done < ids.len() && state.objects.is_ready(ids[done]) {
-                done += 1;
+            while let Some(id) = ids.get(seen.len())
+                && let Some(value) = state.objects.value(*id)
+            {
+                if is_error(value) {
+                    errors.push(*id);
+                }
+                seen.push(Seen::from(value));
             }
-            let seen = |id: &ObjectId| state.objects.look_at(*id).map(Seen::from).unwrap_or_default();
-            (done == ids.len()).then(|| ids.iter().map(seen).collect())
+            if seen.len() < ids.len() {
+                return None;
+            }
+            // Who waits in vain has seen none of them.
+            for id in &errors {
+                state.objects.look_at(*id);
+            }
+            Some(std::mem::take(&mut seen))
         })
     }
 
@@ -308,8 +321,8 @@ impl Runtime {
         self.shared.with(|state| state.tasks.release_class(class.0));
     }
 
-    /// Runs a task on some worker. Its results have one reference each.
-    pub fn submit(&self, class: ClassIndex, work: Work) -> (TaskId, Vec<ObjectId>) {
+    /// Runs a task on some worker. Its results, the objects from 1 on, have one reference each.
+    pub fn submit(&self, class: ClassIndex, work: Work) -> TaskId {
         self.shared.with(|state| state.submit(Target::Class(class.0), work))
     }
 
@@ -350,9 +363,9 @@ impl Runtime {
         }
     }
 
-    /// Calls a method. Its results have one reference each. Fails with code `pending_calls` where too many calls of
-    /// this process to the actor are not answered.
-    pub fn call_actor(&self, actor: ActorId, work: Work) -> Result<(TaskId, Vec<ObjectId>), RuntimeError> {
+    /// Calls a method. Its results, the objects from 1 on, have one reference each. Fails with code `pending_calls` where
+    /// too many calls of this process to the actor are not answered.
+    pub fn call_actor(&self, actor: ActorId, work: Work) -> Result<TaskId, RuntimeError> {
         self.shared.with(|state| {
             if work.pending_limit > 0 && state.actors.pending(actor) >= work.pending_limit {
                 let text = format!(

@@ -10,17 +10,14 @@
 
 use crate::code::Codes;
 use crate::links::{DAEMON, Token};
-use crate::objects::{copy, failed, is_error};
-use crate::regaining::Yielded;
-use crate::slack::{shed_map, shed_queue};
+use crate::objects::is_error;
+use crate::slack::shed_queue;
 use crate::state::State;
 use crate::work::{Class, Place, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
-use oxiray_wire::Message;
-use oxiray_wire::message::{
-    Amount, ArgumentReference, Call, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Value,
-};
+use oxiray_wire::message::{Amount, ArgumentReference, Content, Function, LeaseCancel, LeaseReturn, Reply, Value};
+use oxiray_wire::{CallFrame, Message};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,6 +50,8 @@ pub(crate) struct Task {
     pub(crate) attempt: u32,
     /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
     pub(crate) suspect: bool,
+    /// Of an actor's call that is under way: which of those sent it was, counted from 1.
+    pub(crate) sent: u64,
     /// Nobody wants it any more, though a worker has it: it is not run again.
     pub(crate) cancelled: bool,
     /// How many workers in a row died of it.
@@ -173,15 +172,14 @@ impl Submission {
 
 impl State {
     /// Takes a call on; its results are known from here on, each with one use for the caller.
-    pub(crate) fn submit(&mut self, target: Target, work: Work) -> (TaskId, Vec<ObjectId>) {
+    pub(crate) fn submit(&mut self, target: Target, work: Work) -> TaskId {
         let actor = match target {
             Target::Class(_) => ActorId::nil_of(self.identity.job),
             Target::Actor(actor) => actor,
         };
         let task = self.new_task(actor);
-        let results: Vec<ObjectId> = (1..=work.results).map(|index| task.object(index)).collect();
-        for id in &results {
-            self.objects.expect(*id);
+        for index in 1..=work.results {
+            self.objects.expect(task.object(index));
         }
         if let Some(terms) = &work.stream {
             self.streams.open(task, terms.ahead > 0);
@@ -189,7 +187,7 @@ impl State {
             self.objects.look_at(task.object(1));
         }
         self.begin(task, target, work, 0);
-        (task, results)
+        task
     }
 
     /// Begins a task whose results are expected.
@@ -213,12 +211,14 @@ impl State {
         if let Target::Class(queue) = target {
             self.tasks.queues[queue].uses += 1;
         }
+        let overtakable = work.unordered && !ready;
         let entry = Box::new(Task {
             work,
             target,
             waiting_for,
             attempt,
             suspect: false,
+            sent: 0,
             cancelled: false,
             crashes: 0,
             paused_until: None,
@@ -230,7 +230,7 @@ impl State {
         match target {
             Target::Class(queue) if ready => self.enter(queue, task),
             Target::Class(_) => {}
-            Target::Actor(actor) => self.queue_actor_call(actor, task),
+            Target::Actor(actor) => self.queue_actor_call(actor, task, overtakable),
         }
     }
 
@@ -294,46 +294,45 @@ impl State {
     }
 
     fn start(&mut self, lease: u64, task: TaskId) {
-        let call = self.call(task);
         self.tasks.set_idle(lease, false);
         let held = self.tasks.leases.get_mut(&lease).expect("SUBMIT-1: a chosen lease is known");
         let lone = held.under_way.is_empty();
         held.under_way.push_back(task);
         let token = held.token;
-        if !held.codes.knows(&call.function) {
-            let body = self.tasks.tasks.get(&task).map(|task| task.work.code.clone()).unwrap_or_default();
-            held.codes.note(call.function.clone(), body.len(), Bytes::new());
-            self.links.post(token, &Function { hash: call.function.clone(), body }.into());
+        if let Some(routine) = self.tasks.tasks.get(&task).map(|task| &task.work.routine)
+            && !held.codes.knows(&routine.function)
+        {
+            let (hash, body) = (routine.function.clone(), routine.code.clone());
+            held.codes.note(hash.clone(), body.len(), Bytes::new());
+            self.links.post(token, &Function { hash, body }.into());
         }
-        let message = Message::from(call);
-        if lone { self.links.post_now(token, &message) } else { self.links.post(token, &message) }
+        self.send_call(token, task, lone);
     }
 
-    /// The task as it travels.
-    pub(crate) fn call(&mut self, id: TaskId) -> Call {
-        let references =
-            std::mem::take(&mut self.tasks.tasks.get_mut(&id).expect("SUBMIT-1").work.arguments.references);
-        let (travelling, to_promise) = self.travelling(&references);
-        self.promise(&to_promise);
-        let stream = self.stream_terms(id);
+    /// Sends a task to who runs it.
+    pub(crate) fn send_call(&mut self, token: Token, id: TaskId, is_lone: bool) {
         let task = self.tasks.tasks.get_mut(&id).expect("SUBMIT-1");
-        task.work.arguments.references = references;
-        let work = &task.work;
-        Call {
-            task: copy(id.as_bytes()),
-            function: work.function.clone(),
-            name: work.name.clone(),
-            arguments: work.arguments.payload.clone(),
-            references: travelling,
-            results: work.results,
-            max_calls: work.max_calls,
-            retry_exceptions: work.retry_exceptions.clone(),
-            attempt: task.attempt,
-            stream,
-            group: work.group.clone(),
-            retries: if work.function.is_empty() { work.retries } else { 0 },
-            label: work.label.clone(),
+        let (given, is_stream) = (std::mem::take(&mut task.work.arguments.references), task.work.stream.is_some());
+        let mut references = Vec::new();
+        if !given.is_empty() {
+            let (travelling, to_promise) = self.travelling(&given);
+            self.promise(&to_promise);
+            references = travelling;
         }
+        let stream = if is_stream { self.stream_terms(id) } else { None };
+        let task = self.tasks.tasks.get_mut(&id).expect("SUBMIT-1");
+        task.work.arguments.references = given;
+        let work = &task.work;
+        let call = CallFrame {
+            common: work.routine.written(),
+            task: id.as_bytes(),
+            arguments: &work.arguments.payload,
+            references: &references,
+            attempt: task.attempt,
+            retries: if work.function.is_empty() { work.retries } else { 0 },
+            stream,
+        };
+        self.links.post_call(token, &call, is_lone);
     }
 
     /// Arguments given as references, as they travel, and what the daemon is to be told of for that.
@@ -413,71 +412,6 @@ impl State {
         self.pump(queue);
         // Only now: what just came back may have set tasks free that run on this very lease.
         self.rest_lease(id);
-    }
-
-    /// A call came back: results are there, or it is to be run again.
-    pub(crate) fn finish(&mut self, id: TaskId, mut reply: Reply, worker: WorkerId) {
-        let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
-        self.hold_kept(&kept, &worker);
-        if reply.retry && self.try_again(id, None) {
-            return;
-        }
-        let items = self.items_of(id);
-        let yielded = Yielded { items: reply.items, error: crate::regaining::error_of(&reply) };
-        self.stream_replied(id, &mut reply);
-        let promised = self.tasks.tasks.get(&id).map_or(0, |task| task.work.results);
-        for index in reply.results.len() as u32..promised {
-            let text = format!("result {} did not come with the others: the worker is of another build", index + 1);
-            let failure = Failure { code: "system".into(), text, cause: Bytes::new() };
-            self.resolve(id.object(index + 1), failed(failure), 0, 0);
-        }
-        let mut stored = 0;
-        for (index, value) in reply.results.into_iter().enumerate() {
-            let object = id.object(index as u32 + 1);
-            let is_stored = matches!(value.content, Some(Content::Stored(_)));
-            self.notice_unseen(object, &value);
-            self.resolve(object, value, u32::from(is_stored), 1);
-            stored += u32::from(is_stored && self.objects.take_recipe_on(object));
-        }
-        stored += self.take_item_recipes_on(id, items);
-        self.keep_recipe(id, stored, items);
-        let is_repeated = self.tasks.tasks.get(&id).is_some_and(|task| task.attempt > 0);
-        self.drop_task(id);
-        self.make_missing_items(id, items, &yielded, is_repeated);
-    }
-
-    /// The task ends with this failure as the value of each result.
-    pub(crate) fn fail_task(&mut self, id: TaskId, failure: &Failure) {
-        self.finish_with(id, &failed(failure.clone()));
-    }
-
-    pub(crate) fn finish_with(&mut self, id: TaskId, value: &Value) {
-        let items = self.items_of(id);
-        self.stream_failed(id, value);
-        let results = self.tasks.tasks.get(&id).map_or(0, |task| {
-            self.timer_moved |= self.log.failed(id, &task.work.name, task.attempt, value);
-            task.work.results
-        });
-        for index in 1..=results {
-            self.notice_unseen(id.object(index), value);
-            self.resolve(id.object(index), value.clone(), 0, 0);
-        }
-        self.fail_missing_items(id, items, value);
-        self.keep_recipe(id, 0, 0);
-        self.drop_task(id);
-    }
-
-    /// SUBMIT-2: the task is over; its arguments are no longer used by it.
-    fn drop_task(&mut self, id: TaskId) {
-        let Some(task) = self.tasks.tasks.remove(&id) else { return };
-        shed_map(&mut self.tasks.tasks);
-        if let Target::Class(queue) = task.target {
-            self.tasks.release_class(queue);
-        }
-        let arguments = task.work.arguments;
-        for object in arguments.contained.into_iter().chain(arguments.references.into_iter().map(|(_, id)| id)) {
-            self.release(object);
-        }
     }
 }
 

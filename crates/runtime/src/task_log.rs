@@ -146,7 +146,7 @@ impl State {
         let mut records = self.log.records();
         let sent = self.sent();
         records.extend(self.tasks.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
-            let stage = self.stage(id, task, &sent);
+            let stage = Self::stage(id, task, &sent);
             TaskRecord {
                 task: crate::objects::copy(id.as_bytes()),
                 attempt: task.attempt,
@@ -164,10 +164,10 @@ impl State {
     }
 
     /// How far a call is that has not ended; `sent` as [`State::sent`] says.
-    pub(crate) fn stage(&self, id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
+    pub(crate) fn stage(id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
         let is_sent = match task.target {
             Target::Class(_) => sent.contains(id),
-            Target::Actor(actor) => self.actors.is_under_way(actor, *id),
+            Target::Actor(_) => task.sent > 0,
         };
         match task.waiting_for {
             0 if is_sent => TaskStage::Sent,

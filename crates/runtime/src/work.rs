@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{ArgumentReference, Environment, Reference, Strategy, Value};
+use oxiray_wire::CallFrame;
+use oxiray_wire::message::{ArgumentReference, Call, Environment, Reference, Strategy, Value};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Where an argument given as a reference stands in the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +69,26 @@ pub struct Routine {
     pub unordered: bool,
     /// The call is refused where this many of this process to the same actor are not answered; 0 for no limit.
     pub pending_limit: usize,
+    /// How calls of it begin on the wire, once one was sent.
+    pub written: OnceLock<Bytes>,
+}
+
+impl Routine {
+    /// What all calls of it have in common, as it travels.
+    pub(crate) fn written(&self) -> &[u8] {
+        self.written.get_or_init(|| {
+            CallFrame::common(&Call {
+                function: self.function.clone(),
+                name: self.name.clone(),
+                results: self.results,
+                max_calls: self.max_calls,
+                retry_exceptions: self.retry_exceptions.clone(),
+                group: self.group.clone(),
+                label: self.label.clone(),
+                ..Call::default()
+            })
+        })
+    }
 }
 
 /// A call to be made.

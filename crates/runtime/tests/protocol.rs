@@ -130,7 +130,7 @@ fn class(runtime: &Runtime) -> oxiray_runtime::ClassIndex {
 }
 
 fn submit(runtime: &Runtime, work: Work) -> ObjectId {
-    runtime.submit(class(runtime), work).1[0]
+    runtime.submit(class(runtime), work).object(1)
 }
 
 fn value_of(runtime: &Runtime, id: ObjectId) -> Value {
@@ -240,7 +240,7 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
     });
     let actor = made.expect("an unnamed actor needs no answer").0;
     let results: Vec<ObjectId> =
-        (0..3).map(|_| runtime.call_actor(actor, work("m")).expect("there is no limit").1[0]).collect();
+        (0..3).map(|_| runtime.call_actor(actor, work("m")).expect("there is no limit").object(1)).collect();
     let Message::ActorCreate(create) = daemon.next() else { panic!("an actor was to be made") };
     let mut process = daemon.join(ActorPlaced { actor: create.actor.clone(), worker: Bytes::new(), is_near: false });
     let calls: Vec<Call> = (0..3).map(|_| process.call()).collect();
@@ -253,7 +253,10 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
     let failure = Failure { code: "actor_died".into(), text: "it was killed".into(), cause: Bytes::new() };
     daemon.say(ActorDied { actor: create.actor, failure: Some(failure.clone()) });
     assert_eq!(failure_of(&runtime, results[2]), failure);
-    assert_eq!(failure_of(&runtime, runtime.call_actor(actor, work("m")).expect("there is no limit").1[0]), failure);
+    assert_eq!(
+        failure_of(&runtime, runtime.call_actor(actor, work("m")).expect("there is no limit").object(1)),
+        failure
+    );
 }
 
 #[test]

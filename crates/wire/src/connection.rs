@@ -4,6 +4,7 @@
 //! memory from some frame on, and the socket is left for bells and for the end of the stream (`ring.rs`). To a process of
 //! another machine it is a *promise* at first: frames are queued until the connection comes through it (`far.rs`).
 
+use crate::body::CallFrame;
 use crate::far::{Came, Far};
 use crate::frame::{
     self, FRAME_BYTES_LIMIT, FRAME_DESCRIPTORS_LIMIT, FrameError, HEADER_BYTES, HELLO_BYTES_LIMIT, Header,
@@ -148,6 +149,11 @@ impl Connection {
         frame::append(message, 0, &mut self.outgoing);
     }
 
+    /// Queues a call, as [`Connection::send`] does.
+    pub fn send_call(&mut self, call: &CallFrame<'_>) {
+        frame::append(call, 0, &mut self.outgoing);
+    }
+
     /// Queues a message with descriptors, which only travel through a socket of this machine.
     pub fn send_with(&mut self, message: &Message, descriptors: Vec<OwnedFd>) {
         let count = descriptors.len();
@@ -212,7 +218,7 @@ impl Connection {
 
     /// The last frame on the socket says that the others come through shared memory.
     fn turn_to_ring(&mut self) {
-        frame::append(&RingTaken {}.into(), 0, &mut self.outgoing);
+        frame::append(&Message::from(RingTaken {}), 0, &mut self.outgoing);
         let position = self.position();
         if let Some(beside) = &mut self.beside {
             beside.writes_from = Some(position);

@@ -259,7 +259,7 @@ mod tests {
         keep(&near_keeper, &here, (1, 2), &[]);
         // A whole frame, as the daemon has read it.
         let mut early = bytes::BytesMut::new();
-        crate::frame::append(&Goodbye {}.into(), 0, &mut early);
+        crate::frame::append(&crate::Message::from(Goodbye {}), 0, &mut early);
         keep(&far_keeper, &there, (2, 1), &early);
         near.receive(&mut Vec::new()).expect("open");
         near.send(&Publish::default().into());

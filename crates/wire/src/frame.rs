@@ -7,7 +7,7 @@
 //! └────────┴───────┴─────┴─────┴──────────────┘   the frame's first byte (SCM_RIGHTS)
 //! ```
 
-use crate::message::Message;
+use crate::body::Body;
 use bytes::{Buf, BytesMut};
 
 /// The version of framing and schema; peers must agree on it exactly.
@@ -102,7 +102,7 @@ impl Header {
 ///
 /// # Panics
 /// Where the body exceeds [`FRAME_BYTES_LIMIT`]: senders put large values into the object store.
-pub fn append(message: &Message, descriptors: usize, buffer: &mut BytesMut) {
+pub fn append(message: &impl Body, descriptors: usize, buffer: &mut BytesMut) {
     assert!(descriptors <= FRAME_DESCRIPTORS_LIMIT, "a frame carries at most {FRAME_DESCRIPTORS_LIMIT} descriptors");
     let length = message.body_bytes();
     assert!(length <= FRAME_BYTES_LIMIT, "a frame of {length} bytes exceeds {FRAME_BYTES_LIMIT}");
@@ -119,7 +119,7 @@ pub fn append(message: &Message, descriptors: usize, buffer: &mut BytesMut) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Goodbye, LeaseReturn};
+    use crate::message::{Goodbye, LeaseReturn, Message};
 
     #[test]
     fn a_header_is_read_back() {

@@ -17,6 +17,7 @@
 //!   reader set aside more memory than [`frame::FRAME_BYTES_LIMIT`].
 //! - WIRE-3: frames of a kind that the reader does not know are skipped, so that a newer peer may say more.
 
+mod body;
 pub mod connection;
 mod far;
 pub mod frame;
@@ -24,6 +25,7 @@ pub mod message;
 pub mod ring;
 pub mod session;
 
+pub use body::{Body, CallFrame};
 pub use connection::{Connection, Received};
 pub use frame::FrameError;
 pub use message::Message;

@@ -81,6 +81,9 @@ macro_rules! messages {
         pub enum Message { $($name(held!($name $($boxed)?)),)* }
 
         impl Message {
+            /// The number of a [`Call`].
+            pub(crate) const CALL: u16 = 71;
+
             /// The number that stands for this message in a frame's header.
             pub fn kind(&self) -> u16 {
                 match self { $(Self::$name(_) => $kind,)* }

@@ -1,0 +1,172 @@
+//! What frames are written from: messages, and calls whose greater part was written before.
+
+use crate::message::{ArgumentReference, Call, Message, StreamTerms};
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message as _;
+use prost::encoding::{self, WireType};
+
+/// Something that can be written as the body of a frame.
+pub trait Body {
+    /// The number that stands for it in the frame's header.
+    fn kind(&self) -> u16;
+    /// How many bytes it takes.
+    fn body_bytes(&self) -> usize;
+    /// Appends it.
+    fn append_body(&self, buffer: &mut BytesMut);
+}
+
+impl Body for Message {
+    fn kind(&self) -> u16 {
+        Self::kind(self)
+    }
+
+    fn body_bytes(&self) -> usize {
+        Self::body_bytes(self)
+    }
+
+    fn append_body(&self, buffer: &mut BytesMut) {
+        Self::append_body(self, buffer);
+    }
+}
+
+/// A [`Call`] on its way out, of parts that lie elsewhere: nothing is copied but into the frame.
+///
+/// Messages that stand one behind the other are read as one, so that what all calls of a function have in common is
+/// written once, by [`CallFrame::common`].
+#[derive(Debug)]
+pub struct CallFrame<'call> {
+    /// What it has in common with other calls.
+    pub common: &'call [u8],
+    /// Its `TaskId`.
+    pub task: &'call [u8],
+    /// Its serialized arguments; empty for none.
+    pub arguments: &'call [u8],
+    /// Its arguments that are given as references.
+    pub references: &'call [ArgumentReference],
+    /// Which attempt it is, counted from 0.
+    pub attempt: u32,
+    /// How often an actor's method is run again where it runs.
+    pub retries: i32,
+    /// Set where its results come one by one.
+    pub stream: Option<StreamTerms>,
+}
+
+impl CallFrame<'_> {
+    /// What calls have in common: all that `call` says.
+    pub fn common(call: &Call) -> Bytes {
+        call.encode_to_vec().into()
+    }
+}
+
+/// The fields' numbers are those of [`Call`].
+mod tag {
+    pub(super) const TASK: u32 = 1;
+    pub(super) const ARGUMENTS: u32 = 4;
+    pub(super) const REFERENCES: u32 = 5;
+    pub(super) const ATTEMPT: u32 = 9;
+    pub(super) const RETRIES: u32 = 11;
+    pub(super) const STREAM: u32 = 14;
+}
+
+fn bytes_length(tag: u32, bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        return 0;
+    }
+    encoding::key_len(tag) + encoding::encoded_len_varint(bytes.len() as u64) + bytes.len()
+}
+
+fn append_bytes(tag: u32, bytes: &[u8], buffer: &mut BytesMut) {
+    if !bytes.is_empty() {
+        encoding::encode_key(tag, WireType::LengthDelimited, buffer);
+        encoding::encode_varint(bytes.len() as u64, buffer);
+        buffer.put_slice(bytes);
+    }
+}
+
+impl Body for CallFrame<'_> {
+    fn kind(&self) -> u16 {
+        Message::CALL
+    }
+
+    fn body_bytes(&self) -> usize {
+        let attempt = if self.attempt == 0 { 0 } else { encoding::uint32::encoded_len(tag::ATTEMPT, &self.attempt) };
+        let retries = if self.retries == 0 { 0 } else { encoding::int32::encoded_len(tag::RETRIES, &self.retries) };
+        self.common.len()
+            + bytes_length(tag::TASK, self.task)
+            + bytes_length(tag::ARGUMENTS, self.arguments)
+            + encoding::message::encoded_len_repeated(tag::REFERENCES, self.references)
+            + attempt
+            + retries
+            + self.stream.as_ref().map_or(0, |terms| encoding::message::encoded_len(tag::STREAM, terms))
+    }
+
+    fn append_body(&self, buffer: &mut BytesMut) {
+        buffer.put_slice(self.common);
+        append_bytes(tag::TASK, self.task, buffer);
+        append_bytes(tag::ARGUMENTS, self.arguments, buffer);
+        encoding::message::encode_repeated(tag::REFERENCES, self.references, buffer);
+        if self.attempt != 0 {
+            encoding::uint32::encode(tag::ATTEMPT, &self.attempt, buffer);
+        }
+        if self.retries != 0 {
+            encoding::int32::encode(tag::RETRIES, &self.retries, buffer);
+        }
+        if let Some(terms) = &self.stream {
+            encoding::message::encode(tag::STREAM, terms, buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Reference;
+
+    fn whole() -> Call {
+        let reference = Reference { object: Bytes::from_static(b"object"), owner: Bytes::from_static(b"owner") };
+        let argument = ArgumentReference { position: 3, reference: Some(reference), ..ArgumentReference::default() };
+        Call {
+            task: Bytes::from_static(&[7; 24]),
+            function: Bytes::from_static(b"hash"),
+            name: "name".into(),
+            arguments: Bytes::from(vec![1; 300]),
+            references: vec![argument.clone(), argument],
+            results: 2,
+            max_calls: 3,
+            retry_exceptions: Bytes::from_static(b"errors"),
+            attempt: 4,
+            group: "group".into(),
+            retries: -1,
+            label: "label".into(),
+            stream: Some(StreamTerms { ahead: 1, per_yield: 2, arrived: 300, read: 4 }),
+        }
+    }
+
+    fn read_back(call: &Call) -> Call {
+        let own = Call { task: Bytes::new(), arguments: Bytes::new(), attempt: 0, retries: 0, ..call.clone() };
+        let common = CallFrame::common(&Call { references: Vec::new(), stream: None, ..own });
+        let frame = CallFrame {
+            common: &common,
+            task: &call.task,
+            arguments: &call.arguments,
+            references: &call.references,
+            attempt: call.attempt,
+            retries: call.retries,
+            stream: call.stream.clone(),
+        };
+        let mut body = BytesMut::new();
+        frame.append_body(&mut body);
+        assert_eq!(body.len(), frame.body_bytes());
+        match Message::decode(frame.kind(), body.freeze()) {
+            Ok(Some(Message::Call(read))) => read,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_of_parts_is_read_as_the_whole() {
+        let (whole, empty) = (whole(), Call { task: Bytes::from_static(&[7; 24]), ..Call::default() });
+        assert_eq!(read_back(&whole), whole);
+        assert_eq!(read_back(&empty), empty);
+    }
+}
