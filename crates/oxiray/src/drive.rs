@@ -54,13 +54,17 @@ fn sleep_through<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Runs the future of a remote function or method: within tokio, where that was asked for.
+/// Runs the future of a remote function or method: within a tokio runtime of this thread, where that was asked for.
 fn run<F: Future>(future: F) -> F::Output {
     #[cfg(feature = "tokio")]
     {
-        static TOKIO: std::sync::OnceLock<tokio::runtime::Runtime> = std::sync::OnceLock::new();
-        // Made where the first call is run: a template that is to fork has no threads.
-        TOKIO.get_or_init(|| tokio::runtime::Runtime::new().expect("tokio has its threads")).block_on(future)
+        thread_local! {
+            static TOKIO: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("tokio has its descriptors");
+        }
+        TOKIO.with(|runtime| runtime.block_on(future))
     }
     #[cfg(not(feature = "tokio"))]
     sleep_through(future)
