@@ -13,9 +13,11 @@ Object = dict[str, Any]
 class Refused(Exception):
     """The API's answer to what it does not do."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
+    def __init__(self, code: int, reason: str, message: str, name: str = "") -> None:
         super().__init__(message)
         self.code, self.reason, self.message = code, reason, message
+        #: The object that it is about, where it is about one.
+        self.name = name
 
 
 class Kind:
@@ -47,9 +49,44 @@ KINDS = [
     Kind("ray.io/v1", "rayservices", "RayService", status=True),
 ]
 
-#: Lists whose entries have a name, by the field that they are in: an applied entry is merged with its namesake.
-NAMED_LISTS = {"ownerReferences": "uid", "containers": "name", "initContainers": "name", "env": "name"}
-NAMED_LISTS |= {"volumes": "name", "volumeMounts": "mountPath", "conditions": "type", "ports": "port"}
+#: Lists whose entries go by some of their fields: an applied entry is merged with its namesake.
+KEYED_LISTS = {field: ("name",) for field in ("containers", "initContainers", "env", "volumes")}
+KEYED_LISTS |= {"ownerReferences": ("uid",), "volumeMounts": ("mountPath",), "conditions": ("type",)}
+KEYED_LISTS |= {"ports": ("port", "protocol"), "container ports": ("containerPort", "protocol")}
+
+
+def keys_of(field: str, entries: Any) -> tuple[str, ...]:
+    """The fields that entries of this list go by; none where the list is one value."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        return ()
+    is_of_container = field == "ports" and any("containerPort" in entry for entry in entries)
+    return KEYED_LISTS.get("container ports" if is_of_container else field, ())
+
+
+def name_in(entry: Object, keys: tuple[str, ...]) -> str:
+    return f"[{','.join(str(entry.get(key)) for key in keys)}]"
+
+
+def refuse_untyped(applied: Any, path: tuple[str, ...] = ()) -> None:
+    """What is applied has every key on every entry of its lists, none twice, and texts for quantities.
+
+    Newer servers know defaults of some keys, and that quantities may be numbers; version 1.20 does not.
+    """
+    if isinstance(applied, dict):
+        for field, value in applied.items():
+            refuse_untyped(value, (*path, field))
+    if not isinstance(applied, str) and len(path) > 1 and path[-2] in ("limits", "requests"):
+        text = f"failed to create typed patch object: .{'.'.join(path)}: expected string, got {applied}"
+        raise Refused(500, "InternalError", text)
+    keys = keys_of(path[-1], applied) if path else ()
+    for index, entry in enumerate(applied if keys else []):
+        refuse_untyped(entry, (*path, str(index)))
+        absent = [key for key in keys if key not in entry]
+        names = [name_in(other, keys) for other in applied]
+        if absent or names.count(names[index]) > 1:
+            why = f'has an element that omits key field "{absent[0]}"' if absent else f"has two of {names[index]}"
+            text = f"failed to create typed patch object: .{'.'.join(path)}: element {index}: associative list with keys {why}"
+            raise Refused(500, "InternalError", text)
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -100,28 +137,29 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]
     """Every field with a value of its own, by its path. Entries of named lists go by their names."""
     if isinstance(value, dict) and value:
         return {key: leaf for name, inner in value.items() for key, leaf in leaves(inner, (*path, name)).items()}
-    name = NAMED_LISTS.get(path[-1]) if path else None
-    if isinstance(value, list) and name and all(isinstance(entry, dict) and name in entry for entry in value):
+    keys = keys_of(path[-1], value) if path else ()
+    if keys and all(key in entry for entry in value for key in keys):
         return {
             key: leaf
             for entry in value
-            for key, leaf in leaves(entry, (*path, f"[{entry[name]}]")).items()
+            for key, leaf in leaves(entry, (*path, name_in(entry, keys))).items()
         }
     return {path: value}
 
 
 def apply_patch(target: Any, applied: Any, field: str = "") -> Any:
     """The fields of `applied` over those of `target`."""
-    name = NAMED_LISTS.get(field)
+    keys = keys_of(field, applied)
     if isinstance(applied, dict):
         merged = dict(target) if isinstance(target, dict) else {}
         for key, value in applied.items():
             merged[key] = apply_patch(merged.get(key), value, key)
         return merged
-    if isinstance(applied, list) and name and isinstance(target, list):
+    if keys and isinstance(target, list):
         merged_list = [dict(entry) for entry in target]
         for entry in applied:
-            at = next((i for i, known in enumerate(merged_list) if known.get(name) == entry.get(name)), None)
+            name = name_in(entry, keys)
+            at = next((i for i, known in enumerate(merged_list) if name_in(known, keys) == name), None)
             if at is None:
                 merged_list.append(copy.deepcopy(entry))
             else:

@@ -59,6 +59,8 @@ class ApiServer:
         #: The rules that a token is bound to; who shows none of these tokens may do anything.
         self.rules: dict[str, list[Object]] = {}
         self.denied: list[str] = []
+        #: Plurals of kinds that this API is too old for.
+        self.missing: set[str] = set()
         self.connections: set[socket.socket] = set()
         #: Watches begun before this are over.
         self.watch_epoch = 0
@@ -180,7 +182,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         match = PATH.fullmatch(url.path)
         version = match and (match["core"] or match["version"])
         kind = next((one for one in KINDS if match and (one.version, one.plural) == (version, match["plural"])), None)
-        if match is None or kind is None:
+        if match is None or kind is None or kind.plural in self.server_api.missing:
             raise Refused(404, "NotFound", f"the server could not find the requested resource {url.path}")
         if unknown := set(query) - OPTIONS:
             raise Refused(501, "NotImplemented", f"options {sorted(unknown)} are not implemented here")
@@ -318,6 +320,7 @@ def _status(refused: Refused) -> Object:
         "status": "Failure",
         "message": refused.message,
         "reason": refused.reason,
+        "details": {"name": refused.name} if refused.name else {},
         "code": refused.code,
     }
 

@@ -23,6 +23,7 @@ from api_objects import (
     json_patch,
     leaves,
     merge_patch,
+    refuse_untyped,
     remove_leaf,
     selector,
 )
@@ -56,7 +57,7 @@ class Store:
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         found = self.objects[kind.plural].get((namespace, name))
         if found is None:
-            raise Refused(404, "NotFound", f'{kind.plural} "{name}" not found')
+            raise Refused(404, "NotFound", f'{kind.plural} "{name}" not found', name)
         return found
 
     def list(self, kind: Kind, namespace: str, labels: str) -> list[Object]:
@@ -173,10 +174,12 @@ class Store:
     def _apply(
         self, kind: Kind, namespace: str, name: str, given: Object, part: str, manager: str, force: bool
     ) -> Object:
+        if kind.group != "ray.io":  # its lists have no keys
+            refuse_untyped(given)
         fields = set(leaves(given)) - {("metadata", "name"), ("metadata", "namespace"), ("apiVersion",), ("kind",)}
         if (namespace, name) not in self.objects[kind.plural]:
             if part:
-                raise Refused(404, "NotFound", f'{kind.plural} "{name}" not found')
+                raise Refused(404, "NotFound", f'{kind.plural} "{name}" not found', name)
             return self.create(kind, namespace, given, manager)
         before = self.get(kind, namespace, name)
         owned, values = self.owned[before["metadata"]["uid"]], leaves(given)

@@ -22,6 +22,7 @@ from api_objects import Object
 from api_server import OPERATOR, ApiServer
 from homes import free_port
 from kubelet import Kubelet
+from real_server import RealServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 #: How long anything may take on a slow machine that has other things to do.
@@ -52,14 +53,17 @@ class Lab:
         self.folder = folder
         self.namespace = f"oxiray-test-{uuid.uuid4().hex[:8]}"
         self.server: ApiServer | None = None
-        kubeconfig = os.environ.get("OXIRAY_TEST_KUBECONFIG")
-        if kubeconfig:
-            self.kubeconfig = Path(kubeconfig)
-            self.api = Api.of_kubeconfig(kubeconfig, self.namespace)
-            self._furnish()
+        self.real: RealServer | None = None
+        self.kubeconfig = folder / "kubeconfig"
+        if named := os.environ.get("OXIRAY_TEST_KUBECONFIG"):
+            self.real = RealServer(Path(named), self.namespace)
+            self.api = self.real.api
+            self.real.furnish()
+            for plural in ("rayclusters", "rayjobs", "rayservices"):
+                wait_until(lambda plural=plural: self.serves(plural), f"{plural} are served")
+            self.kubeconfig.write_text(json.dumps(self.real.operator_config()))
         else:
             self.server = ApiServer()
-            self.kubeconfig = folder / "kubeconfig"
             self.kubeconfig.write_text(json.dumps(self._kubeconfig(OPERATOR)))
             self.api = Api(self.server.url, self.namespace)
             manifests = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "rbac.yaml").read_text())
@@ -69,27 +73,25 @@ class Lab:
         self.kubelets: list[Kubelet] = []
         self.port = 0
 
-    def _furnish(self) -> None:
-        """What a real server needs, of which each may be there: the definition, a namespace, and what pods refer to."""
-        definitions = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "crd.yaml").read_text())
-        account = {"metadata": {"name": "default"}}
-        wanted = [
-            *(("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition) for definition in definitions),
-            ("/api/v1/namespaces", {"metadata": {"name": self.namespace}}),
-            (f"/api/v1/namespaces/{self.namespace}/serviceaccounts", account),
-            ("/api/v1/nodes", {"metadata": {"name": "machine-1"}}),
-        ]
-        for path, given in wanted:
-            with contextlib.suppress(ApiError):
-                self.api.request("POST", path, given)
-
-        def is_served() -> bool:
-            with contextlib.suppress(ApiError):
-                self.api.list("rayclusters")
-                return True
+    def serves(self, plural: str) -> bool:
+        """Whether the API has such a kind: an old one has not all of them."""
+        try:
+            self.api.list(plural)
+        except ApiError as error:
+            if error.code != 404:
+                raise
             return False
+        return True
 
-        wait_until(is_served, "RayCluster is served")
+    def collects_garbage(self) -> bool:
+        return self.real is None or self.real.collects_garbage()
+
+    def limit_pods(self, count: int | None) -> None:
+        """A quota, or none any more."""
+        if self.server:
+            self.server.store.pod_quota = count
+        elif self.real:
+            self.real.limit_pods(count)
 
     def _kubeconfig(self, token: str) -> Object:
         assert self.server is not None
@@ -158,9 +160,11 @@ class Lab:
         if self.server:
             with contextlib.suppress(OSError):
                 self.server.close()
-            assert self.server.denied == [], "the operator asked for what deploy/kubernetes/rbac.yaml does not allow"
-        else:
-            self.api.request("DELETE", f"/api/v1/namespaces/{self.namespace}")
+        denied = self.server.denied if self.server else []
+        if self.real:
+            denied = self.real.denied(list(self.folder.glob("operator-*.log")))
+            self.real.close()
+        assert denied == [], "the operator asked for what deploy/kubernetes/rbac.yaml does not allow"
 
 
 def cluster(*groups: Object, name: str = "demo", **spec: Any) -> Object:

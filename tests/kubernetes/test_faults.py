@@ -97,8 +97,7 @@ def test_the_api_is_away_until_the_lease_is_lost(lab: Lab) -> None:
 
 
 def test_a_quota_that_is_used_up_is_said_and_tried_again(lab: Lab) -> None:
-    server = lab.stand_in()
-    server.store.pod_quota = 3
+    lab.limit_pods(3)
     lab.operator()
     lab.kubelet(runs=False)
     lab.api.create("rayclusters", cluster(group("large", replicas=4), group("small", replicas=1)))
@@ -107,7 +106,7 @@ def test_a_quota_that_is_used_up_is_said_and_tried_again(lab: Lab) -> None:
     assert "exceeded quota" in told
     assert lab.condition("ReplicaFailure") == "True"
     wait_until(lambda: "QuotaExceeded" in {event["reason"] for event in lab.api.list("events")}, "an event")
-    server.store.pod_quota = None
+    lab.limit_pods(None)
     settled(lab, 5)
     wait_until(lambda: lab.condition("ReplicaFailure") == "False", "nothing is in the way any more")
 
@@ -121,3 +120,16 @@ def test_a_pod_that_never_gets_a_machine_is_told(lab: Lab) -> None:
     assert len(lab.pods(node_type="worker")) == 2
     lab.api.patch("rayclusters", "demo", [{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 1}])
     settled(lab, 1)
+
+
+def test_what_an_old_api_has_no_kind_for_is_left_out_and_said(lab: Lab) -> None:
+    server = lab.stand_in()
+    server.missing = {"poddisruptionbudgets"}
+    lab.operator()
+    lab.kubelet(runs=False)
+    lab.api.create("rayclusters", cluster(group(replicas=2)))
+    settled(lab, 2)
+    notes = wait_until(
+        lambda: [event["note"] for event in lab.api.list("events") if event["reason"] == "MissingKind"], "an event"
+    )
+    assert notes == ["the API has no PodDisruptionBudget of policy/v1: the cluster does without"]

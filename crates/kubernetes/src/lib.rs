@@ -12,6 +12,7 @@
 //! So whatever order events come in, and wherever an operator was killed, the next plan begins from what is there.
 
 mod accelerators;
+mod applied;
 mod capacity;
 mod claims;
 mod cluster;

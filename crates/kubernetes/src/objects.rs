@@ -1,5 +1,6 @@
 //! What a cluster needs beside its pods.
 
+use crate::applied::to_text;
 use crate::cluster::RayCluster;
 use crate::pods::{CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ fn service(name: &str, cluster: &RayCluster, kind: &str, ports: &Value) -> Value
 fn head_service(cluster: &RayCluster) -> Value {
     let head = &cluster.spec.head_group_spec;
     let port = cluster.head_port();
-    let ports = json!([{"name": "gcs-server", "port": port, "targetPort": port}]);
+    let ports = json!([{"name": "gcs-server", "port": port, "protocol": "TCP", "targetPort": port}]);
     let mut made = service(&cluster.head_service(), cluster, "head", &ports);
     if let Some(kind @ ("NodePort" | "LoadBalancer")) = head.service_type.as_deref() {
         made["spec"]["type"] = json!(kind);
@@ -75,13 +76,15 @@ fn volume_claim(cluster: &RayCluster) -> Option<Value> {
         return None;
     }
     let modes = if storage.access_modes.is_empty() { json!(["ReadWriteOnce"]) } else { json!(storage.access_modes) };
+    let mut size = storage.size.clone().unwrap_or_else(|| json!(VOLUME_SIZE));
+    to_text(&mut size);
     let mut claim = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": claim_name(cluster), "labels": labels(cluster)},
         "spec": {
             "accessModes": modes,
-            "resources": {"requests": {"storage": storage.size.clone().unwrap_or_else(|| json!(VOLUME_SIZE))}},
+            "resources": {"requests": {"storage": size}},
         },
     });
     if let Some(class) = &storage.storage_class_name {

@@ -1,5 +1,6 @@
 //! The pods of a cluster, as they are applied.
 
+use crate::applied::make_applicable;
 use crate::capacity::{Capacity, Shape, capacity};
 use crate::cluster::{HEAD_GROUP, HeadGroup, RayCluster, WorkerGroup, hash_of};
 use crate::command::{SECRET_PATH, SESSIONS_PATH, START_PATH, Start, command, script};
@@ -154,6 +155,7 @@ impl Place<'_> {
         self.name_slice(&mut pod, &told);
         let replica = self.worker.map(|(group, replica, _)| (group, replica));
         Gang { cluster: self.cluster, replica }.mark(&mut pod, self.settings);
+        make_applicable(&mut pod["spec"]);
         pod
     }
 

@@ -153,6 +153,12 @@ pub(crate) fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Whether the API has no such kind: it names the object where it is the object that is missing.
+pub(crate) fn is_missing_kind(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
+}
+
 /// What the API said, where it did.
 pub(crate) fn said(error: &kube::Error) -> String {
     match error {

@@ -3,7 +3,7 @@
 //! The list is the API's own word, not a cache's, and pods have names that follow from their places: an operator that
 //! was killed, that is late or that does not know what its last request came to, does nothing twice.
 
-use crate::api::{Api, Kind, code, said};
+use crate::api::{Api, Kind, code, is_missing_kind, said};
 use crate::autoscale::{Autoscalers, Sight};
 use crate::metrics::Metrics;
 use crate::say;
@@ -74,6 +74,8 @@ struct Known {
     applied: BTreeMap<String, (String, Option<Instant>)>,
     /// What was remarked in the last look.
     remarked: BTreeSet<(&'static str, String)>,
+    /// The kinds of what it should have beside pods, and the API has not.
+    missing: BTreeSet<String>,
     failures: Option<FailuresByGroup>,
     has_secret: bool,
     /// How many looks in a row came to nothing.
@@ -195,6 +197,12 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
         message,
     }));
     let Done { refusals, failed, made } = carry_out(&plan, &cluster, context).await;
+    let missing = context.with(uid, |known| known.missing.clone());
+    plan.remarks.extend(missing.into_iter().map(|kind| Remark {
+        is_warning: true,
+        reason: "MissingKind",
+        message: format!("the API has no {kind}: the cluster does without"),
+    }));
     let told = status(&Told {
         cluster: &cluster,
         pods: &seen,
@@ -259,7 +267,10 @@ async fn settings_for(cluster: &RayCluster, context: &Context) -> Result<Setting
         let found = context.api.get(&kind("resourceclaims"), namespace, &name).await;
         claims.claims.extend(found.asked(format!("read claim {name}"))?.map(|object| (name, object)));
     }
-    let classes = context.api.list(&kind("deviceclasses"), None, "").await.asked("list device classes")?;
+    let classes = match context.api.list(&kind("deviceclasses"), None, "").await {
+        Err(error) if is_missing_kind(&error) => Vec::new(),
+        listed => listed.asked("list device classes")?,
+    };
     let named = |class: Value| Some((class["metadata"]["name"].as_str()?.to_owned(), class));
     claims.classes = classes.into_iter().filter_map(named).collect();
     settings.catalogue.claims = claims;
@@ -320,7 +331,12 @@ async fn carry_out(plan: &Plan, cluster: &RayCluster, context: &Context) -> Done
     Done { refusals, failed, made }
 }
 
-/// Makes what pods need before they start. What was applied a moment ago is not applied again.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Makes what pods need before they start. What was applied a moment ago is not applied again; what the API has no kind
+/// for is left out.
 async fn prepare(plan: &Plan, cluster: &RayCluster, context: &Context) -> Result<(), LookError> {
     let uid = &cluster.metadata.uid;
     if !plan.pods.is_empty() && !context.with(uid, |known| known.has_secret) {
@@ -329,16 +345,29 @@ async fn prepare(plan: &Plan, cluster: &RayCluster, context: &Context) -> Result
         context.with(uid, |known| known.has_secret = true);
     }
     for object in &plan.objects {
-        let name = format!("{} {}", object["kind"].as_str().unwrap_or_default(), object["metadata"]["name"]);
+        let name = format!("{} {}", text(&object["kind"]), object["metadata"]["name"]);
         let hash = hash_of(object);
         let is_applied = context.with(uid, |known| {
             let fresh = |at: &Option<Instant>| at.is_some_and(|at| at.elapsed() < LOOK_PERIOD);
             known.applied.get(&name).is_some_and(|(known, at)| *known == hash && fresh(at))
         });
-        if !is_applied {
-            context.api.apply(object).await.asked(format!("apply {name}"))?;
-            context.with(uid, |known| known.applied.insert(name, (hash, Some(Instant::now()))));
+        if is_applied {
+            continue;
         }
+        let kind = format!("{} of {}", text(&object["kind"]), text(&object["apiVersion"]));
+        let answer = context.api.apply(object).await;
+        let is_missing = answer.as_ref().is_err_and(is_missing_kind);
+        if !is_missing {
+            answer.asked(format!("apply {name}"))?;
+        }
+        context.with(uid, |known| {
+            if is_missing {
+                known.missing.insert(kind)
+            } else {
+                known.missing.remove(&kind)
+            };
+            known.applied.insert(name, (hash, Some(Instant::now())));
+        });
     }
     Ok(())
 }

@@ -214,3 +214,27 @@ fn long_names_stay_short_enough_and_different() {
     assert_eq!(names.len(), 4);
     assert!(names.iter().all(|name| name.len() <= 63), "{names:?}");
 }
+
+#[test]
+fn a_template_that_others_would_make_up_for_can_be_applied() {
+    let mut object = cluster();
+    let container = &mut object["spec"]["workerGroupSpecs"][0]["template"]["spec"]["containers"][0];
+    container["ports"] = json!([{"containerPort": 8000}, {"containerPort": 8000, "protocol": "UDP"}]);
+    container["env"] = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "A", "value": "3"}]);
+    let volume = json!({"name": "scratch", "emptyDir": {"sizeLimit": 1024}});
+    object["spec"]["workerGroupSpecs"][0]["template"]["spec"]["volumes"] = json!([volume]);
+    object["spec"]["gcsFaultToleranceOptions"] = json!({"storage": {"size": 1024}});
+    let (pods, objects) = made(&object, &Settings::default());
+    let container = &pods[1]["spec"]["containers"][0];
+    assert_eq!(container["resources"]["limits"], json!({"cpu": "3", "nvidia.com/gpu": "1"}));
+    let volumes = pods[1]["spec"]["volumes"].as_array().expect("volumes");
+    assert!(volumes.iter().any(|volume| volume["emptyDir"]["sizeLimit"] == "1024"));
+    let claim = objects.iter().find(|object| object["kind"] == "PersistentVolumeClaim").expect("a claim");
+    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1024");
+    assert_eq!(container["ports"][0]["protocol"], "TCP");
+    assert_eq!(container["ports"][1]["protocol"], "UDP");
+    let named = |name| container["env"].as_array().expect("variables").iter().filter(move |one| one["name"] == name);
+    assert_eq!(named("A").map(|one| &one["value"]).collect::<Vec<_>>(), ["3"]);
+    assert_eq!(named("B").count(), 1);
+    assert_eq!(objects[0]["spec"]["ports"][0]["protocol"], "TCP");
+}
