@@ -16,10 +16,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a killed daemon may take to be gone.
 const DYING_LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
+
+/// How long its lock may outlast it, and how often that is looked at.
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+const LOCK_PERIOD: Duration = Duration::from_millis(5);
 
 /// Where a head writes down what must outlive it.
 const JOURNAL: &str = "journal";
@@ -95,12 +99,7 @@ impl Session {
     pub fn resume(root: &Path, port: u16) -> Option<Self> {
         left(root, port).find_map(|(entry, description)| {
             let directory = if entry.is_symlink() { fs::canonicalize(&entry).ok()? } else { entry.clone() };
-            let mut locked = lock(&directory).ok()?;
-            if locked.is_none() {
-                wait_for_end(description.pid);
-                locked = lock(&directory).ok()?;
-            }
-            let lock = locked?;
+            let lock = lock_of_killed(&directory, description.pid).ok()??;
             let shown_in = entry.is_symlink().then(|| root.to_owned());
             directory.join(JOURNAL).exists().then_some(Self { directory, lock, shown_in, is_resumed: true })
         })
@@ -201,7 +200,7 @@ impl Session {
 pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
     let current = fs::read_to_string(root.join(CURRENT)).unwrap_or_default();
     let mut found: Vec<(PathBuf, Description)> = directories(root)
-        .filter(|directory| matches!(lock(directory), Ok(None)))
+        .filter(|directory| matches!(try_lock(directory, FlockOperation::NonBlockingLockShared), Ok(None)))
         .filter_map(|directory| {
             let text = fs::read_to_string(directory.join(DESCRIPTION)).ok()?;
             Some((directory, serde_json::from_str(&text).ok()?))
@@ -229,9 +228,7 @@ pub fn forget_all(root: &Path) -> usize {
 /// Removes what a killed head left under `root` that had this port.
 pub fn forget(root: &Path, port: u16) {
     for (directory, description) in left(root, port) {
-        if matches!(lock(&directory), Ok(None)) {
-            wait_for_end(description.pid);
-        }
+        let _ = lock_of_killed(&directory, description.pid);
         remove_dead(std::iter::once(directory));
     }
 }
@@ -246,11 +243,30 @@ fn left(root: &Path, port: u16) -> impl Iterator<Item = (PathBuf, Description)> 
     })
 }
 
-/// A daemon that was killed a moment ago may not be gone yet.
-fn wait_for_end(pid: u32) {
-    if let Ok(process) = oxiray_processes::pidfd_of(pid) {
-        let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&DYING_LIMIT));
+/// The lock of a daemon that was killed; `None` where it lives.
+fn lock_of_killed(directory: &Path, pid: u32) -> io::Result<Option<OwnedFd>> {
+    if let Some(locked) = lock(directory)? {
+        return Ok(Some(locked));
     }
+    if !ends(pid) {
+        return lock(directory);
+    }
+    // A process that it was about to start shares its lock until it runs its own program.
+    let until = Instant::now() + LOCK_LIMIT;
+    loop {
+        let locked = lock(directory)?;
+        if locked.is_some() || Instant::now() >= until {
+            return Ok(locked);
+        }
+        // The kernel wakes nobody for a lock and a limit of time both.
+        std::thread::sleep(LOCK_PERIOD);
+    }
+}
+
+/// Whether the process is gone; one that was killed a moment ago may take a while.
+fn ends(pid: u32) -> bool {
+    let Ok(process) = oxiray_processes::pidfd_of(pid) else { return true };
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&DYING_LIMIT)).is_ok_and(|ended| ended > 0)
 }
 
 fn remove_dead(directories: impl Iterator<Item = PathBuf>) {
@@ -290,8 +306,13 @@ fn directories(root: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// The lock of a directory; `None` where a living daemon has it.
 fn lock(directory: &Path) -> io::Result<Option<OwnedFd>> {
+    try_lock(directory, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Those who only look whether a daemon lives share the lock, so that they do not take each other for one.
+fn try_lock(directory: &Path, operation: FlockOperation) -> io::Result<Option<OwnedFd>> {
     let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    match rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+    match rustix::fs::flock(&opened, operation) {
         Ok(()) => Ok(Some(opened)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
@@ -377,5 +398,37 @@ mod tests {
         session.make_current().expect("current");
         session.remove();
         assert_eq!(fs::read_dir(root.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn those_who_look_at_the_same_time_take_none_of_each_other_for_a_daemon() {
+        let root = tempfile::tempdir().expect("a directory");
+        let session = Session::make(root.path()).expect("a session");
+        session.describe(&description()).expect("described");
+        let directory = session.directory().to_owned();
+        assert_eq!(living(root.path()).len(), 1);
+        drop(session);
+        let looking = try_lock(&directory, FlockOperation::NonBlockingLockShared).expect("there");
+        assert!(looking.is_some() && living(root.path()).is_empty());
+    }
+
+    #[test]
+    fn a_head_goes_on_though_the_lock_outlasts_the_one_that_was_killed() {
+        let root = tempfile::tempdir().expect("a directory");
+        let mut ended = std::process::Command::new("true").spawn().expect("a process");
+        let pid = ended.id();
+        ended.wait().expect("it ends");
+        let session = Session::make(root.path()).expect("a session");
+        let directory = session.directory().to_owned();
+        session.describe(&Description { pid, ..description() }).expect("described");
+        fs::write(session.journal(), "").expect("written");
+        let outlasting = std::thread::spawn(move || {
+            std::thread::sleep(20 * LOCK_PERIOD);
+            drop(session);
+        });
+        let resumed = Session::resume(root.path(), 6379).expect("the session that was left");
+        assert_eq!(resumed.directory(), directory);
+        outlasting.join().expect("it ends");
+        assert!(matches!(lock(&directory), Ok(None)), "it has a head again");
     }
 }
