@@ -50,6 +50,10 @@ class Entrypoint:
         environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES} | variables
         if session := environment.get("OXIRAY_SESSION"):
             environment["OXIRAY_TMPDIR"] = os.path.dirname(os.path.dirname(session))
+        # `python` is the one that has this cluster's packages and the job's, though nobody activated its environment.
+        own, path = os.path.dirname(sys.executable), environment.get("PATH", os.defpath)
+        if own not in path.split(os.pathsep):
+            environment["PATH"] = f"{own}{os.pathsep}{path}"
         with self._changing:
             if self._is_stopped:
                 yield -signal.SIGTERM

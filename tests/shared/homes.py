@@ -51,7 +51,8 @@ class Home:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
-        self.environment = {**os.environ, "OXIRAY_TMPDIR": str(folder)}
+        # The native command knows its Python from the `oxiray` command, whose place these tests take.
+        self.environment = {**os.environ, "OXIRAY_TMPDIR": str(folder), "OXIRAY_INTERPRETER": sys.executable}
 
     def oxiray(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [str(native_binary()), *words]
