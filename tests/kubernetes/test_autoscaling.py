@@ -187,11 +187,12 @@ def test_a_group_whose_pods_die_is_passed_over(lab: Lab) -> None:
     scaled.until(scaled.is_empty, "nothing is left of either, and nothing is tried for nobody")
 
 
-def test_a_group_that_is_refused_is_passed_over(lab: Lab) -> None:
+@pytest.mark.parametrize("code", [400, 403])
+def test_a_group_that_is_refused_is_passed_over(lab: Lab, code: int) -> None:
     lab.operator()
     other = group("other", limits={"cpu": "1", "amd.com/gpu": "1"})
     scaled = Scaled(lab, seed_group(priority=10), other)
-    lab.stand_in().fail("patch", "pods", 403, 1000, name="demo-gpu-group-0-0")
+    lab.stand_in().fail("patch", "pods", code, 1000, name="demo-gpu-group-0-0")
     assert run(scaled.kubelet, WHERE).endswith("other")
     assert sorted(made(lab)) == ["demo-head", "demo-other-0-0"]
 

@@ -311,8 +311,9 @@ async fn carry_out(plan: &Plan, cluster: &RayCluster, context: &Context) -> Done
     for (group, name, answer) in applied.buffered(REQUESTS_AT_ONCE).collect::<Vec<_>>().await {
         match answer {
             Ok(()) => made += 1,
-            // A quota that is used up, or an admission rule: it is for people to change, and for the autoscaler to know.
-            Err(error) if matches!(code(&error), Some(403 | 422)) => {
+            // A quota that is used up, an admission rule, or a field that this API cannot read: it is for people to change,
+            // and for the autoscaler to know.
+            Err(error) if matches!(code(&error), Some(400 | 403 | 422)) => {
                 refusals.entry(group).or_insert_with(|| said(&error));
             }
             Err(error) => {
