@@ -16,14 +16,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a killed daemon may take to be gone.
 const DYING_LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
-/// How long its lock may outlast it, and how often that is looked at.
+/// How long its lock may outlast it.
 const LOCK_LIMIT: Duration = Duration::from_secs(5);
-const LOCK_PERIOD: Duration = Duration::from_millis(5);
 
 /// Where a head writes down what must outlive it.
 const JOURNAL: &str = "journal";
@@ -252,14 +252,15 @@ fn lock_of_killed(directory: &Path, pid: u32) -> io::Result<Option<OwnedFd>> {
         return lock(directory);
     }
     // A process that it was about to start shares its lock until it runs its own program.
-    let until = Instant::now() + LOCK_LIMIT;
-    loop {
-        let locked = lock(directory)?;
-        if locked.is_some() || Instant::now() >= until {
-            return Ok(locked);
-        }
-        // The kernel wakes nobody for a lock and a limit of time both.
-        std::thread::sleep(LOCK_PERIOD);
+    let opened = open(directory)?;
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let locked = rustix::fs::flock(&opened, FlockOperation::LockExclusive);
+        drop(sender.send(locked.map(|()| opened)));
+    });
+    match receiver.recv_timeout(LOCK_LIMIT) {
+        Ok(locked) => Ok(Some(locked?)),
+        Err(_) => Ok(None),
     }
 }
 
@@ -309,9 +310,13 @@ fn lock(directory: &Path) -> io::Result<Option<OwnedFd>> {
     try_lock(directory, FlockOperation::NonBlockingLockExclusive)
 }
 
+fn open(directory: &Path) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// Those who only look whether a daemon lives share the lock, so that they do not take each other for one.
 fn try_lock(directory: &Path, operation: FlockOperation) -> io::Result<Option<OwnedFd>> {
-    let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let opened = open(directory)?;
     match rustix::fs::flock(&opened, operation) {
         Ok(()) => Ok(Some(opened)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -423,7 +428,12 @@ mod tests {
         session.describe(&Description { pid, ..description() }).expect("described");
         fs::write(session.journal(), "").expect("written");
         let outlasting = std::thread::spawn(move || {
-            std::thread::sleep(20 * LOCK_PERIOD);
+            // Until somebody waits for the lock: such a line of the kernel's table has an arrow.
+            let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(session.directory()).expect("there"));
+            let is_awaited = |line: &str| line.contains("->") && line.contains(&format!(":{inode} "));
+            while !fs::read_to_string("/proc/locks").expect("there").lines().any(is_awaited) {
+                std::thread::yield_now();
+            }
             drop(session);
         });
         let resumed = Session::resume(root.path(), 6379).expect("the session that was left");
