@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from homes import Home
+from watching import alive, wait_until
 
 #: Several waits of one test may each take long on a machine that has other things to do.
 pytestmark = pytest.mark.timeout(300)
-LIMIT_S = 60
-
-
-def wait_until(holds: Callable[[], Any], what: str) -> Any:
-    until = time.monotonic() + LIMIT_S
-    while not (value := holds()):
-        assert time.monotonic() < until, f"not within {LIMIT_S} s: {what}"
-        time.sleep(0.05)
-    return value
 
 
 def status(home: Home, name: str) -> dict[str, Any]:
@@ -33,14 +24,7 @@ def status(home: Home, name: str) -> dict[str, Any]:
 
 
 def begun(home: Home, name: str) -> None:
-    wait_until(lambda: status(home, name)["status"] != "PENDING", f"{name} begins")
-
-
-def is_there(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: status(home, name)["status"] != "PENDING")
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +77,11 @@ def test_a_stopped_job_leaves_no_process(home: Home, tmp_path: Path) -> None:
     line = f"trap '' TERM; setsid sleep 1000 & echo $! > {tmp_path}/child; echo $$ > {tmp_path}/shell; sleep 1000 & wait; wait"
     assert home.oxiray("job", "submit", "--submission-id=long", "--no-wait", "--", line).returncode == 0
     files = [tmp_path / "child", tmp_path / "shell"]
-    wait_until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files), "it runs")
+    wait_until(lambda: all(file.exists() and file.read_text().endswith("\n") for file in files))
     pids = [int(file.read_text()) for file in files]
-    assert all(map(is_there, pids))
+    assert all(map(alive, pids))
     assert home.oxiray("job", "stop", "long").stdout == "Job long STOPPED: it was stopped on request.\n"
-    wait_until(lambda: not any(map(is_there, pids)), "its processes are gone, and the one that left its group")
+    wait_until(lambda: not any(map(alive, pids)))
 
 
 def test_one_that_waits_for_room_is_stopped_and_what_cannot_be_is_told(home: Home) -> None:
@@ -124,11 +108,11 @@ def test_a_job_ends_with_its_head_and_the_next_head_says_so(tmp_path: Path) -> N
         line = f"echo $$ > {tmp_path}/shell; sleep 1000; true"
         assert home.oxiray("job", "submit", "--submission-id=lost", "--no-wait", "--", line).returncode == 0
         shell = tmp_path / "shell"
-        wait_until(lambda: shell.exists() and shell.read_text().endswith("\n"), "it runs")
+        wait_until(lambda: shell.exists() and shell.read_text().endswith("\n"))
         pid = int(shell.read_text())
         description = next(tmp_path.glob("oxiray-*/session_*/session.json"))
         os.kill(json.loads(description.read_text())["pid"], signal.SIGKILL)
-        wait_until(lambda: not is_there(pid), "it is gone")
+        wait_until(lambda: not alive(pid))
         assert home.oxiray(*start).returncode == 0
         told = status(home, "lost")
         assert (told["status"], told["message"]) == ("FAILED", "the head that ran it ended, and it with the head")
