@@ -52,9 +52,15 @@ def listen(number: int) -> None:
 
 def _asked(number: int, frame: Any) -> None:
     if _core.take_interrupt():
-        interrupt = KeyboardInterrupt("cancel() was called for this task")
-        setattr(interrupt, _MARK, True)
-        raise interrupt
+        # No name of this frame may refer to it: the frame is part of its traceback, and with it the arguments of the
+        # interrupted call would be kept until Python looks for cycles, which it does not in a worker that is idle.
+        raise _interrupt()
+
+
+def _interrupt() -> KeyboardInterrupt:
+    interrupt = KeyboardInterrupt("cancel() was called for this task")
+    setattr(interrupt, _MARK, True)
+    return interrupt
 
 
 class _Reporter:

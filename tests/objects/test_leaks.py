@@ -14,9 +14,10 @@ import numpy
 import pytest
 import ray
 import settled
-from oxiray.exceptions import RayError
+from oxiray.exceptions import RayError, TaskCancelledError
 
 from spilled import MIB
+from watching import wait_until
 
 SIZE = 2 * MIB
 PROGRAMS = documented.all_programs()
@@ -142,6 +143,22 @@ def cancelled() -> None:
             pass
 
 
+def interrupted() -> None:
+    @ray.remote
+    def compute(begun, _):
+        ray.get(begun.keep.remote(True))
+        while True:
+            pass
+
+    for _ in range(3):
+        begun = Keeper.remote()
+        running = compute.remote(begun, large.remote(1))
+        wait_until(lambda begun=begun: ray.get(begun.give.remote()) is True)
+        ray.cancel(running)
+        with pytest.raises(TaskCancelledError):
+            ray.get(running, timeout=20)
+
+
 def waits_and_futures() -> None:
     references = [identity.remote(number) for number in range(200)]
     futures = [reference.future() for reference in references[:50]]
@@ -171,6 +188,7 @@ STRESSES = [
     views,
     more_than_fits,
     cancelled,
+    interrupted,
     waits_and_futures,
     freed,
 ]
