@@ -59,6 +59,7 @@ impl State {
             token,
             worker,
             under_way: VecDeque::new(),
+            is_for_one: false,
             codes: Codes::default(),
             idle_since: None,
             closing: false,

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Requests for workers that one class has open at most.
 const REQUESTS_LIMIT: usize = 16;
-/// Tasks under way on one worker at most.
-const DEPTH_LIMIT: usize = 64;
+/// Tasks under way on one worker at most. With less, one that does nothing but tiny tasks sleeps ever again until more come.
+const DEPTH_LIMIT: usize = 512;
 /// About how much work a worker is given ahead.
 const AHEAD_US: f32 = 2_000.0;
 /// A worker that has nothing to do for this long is returned.
@@ -85,6 +85,8 @@ pub(crate) struct Lease {
     pub(crate) token: Token,
     pub(crate) worker: WorkerId,
     pub(crate) under_way: VecDeque<TaskId>,
+    /// What was given to it last runs alone.
+    pub(crate) is_for_one: bool,
     pub(crate) codes: Codes,
     pub(crate) idle_since: Option<Instant>,
     /// No task is to be added: the worker exits, or its stream is over and the verdict is awaited.
@@ -141,9 +143,9 @@ impl Submission {
         };
         let candidates = queue.leases.iter().map(|id| (*id, &self.leases[id])).filter(|(_, lease)| !lease.closing);
         let (id, lease) = candidates.min_by_key(|(_, lease)| lease.under_way.len())?;
-        // SUBMIT-3: nothing joins what runs alone, so the first tells for all.
-        let first = lease.under_way.front().and_then(|first| self.tasks.get(first));
-        (lease.under_way.len() < depth && !first.is_some_and(|task| task.runs_alone())).then_some(id)
+        // SUBMIT-3: nothing joins what runs alone.
+        let is_taken = lease.is_for_one && !lease.under_way.is_empty();
+        (lease.under_way.len() < depth && !is_taken).then_some(id)
     }
 
     pub(crate) fn set_idle(&mut self, id: u64, idle: bool) {
@@ -299,9 +301,10 @@ impl State {
         let lone = held.under_way.is_empty();
         held.under_way.push_back(task);
         let token = held.token;
-        if let Some(routine) = self.tasks.tasks.get(&task).map(|task| &task.work.routine)
-            && !held.codes.knows(&routine.function)
-        {
+        let known = self.tasks.tasks.get(&task).expect("SUBMIT-1");
+        held.is_for_one = known.runs_alone();
+        let routine = &known.work.routine;
+        if !held.codes.knows(&routine.function) {
             let (hash, body) = (routine.function.clone(), routine.code.clone());
             held.codes.note(hash.clone(), body.len(), Bytes::new());
             self.links.post(token, &Function { hash, body }.into());
@@ -390,8 +393,10 @@ impl State {
         // A task that spreads is the last on its machine: the next one gets a machine of its own choice. What comes back
         // may set tasks free, which must not join here.
         let (retiring, is_last) = (reply.retiring, self.tasks.is_last(queue, id));
-        if let Some(lease) = self.tasks.leases.get_mut(&id) {
-            lease.closing |= retiring || is_last;
+        if (retiring || is_last)
+            && let Some(lease) = self.tasks.leases.get_mut(&id)
+        {
+            lease.closing = true;
         }
         if self.tasks.tasks.get(&task).is_some_and(|task| !task.cancelled) {
             let run_us = reply.run_us as f32;
