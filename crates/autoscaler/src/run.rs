@@ -138,7 +138,7 @@ impl Work<'_> {
             Ok(connection) => connection,
             Err(error) => return Err(RunError::Refused(error.to_string())),
         };
-        connection.send(&Hello { token, ..Hello::default() }.into());
+        connection.send(&Hello { token, ..Hello::default() });
         self.connection = Some(connection);
         self.said = None;
         self.look_at_groups();

@@ -150,7 +150,7 @@ async fn ask(
     let found: Secret = serde_json::from_value(found).map_err(|error| error.to_string())?;
     let token = found.data.unwrap_or_default().remove("join-token").unwrap_or_default().0;
     let token = String::from_utf8_lossy(&token).into_owned();
-    let answer = tokio::task::spawn_blocking(move || head::ask(address, &token, asked)).await;
+    let answer = tokio::task::spawn_blocking(move || head::ask(address, &token, &asked)).await;
     let told = answer.map_err(|error| error.to_string())??;
     match (told.failure, told.jobs.into_iter().next()) {
         (Some(failure), _) => Ok(Err((failure.code, failure.text))),

@@ -294,7 +294,7 @@ impl Builder {
             metadata: "{}".into(),
         };
         let entry = Entry { token: token.clone(), driver: driver.clone() };
-        connection.send(&Hello { token, driver: Some(driver), ..Hello::default() }.into());
+        connection.send(&Hello { token, driver: Some(driver), ..Hello::default() });
         let _ = connection.flush();
         let (welcome, early) = welcomed(&mut connection, Instant::now() + GREETING_LIMIT)?;
         let identity = Identity::from_welcome(&welcome)

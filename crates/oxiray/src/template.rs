@@ -90,12 +90,12 @@ fn serve(descriptor: i32) -> io::Result<()> {
     let way = way();
     let mut brood = Brood::new().map_err(io::Error::other)?;
     let mut daemon = Connection::new(socket)?;
-    daemon.send(&TemplateReady { started_us: started.elapsed().as_micros() as u64, notice: String::new() }.into());
+    daemon.send(&TemplateReady { started_us: started.elapsed().as_micros() as u64, notice: String::new() });
     let mut asked: Vec<Received> = Vec::new();
     loop {
         for departed in brood.reap() {
             let gone = Gone { pid: departed.pid, status: departed.status, stragglers: departed.stragglers };
-            daemon.send(&gone.into());
+            daemon.send(&gone);
         }
         for Received { message, descriptors } in std::mem::take(&mut asked) {
             if let Message::Fork(fork) = message {

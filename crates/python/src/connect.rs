@@ -86,7 +86,7 @@ fn connect<'py>(
         )));
     }
     let entry = Entry { token: token.clone(), driver: driver.clone() };
-    connection.send(&Hello { token, driver: Some(driver), ..Hello::default() }.into());
+    connection.send(&Hello { token, driver: Some(driver), ..Hello::default() });
     let _ = connection.flush();
     let greeting = py.detach(|| first_message(&mut connection, Some(Instant::now() + GREETING_LIMIT)));
     let (first, early) = greeting.map_err(PyConnectionError::new_err)?;

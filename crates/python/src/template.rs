@@ -45,7 +45,7 @@ impl Template {
             .map_err(|error| os_error("keep its socket", error))?;
         let brood = Brood::new().map_err(|error| os_error("watch its children", error))?;
         let mut daemon = Connection::new(socket).map_err(|error| os_error("use its socket", error))?;
-        daemon.send(&TemplateReady { started_us, notice }.into());
+        daemon.send(&TemplateReady { started_us, notice });
         let service = Service { daemon, brood, asked: Vec::new(), current: None, pid: std::process::id() };
         Ok(Self { service: Mutex::new(Some(service)) })
     }
@@ -101,7 +101,7 @@ impl Service {
         loop {
             for departed in self.brood.reap() {
                 let gone = Gone { pid: departed.pid, status: departed.status, stragglers: departed.stragglers };
-                self.daemon.send(&gone.into());
+                self.daemon.send(&gone);
             }
             if self.daemon.flush().is_err() {
                 return true;

@@ -190,7 +190,7 @@ impl State {
         }
         if matches!(actor.stream, Stream::None) {
             actor.stream = Stream::Awaited;
-            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost: Bytes::new() }.into());
+            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost: Bytes::new() });
         }
         self.deliver(id);
     }
@@ -301,7 +301,7 @@ impl State {
         if let Stream::Open(_, worker) = actor.stream {
             actor.stream = Stream::Awaited;
             let lost = copy(worker.as_bytes());
-            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost }.into());
+            self.links.post_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost });
         }
     }
 
@@ -385,7 +385,7 @@ impl State {
         } else {
             actor.killed = true;
         }
-        self.links.post_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()), restart }.into());
+        self.links.post_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()), restart });
     }
 
     /// Whether the actor's process has the call. One that it has not got is not sent any more.
@@ -395,7 +395,7 @@ impl State {
         }
         if let Stream::Open(token, _) = self.actors.get(id).stream {
             let cancel = Cancel { task: copy(task.as_bytes()), force: false, recursive };
-            self.links.post_now(token, &cancel.into());
+            self.links.post_now(token, &cancel);
         }
         true
     }

@@ -63,7 +63,7 @@ impl State {
             Target::Class(queue) => match self.lease_of(queue, id) {
                 Some(token) => {
                     let cancel = Cancel { task: copy(id.as_bytes()), force, recursive };
-                    self.links.post_now(token, &cancel.into());
+                    self.links.post_now(token, &cancel);
                     true
                 }
                 None => false,
@@ -120,7 +120,7 @@ impl State {
             self.yieldings.close(&cancel.task);
             let results = vec![never_begun(task); results as usize];
             let reply = Reply { task: cancel.task.clone(), results, ..Reply::default() };
-            self.links.post_now(from, &reply.into());
+            self.links.post_now(from, &reply);
             return;
         }
         if !self.inbox.interrupts.is_running(task) {

@@ -78,10 +78,10 @@ impl State {
     }
 
     fn make(&mut self, actor: ActorId, create: ActorCreate) {
+        self.links.post_now(DAEMON, &create);
         if self.resuming.is_needed() {
-            self.actors.note_creation(actor, create.clone());
+            self.actors.note_creation(actor, create);
         }
-        self.links.post_now(DAEMON, &create.into());
     }
 
     /// The arguments of an actor that is dead are awaited no longer.

@@ -238,7 +238,7 @@ impl State {
                 } else {
                     self.codes.get(&token).map(|codes| codes.get(&call.function)).unwrap_or_default()
                 };
-                self.inbox.push(Item::Call(token, owner, Box::new(call), code));
+                self.inbox.push(Item::Call(token, owner, call, code));
                 self.news = true;
             }
             Message::Cancel(cancel) => self.cancel_call(token, &cancel),
@@ -254,7 +254,7 @@ impl State {
             self.yieldings.close(task);
             self.news = true;
             let results = vec![Value::default()];
-            self.links.post_now(from, &Reply { task: task.clone(), results, ..Reply::default() }.into());
+            self.links.post_now(from, &Reply { task: task.clone(), results, ..Reply::default() });
         } else if let Some(task) = TaskId::from_slice(task) {
             self.stop_yielding(task);
         }
@@ -278,7 +278,7 @@ impl State {
             for task in &tasks {
                 self.yieldings.close(task);
             }
-            self.links.post_now(token, &Returned { tasks }.into());
+            self.links.post_now(token, &Returned { tasks });
         }
     }
 
@@ -310,7 +310,7 @@ impl State {
         };
         self.call_is_over(&reply.task);
         // Never gathered: what is done must be known before the next call can take this process down.
-        self.links.post_now(ticket.from, &reply.into());
+        self.links.post_now(ticket.from, &reply);
         for id in outcome.handed {
             self.release(id);
         }
@@ -328,7 +328,7 @@ impl State {
 
     /// The call is run again in its place, which its owner is told before it can take this process down.
     pub(crate) fn call_is_retried(&mut self, ticket: &Ticket) {
-        self.links.post_now(ticket.from, &Retried { task: ticket.task.clone() }.into());
+        self.links.post_now(ticket.from, &Retried { task: ticket.task.clone() });
     }
 
     pub(crate) fn actor_ready(&mut self, borrowed: &[ObjectId]) {
@@ -336,17 +336,17 @@ impl State {
         let kept = self.objects.keep(borrowed);
         let me = self.identity.worker;
         self.hold_for(&kept, &me);
-        self.links.post_now(DAEMON, &ActorReady {}.into());
+        self.links.post_now(DAEMON, &ActorReady {});
     }
 
     pub(crate) fn actor_failed(&mut self, error: Value) {
-        self.links.post_now(DAEMON, &ActorFailed { error: Some(error) }.into());
+        self.links.post_now(DAEMON, &ActorFailed { error: Some(error) });
     }
 
     /// Tells the daemon once that the actor ends, and whether somebody meant it to.
     pub(crate) fn actor_leaving(&mut self, text: String, unintended: bool) {
         if !std::mem::replace(&mut self.inbox.said_leaving, true) {
-            self.links.post_now(DAEMON, &ActorLeaving { text, unintended }.into());
+            self.links.post_now(DAEMON, &ActorLeaving { text, unintended });
         }
     }
 }

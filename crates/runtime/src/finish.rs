@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 
 impl State {
     /// A call came back: results are there, or it is to be run again.
-    pub(crate) fn finish(&mut self, id: TaskId, mut reply: Reply, worker: WorkerId) {
+    pub(crate) fn finish(&mut self, id: TaskId, mut reply: Box<Reply>, worker: WorkerId) {
         let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
         self.hold_kept(&kept, &worker);
         if reply.retry && self.try_again(id, None) {

@@ -30,7 +30,7 @@ impl State {
             strategy: queue.class.strategy.clone(),
             arguments: queue.class.large_arguments(),
         };
-        self.links.post_now(DAEMON, &message.into());
+        self.links.post_now(DAEMON, &message);
     }
 
     pub(crate) fn lease_granted(&mut self, granted: &LeaseGranted, descriptor: Option<OwnedFd>) {
@@ -46,7 +46,7 @@ impl State {
             if let Some(token) = token {
                 self.links.remove(token);
             }
-            self.links.post_now(DAEMON, &LeaseReturn { lease: granted.lease, retiring: false }.into());
+            self.links.post_now(DAEMON, &LeaseReturn { lease: granted.lease, retiring: false });
             if let Some(queue) = queue {
                 self.pump(queue);
             }
@@ -90,7 +90,7 @@ impl State {
         self.tasks.set_idle(id, false);
         if let Some(lease) = self.tasks.leases.get_mut(&id) {
             lease.closing = true;
-            self.links.post_now(DAEMON, &LeaseKill { lease: id }.into());
+            self.links.post_now(DAEMON, &LeaseKill { lease: id });
         }
     }
 
@@ -155,7 +155,7 @@ impl State {
     pub(crate) fn return_lease(&mut self, id: u64) {
         if let Some(lease) = self.tasks.remove_lease(id) {
             self.links.remove(lease.token);
-            self.links.post_now(DAEMON, &LeaseReturn { lease: id, retiring: false }.into());
+            self.links.post_now(DAEMON, &LeaseReturn { lease: id, retiring: false });
         }
     }
 

@@ -11,7 +11,7 @@
 
 use crate::watched::{Sign, Watched};
 use oxiray_ids::{ActorId, WorkerId};
-use oxiray_wire::{CallFrame, Connection, Message, Received};
+use oxiray_wire::{Body, Connection, Received};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -65,12 +65,8 @@ struct Link {
 
 impl Link {
     /// Queues a frame, and offers the peer shared memory for all others once that is worth it.
-    fn send(&mut self, message: &Message) {
+    fn send(&mut self, message: &impl Body) {
         self.connection.send(message);
-        self.count_frame();
-    }
-
-    fn count_frame(&mut self) {
         if let Some(left) = &mut self.offers_after {
             *left -= 1;
             if *left == 0 {
@@ -196,22 +192,10 @@ impl Links {
     }
 
     /// Gathers a frame. Nothing happens where the stream is gone: its end is noticed on reading.
-    pub(crate) fn post(&mut self, token: Token, message: &Message) {
+    pub(crate) fn post(&mut self, token: Token, message: &impl Body) {
         let Some(link) = self.open.get_mut(&token) else { return };
         link.send(message);
         self.gather(token);
-    }
-
-    /// Writes a call at once where it is the only one under way there, and gathers it with others where it is not.
-    pub(crate) fn post_call(&mut self, token: Token, call: &CallFrame<'_>, is_lone: bool) {
-        let Some(link) = self.open.get_mut(&token) else { return };
-        link.connection.send_call(call);
-        link.count_frame();
-        if is_lone {
-            self.flush(token);
-        } else {
-            self.gather(token);
-        }
     }
 
     fn gather(&mut self, token: Token) {
@@ -228,7 +212,7 @@ impl Links {
     }
 
     /// Writes a frame, and what was gathered before it, at once.
-    pub(crate) fn post_now(&mut self, token: Token, message: &Message) {
+    pub(crate) fn post_now(&mut self, token: Token, message: &impl Body) {
         if let Some(link) = self.open.get_mut(&token) {
             link.send(message);
             self.flush(token);
@@ -236,7 +220,7 @@ impl Links {
     }
 
     /// Writes a frame at once where nothing was written for a while; gathers it with others where one follows another.
-    pub(crate) fn post_soon(&mut self, token: Token, message: &Message) {
+    pub(crate) fn post_soon(&mut self, token: Token, message: &impl Body) {
         let quiet = |link: &Link| link.written_at.is_none_or(|at| at.elapsed() >= GATHER_TIME);
         if self.open.get(&token).is_some_and(quiet) {
             self.post_now(token, message);

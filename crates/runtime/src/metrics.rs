@@ -247,7 +247,7 @@ impl State {
         let mut samples = table().take().into_iter().peekable();
         while samples.peek().is_some() {
             let samples = samples.by_ref().take(BATCH_MAX).collect();
-            self.links.post_now(DAEMON, &Metrics { samples }.into());
+            self.links.post_now(DAEMON, &Metrics { samples });
         }
     }
 }

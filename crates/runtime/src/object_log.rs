@@ -39,7 +39,7 @@ impl State {
             });
         }
         let records_sites = self.objects.records_sites();
-        self.links.post_now(DAEMON, &ObjectLog { number, records, records_sites }.into());
+        self.links.post_now(DAEMON, &ObjectLog { number, records, records_sites });
     }
 
     fn uses_of_objects(&self) -> FxHashMap<ObjectId, Uses> {

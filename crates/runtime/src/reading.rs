@@ -120,7 +120,7 @@ impl State {
         match self.streams.next(task) {
             Found::Item(index, told) => {
                 if let Some((from, read)) = told {
-                    self.links.post(from, &StreamRead { task: copy(task.as_bytes()), read }.into());
+                    self.links.post(from, &StreamRead { task: copy(task.as_bytes()), read });
                 }
                 Some(Next::Item(item(task, index)))
             }
@@ -142,7 +142,7 @@ impl State {
         }
         // A worker that waits for a reader would wait for ever.
         if let Some(token) = self.link_of(task) {
-            self.links.post(token, &StreamRead { task: copy(task.as_bytes()), read: u32::MAX }.into());
+            self.links.post(token, &StreamRead { task: copy(task.as_bytes()), read: u32::MAX });
         }
     }
 
@@ -154,7 +154,7 @@ impl State {
         if let Some(task) = self.tasks.tasks.get_mut(&id) {
             task.cancelled = true;
         }
-        self.links.post_now(token, &StreamStop { task: copy(id.as_bytes()) }.into());
+        self.links.post_now(token, &StreamStop { task: copy(id.as_bytes()) });
     }
 
     /// The stream to the worker that has the call, where it is under way.

@@ -22,7 +22,7 @@ impl State {
         let lost = self.objects.lose(id, seen, &mut effects);
         if !own || (lost && self.objects.is_promised(id)) {
             let reference = self.objects.reference(id);
-            self.links.post_now(DAEMON, &Recover { reference: Some(reference) }.into());
+            self.links.post_now(DAEMON, &Recover { reference: Some(reference) });
         }
         self.apply(effects);
         if own && lost {
@@ -45,7 +45,7 @@ impl State {
         } else if !self.objects.is_own(id) {
             let reason = if id.index() >= ObjectId::FIRST_PUT { Reason::Put } else { Reason::NotFound };
             let value = Some(unreconstructable(id, reason));
-            return self.links.post_now(DAEMON, &Publish { object: copy(object), value }.into());
+            return self.links.post_now(DAEMON, &Publish { object: copy(object), value });
         }
         let mut effects = Effects::default();
         let lost = self.objects.lose(id, self.objects.losses(id), &mut effects);
@@ -69,19 +69,19 @@ impl State {
             return self.promise(&[id]);
         }
         if let Some(value) = self.objects.kept(id).cloned() {
-            return self.links.post_now(DAEMON, &Publish { object: copy(object), value: Some(value) }.into());
+            return self.links.post_now(DAEMON, &Publish { object: copy(object), value: Some(value) });
         }
         if self.lost.is_none() && !self.lineage.is_elsewhere(id) {
             // Where it was published meanwhile, the daemon does not listen to this.
             let reason = if id.index() >= ObjectId::FIRST_PUT { Reason::Put } else { Reason::NotFound };
             let value = Some(unreconstructable(id, reason));
-            self.links.post_now(DAEMON, &Publish { object: copy(object), value }.into());
+            self.links.post_now(DAEMON, &Publish { object: copy(object), value });
         }
     }
 
     fn publish_again(&mut self, id: ObjectId) {
         let Some(value) = self.objects.value(id).cloned() else { return };
-        self.links.post_now(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) }.into());
+        self.links.post_now(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) });
     }
 
     /// Follows the recipe of an expected object, and those of its arguments that are gone; what cannot be made becomes

@@ -101,7 +101,7 @@ impl State {
         let leases = leases.map(|(lease, worker)| LeaseHeld { lease, worker: copy(worker.as_bytes()) }).collect();
         let broken: Vec<u64> = broken.into_iter().map(|(id, _)| *id).collect();
         let actors = self.actors.connected().map(|actor| copy(actor.as_bytes())).collect();
-        self.links.post(DAEMON, &ClientResume { epoch, leases, actors }.into());
+        self.links.post(DAEMON, &ClientResume { epoch, leases, actors });
         self.tell_of_objects_again();
         self.ask_for_actors_again();
         for message in self.questions.unanswered(is_new_daemon) {
@@ -116,7 +116,7 @@ impl State {
             self.lease_ended(&LeaseEnded { lease, text, node_died: true, ..LeaseEnded::default() });
         }
         for token in self.links.others() {
-            self.links.post(token, &Resumed { epoch }.into());
+            self.links.post(token, &Resumed { epoch });
         }
         self.resuming.is_unsettled = true;
         self.links.flush_all();
@@ -129,12 +129,12 @@ impl State {
         let told = self.objects.retold();
         let wire = |ids: &[ObjectId]| ids.iter().map(|id| copy(id.as_bytes())).collect::<Vec<Bytes>>();
         for promised in told.promised.chunks(BATCH_MAX) {
-            self.links.post(DAEMON, &Promise { objects: wire(promised) }.into());
+            self.links.post(DAEMON, &Promise { objects: wire(promised) });
         }
         let holder = copy(self.identity.worker.as_bytes());
         let held: Vec<ObjectId> = told.held.into_iter().chain(self.questions.writing.iter().copied()).collect();
         for held in held.chunks(BATCH_MAX) {
-            self.links.post(DAEMON, &Hold { objects: wire(held), holder: holder.clone() }.into());
+            self.links.post(DAEMON, &Hold { objects: wire(held), holder: holder.clone() });
         }
         for id in told.published {
             if let Some(value) = self.objects.value(id).cloned() {
@@ -144,29 +144,29 @@ impl State {
         // Nobody here refers to these: promising them says whose they are.
         for (id, value) in told.kept {
             let object = copy(id.as_bytes());
-            self.links.post(DAEMON, &Promise { objects: vec![object.clone()] }.into());
+            self.links.post(DAEMON, &Promise { objects: vec![object.clone()] });
             self.publish_value(id, value);
-            self.links.post(DAEMON, &Unhold { objects: vec![object] }.into());
+            self.links.post(DAEMON, &Unhold { objects: vec![object] });
         }
         for reference in told.wanted {
-            self.links.post(DAEMON, &Subscribe { reference: Some(reference) }.into());
+            self.links.post(DAEMON, &Subscribe { reference: Some(reference) });
         }
     }
 
     fn publish_value(&mut self, id: ObjectId, value: Value) {
-        self.links.post(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) }.into());
+        self.links.post(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) });
     }
 
     fn ask_for_actors_again(&mut self) {
         for mut create in self.actors.unplaced() {
             create.is_again = true;
-            self.links.post(DAEMON, &create.into());
+            self.links.post(DAEMON, &create);
         }
         for (actor, restart) in self.actors.doomed() {
-            self.links.post(DAEMON, &ActorKill { actor: copy(actor.as_bytes()), restart }.into());
+            self.links.post(DAEMON, &ActorKill { actor: copy(actor.as_bytes()), restart });
         }
         for actor in self.actors.awaited() {
-            self.links.post(DAEMON, &ActorConnect { actor: copy(actor.as_bytes()), lost: Bytes::new() }.into());
+            self.links.post(DAEMON, &ActorConnect { actor: copy(actor.as_bytes()), lost: Bytes::new() });
         }
     }
 
@@ -194,7 +194,7 @@ impl State {
         let epoch = self.resuming.epoch;
         if self.resuming.is_unsettled && !self.links.awaits_marks() {
             self.resuming.is_unsettled = false;
-            self.links.post_now(DAEMON, &ClientSettled { epoch }.into());
+            self.links.post_now(DAEMON, &ClientSettled { epoch });
         }
     }
 

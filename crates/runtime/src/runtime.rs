@@ -115,7 +115,7 @@ impl Runtime {
         self.shared.with(|state| {
             state.tasks.leaving = true;
             state.tell_of_metrics();
-            state.links.post_now(DAEMON, &Goodbye {}.into());
+            state.links.post_now(DAEMON, &Goodbye {});
             if state.is_away() {
                 // Its job ends for want of it.
                 state.daemon_gone();
@@ -300,7 +300,7 @@ impl Runtime {
                 Err(Unmet::TimedOut) => {
                     self.shared.with(|state| {
                         if let Some(object) = state.questions.abandon(question, pins.cloned()) {
-                            state.links.post(DAEMON, &Unpin { object }.into());
+                            state.links.post(DAEMON, &Unpin { object });
                         }
                     });
                     return Err(Unmet::TimedOut.into());

@@ -281,7 +281,7 @@ impl State {
         let (promised, ready) = self.objects.promise(ids);
         if !promised.is_empty() {
             let objects = promised.iter().map(|id| crate::objects::copy(id.as_bytes())).collect();
-            self.links.post_now(DAEMON, &Promise { objects }.into());
+            self.links.post_now(DAEMON, &Promise { objects });
         }
         for id in ready {
             self.publish(id);
@@ -292,13 +292,13 @@ impl State {
         let Some(value) = self.objects.value(id).cloned() else { return };
         self.promise(&crate::objects::inner_ids(&value));
         let object = crate::objects::copy(id.as_bytes());
-        self.links.post_now(DAEMON, &Publish { object, value: Some(value) }.into());
+        self.links.post_now(DAEMON, &Publish { object, value: Some(value) });
     }
 
     /// Asks for values of objects that others own, where that was not done yet.
     pub(crate) fn want(&mut self, id: ObjectId) {
         if let Some(reference) = self.objects.want(id) {
-            self.links.post_now(DAEMON, &Subscribe { reference: Some(reference) }.into());
+            self.links.post_now(DAEMON, &Subscribe { reference: Some(reference) });
         }
     }
 
@@ -307,7 +307,7 @@ impl State {
         if !ids.is_empty() {
             let objects = ids.iter().map(|id| crate::objects::copy(id.as_bytes())).collect();
             let holder = crate::objects::copy(holder.as_bytes());
-            self.links.post_now(DAEMON, &Hold { objects, holder }.into());
+            self.links.post_now(DAEMON, &Hold { objects, holder });
         }
     }
 
@@ -315,7 +315,7 @@ impl State {
     pub(crate) fn unhold(&mut self, ids: &[ObjectId]) {
         if !ids.is_empty() {
             let objects = ids.iter().map(|id| crate::objects::copy(id.as_bytes())).collect();
-            self.links.post(DAEMON, &Unhold { objects }.into());
+            self.links.post(DAEMON, &Unhold { objects });
         }
     }
 
@@ -368,12 +368,12 @@ impl State {
             | Message::StateReport(_)
             | Message::SegmentRetired(_) => {
                 if let Some(object) = self.questions.answer(message, descriptors.next()) {
-                    self.links.post(DAEMON, &Unpin { object }.into());
+                    self.links.post(DAEMON, &Unpin { object });
                 }
                 let unmapped = std::mem::take(&mut self.questions.unmapped);
                 if !unmapped.is_empty() {
                     let segments = unmapped.into_iter().map(|segment| segment.0).collect();
-                    self.links.post_now(DAEMON, &SegmentsUnmapped { segments }.into());
+                    self.links.post_now(DAEMON, &SegmentsUnmapped { segments });
                 }
                 self.news = true;
             }
@@ -441,7 +441,7 @@ impl State {
         if self.blocked.waiting == 0 {
             self.blocked.since = None;
             if std::mem::take(&mut self.blocked.told) {
-                self.links.post_now(DAEMON, &oxiray_wire::message::Unblocked {}.into());
+                self.links.post_now(DAEMON, &oxiray_wire::message::Unblocked {});
             }
         }
     }
@@ -476,7 +476,7 @@ impl State {
         let blocked = self.blocked.since.is_some_and(|since| !self.blocked.told && since + BLOCKED_AFTER <= now);
         if blocked {
             self.blocked.told = true;
-            self.links.post_now(DAEMON, &oxiray_wire::message::Blocked {}.into());
+            self.links.post_now(DAEMON, &oxiray_wire::message::Blocked {});
         }
         self.inbox.interrupts.repeat(now);
         if blocked || self.inbox.give_back_at().is_some_and(|at| at <= now) {

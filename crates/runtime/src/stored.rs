@@ -52,7 +52,7 @@ impl Drop for Pinned {
                         state.pinned.remove(&self.id);
                     }
                 }
-                state.links.post(DAEMON, &Unpin { object }.into());
+                state.links.post(DAEMON, &Unpin { object });
             });
         }
     }
@@ -100,7 +100,7 @@ impl Runtime {
                 continue;
             };
             mapping.edit(|bytes| write(&mut bytes[..size]));
-            self.shared.with(|state| state.links.post_now(DAEMON, &Seal { object }.into()));
+            self.shared.with(|state| state.links.post_now(DAEMON, &Seal { object }));
             return Ok(());
         }
         Err(unexpected())
@@ -146,7 +146,7 @@ impl Runtime {
     fn give_up(&self, segment: SegmentId, back: &Message) {
         self.shared.with(|state| {
             state.links.post(DAEMON, back);
-            state.links.post_now(DAEMON, &SegmentsUnmapped { segments: vec![segment.0] }.into());
+            state.links.post_now(DAEMON, &SegmentsUnmapped { segments: vec![segment.0] });
         });
     }
 
@@ -157,7 +157,7 @@ impl Runtime {
 
     /// Asks every other process of the cluster to collect garbage. A worker does when its task is done.
     pub fn collect_garbage(&self) {
-        self.shared.with(|state| state.links.post_now(DAEMON, &CollectGarbage {}.into()));
+        self.shared.with(|state| state.links.post_now(DAEMON, &CollectGarbage {}));
     }
 
     /// Whether lost values are made again, and how many bytes the records for that may take.

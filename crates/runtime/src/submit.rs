@@ -284,7 +284,7 @@ impl State {
         if queue.pending.is_empty() || leaving {
             for request in std::mem::take(&mut queue.requests) {
                 self.tasks.requests.remove(&request);
-                self.links.post(DAEMON, &LeaseCancel { request }.into());
+                self.links.post(DAEMON, &LeaseCancel { request });
             }
             self.tasks.forget_if_unused(index);
             return;
@@ -307,7 +307,7 @@ impl State {
         if !held.codes.knows(&routine.function) {
             let (hash, body) = (routine.function.clone(), routine.code.clone());
             held.codes.note(hash.clone(), body.len(), Bytes::new());
-            self.links.post(token, &Function { hash, body }.into());
+            self.links.post(token, &Function { hash, body });
         }
         self.send_call(token, task, lone);
     }
@@ -335,7 +335,11 @@ impl State {
             retries: if work.function.is_empty() { work.retries } else { 0 },
             stream,
         };
-        self.links.post_call(token, &call, is_lone);
+        if is_lone {
+            self.links.post_now(token, &call);
+        } else {
+            self.links.post(token, &call);
+        }
     }
 
     /// Arguments given as references, as they travel, and what the daemon is to be told of for that.
@@ -381,7 +385,7 @@ impl State {
         }
     }
 
-    fn task_replied(&mut self, id: u64, reply: Reply) {
+    fn task_replied(&mut self, id: u64, reply: Box<Reply>) {
         let Some(task) = TaskId::from_slice(&reply.task) else { return };
         let Some(lease) = self.tasks.leases.get_mut(&id) else { return };
         if lease.under_way.front() == Some(&task) {
@@ -407,7 +411,7 @@ impl State {
         if retiring {
             let lease = self.tasks.remove_lease(id).expect("it was just looked at");
             self.links.remove(token);
-            self.links.post(DAEMON, &LeaseReturn { lease: id, retiring: true }.into());
+            self.links.post(DAEMON, &LeaseReturn { lease: id, retiring: true });
             for task in lease.under_way.into_iter().rev() {
                 self.requeue(queue, task);
             }

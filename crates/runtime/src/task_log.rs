@@ -155,7 +155,7 @@ impl State {
                 ..TaskRecord::default()
             }
         }));
-        self.links.post_now(DAEMON, &Told { number, records }.into());
+        self.links.post_now(DAEMON, &Told { number, records });
     }
 
     /// The calls of functions that are under way with some worker.
@@ -180,7 +180,7 @@ impl State {
     pub(crate) fn tell_of_ended(&mut self) {
         let records = self.log.take_untold();
         if !records.is_empty() && self.lost.is_none() {
-            self.links.post_now(DAEMON, &Told { number: 0, records }.into());
+            self.links.post_now(DAEMON, &Told { number: 0, records });
         }
     }
 }

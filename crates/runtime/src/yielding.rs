@@ -103,7 +103,7 @@ impl State {
         let large = stored.as_slice();
         self.hold_for(large, &owner);
         self.give_up_written(large);
-        let message = StreamItem { task: ticket.task_bytes(), index, value: Some(value) }.into();
+        let message = StreamItem { task: ticket.task_bytes(), index, value: Some(value) };
         if handed.is_empty() && large.is_empty() {
             self.links.post_soon(ticket.from(), &message);
         } else {

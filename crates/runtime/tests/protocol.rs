@@ -71,7 +71,7 @@ impl Peer {
     fn call(&mut self) -> Call {
         loop {
             match self.next() {
-                Message::Call(call) => return call,
+                Message::Call(call) => return *call,
                 Message::Function(_) => {}
                 other => panic!("a call was expected, not {other:?}"),
             }

@@ -1,6 +1,6 @@
 //! What frames are written from: messages, and calls whose greater part was written before.
 
-use crate::message::{ArgumentReference, Call, Message, StreamTerms};
+use crate::message::{ArgumentReference, Call, Message, Numbered, StreamTerms};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
 use prost::encoding::{self, WireType};
@@ -26,6 +26,20 @@ impl Body for Message {
 
     fn append_body(&self, buffer: &mut BytesMut) {
         Self::append_body(self, buffer);
+    }
+}
+
+impl<M: Numbered + prost::Message> Body for M {
+    fn kind(&self) -> u16 {
+        M::KIND
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.encoded_len()
+    }
+
+    fn append_body(&self, buffer: &mut BytesMut) {
+        self.encode_raw(buffer);
     }
 }
 
@@ -85,7 +99,7 @@ fn append_bytes(tag: u32, bytes: &[u8], buffer: &mut BytesMut) {
 
 impl Body for CallFrame<'_> {
     fn kind(&self) -> u16 {
-        Message::CALL
+        Call::KIND
     }
 
     fn body_bytes(&self) -> usize {
@@ -158,7 +172,7 @@ mod tests {
         frame.append_body(&mut body);
         assert_eq!(body.len(), frame.body_bytes());
         match Message::decode(frame.kind(), body.freeze()) {
-            Ok(Some(Message::Call(read))) => read,
+            Ok(Some(Message::Call(read))) => *read,
             other => panic!("{other:?}"),
         }
     }

@@ -4,7 +4,7 @@
 //! memory from some frame on, and the socket is left for bells and for the end of the stream (`ring.rs`). To a process of
 //! another machine it is a *promise* at first: frames are queued until the connection comes through it (`far.rs`).
 
-use crate::body::CallFrame;
+use crate::body::Body;
 use crate::far::{Came, Far};
 use crate::frame::{
     self, FRAME_BYTES_LIMIT, FRAME_DESCRIPTORS_LIMIT, FrameError, HEADER_BYTES, HELLO_BYTES_LIMIT, Header,
@@ -145,13 +145,8 @@ impl Connection {
     }
 
     /// Queues a message; [`Connection::flush`] sends it.
-    pub fn send(&mut self, message: &Message) {
+    pub fn send(&mut self, message: &impl Body) {
         frame::append(message, 0, &mut self.outgoing);
-    }
-
-    /// Queues a call, as [`Connection::send`] does.
-    pub fn send_call(&mut self, call: &CallFrame<'_>) {
-        frame::append(call, 0, &mut self.outgoing);
     }
 
     /// Queues a message with descriptors, which only travel through a socket of this machine.

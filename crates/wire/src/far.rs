@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn what_is_said_before_the_connection_is_here_is_heard_when_it_is() {
         let ((near_keeper, mut near), (far_keeper, mut far)) = (promised(), promised());
-        near.send(&Goodbye {}.into());
+        near.send(&Goodbye {});
         assert!(near.flush().expect("a promise takes all"), "and nothing is waited for");
         assert_eq!((near.unsent_bytes() as u64, near.promise().is_none()), (near.position(), true));
         let (here, there) = tcp();
@@ -247,7 +247,7 @@ mod tests {
         assert!(!near.is_promised() && near.promise().is_some());
         assert_eq!(receive(&mut near, &mut far, 1), [Goodbye {}.into()]);
         let large = Publish { object: Bytes::from(vec![7; 3 << 20]), value: None };
-        far.send(&large.clone().into());
+        far.send(&large.clone());
         assert_eq!(receive(&mut far, &mut near, 1), [large.into()], "in pieces, and the other way");
         assert_eq!(far.unsent_bytes(), 0);
     }
@@ -262,7 +262,7 @@ mod tests {
         crate::frame::append(&crate::Message::from(Goodbye {}), 0, &mut early);
         keep(&far_keeper, &there, (2, 1), &early);
         near.receive(&mut Vec::new()).expect("open");
-        near.send(&Publish::default().into());
+        near.send(&Publish::default());
         assert_eq!(receive(&mut near, &mut far, 2), [Goodbye {}.into(), Publish::default().into()]);
     }
 
@@ -276,7 +276,7 @@ mod tests {
         keep(&near_keeper, &here, (1, 2), &[]);
         keep(&far_keeper, &there, (2, 1), &[]);
         near.receive(&mut Vec::new()).expect("open");
-        near.send(&Goodbye {}.into());
+        near.send(&Goodbye {});
         near.flush().expect("open");
         drop(far_keeper);
         let mut inbox = Vec::new();

@@ -68,6 +68,12 @@ pub use transfer::*;
 pub use work::*;
 pub use worker::*;
 
+/// A message with a number of its own.
+pub(crate) trait Numbered {
+    /// The number that stands for it in a frame's header.
+    const KIND: u16;
+}
+
 macro_rules! held {
     ($name:ident) => { $name };
     ($name:ident boxed) => { Box<$name> };
@@ -75,15 +81,16 @@ macro_rules! held {
 
 macro_rules! messages {
     ($($kind:literal => $name:ident $($boxed:ident)?,)*) => {
-        /// A message of any kind. Large and seldom ones are boxed, so that calls and replies are moved around cheaply.
+        /// A message of any kind. Large ones are boxed, so that they are moved around cheaply.
         #[derive(Debug, Clone, PartialEq)]
         #[expect(missing_docs, reason = "each variant holds the struct of its name, documented there")]
         pub enum Message { $($name(held!($name $($boxed)?)),)* }
 
-        impl Message {
-            /// The number of a [`Call`].
-            pub(crate) const CALL: u16 = 71;
+        $(impl Numbered for $name {
+            const KIND: u16 = $kind;
+        })*
 
+        impl Message {
             /// The number that stands for this message in a frame's header.
             pub fn kind(&self) -> u16 {
                 match self { $(Self::$name(_) => $kind,)* }
@@ -180,8 +187,8 @@ messages! {
     68 => TaskLogQuery,
     69 => TaskLog,
     70 => Function,
-    71 => Call,
-    72 => Reply,
+    71 => Call boxed,
+    72 => Reply boxed,
     73 => Returned,
     74 => StreamItem,
     75 => StreamRead,

@@ -119,7 +119,7 @@ pub(super) fn join(root: &Path, address: &str) -> Result<Joined, JoinError> {
 fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joined, String>> {
     let mut connection = Connection::new(session::connect(directory)?.into())?;
     let node = Some(Newcomer { pid: std::process::id() });
-    connection.send(&Hello { token: description.token.clone(), node, ..Hello::default() }.into());
+    connection.send(&Hello { token: description.token.clone(), node, ..Hello::default() });
     connection.flush().map_err(io::Error::other)?;
     match first_answer(&mut connection)? {
         Message::NodeAdmitted(admitted) => {

@@ -80,7 +80,7 @@ impl Daemon {
         let connected = session::connect(directory).ok().and_then(|socket| Connection::new(socket.into()).ok());
         let Some(mut connection) = connected else { return };
         let node = Some(Newcomer { pid: std::process::id() });
-        connection.send(&Hello { token: description.token, node, ..Hello::default() }.into());
+        connection.send(&Hello { token: description.token, node, ..Hello::default() });
         self.greet_head(connection);
     }
 

@@ -188,7 +188,7 @@ pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<()
             daemon.serve().step("wait for events").map(drop)
         }
         Err(error) => {
-            driver.send(&Refused { text: error.to_string() }.into());
+            driver.send(&Refused { text: error.to_string() });
             // A driver that is gone needs no reason.
             let _ = driver.flush();
             Err(error)

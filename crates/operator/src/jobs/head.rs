@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const STEP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Asks one question. Blocks for a few steps' time at most.
-pub(super) fn ask(address: SocketAddr, token: &str, asked: SubmissionAsked) -> Result<SubmissionTold, String> {
+pub(super) fn ask(address: SocketAddr, token: &str, asked: &SubmissionAsked) -> Result<SubmissionTold, String> {
     let token = JoinToken::parse(token).map_err(|error| error.to_string())?;
     let (address, protocol) = (address.to_string(), protocol());
     let newcomer = Newcomer {
@@ -29,8 +29,8 @@ pub(super) fn ask(address: SocketAddr, token: &str, asked: SubmissionAsked) -> R
     let (_gateway, stream) = Gateway::start_visiting(joined, protocol, Limits::default())
         .map_err(|error| format!("the stream to the head cannot be carried: {error}"))?;
     let mut connection = Connection::new(stream).map_err(|error| error.to_string())?;
-    connection.send(&Hello::default().into());
-    connection.send(&asked.into());
+    connection.send(&Hello::default());
+    connection.send(asked);
     let (until, mut inbox) = (Instant::now() + STEP_LIMIT, Vec::new());
     loop {
         let is_sent = connection.flush().map_err(|error| error.to_string())?;

@@ -11,9 +11,9 @@ fn both() -> (Connection, Connection) {
 fn messages_and_descriptors_arrive_together_and_in_order() {
     let (mut near, mut far) = both();
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
-    near.send(&Goodbye {}.into());
+    near.send(&Goodbye {});
     near.send_with(&Peer::default().into(), vec![writer]);
-    near.send(&LeaseReclaim {}.into());
+    near.send(&LeaseReclaim {});
     near.send_with(&Peer::default().into(), vec![reader]);
     while !near.flush().expect("open") {}
     let mut inbox = Vec::new();
@@ -31,7 +31,7 @@ fn messages_and_descriptors_arrive_together_and_in_order() {
 fn a_large_message_crosses_in_pieces() {
     let (mut near, mut far) = both();
     let inline = Bytes::from(vec![7; 3 << 20]);
-    near.send(&Publish { object: inline.clone(), value: None }.into());
+    near.send(&Publish { object: inline.clone(), value: None });
     let mut inbox = Vec::new();
     while inbox.is_empty() {
         near.flush().expect("open");
@@ -43,7 +43,7 @@ fn a_large_message_crosses_in_pieces() {
 #[test]
 fn what_came_before_the_end_is_delivered() {
     let (mut near, mut far) = both();
-    near.send(&Goodbye {}.into());
+    near.send(&Goodbye {});
     near.flush().expect("open");
     drop(near);
     let mut inbox = Vec::new();
@@ -79,7 +79,7 @@ fn an_unproven_peer_cannot_make_us_read_much() {
     let (near, far) = socket_pair().expect("a pair");
     let mut far = Connection::unproven(far).expect("non-blocking");
     let mut near = Connection::new(near).expect("non-blocking");
-    near.send(&Publish { object: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), value: None }.into());
+    near.send(&Publish { object: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), value: None });
     near.flush().expect("open");
     let error = far.receive(&mut Vec::new()).expect_err("the frame is too large");
     assert!(matches!(error, ConnectionError::Frame(FrameError::Oversized { .. })));
