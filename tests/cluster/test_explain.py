@@ -51,7 +51,7 @@ def told(waiting: Any, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any
 
 def test_a_share_that_waits_is_told_what_each_device_has_free(cluster: Any) -> None:
     holders = [Holder.options(num_gpus=0.8).remote() for _ in range(2)]
-    ray.get([holder.ready.remote() for holder in holders], timeout=30)
+    ray.get([holder.ready.remote() for holder in holders], timeout=60)
     asked = free.options(num_gpus=0.4).remote()
     answer = told(asked, lambda answer: answer["waits"])
     assert (answer["kind"], answer["name"], answer["state"]) == ("task", "free", "PENDING_NODE_ASSIGNMENT")
@@ -60,15 +60,15 @@ def test_a_share_that_waits_is_told_what_each_device_has_free(cluster: Any) -> N
     assert rules[head] == ("missing", "it has no GPU, and 0.4 is asked for")
     assert rules[member][0] == "busy" and "GPU 0: 0.2 free, GPU 1: 0.2 free" in rules[member][1]
     shown = subprocess.run(
-        [native_binary(), "explain", answer["id"]], capture_output=True, text=True, check=True, timeout=30
+        [native_binary(), "explain", answer["id"]], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert "RULE" in shown and "GPU 0: 0.2 free" in shown and "missing" in shown
     as_json = subprocess.run(
-        [native_binary(), "explain", "--json", answer["id"]], capture_output=True, text=True, check=True, timeout=30
+        [native_binary(), "explain", "--json", answer["id"]], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     assert json.loads(as_json)["nodes"] == answer["nodes"]
     ray.kill(holders[0])
-    assert ray.get(asked, timeout=30) == 1
+    assert ray.get(asked, timeout=60) == 1
     assert not explain(asked)["waits"] and explain(asked)["state"] == "FINISHED"
     ray.kill(holders[1])
 
@@ -76,7 +76,7 @@ def test_a_share_that_waits_is_told_what_each_device_has_free(cluster: Any) -> N
 def test_an_actor_that_waits_for_one_machine_is_told_so(cluster: Any) -> None:
     member = cluster.worker_nodes.copy().pop().node_id
     first = Holder.options(num_cpus=2, scheduling_strategy=Affinity(member, soft=False)).remote()
-    assert ray.get(first.ready.remote(), timeout=30)
+    assert ray.get(first.ready.remote(), timeout=60)
     assert not explain(first)["waits"] and member in explain(first)["reason"]
     second = Holder.options(num_cpus=2, scheduling_strategy=Affinity(member, soft=False)).remote()
     answer = told(second, lambda answer: answer["waits"])

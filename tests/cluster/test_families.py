@@ -37,19 +37,19 @@ def test_each_family_is_found(families: dict[str, str]) -> None:
     }
     for family, every in asked.items():
         for options in every:
-            assert ray.get(where.options(**options).remote(), timeout=30) == families[family], (family, options)
+            assert ray.get(where.options(**options).remote(), timeout=60) == families[family], (family, options)
 
 
 def test_work_without_accelerators_keeps_off_machines_that_have_them(families: dict[str, str]) -> None:
-    found = ray.get([where.options(num_cpus=1).remote() for _ in range(4)], timeout=30)
+    found = ray.get([where.options(num_cpus=1).remote() for _ in range(4)], timeout=60)
     assert set(found) == {families["head"]}
     # More than the head has: the others take it before anybody waits.
-    assert ray.get(where.options(num_cpus=4, label_selector={"ray.io/node-id": families["TPU"]}).remote(), timeout=30)
+    assert ray.get(where.options(num_cpus=4, label_selector={"ray.io/node-id": families["TPU"]}).remote(), timeout=60)
 
 
 def test_a_group_spans_families(families: dict[str, str]) -> None:
     group = placement_group([{"TPU": 4}, {"GPU": 1}, {"neuron_cores": 2}, {"CPU": 1}], strategy="SPREAD")
-    ray.get(group.ready(), timeout=30)
+    ray.get(group.ready(), timeout=60)
     table = placement_group_table(group)["bundles_to_node_id"]
     assert [table[index] for index in range(3)] == [families[name] for name in ("TPU", "GPU", "neuron_cores")]
     remove_placement_group(group)

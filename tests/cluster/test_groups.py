@@ -62,15 +62,15 @@ def free_cpus() -> float:
 )
 def test_bundles_are_set_aside_on_members_and_run_in(cluster: Any, strategy: str, machines: int) -> None:
     group = placement_group([{"CPU": 1, "GPU": 1}, {"CPU": 1, "GPU": 1}], strategy=strategy)
-    ray.get(group.ready(), timeout=30)
+    ray.get(group.ready(), timeout=60)
     nodes = nodes_of(group)
     assert len(set(nodes)) == machines and cluster.head_node.node_id not in nodes
     for index, node in enumerate(nodes):
         strategy_within = Within(group, placement_group_bundle_index=index)
-        assert ray.get(where.options(scheduling_strategy=strategy_within).remote(), timeout=30) == node
+        assert ray.get(where.options(scheduling_strategy=strategy_within).remote(), timeout=60) == node
         actor = Resident.options(num_gpus=1, scheduling_strategy=strategy_within).remote()
-        assert ray.get(actor.where.remote(), timeout=30) == node
-        devices = ray.get(actor.devices.remote(), timeout=30)
+        assert ray.get(actor.where.remote(), timeout=60) == node
+        devices = ray.get(actor.devices.remote(), timeout=60)
         assert len(devices) == 1
         assert placement_group_table(group)["bundles_to_devices"][index] == {"GPU": [int(devices[0])]}
         crowded = where.options(num_gpus=1, scheduling_strategy=strategy_within).remote()
@@ -79,33 +79,33 @@ def test_bundles_are_set_aside_on_members_and_run_in(cluster: Any, strategy: str
         ray.kill(actor)
     remove_placement_group(group)
     whole = where.options(num_cpus=4, num_gpus=2)
-    assert len(set(ray.get([whole.remote() for _ in range(6)], timeout=30))) >= 1, "everything came back"
+    assert len(set(ray.get([whole.remote() for _ in range(6)], timeout=60))) >= 1, "everything came back"
 
 
 def test_a_group_that_does_not_fit_keeps_nothing_and_waits_until_it_does(cluster: Any) -> None:
     first = placement_group([{"CPU": 3}], strategy="PACK")
-    ray.get(first.ready(), timeout=30)
+    ray.get(first.ready(), timeout=60)
     second = placement_group([{"CPU": 3}, {"CPU": 3}], strategy="STRICT_SPREAD")
     assert not second.wait(0.5)
-    assert ray.get(where.options(num_cpus=4).remote(), timeout=30) not in nodes_of(first)
+    assert ray.get(where.options(num_cpus=4).remote(), timeout=60) not in nodes_of(first)
     remove_placement_group(first)
-    ray.get(second.ready(), timeout=30)
+    ray.get(second.ready(), timeout=60)
     assert len(set(nodes_of(second))) == 2
 
 
 def test_a_bundle_moves_when_its_machine_dies_and_keeps_its_number(cluster: Any) -> None:
     group = placement_group([{"CPU": 2}, {"CPU": 2}], strategy="STRICT_SPREAD")
-    ray.get(group.ready(), timeout=30)
+    ray.get(group.ready(), timeout=60)
     before = nodes_of(group)
     actors = [
         Resident.options(scheduling_strategy=Within(group, placement_group_bundle_index=index)).remote()
         for index in range(2)
     ]
-    assert ray.get([actor.where.remote() for actor in actors], timeout=30) == before
+    assert ray.get([actor.where.remote() for actor in actors], timeout=60) == before
     lost = next(node for node in cluster.list_all_nodes() if node.node_id == before[1])
     cluster.remove_node(lost)
     cluster.add_node(num_cpus=4)
-    assert ray.get(actors[0].where.remote(), timeout=30) == before[0]
+    assert ray.get(actors[0].where.remote(), timeout=60) == before[0]
     after = ray.get(actors[1].where.remote(), timeout=60)
     assert after not in before
     assert nodes_of(group) == [before[0], after]

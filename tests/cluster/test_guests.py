@@ -104,7 +104,7 @@ def test_a_group_over_both_nodes_and_devices_of_the_other(nodes: tuple[Cluster, 
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Within
 group = placement_group([{"CPU": 1, "here": 1}, {"CPU": 1, "there": 1, "GPU": 1}], strategy="STRICT_SPREAD")
-ray.get(group.ready(), timeout=30)
+ray.get(group.ready(), timeout=60)
 @ray.remote(num_cpus=1)
 def where():
     return ray.get_runtime_context().get_node_id(), os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -160,7 +160,7 @@ def test_a_program_that_is_killed_leaves_nothing_behind(nodes: tuple[Cluster, No
     text = """
 from ray.util.placement_group import placement_group
 group = placement_group([{"CPU": 1, "here": 1}, {"CPU": 1, "there": 1}], strategy="STRICT_SPREAD")
-ray.get(group.ready(), timeout=30)
+ray.get(group.ready(), timeout=60)
 actors = [Keeper.options(resources={name: 1}, num_gpus=gpus).remote() for name, gpus in (("here", 0), ("there", 2))]
 print(*ray.get([actor.pid.remote() for actor in actors]), flush=True)
 large = ray.put(numpy.ones(10 << 17))
@@ -201,7 +201,7 @@ except Exception as error:
     assert driver.stdout is not None
     assert driver.stdout.readline() == "ready\n"
     member.kill_raylet()
-    shown, _ = driver.communicate("\n", timeout=30)
+    shown, _ = driver.communicate("\n", timeout=60)
     assert "daemon" in shown, shown
     cluster.shutdown()
 

@@ -110,7 +110,7 @@ assert ray.get([lasting.next.remote(), ending.next.remote(), group.ready()])[:2]
     head.kill()
     assert "2 actors, 1 placement group" in head.start()
     head.program("""
-assert ray.get(ray.get_actor("lasting").next.remote(), timeout=30) == 11  # Made anew, from its arguments.
+assert ray.get(ray.get_actor("lasting").next.remote(), timeout=60) == 11  # Made anew, from its arguments.
 try:
     ray.get_actor("ending")
 except ValueError:
@@ -118,7 +118,7 @@ except ValueError:
 else:
     raise AssertionError("it had no restarts left")
 group = ray.util.get_placement_group("group")
-ray.get(group.ready(), timeout=30)
+ray.get(group.ready(), timeout=60)
 assert ray.util.placement_group_table(group)["state"] == "CREATED"
 assert ray.available_resources()["CPU"] < 2
 """)

@@ -215,7 +215,7 @@ until(lambda: is_gone(pid) or "10.77.0.3" not in alive())
 assert is_gone(pid), "the head gave the host up before it had ended its work"
 until(lambda: "10.77.0.3" not in alive())
 try:
-    ray.get(lost.pid.remote(), timeout=30)
+    ray.get(lost.pid.remote(), timeout=60)
     raise SystemExit("an actor on a host that is given up answers")
 except ray.exceptions.RayActorError:
     pass
@@ -272,7 +272,7 @@ until(lambda: is_gone(pid))
 until(lambda: "10.77.0.2" not in alive())
 assert ray.available_resources().get("h1") is None, "what a dead host had is not handed on"
 try:
-    ray.get(made, timeout=30)
+    ray.get(made, timeout=60)
     raise SystemExit("the only copy was on a host that is dead, and nobody can make it again")
 except ray.exceptions.ObjectLostError:
     pass
@@ -313,7 +313,7 @@ driver.wait()
 until(lambda: is_gone(mine))
 until(lambda: ray.available_resources().get("h1") == 4)
 kept = ray.get_actor("lasting", namespace="hosts")
-assert ray.get(kept.pid.remote(), timeout=30) == lasting and not is_gone(lasting)
+assert ray.get(kept.pid.remote(), timeout=60) == lasting and not is_gone(lasting)
 ray.kill(kept)
 until(lambda: is_gone(lasting) and ray.available_resources().get("h2") == 4)
 """

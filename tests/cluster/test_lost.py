@@ -111,20 +111,20 @@ def test_a_reader_may_ask_before_the_head_heard_of_the_writer(nodes: list[Node])
         made = maker.make.remote(1, 7)
         ray.wait([made], timeout=10)
         read = reader.first_of.remote(made)
-    assert ray.get(read, timeout=30) == 7
+    assert ray.get(read, timeout=60) == 7
 
 
 def test_a_stream_between_nodes_that_breaks_is_made_again(nodes: list[Node]) -> None:
     maker, reader = on(Process, "first").remote(), on(Process, "second").remote()
     for fill in range(1, 4):
-        assert ray.get(reader.first_of.remote(maker.make.remote(3, fill)), timeout=30) == fill
+        assert ray.get(reader.first_of.remote(maker.make.remote(3, fill)), timeout=60) == fill
         broken = 0
         for stream, is_to_head in streams_of(nodes[2].pid, nodes[0].pid):
             if not is_to_head:
                 stream.shutdown(socket.SHUT_RDWR)
                 broken += 1
         assert broken > 0
-        assert ray.get(reader.first_of.remote(maker.make.remote(3, 2 * fill)), timeout=30) == 2 * fill
+        assert ray.get(reader.first_of.remote(maker.make.remote(3, 2 * fill)), timeout=60) == 2 * fill
 
 
 def test_objects_on_members_are_freed_for_all(nodes: list[Node]) -> None:
@@ -134,9 +134,9 @@ def test_objects_on_members_are_freed_for_all(nodes: list[Node]) -> None:
     ray.internal.free([by_actor, by_task])
     for freed in (by_actor, by_task):
         with pytest.raises(ray.exceptions.ObjectFreedError):
-            ray.get(freed, timeout=30)
+            ray.get(freed, timeout=60)
         for process in (maker, reader):
-            assert ray.get(process.error_of.remote([freed]), timeout=30) == "ObjectFreedError"
+            assert ray.get(process.error_of.remote([freed]), timeout=60) == "ObjectFreedError"
 
 
 def test_what_a_dead_node_had_is_made_again_for_readers_on_another() -> None:
@@ -151,16 +151,16 @@ def test_what_a_dead_node_had_is_made_again_for_readers_on_another() -> None:
         for_others = on(make, "there").remote(2, 7)
         actor = on(Process, "there").remote()
         by_actor = actor.make.remote(2)
-        assert ray.get(reader.made_on.remote("there"), timeout=30) == 9
-        ray.wait([once, twice, for_others, by_actor], num_returns=4, timeout=30)
+        assert ray.get(reader.made_on.remote("there"), timeout=60) == 9
+        ray.wait([once, twice, for_others, by_actor], num_returns=4, timeout=60)
         inside = ray.put([for_others])
         cluster.remove_node(dying, allow_graceful=False)
         cluster.add_node(num_cpus=1, resources={"there": 4})
         # One whose argument is lost as well, one that the reader itself owns, one that it hears of within a value.
-        assert ray.get(reader.first_of.remote(twice), timeout=30) == 8
-        assert ray.get(reader.first_of_mine.remote(), timeout=30) == 9
-        assert ray.get(reader.error_of.remote(ray.get(inside)), timeout=30) == "none"
-        lost = ray.get(reader.error_of.remote([by_actor]), timeout=30)
+        assert ray.get(reader.first_of.remote(twice), timeout=60) == 8
+        assert ray.get(reader.first_of_mine.remote(), timeout=60) == 9
+        assert ray.get(reader.error_of.remote(ray.get(inside)), timeout=60) == "none"
+        lost = ray.get(reader.error_of.remote([by_actor]), timeout=60)
         assert lost == "ObjectReconstructionFailedError"
     finally:
         cluster.shutdown()
@@ -173,14 +173,14 @@ def test_a_member_that_lost_its_stream_and_does_not_end_is_ended() -> None:
         assert cluster.head_node is not None
         node = cluster.add_node(num_cpus=1, resources={"there": 4})
         process = on(Process, "there").remote()
-        assert ray.get(process.first_of.remote(b"1"), timeout=30) == 49
+        assert ray.get(process.first_of.remote(b"1"), timeout=60) == 49
         os.kill(node.pid, signal.SIGSTOP)
         for stream, is_to_head in streams_of(node.pid, cluster.head_node.pid):
             if is_to_head:
                 stream.shutdown(socket.SHUT_RDWR)
-        wait_until(lambda: not node.is_alive(), timeout=30)
+        wait_until(lambda: not node.is_alive(), timeout=60)
         with pytest.raises(ray.exceptions.ActorDiedError):
-            ray.get(process.first_of.remote(b"1"), timeout=30)
+            ray.get(process.first_of.remote(b"1"), timeout=60)
         assert [one["Alive"] for one in ray.nodes() if one["NodeID"] == node.node_id] == [False]
     finally:
         cluster.shutdown()

@@ -35,7 +35,7 @@ def test_a_put_of_a_node_that_died_names_the_node_and_the_time(cluster: Cluster)
     [kept] = ray.get(putter.put.remote())
     cluster.remove_node(node, allow_graceful=False)
     with pytest.raises(OwnerDiedError) as raised:
-        ray.get(kept, timeout=30)
+        ray.get(kept, timeout=60)
     text = str(raised.value)
     assert kept.hex() in text
     assert f"the node {node.node_id}" in text
@@ -59,4 +59,4 @@ def test_a_result_that_a_dead_process_waited_for_names_the_process(cluster: Clus
     pid, [called] = ray.get(caller.call.remote())
     ray.kill(caller)
     with pytest.raises(OwnerDiedError, match=rf"its owner died .* s ago, the worker .*, pid {pid}, on node"):
-        ray.get(called, timeout=30)
+        ray.get(called, timeout=60)

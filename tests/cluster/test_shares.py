@@ -32,13 +32,13 @@ class Share:
 def test_eight_actors_of_two_fifths_run_on_twice_two_gpus(cluster: Any) -> None:
     """Each GPU has room for two, and 0.2 are left of each: Ray adds those up to 0.4 and waits for ever."""
     actors = [Share.remote() for _ in range(8)]
-    held = ray.get([actor.held.remote() for actor in actors], timeout=30)
+    held = ray.get([actor.held.remote() for actor in actors], timeout=60)
     assert sorted(Counter(held).values()) == [2, 2, 2, 2]
     ninth = Share.remote()
     asked = ninth.held.remote()
     assert ray.wait([asked], timeout=0.5)[0] == []
     ray.kill(actors[0])
-    assert ray.get(asked, timeout=30) == held[0]
+    assert ray.get(asked, timeout=60) == held[0]
     for actor in [*actors[1:], ninth]:
         ray.kill(actor)
 
@@ -47,13 +47,13 @@ def test_shares_and_wholes_find_the_machine_that_has_them(cluster: Any) -> None:
     # What the test before held is given back after its processes' end.
     wait_until(lambda: ray.available_resources().get("GPU") == 4)
     held = [Share.remote() for _ in range(2)]
-    (node, _), _ = ray.get([actor.held.remote() for actor in held], timeout=30)
+    (node, _), _ = ray.get([actor.held.remote() for actor in held], timeout=60)
 
     @ray.remote(num_cpus=0)
     def where() -> str:
         return ray.get_runtime_context().get_node_id()
 
     both = [where.options(num_gpus=2).remote() for _ in range(4)]
-    assert node not in ray.get(both, timeout=30), "two whole GPUs are free on the other machine only"
+    assert node not in ray.get(both, timeout=60), "two whole GPUs are free on the other machine only"
     for actor in held:
         ray.kill(actor)

@@ -105,9 +105,9 @@ THERE = """
 large = bytes(range(256)) * 8192
 assert all(kv._internal_kv_get(f"key{i}") == f"value{i}".encode() for i in range(150))
 assert kv._internal_kv_get("large") == large
-assert ray.get(ray.get_actor("lasting").next.remote(), timeout=30) == 11
+assert ray.get(ray.get_actor("lasting").next.remote(), timeout=60) == 11
 group = ray.util.get_placement_group("group")
-ray.get(group.ready(), timeout=30)
+ray.get(group.ready(), timeout=60)
 assert ray.util.placement_group_table(group)["state"] == "CREATED"
 """
 
@@ -116,13 +116,13 @@ def test_a_standby_goes_on_where_the_head_was_killed(two: tuple[Machine, Machine
     first, second, _ = two
     first.program(MADE)
     os.kill(first.pid(), signal.SIGKILL)
-    wait_until(second.is_head, timeout=15)
+    wait_until(second.is_head, timeout=60)
     assert "as head number 2: 151 kept values, 1 actor, 1 placement group" in second.log()
     second.program(THERE)
     # The first machine is the standby now, and the other way round.
     assert first.start("--standby").returncode == 0
     os.kill(second.pid(), signal.SIGKILL)
-    wait_until(first.is_head, timeout=15)
+    wait_until(first.is_head, timeout=60)
     first.program(THERE)
 
 
@@ -137,8 +137,8 @@ def test_a_member_goes_to_the_standby_and_what_runs_there_runs_on(two: tuple[Mac
         text = "there = Counter.options(name='there', lifetime='detached', resources={'there': 1}).remote(5)\n"
         first.program(text + "assert ray.get(there.next.remote()) == 6")
         os.kill(first.pid(), signal.SIGKILL)
-        wait_until(second.is_head, timeout=15)
-        second.program("assert ray.get(ray.get_actor('there').next.remote(), timeout=30) == 7  # The same process.")
+        wait_until(second.is_head, timeout=60)
+        second.program("assert ray.get(ray.get_actor('there').next.remote(), timeout=60) == 7  # The same process.")
     finally:
         third.oxiray("stop", "--force")
 
@@ -172,7 +172,7 @@ os._exit(0)
         os.kill(old, signal.SIGSTOP)
         client.stdin.write("\n")
         client.stdin.flush()
-        wait_until(second.is_head, timeout=15)
+        wait_until(second.is_head, timeout=60)
         second.program("kv._internal_kv_put('after', b'2')")
         os.kill(old, signal.SIGCONT)
         wait_until(lambda: not alive(old))

@@ -58,7 +58,7 @@ def test_spread_tasks_may_need_what_others_of_their_kind_make() -> None:
     value = increment.remote(0)
     for _ in range(5):
         value = increment.remote(value)
-    assert ray.get([increment.remote(value) for _ in range(4)], timeout=30) == [7] * 4
+    assert ray.get([increment.remote(value) for _ in range(4)], timeout=60) == [7] * 4
 
 
 @pytest.mark.parametrize("soft", [True, False])

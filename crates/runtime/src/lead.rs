@@ -48,6 +48,15 @@ const TURNS_BETWEEN: u64 = 16;
 /// Streams of which something was noticed.
 type Polled = Result<Vec<Noticed>, rustix::io::Errno>;
 
+/// What a wait came to.
+struct Waited {
+    events: Polled,
+    /// It was known within a short look.
+    in_time: bool,
+    /// When that was, as far as the clock was read: reading it at every step costs as much as the rest of a short look.
+    at: Instant,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Lead {
     spin: Spin,
@@ -210,18 +219,22 @@ impl Shared {
             // Whoever waits wants an answer, so what leads to it goes out now.
             state.links.flush_all();
         }
-        let listen_until = is_main_thread().then(|| Instant::now() + LISTEN_LEADING);
+        let began = Instant::now();
+        let listen_until = is_main_thread().then(|| began + LISTEN_LEADING);
         let until = [deadline, state.next_timer(), listen_until].into_iter().flatten().min();
         state.lead.sleeping = true;
         let looks = !state.lead.in_background && state.lead.spin.is_due();
         let polls_all = state.lead.turns.is_multiple_of(TURNS_BETWEEN);
         let watched = state.links.watched.clone();
-        let (events, found) = MutexGuard::unlocked(state, || self.look_or_poll(looks, until, &watched, polls_all));
+        let Waited { events, in_time, at } = MutexGuard::unlocked(state, || {
+            let looks_until = if looks { until.map_or(began + SPIN, |until| until.min(began + SPIN)) } else { began };
+            self.look_or_poll(began, looks_until, until, &watched, polls_all)
+        });
         drop(watched);
         state.lead.sleeping = false;
         state.links.watched.leave_sleeping();
         if looks {
-            state.lead.spin.learn(found);
+            state.lead.spin.learn(in_time);
         }
         let mut interrupted = false;
         match events {
@@ -230,47 +243,54 @@ impl Shared {
             Err(rustix::io::Errno::INTR) => interrupted = true,
             Err(error) => panic!("LEAD-1: epoll on descriptors of our own failed: {error}"),
         }
-        state.run_timers(Instant::now());
+        state.run_timers(at);
         state.lead.taken = false;
         state.timer_moved = false;
         self.spread(state);
         interrupted
     }
 
-    /// What is to be served, and whether that was known within a short look.
-    fn look_or_poll(&self, looks: bool, until: Option<Instant>, watched: &Watched, polls_all: bool) -> (Polled, bool) {
+    /// Looks at shared memory for a moment, and sleeps where nothing comes.
+    fn look_or_poll(
+        &self,
+        began: Instant,
+        looks_until: Instant,
+        until: Option<Instant>,
+        watched: &Watched,
+        polls_all: bool,
+    ) -> Waited {
         let mut noticed = watched.noticed();
         if !noticed.is_empty() {
-            if polls_all && let Ok(others) = self.poll(Some(Instant::now())) {
+            if polls_all && let Ok(others) = self.poll(Some(Duration::ZERO)) {
                 noticed.extend(others);
             }
-            return (Ok(noticed), true);
+            return Waited { events: Ok(noticed), in_time: true, at: began };
         }
-        if looks {
-            let began = Instant::now();
-            let end = until.map_or(began + SPIN, |until| until.min(began + SPIN));
-            while Instant::now() < end {
-                for _ in 0..if watched.is_empty() { 1 } else { LOOKS_BETWEEN } {
-                    let noticed = watched.noticed();
-                    if !noticed.is_empty() {
-                        return (Ok(noticed), true);
-                    }
-                    std::hint::spin_loop();
+        let mut now = began;
+        while now < looks_until {
+            for _ in 0..if watched.is_empty() { 1 } else { LOOKS_BETWEEN } {
+                let noticed = watched.noticed();
+                if !noticed.is_empty() {
+                    return Waited { events: Ok(noticed), in_time: true, at: now };
                 }
-                let polled = self.poll(Some(began));
-                if !matches!(&polled, Ok(events) if events.is_empty()) {
-                    return (polled, true);
-                }
+                std::hint::spin_loop();
+            }
+            let events = self.poll(Some(Duration::ZERO));
+            now = Instant::now();
+            if !matches!(&events, Ok(events) if events.is_empty()) {
+                return Waited { events, in_time: true, at: now };
             }
         }
         let noticed = watched.sleep();
-        if noticed.is_empty() { (self.poll(until), false) } else { (Ok(noticed), false) }
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let events = if noticed.is_empty() { self.poll(left) } else { Ok(noticed) };
+        Waited { events, in_time: false, at: Instant::now() }
     }
 
-    fn poll(&self, until: Option<Instant>) -> Polled {
-        let timeout = until.map(|until| {
-            let left = until.saturating_duration_since(Instant::now());
-            Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
+    fn poll(&self, limit: Option<Duration>) -> Polled {
+        let timeout = limit.map(|left| Timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
         });
         let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
         let (events, _) = epoll::wait(&self.epoll, &mut buffer, timeout.as_ref())?;
