@@ -9,7 +9,6 @@ use oxiray_ids::ObjectId;
 use oxiray_runtime::{Arguments, INLINE_BYTES, Place, Runtime};
 use oxiray_values::{Common, Encoded, NativeWriter};
 use serde::Serialize;
-use std::sync::Arc;
 
 /// What a remote function takes where it is declared to take a `T`: one, or a reference to one, which is waited for
 /// where the function runs.
@@ -64,7 +63,7 @@ pub struct Outgoing {
     contained: Vec<ObjectId>,
     references: Vec<(Place, ObjectId)>,
     /// Keeps what the references stand for until the call has them.
-    held: Vec<Arc<Held>>,
+    held: Vec<Held>,
     position: u32,
 }
 
@@ -92,7 +91,7 @@ impl Outgoing {
         for id in &contained {
             // The value may be gone before the call is made.
             self.runtime.retain(*id);
-            self.held.push(Arc::new(Held { runtime: self.runtime.clone(), id: *id }));
+            self.held.push(Held { runtime: self.runtime.clone(), id: *id });
         }
         self.contained.extend(contained);
         Ok(written?)
@@ -117,7 +116,7 @@ impl Outgoing {
 
 /// What must not be let go of before the call was made.
 pub(crate) struct Kept {
-    _held: Vec<Arc<Held>>,
+    _held: Vec<Held>,
 }
 
 fn packed(
@@ -125,7 +124,7 @@ fn packed(
     encoded: Encoded,
     contained: Vec<ObjectId>,
     mut references: Vec<(Place, ObjectId)>,
-    mut held: Vec<Arc<Held>>,
+    mut held: Vec<Held>,
 ) -> Result<(Runtime, Arguments, Kept)> {
     if encoded.size() <= INLINE_BYTES {
         let payload = encoded.into_bytes();
@@ -134,7 +133,7 @@ fn packed(
     let (task, index) = runtime.next_put();
     let value = keep(&runtime, task.object(index), encoded, &contained, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
-    held.push(Arc::new(Held { runtime: runtime.clone(), id }));
+    held.push(Held { runtime: runtime.clone(), id });
     references.push((Place::Everything, id));
     Ok((runtime, Arguments { payload: Bytes::new(), references, contained }, Kept { _held: held }))
 }
@@ -152,13 +151,13 @@ pub(crate) fn common<T: Serialize>(arguments: &T) -> Result<(Runtime, Arguments,
         }
     };
     let mut references = Vec::new();
-    let mut held: Vec<Arc<Held>> = Vec::new();
+    let mut held: Vec<Held> = Vec::new();
     for (position, item) in list.iter_mut().enumerate() {
         if let Common::Reference(reference) = item
             && let Some(id) = ObjectId::from_slice(&reference.object)
         {
             runtime.retain(id);
-            held.push(Arc::new(Held { runtime: runtime.clone(), id }));
+            held.push(Held { runtime: runtime.clone(), id });
             references.push((Place::Position(position as u32), id));
             *item = Common::Null;
         }

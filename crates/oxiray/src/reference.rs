@@ -14,7 +14,6 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -55,6 +54,16 @@ pub(crate) struct Held {
     pub(crate) id: ObjectId,
 }
 
+impl Clone for Held {
+    /// One more use.
+    fn clone(&self) -> Self {
+        if !self.runtime.is_abandoned() {
+            self.runtime.retain(self.id);
+        }
+        Self { runtime: self.runtime.clone(), id: self.id }
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.runtime.is_abandoned() {
@@ -68,13 +77,13 @@ impl Drop for Held {
 /// The value is kept for as long as a reference to it exists, in any process: references may be passed to functions and
 /// actors, returned from them, and be part of other values. Await one, or call [`ObjectRef::get`].
 pub struct ObjectRef<T> {
-    held: Arc<Held>,
+    held: Held,
     value: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for ObjectRef<T> {
     fn clone(&self) -> Self {
-        Self { held: Arc::clone(&self.held), value: PhantomData }
+        Self { held: self.held.clone(), value: PhantomData }
     }
 }
 
@@ -101,12 +110,12 @@ impl<T> std::hash::Hash for ObjectRef<T> {
 impl<T> ObjectRef<T> {
     /// Takes over one use that was counted already.
     pub(crate) fn adopt(runtime: Runtime, id: ObjectId) -> Self {
-        Self { held: Arc::new(Held { runtime, id }), value: PhantomData }
+        Self { held: Held { runtime, id }, value: PhantomData }
     }
 
-    /// One more hold of the same use.
-    pub(crate) fn held(&self) -> Arc<Held> {
-        Arc::clone(&self.held)
+    /// One more use.
+    pub(crate) fn held(&self) -> Held {
+        self.held.clone()
     }
 
     pub(crate) fn id_on(&self, runtime: &Runtime) -> Result<ObjectId> {
@@ -193,7 +202,7 @@ impl<T: DeserializeOwned> Future for Arrival<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        let Held { runtime, id } = &*self.0.held;
+        let Held { runtime, id } = &self.0.held;
         // A cancelled call waits for nothing more, as `load` says.
         let is_pending = || runtime.peek(*id).is_none() && !runtime.is_cancelled(current_task());
         if is_pending() && news::wake_when_told(runtime, *id, context.waker(), || runtime.announce(*id)) {
@@ -223,7 +232,7 @@ impl<T: DeserializeOwned> IntoFuture for &ObjectRef<T> {
 
 impl<T> Serialize for ObjectRef<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let Held { runtime, id } = &*self.held;
+        let Held { runtime, id } = &self.held;
         if !note_contained(*id) {
             return Err(S::Error::custom(
                 "a reference travels in arguments, results and values that are put: written elsewhere, nobody would know \
