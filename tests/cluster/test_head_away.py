@@ -227,6 +227,21 @@ def test_what_was_asked_while_the_head_was_away_is_answered(away: Away, tmp_path
     wait_until(lambda: not alive(pid))
 
 
+def test_room_that_the_last_head_lent_is_not_used(away: Away) -> None:
+    for number in range(4):
+        ray.put(np.full(1 << 17, number))
+    away.kill_head()
+    with ThreadPoolExecutor(1) as threads:
+        # The first waits for the next head, since no room was lent for an object of its size.
+        put = threads.submit(lambda: [ray.put(np.full(size, size)) for size in [1 << 18, *[1 << 17] * 8]])
+        away.start_head()
+        references = put.result(60)
+    for array in ray.get(references, timeout=60):
+        assert array[0] == array[-1] == len(array)
+    del references, put, array
+    wait_until(lambda: not held())
+
+
 def test_a_node_that_ended_meanwhile_is_given_up(away: Away) -> None:
     lost = Counter.options(max_restarts=0, **on_member(1)).remote()
     restarted = Counter.options(max_restarts=1, resources={"member1": 1}).remote()

@@ -71,6 +71,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 pub(crate) use alarms::Alarm;
+pub(crate) use holdings::LENT;
 pub use locations::Whereabouts;
 pub(crate) use object_rows::NOT_RECORDED;
 pub use report::StoreFigures;

@@ -144,8 +144,9 @@ fn put_encoded<T>(
 ) -> Result<ObjectRef<T>> {
     let runtime = process::required()?;
     let (encoded, contained) = collecting(encode);
-    let (task, index) = runtime.next_put();
-    let value = keep(&runtime, task.object(index), encoded?, &contained, INLINE_BYTES)?;
+    let encoded = encoded?;
+    let (task, index) = runtime.next_put(encoded.size());
+    let value = keep(&runtime, task.object(index), encoded, &contained, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     Ok(ObjectRef::adopt(runtime, id))
 }

@@ -130,7 +130,7 @@ fn packed(
         let payload = encoded.into_bytes();
         return Ok((runtime, Arguments { payload, references, contained }, Kept { _held: held }));
     }
-    let (task, index) = runtime.next_put();
+    let (task, index) = runtime.next_put(encoded.size());
     let value = keep(&runtime, task.object(index), encoded, &contained, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     held.push(Held { runtime: runtime.clone(), id });

@@ -284,7 +284,7 @@ fn packed(
     if serialized.size() <= INLINE_BYTES {
         return Ok(Arguments { payload: serialized.into_bytes(), references, contained });
     }
-    let (task, index) = runtime.next_put();
+    let (task, index) = runtime.next_put(serialized.size());
     let value = keep(py, runtime, task.object(index), serialized, INLINE_BYTES)?;
     references.push((Place::Everything, runtime.put(task, index, value)));
     Ok(Arguments { payload: Bytes::new(), references, contained })

@@ -219,7 +219,7 @@ fn load_common<'py>(blob: &Bound<'py, PyBytes>) -> PyResult<Bound<'py, PyAny>> {
 fn put_common(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let runtime = process::required()?;
     let serialized = serialized(value)?;
-    let (task, index) = runtime.next_put();
+    let (task, index) = runtime.next_put(serialized.size());
     let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     Ok(ObjectRef::adopt(runtime, id))

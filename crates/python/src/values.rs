@@ -85,7 +85,7 @@ fn raised(py: Python<'_>, blob: &Bytes) -> PyErr {
 fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     let runtime = process::required()?;
     let serialized = Serialized::of(value)?;
-    let (task, index) = runtime.next_put();
+    let (task, index) = runtime.next_put(serialized.size());
     let value = keep(py, &runtime, task.object(index), serialized, INLINE_BYTES)?;
     let id = runtime.put(task, index, value);
     crate::sites::note(py, &runtime, [id], "put object")?;

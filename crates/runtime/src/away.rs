@@ -64,6 +64,7 @@ impl State {
     ///
     /// A worker dies with its daemon, and what its calls make of that is nobody's result: whoever called hears no more.
     pub(crate) fn daemon_silent(&mut self) {
+        self.forget_room();
         let (is_kept, is_leaving) = (self.resuming.is_needed(), self.tasks.leaving || self.lost.is_some());
         let Some(away) = self.away.as_mut().filter(|_| is_kept && !is_leaving) else {
             self.links.leave_clients();
@@ -102,6 +103,7 @@ impl State {
         self.links.remove(DAEMON);
         self.away = None;
         self.lost = Some(failure.clone());
+        self.forget_room();
         self.tasks.forget_all();
         self.lineage.clear();
         self.fail_streams(failure);

@@ -15,6 +15,7 @@
 //!                        ├── cancel.rs     calls that are not wanted any more
 //!                        ├── groups.rs     placement groups that are awaited
 //!                        ├── resuming.rs   what a head that came back is told; away.rs finds it
+//!                        ├── room_ahead.rs room in the store for what is put next
 //!                        └── questions.rs  answers of the daemon, segments of the store
 //! ```
 //!
@@ -51,6 +52,7 @@ mod recover;
 mod regaining;
 mod resuming;
 mod retrying;
+mod room_ahead;
 mod runtime;
 mod serving;
 mod slack;

@@ -1,6 +1,6 @@
 //! What the objects are called that a process puts.
 
-use crate::runtime::Runtime;
+use crate::runtime::{INLINE_BYTES, Runtime};
 use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique};
 use std::sync::{Mutex, PoisonError};
 
@@ -23,8 +23,14 @@ impl Puts {
 }
 
 impl Runtime {
-    /// For the next object that this process puts: a task of the connection's own, and the object's number there.
-    pub fn next_put(&self) -> (TaskId, u32) {
+    /// For the next object that this process puts, of `size` bytes: a task of the connection's own, and the object's
+    /// number there. An object larger than [`INLINE_BYTES`] is stored next under that name.
+    pub fn next_put(&self, size: usize) -> (TaskId, u32) {
+        let with_room = if size > INLINE_BYTES { self.shared.with(|state| state.name_with_room(size)) } else { None };
+        with_room.unwrap_or_else(|| self.new_name())
+    }
+
+    pub(crate) fn new_name(&self) -> (TaskId, u32) {
         self.shared.puts.next(self.shared.identity.job)
     }
 }

@@ -79,6 +79,13 @@ impl Questions {
         }
     }
 
+    /// The question will not be answered, and nobody waits for it.
+    pub(crate) fn withdraw(&mut self, question: u64) {
+        self.answers.remove(&question);
+        self.open.retain(|open| *open != question);
+        self.settled(question);
+    }
+
     /// The question, in case it has to be asked again.
     pub(crate) fn note(&mut self, question: u64, message: &Message) {
         self.asked.insert(question, message.clone());

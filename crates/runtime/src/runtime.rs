@@ -285,7 +285,7 @@ impl Runtime {
         self.answer_to(question, deadline, pins)
     }
 
-    fn answer_to(
+    pub(crate) fn answer_to(
         &self,
         question: u64,
         deadline: Option<Instant>,

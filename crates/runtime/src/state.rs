@@ -16,6 +16,7 @@ use crate::objects::{Effects, Objects};
 use crate::questions::Questions;
 use crate::resuming::Resuming;
 use crate::retrying::Retrying;
+use crate::room_ahead::RoomAhead;
 use crate::streams::Streams;
 use crate::submit::Submission;
 use crate::task_log::TaskLog;
@@ -89,6 +90,7 @@ pub(crate) struct State {
     pub(crate) log: TaskLog,
     pub(crate) metrics: Telling,
     pub(crate) questions: Questions,
+    pub(crate) room_ahead: RoomAhead,
     pub(crate) draining: Option<Draining>,
     pub(crate) resuming: Resuming,
     /// How a driver finds its daemon again.
@@ -143,6 +145,7 @@ impl State {
             log: TaskLog::default(),
             metrics: Telling::default(),
             questions: Questions::default(),
+            room_ahead: RoomAhead::default(),
             draining: None,
             pinned: FxHashMap::default(),
             codes: FxHashMap::default(),
@@ -450,7 +453,8 @@ impl State {
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
         let again = self.inbox.interrupts.again_at();
-        let told = [self.log.tell_at, self.metrics.at, self.retrying.next_due()].into_iter().flatten().min();
+        let told = [self.log.tell_at, self.metrics.at, self.retrying.next_due(), self.room_ahead.looks_at];
+        let told = told.into_iter().flatten().min();
         [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again, told]
             .into_iter()
             .flatten()
@@ -472,6 +476,9 @@ impl State {
         }
         if self.tasks.next_idle_end().is_some_and(|at| at <= now) {
             self.end_idle_leases(now);
+        }
+        if self.room_ahead.looks_at.is_some_and(|at| at <= now) {
+            self.look_at_room(now);
         }
         let blocked = self.blocked.since.is_some_and(|since| !self.blocked.told && since + BLOCKED_AFTER <= now);
         if blocked {

@@ -5,10 +5,12 @@ use crate::links::DAEMON;
 use crate::objects::copy;
 use crate::questions::Answer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
+use crate::state::State;
+use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Abort, Allocate, CollectGarbage, HoldingsQuery, Pin, Seal, SegmentsUnmapped, Unpin};
+use oxiray_wire::message::{Abort, Allocate, CollectGarbage, HoldingsQuery, Pin, SegmentsUnmapped, Unpin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -80,11 +82,19 @@ impl Runtime {
     /// wrote it.
     pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
         let object = copy(id.as_bytes());
+        let mut lent = self.shared.with(|state| state.take_room(id));
         for _ in 0..GRANTS_LIMIT {
-            let epoch = self.shared.with(|state| state.resuming.epoch);
-            let answer = self.ask(|request| Allocate { request, object: object.clone(), size: size as u64 }.into());
+            let is_lent = lent.is_some();
+            let (answer, epoch) = match lent.take() {
+                Some((question, epoch)) => (self.answer_to(question, None, None), epoch),
+                None => self.ask_for_room(&object, size),
+            };
             let segment = match answer {
                 Ok(Answer::Allocated(segment)) => segment,
+                Err(RuntimeError::Failed(_)) if is_lent => {
+                    self.shared.with(State::no_room_ahead);
+                    continue;
+                }
                 Ok(_) => return Err(unexpected()),
                 // An earlier attempt got that far; the daemon counts this process as a holder as if it had written it.
                 Err(RuntimeError::Failed(failure)) if failure.code == SEALED => return Ok(()),
@@ -100,10 +110,17 @@ impl Runtime {
                 continue;
             };
             mapping.edit(|bytes| write(&mut bytes[..size]));
-            self.shared.with(|state| state.links.post_now(DAEMON, &Seal { object }));
+            self.shared.with(|state| state.seal(id, size, || self.new_name()));
             return Ok(());
         }
         Err(unexpected())
+    }
+
+    /// The answer, and the head under which it was asked for.
+    fn ask_for_room(&self, object: &Bytes, size: usize) -> (Result<Answer, RuntimeError>, u64) {
+        let epoch = self.shared.with(|state| state.resuming.epoch);
+        let asked = |request| Allocate { request, object: object.clone(), size: size as u64, ahead: false }.into();
+        (self.ask(asked), epoch)
     }
 
     /// Maps a stored object, waiting until `deadline` for room to read it back into.

@@ -9,6 +9,7 @@
 
 mod fallback;
 mod jobs;
+mod lent;
 mod place;
 mod queue;
 mod segments;
@@ -92,6 +93,8 @@ pub(crate) struct Book {
     /// Unpinned objects in memory, the longest unused first, and the bytes of their segments.
     idle: BTreeMap<u64, ObjectId>,
     idle_bytes: u64,
+    /// Bytes of the segments that are lent ahead (LENT-1).
+    lent: u64,
     queue: VecDeque<Request>,
     /// Memory has had no room for a while, and nothing was let go of since: creates go to disk without waiting.
     is_crowded: bool,
@@ -114,6 +117,7 @@ impl Book {
             clients: HashMap::new(),
             idle: BTreeMap::new(),
             idle_bytes: 0,
+            lent: 0,
             queue: VecDeque::new(),
             is_crowded: false,
             waiting: BTreeMap::new(),
@@ -144,7 +148,7 @@ impl Book {
             (None, None) => return self.refuse(ticket, client, self.too_large(size)),
         };
         let place = Place::Queued(ticket);
-        self.objects.insert(object, Object { size, capacity, place, waiters: Vec::new() });
+        self.objects.insert(object, Object { size, capacity, place, is_lent: false, waiters: Vec::new() });
         self.waiting.insert(ticket, Waiting { client, object });
         self.queue.push_back(Request { need: capacity, wish: Wish::Create(object) });
         self.disk.try_again();
@@ -179,6 +183,7 @@ impl Book {
     fn finish_writing(&mut self, client: ClientId, object: ObjectId) -> Result<Written, StoreError> {
         match self.objects.get(&object).ok_or(StoreError::Unknown { object })?.place {
             Place::Writing { segment, writer, deleted, file } if writer == client => {
+                self.no_longer_lent(object);
                 self.clients.entry(client).or_default().writing.remove(&object);
                 Ok(Written { segment, deleted, file })
             }
@@ -358,6 +363,7 @@ impl Book {
     /// Strikes out an object that holds nothing any more, and refuses who waits for it.
     fn remove(&mut self, object: ObjectId, reason: &str) {
         self.refuse_waiters(object, &StoreError::Lost { object, reason: reason.to_owned() });
+        self.no_longer_lent(object);
         let known = self.objects.remove(&object).expect("objects are removed once");
         if let Place::Making { job, .. } = known.place {
             self.jobs.get_mut(&job).expect("a file being made has a job").cancel();

@@ -118,6 +118,15 @@ pub enum StoreError {
         /// What the operating system said.
         reason: String,
     },
+    /// Room that was asked for ahead would cost somebody something.
+    #[error(
+        "no room for an object of {} is lent ahead: others wait for room, or half of the object store is in use",
+        Bytes(*asked)
+    )]
+    NothingToSpare {
+        /// The object's bytes.
+        asked: u64,
+    },
     /// The queue of waiting requests is full.
     #[error("{limit} requests wait for the object store already; ask again when some are answered")]
     TooManyWaiting {

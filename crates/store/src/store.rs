@@ -120,6 +120,13 @@ impl Store {
         self.apply();
     }
 
+    /// Asks for room for an object that the client may write next, or never: answered at once, like [`Store::create`] or
+    /// with [`StoreError::NothingToSpare`]. Until the client seals or aborts it, the room counts as pooled.
+    pub fn create_ahead(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
+        self.book.create_ahead(ticket, client, object, size);
+        self.apply();
+    }
+
     /// The object is written: from now on it can be pinned, and its bytes stay as they are.
     pub fn seal(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
         let result = self.book.seal(client, object);

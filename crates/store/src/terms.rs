@@ -91,6 +91,8 @@ pub enum Expired {
 pub enum ObjectState {
     /// Its create waits for room, or its writer has not sealed it.
     Unsealed,
+    /// Its writer was lent the room ahead, and has sealed nothing.
+    Lent,
     /// Sealed, in memory.
     InMemory,
     /// On disk, or on the way back from it.
@@ -106,7 +108,7 @@ pub struct Stats {
     pub capacity: u64,
     /// Segments that belong to objects.
     pub used: u64,
-    /// Segments that wait for the next object.
+    /// Segments that wait for the next object, in the pool or lent ahead to who may write it.
     pub pooled: u64,
     /// Bytes of objects on disk or on the way there.
     pub spilled_bytes: u64,

@@ -6,6 +6,8 @@ use serde_json::json;
 
 /// Objects told of at most; the rest is only counted.
 const OBJECTS_LIMIT: usize = 10_000;
+/// Where an object is for which there is room, lent ahead to who may write it: there is none to tell of.
+pub(crate) const LENT: &str = "lent ahead";
 
 impl Core {
     /// One JSON object: `objects`, each with its owner, its holders, its size and where it is, and `left_out`, how many
@@ -25,11 +27,14 @@ impl Core {
         let mut objects = Vec::new();
         let mut left_out = 0;
         for (object, owner, holders, containers) in self.objects.holdings() {
+            let (size, place) = stored(object).unzip();
+            if place == Some(LENT) {
+                continue;
+            }
             if objects.len() >= OBJECTS_LIMIT {
                 left_out += 1;
                 continue;
             }
-            let (size, place) = stored(object).unzip();
             let holders: Vec<_> = holders
                 .into_iter()
                 .map(|(holder, count)| json!({ "process": process(holder), "count": count }))

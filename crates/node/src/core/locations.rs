@@ -157,6 +157,12 @@ impl Core {
         is_known
     }
 
+    /// A client of this node will not write the object after all.
+    pub fn unstored_here(&mut self, client: Key, object: ObjectId) {
+        self.locations.here.remove(&object);
+        self.unstored(client, object);
+    }
+
     /// How many bytes of these objects lie on which node.
     pub(crate) fn bytes_by_node(&self, objects: &[(ObjectId, u64)]) -> Vec<(NodeId, u64)> {
         let mut by_node = BTreeMap::new();

@@ -114,7 +114,12 @@ impl Daemon {
             Message::Allocate(asked) => {
                 // What the client let go of a moment ago is the best place: it has that mapped.
                 self.settle();
-                self.store.allocate(from, asked.request, object(&asked.object), asked.size, self.now);
+                let (request, object, size) = (asked.request, object(&asked.object), asked.size);
+                if asked.ahead {
+                    self.store.lend(from, request, object, size, self.now);
+                } else {
+                    self.store.allocate(from, request, object, size, self.now);
+                }
                 Ok(())
             }
             Message::Pin(asked) => {
@@ -138,7 +143,7 @@ impl Daemon {
             Message::Seal(said) => self.store.seal(from, object(&said.object)),
             Message::Abort(said) => {
                 let result = self.store.abort(from, object(&said.object));
-                self.core.unstored(from, object(&said.object));
+                self.core.unstored_here(from, object(&said.object));
                 result
             }
             Message::Unpin(said) => self.store.unpin(from, object(&said.object)),

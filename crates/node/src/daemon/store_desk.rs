@@ -1,6 +1,6 @@
 //! The object store's counter: clients' wishes in, the store's answers out.
 
-use crate::core::{Key, StoreFigures};
+use crate::core::{Key, LENT, StoreFigures};
 use oxiray_ids::ObjectId;
 use oxiray_store::{
     Access, ClientId, Event, Expired, ObjectState, Options, SegmentId, Store, StoreError, Ticket, WriteMapping,
@@ -136,6 +136,12 @@ impl StoreDesk {
         self.store.create(ticket, ClientId(client), object, size);
     }
 
+    /// Room for what the client may write next.
+    pub(crate) fn lend(&mut self, client: Key, request: u64, object: ObjectId, size: u64, now: Instant) {
+        let ticket = self.ticket(Open { request, deadline: now + CROWDED_AFTER, last: None });
+        self.store.create_ahead(ticket, ClientId(client), object, size);
+    }
+
     pub(crate) fn pin(&mut self, client: Key, request: u64, object: ObjectId, now: Instant) {
         let ticket = self.ticket(Open { request, deadline: now + PIN_LIMIT, last: None });
         self.store.pin(ticket, ClientId(client), object);
@@ -174,6 +180,7 @@ impl StoreDesk {
     pub(crate) fn describe(&self, object: ObjectId) -> Option<(u64, &'static str)> {
         let place = match self.store.state(object)? {
             ObjectState::Unsealed => "being written",
+            ObjectState::Lent => LENT,
             ObjectState::InMemory => "in memory",
             ObjectState::Spilled => "on disk",
             ObjectState::Lost => "lost",
@@ -361,6 +368,24 @@ mod tests {
         desk.expire(now + PIN_LIMIT);
         desk.expire(now + PIN_LIMIT);
         assert!(desk.answers().is_empty() && desk.requests.is_empty() && desk.deadlines.is_empty());
+    }
+
+    #[test]
+    fn room_is_lent_ahead_or_refused_at_once() {
+        let mut desk = StoreDesk { store: Store::new(Options::new(4 << 20)).expect("a store"), ..empty() };
+        let now = Instant::now();
+        desk.lend(7, 41, object(1), 1 << 20, now);
+        let [granted] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
+        assert!(matches!(granted.message, Message::Allocated(Allocated { request: 41, .. })));
+        assert_eq!(granted.stored, Some(object(1)), "whoever is lent room for an object holds it");
+        assert_eq!((desk.used_bytes(), desk.figures().objects, desk.figures().pooled), (0, 0, 1 << 20));
+        assert_eq!(desk.describe(object(1)), Some((1 << 20, LENT)));
+        desk.lend(8, 42, object(2), 2 << 20, now);
+        let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
+        assert!(matches!(refused.message, Message::StoreRefused(StoreRefused { request: 42, .. })));
+        assert!(desk.requests.is_empty() && desk.deadlines.is_empty());
+        desk.seal(7, object(1)).expect("it is written");
+        assert_eq!((desk.used_bytes(), desk.figures().objects, desk.figures().pooled), (1 << 20, 1, 0));
     }
 
     fn empty() -> StoreDesk {

@@ -8,6 +8,8 @@ pub(super) struct Object {
     /// The bytes of its segment, wherever it is now.
     pub(super) capacity: u64,
     pub(super) place: Place,
+    /// Its writer was given the room before it had anything to write (LENT-1).
+    pub(super) is_lent: bool,
     /// Pins to be granted as soon as the bytes are there.
     pub(super) waiters: Vec<Ticket>,
 }
@@ -103,6 +105,7 @@ impl Book {
             )
         };
         self.objects.get(&object).filter(|known| !is_deleted(&known.place)).map(|known| match known.place {
+            Place::Writing { .. } if known.is_lent => ObjectState::Lent,
             Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => ObjectState::Unsealed,
             Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
             Place::Spilled { .. } | Place::Restoring { .. } | Place::Checking { .. } | Place::OnDisk { .. } => {
@@ -112,19 +115,21 @@ impl Book {
         })
     }
 
+    /// LENT-1.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.segments.used()
+        self.segments.used() - self.lent
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let count = |wanted: fn(&Place) -> bool| self.objects.values().filter(|object| wanted(&object.place)).count();
+        let owned = || self.objects.values().filter(|object| !object.is_lent);
+        let count = |wanted: fn(&Place) -> bool| owned().filter(|object| wanted(&object.place)).count();
         Stats {
             capacity: self.limits.capacity,
-            used: self.segments.used(),
-            pooled: self.segments.pooled(),
+            used: self.used_bytes(),
+            pooled: self.segments.pooled() + self.lent,
             spilled_bytes: self.disk.used(),
             spill_limit: self.limits.disk,
-            objects: self.objects.len(),
+            objects: owned().count(),
             pinned: count(|place| matches!(place, Place::Pinned { .. } | Place::OnDisk { .. })),
             unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Making { .. } | Place::Writing { .. })),
             spilled: count(|place| {

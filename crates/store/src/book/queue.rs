@@ -137,7 +137,7 @@ impl Book {
         Remedy::DiskFull
     }
 
-    fn grant_create(&mut self, object: ObjectId) {
+    pub(super) fn grant_create(&mut self, object: ObjectId) {
         let known = &self.objects[&object];
         let (size, capacity) = (known.size, known.capacity);
         let Place::Queued(ticket) = known.place else {

@@ -1,6 +1,7 @@
 //! The book against a simulated memory and disk: what is told.
 
 mod fallback;
+mod lent;
 mod orders;
 mod world;
 

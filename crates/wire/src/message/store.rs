@@ -15,6 +15,10 @@ pub struct Allocate {
     /// Bytes wanted.
     #[prost(uint64, tag = "3")]
     pub size: u64,
+    /// The sender has nothing to write yet, and does not wait: it is granted only where that costs nobody anything, and
+    /// refused at once otherwise.
+    #[prost(bool, tag = "4")]
+    pub ahead: bool,
 }
 
 /// daemon → client, with a writable descriptor where the client does not have the segment yet.

@@ -52,3 +52,15 @@ fn what_was_deleted_or_never_known_draws_nobody() {
     pair.exchange();
     assert!(!pair.is_on_member(pair.head.granted(driver, 1).1));
 }
+
+#[test]
+fn room_that_was_lent_ahead_is_not_listed_and_nothing_is_left_of_it() {
+    let mut pair = Pair::new(4, 1);
+    let driver = pair.head.driver();
+    assert!(pair.head.core.stored_here(driver, object(1)));
+    let listed = |place: &'static str| pair.head.core.holdings(|_| Some((1, place))).contains(&object(1).hex());
+    assert!(listed("being written") && !listed(crate::core::LENT));
+    pair.head.core.unstored_here(driver, object(1));
+    assert!(!pair.head.core.is_stored(object(1)));
+    assert!(pair.head.core.bytes_by_node(&[(object(1), 1)]).is_empty());
+}

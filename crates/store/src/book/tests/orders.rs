@@ -6,6 +6,7 @@ use proptest::prelude::*;
 #[derive(Debug, Clone)]
 enum Step {
     Create { client: u64, object: u64, size: u64 },
+    Ahead { client: u64, object: u64, size: u64 },
     Seal { client: u64, object: u64 },
     Abort { client: u64, object: u64 },
     Pin { client: u64, object: u64 },
@@ -24,6 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (pair(), 1..3 * MIB).prop_map(|((client, object), size)| Step::Create { client, object, size }),
         1 => (pair(), 6 * MIB..8 * MIB).prop_map(|((client, object), size)| Step::Create { client, object, size }),
+        4 => (pair(), 1..2 * MIB).prop_map(|((client, object), size)| Step::Ahead { client, object, size }),
         8 => pair().prop_map(|(client, object)| Step::Seal { client, object }),
         1 => pair().prop_map(|(client, object)| Step::Abort { client, object }),
         6 => pair().prop_map(|(client, object)| Step::Pin { client, object }),
@@ -43,6 +45,9 @@ impl World {
         match *step {
             Step::Create { client, object: id, size } => {
                 self.book.create(Ticket(ticket), ClientId(client), object(id), size);
+            }
+            Step::Ahead { client, object: id, size } => {
+                self.book.create_ahead(Ticket(ticket), ClientId(client), object(id), size);
             }
             // Most of these name an object that the client does not write or pin: refused, and nothing changes.
             Step::Seal { client, object: id } => drop(self.book.seal(ClientId(client), object(id))),

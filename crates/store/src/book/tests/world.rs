@@ -119,6 +119,12 @@ impl World {
         self.take()
     }
 
+    pub(super) fn create_ahead(&mut self, ticket: u64, client: u64, number: u64, size: u64) -> Vec<Event> {
+        self.book.create_ahead(Ticket(ticket), ClientId(client), object(number), size);
+        self.apply();
+        self.take()
+    }
+
     pub(super) fn pin(&mut self, ticket: u64, client: u64, number: u64) -> Vec<Event> {
         self.book.pin(Ticket(ticket), ClientId(client), object(number));
         self.apply();
@@ -216,6 +222,9 @@ impl World {
                 Job::Check { .. } => {}
             }
         }
+        let lent = book.objects.values().filter(|object| object.is_lent);
+        assert!(lent.clone().all(|object| matches!(object.place, Place::Writing { file: None, .. })), "LENT-1");
+        assert_eq!(lent.map(|object| object.capacity).sum::<u64>(), book.lent, "LENT-1");
         assert_eq!(idle, book.idle_bytes);
         assert_eq!(spilled, book.disk.used());
         assert!(book.disk.used() <= book.limits.disk && book.jobs.len() <= book.limits.jobs);
