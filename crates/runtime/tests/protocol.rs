@@ -1,10 +1,10 @@
 //! The runtime against a daemon and a worker that the test plays itself, over real sockets.
 
+mod common;
+
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_runtime::{
-    ActorWork, Arguments, Class, Duty, Identity, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
-};
+use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_runtime::{ActorWork, Arguments, Class, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work};
 use oxiray_wire::message::{
     self, ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted,
     LeaseRefused, Reply, Returned, Value,
@@ -103,18 +103,7 @@ fn inline(text: &'static str) -> Value {
 }
 
 fn started() -> (Runtime, Peer) {
-    let (near, far) = Connection::pair().expect("a pair");
-    let identity = Identity {
-        node: NodeId::generate(),
-        worker: WorkerId::generate(),
-        job: JobId::from_number(1),
-        namespace: String::new(),
-        session: String::new(),
-        address: String::new(),
-        epoch: 0,
-    };
-    let runtime =
-        Runtime::start(identity, Connection::new(far).expect("a socket"), Vec::new(), false, None).expect("it starts");
+    let (runtime, near) = common::started();
     (runtime, Peer::new(near))
 }
 

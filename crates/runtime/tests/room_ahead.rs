@@ -1,7 +1,8 @@
 //! What a runtime asks of its daemon when it puts one object after the other; the test plays the daemon.
 
-use oxiray_ids::{JobId, NodeId, WorkerId};
-use oxiray_runtime::{Identity, Runtime};
+mod common;
+
+use oxiray_runtime::Runtime;
 use oxiray_wire::message::{Allocate, Allocated, Content, Failure, StoreRefused, Value};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -75,20 +76,10 @@ fn play(mut connection: Connection, lends: bool, seen: &Sender<Seen>) {
 
 /// A runtime, and what its daemon sees.
 fn started(lends: bool) -> (Runtime, Receiver<Seen>) {
-    let (near, far) = Connection::pair().expect("a pair");
-    let identity = Identity {
-        node: NodeId::generate(),
-        worker: WorkerId::generate(),
-        job: JobId::from_number(1),
-        namespace: String::new(),
-        session: String::new(),
-        address: String::new(),
-        epoch: 0,
-    };
+    let (runtime, near) = common::started();
     let (sender, seen) = channel();
     std::thread::spawn(move || play(near, lends, &sender));
-    let far = Connection::new(far).expect("a socket");
-    (Runtime::start(identity, far, Vec::new(), false, None).expect("it starts"), seen)
+    (runtime, seen)
 }
 
 fn put(runtime: &Runtime, size: usize) {
