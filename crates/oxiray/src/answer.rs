@@ -17,12 +17,12 @@ use std::fmt::Display;
 
 /// How values are written: as the call's arguments were.
 #[doc(hidden)]
-pub struct Form {
+pub struct Form<'call> {
     pub(crate) is_common: bool,
-    pub(crate) runtime: Runtime,
+    pub(crate) runtime: &'call Runtime,
 }
 
-impl Form {
+impl Form<'_> {
     fn kept<T: Serialize + ?Sized>(&self, value: &T) -> Result<Kept> {
         let (encoded, contained) = collecting(|| {
             if self.is_common {
@@ -63,7 +63,7 @@ fn miscounted(count: u32, returned: &str) -> Error {
 /// How a call is answered.
 #[doc(hidden)]
 pub struct Answer<'call> {
-    pub(crate) form: Form,
+    pub(crate) form: Form<'call>,
     pub(crate) wanted: Wanted<'call>,
 }
 
@@ -103,7 +103,7 @@ impl Answer<'_> {
         match failed.into_iter().find_map(Result::err) {
             None => Ok(made),
             Some(error) => {
-                made.release(&self.form.runtime);
+                made.release(self.form.runtime);
                 Err(error)
             }
         }
@@ -137,21 +137,21 @@ impl Answer<'_> {
 /// Where a call's items go.
 pub(crate) struct Sink<'call> {
     pub(crate) ticket: &'call Ticket,
-    pub(crate) terms: StreamTerms,
+    pub(crate) terms: &'call StreamTerms,
     /// How many items there were.
     pub(crate) yielded: Cell<u32>,
 }
 
 impl Sink<'_> {
     /// ANSWER-1: returns when the next item is wanted, or none is any more.
-    fn send<T: Serialize>(&self, form: &Form, item: &T) -> Result<Pace> {
+    fn send<T: Serialize>(&self, form: &Form<'_>, item: &T) -> Result<Pace> {
         let index = self.yielded.get();
         if index < self.terms.arrived {
             // ANSWER-2.
             self.yielded.set(index + 1);
             return Ok(Pace::On);
         }
-        let (runtime, task) = (&form.runtime, self.ticket.task());
+        let (runtime, task) = (form.runtime, self.ticket.task());
         if self.terms.per_yield > 1 {
             let text = "_num_objects_per_yield is for Python's generators: have each item be one value";
             return Err(Error::Invalid(text.into()));
@@ -177,7 +177,7 @@ pub trait Parts: Serialize {
     /// How many there are.
     const COUNT: usize;
     /// Each as a result.
-    fn kept(&self, form: &Form) -> Vec<Result<Kept>>;
+    fn kept(&self, form: &Form<'_>) -> Vec<Result<Kept>>;
 }
 
 macro_rules! tuples {
@@ -185,7 +185,7 @@ macro_rules! tuples {
         impl<$($part: Serialize),+> Parts for ($($part,)+) {
             const COUNT: usize = $count;
 
-            fn kept(&self, form: &Form) -> Vec<Result<Kept>> {
+            fn kept(&self, form: &Form<'_>) -> Vec<Result<Kept>> {
                 vec![$(form.kept(&self.$place)),+]
             }
         }

@@ -47,7 +47,7 @@ pub type Outcome = Result<Made>;
 /// One call's arguments.
 #[doc(hidden)]
 pub struct Incoming<'call> {
-    runtime: Runtime,
+    runtime: &'call Runtime,
     wanted: Wanted<'call>,
     payload: Payload,
     references: Vec<ArgumentReference>,
@@ -70,7 +70,7 @@ pub(crate) enum Wanted<'call> {
 
 impl<'call> Incoming<'call> {
     pub(crate) fn new(
-        runtime: &Runtime,
+        runtime: &'call Runtime,
         arguments: &Bytes,
         references: Vec<ArgumentReference>,
         wanted: Wanted<'call>,
@@ -97,7 +97,7 @@ impl<'call> Incoming<'call> {
             }
         };
         let is_common = matches!(payload, Payload::Common(_));
-        Ok(Self { runtime: runtime.clone(), wanted, payload, references, position: 0, is_common })
+        Ok(Self { runtime, wanted, payload, references, position: 0, is_common })
     }
 
     /// The next argument.
@@ -110,7 +110,7 @@ impl<'call> Incoming<'call> {
             if let Payload::Common(list) = &mut self.payload {
                 list.next();
             }
-            let blob = fetch(&self.runtime, &reference)?;
+            let blob = fetch(self.runtime, &reference)?;
             return Decoded::new(&blob).and_then(Decoded::value).map_err(unfit);
         }
         match &mut self.payload {

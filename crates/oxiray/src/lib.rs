@@ -67,6 +67,7 @@ mod actor;
 mod answer;
 mod cluster;
 mod context;
+mod desk;
 mod drive;
 mod error;
 mod folder;

@@ -4,19 +4,17 @@
 //! - WORKER-2: every call that is taken is answered once, or its process dies.
 
 use crate::answer::Sink;
+use crate::desk::Desk;
 use crate::error::{Error, Result, TaskError};
 use crate::incoming::{Incoming, Kept, Made, Outcome, Wanted};
 use crate::reference::{begin_borrowing, end_borrowing};
-use crate::registry::{self, Entry, Kind, Method, State};
+use crate::registry::{self, Kind, Method, State};
 use crate::{context, folder, objects, process, program};
-use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
-use oxiray_runtime::{Duty, INLINE_BYTES, Identity, Runtime, Ticket};
+use oxiray_runtime::{Duty, INLINE_BYTES, Identity, Outcome as Reply, Runtime, Ticket};
 use oxiray_values::{Common, Encoded};
-use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Environment, Value};
+use oxiray_wire::message::{ActorCreate, ArgumentReference, Assign, Call, Content, Environment, Value};
 use oxiray_wire::{Connection, Message, Received};
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use rustix::event::{PollFd, PollFlags};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -42,13 +40,10 @@ thread_local! {
 struct Worker {
     runtime: Runtime,
     actor: Option<(State, &'static [Method])>,
+    /// The actor's class.
+    class: String,
     /// The actor's concurrency groups.
     groups: Vec<String>,
-    /// Functions by their hash, and how often each has run here.
-    functions: Mutex<FxHashMap<Bytes, (&'static Entry, u32)>>,
-    label: Mutex<String>,
-    /// Why nothing can run here: what it was to have around it is not there.
-    unfit: Mutex<Option<Error>>,
 }
 
 pub(crate) fn say(text: &str) {
@@ -61,9 +56,9 @@ fn nothing() -> Value {
     Value { content: Some(Content::Inline(encoded.into_bytes())), contained: Vec::new() }
 }
 
+/// What was printed is to be read before the answer is. What goes to `stderr` is never kept back.
 pub(crate) fn flush() {
     let _ = io::stdout().lock().flush();
-    let _ = io::stderr().lock().flush();
 }
 
 /// Serves as the worker that the daemon wants at the other end of the stream; the process's status.
@@ -107,18 +102,14 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     process::set(Some(runtime.clone()));
     runtime.end_waits_of(context::current_task);
     oxiray_runtime::begin_metrics(&runtime);
-    let mut worker = Worker {
-        runtime,
-        actor: None,
-        groups: Vec::new(),
-        functions: Mutex::default(),
-        label: Mutex::new(String::new()),
-        unfit: Mutex::new(unfit),
-    };
+    let mut worker = Worker { runtime, actor: None, class: String::new(), groups: Vec::new() };
+    let mut desk = Desk::default();
+    desk.unfit = unfit;
     if let Some(create) = &assign.actor {
         worker.groups = create.groups.iter().map(|group| group.name.clone()).collect();
-        worker.label(&create.class_name);
-        match worker.construct(create) {
+        worker.class.clone_from(&create.class_name);
+        desk.label(&create.class_name);
+        match worker.construct(&desk, create) {
             Ok((state, methods)) => worker.actor = Some((state, methods)),
             Err(error) => {
                 flush();
@@ -132,7 +123,7 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     if let Some(create) = &assign.actor {
         serve_beside(&worker, create)?;
     }
-    worker.attend(None);
+    worker.attend(desk, None);
     worker.runtime.tell_all();
     worker.runtime.stop_serving();
     if assign.actor.is_some() {
@@ -149,7 +140,9 @@ fn serve_beside(worker: &Arc<Worker>, create: &ActorCreate) -> io::Result<()> {
     let own = create.groups.iter().flat_map(|group| repeat_n(Some(group.name.clone()), group.limit as usize));
     for group in rest.chain(own).take(THREADS_MAX) {
         let worker = Arc::clone(worker);
-        std::thread::Builder::new().name("oxiray-call".into()).spawn(move || worker.attend(group.as_deref()))?;
+        std::thread::Builder::new().name("oxiray-call".into()).spawn(move || {
+            worker.attend(Desk::default(), group.as_deref());
+        })?;
     }
     Ok(())
 }
@@ -221,12 +214,12 @@ fn located(error: Error, function: &str) -> Error {
 }
 
 impl Worker {
-    fn construct(&self, create: &ActorCreate) -> Result<(State, &'static [Method])> {
+    fn construct(&self, desk: &Desk, create: &ActorCreate) -> Result<(State, &'static [Method])> {
         let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
         begin_borrowing();
         let made = context::within(id.creation_task(), || {
             caught(|| {
-                self.fit()?;
+                desk.fit()?;
                 let path = String::from_utf8_lossy(&create.class);
                 let entry = registry::find(&path)?;
                 let Kind::Class(construct, methods) = &entry.kind else {
@@ -243,21 +236,21 @@ impl Worker {
         Ok(made)
     }
 
-    fn fit(&self) -> Result<()> {
-        self.unfit.lock().clone().map_or(Ok(()), Err)
-    }
-
-    fn attend(&self, group: Option<&str>) {
+    /// Runs what comes, and answers a call as the next duty is asked for.
+    fn attend(&self, mut desk: Desk, group: Option<&str>) {
+        let (mut done, mut outcome) = (None, Reply::default());
         loop {
-            match process::patiently(|| self.runtime.next_duty(group)) {
+            match process::patiently(|| self.runtime.reply_and_next(&mut done, &mut outcome, group)) {
                 Ok(Duty::Become(assign)) => {
                     let session = &self.runtime.identity().session;
-                    *self.unfit.lock() = become_assigned(&assign, Path::new(session)).err();
+                    desk.unfit = become_assigned(&assign, Path::new(session)).err();
                 }
-                Ok(Duty::Run(ticket, call)) => {
-                    if !self.run(ticket, *call) {
-                        return;
+                Ok(Duty::Run(ticket, mut call)) => {
+                    self.run(&mut desk, &ticket, &mut call, &mut outcome);
+                    if outcome.retiring {
+                        return self.runtime.reply(ticket, outcome);
                     }
+                    done = Some((ticket, call));
                 }
                 // Nothing is cancelled in an event loop, since there is none, and there is no garbage.
                 Ok(Duty::Cancel(_) | Duty::Collect) => {}
@@ -266,16 +259,19 @@ impl Worker {
         }
     }
 
-    /// Runs a call and answers it; whether the worker goes on.
-    fn run(&self, ticket: Ticket, call: Call) -> bool {
+    /// Runs a call; what came of it is the empty `reply` then.
+    fn run(&self, desk: &mut Desk, ticket: &Ticket, call: &mut Call, reply: &mut Reply) {
         let task = ticket.task();
+        // An actor keeps its class's name.
         if self.actor.is_none() {
-            self.label(&call.name);
+            desk.label(&call.name);
         }
         begin_borrowing();
-        let sink = call.stream.clone().map(|terms| Sink { ticket: &ticket, terms, yielded: Cell::new(0) });
-        let outcome = context::within(task, || caught(|| self.call(&ticket, &call, sink.as_ref())));
-        let items = sink.map_or(0, |sink| sink.yielded.get());
+        let references = std::mem::take(&mut call.references);
+        let sink = call.stream.as_ref().map(|terms| Sink { ticket, terms, yielded: Cell::new(0) });
+        let wanted = sink.as_ref().map_or(Wanted::Results(call.results), Wanted::Items);
+        let outcome = context::within(task, || caught(|| self.call(desk, ticket, call, references, wanted)));
+        reply.items = sink.map_or(0, |sink| sink.yielded.get());
         let cancelled = self.runtime.end_of_user_code(task);
         let outcome = if cancelled {
             if let Ok(made) = outcome {
@@ -285,30 +281,32 @@ impl Worker {
         } else {
             outcome
         };
-        let mut reply = oxiray_runtime::Outcome { items, ..oxiray_runtime::Outcome::default() };
-        if let Err(error) = outcome.and_then(|made| self.keep_all(task, made, &mut reply)) {
+        if let Err(error) = outcome.and_then(|made| self.keep_all(task, made, reply)) {
             let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
             let value = located(error, &name).into_value();
+            reply.results.clear();
             if call.stream.is_some() {
                 // The error is the last item, and that the call is over is its result all the same.
                 reply.raised = Some(value);
-                reply.results = vec![nothing()];
+                reply.results.push(nothing());
             } else {
-                reply.results = vec![value; call.results as usize];
+                reply.results.resize(call.results as usize, value);
             }
         }
-        drop(call.references);
         reply.borrowed = end_borrowing();
-        reply.retiring = call.max_calls > 0 && self.calls(&call.function) >= call.max_calls;
-        let goes_on = !reply.retiring;
+        reply.retiring = call.max_calls > 0 && desk.calls(&call.function) >= call.max_calls;
         flush();
-        self.runtime.reply(ticket, reply);
-        goes_on
     }
 
-    fn call(&self, ticket: &Ticket, call: &Call, sink: Option<&Sink<'_>>) -> Outcome {
-        let wanted = sink.map_or(Wanted::Results(call.results), Wanted::Items);
-        self.fit()?;
+    fn call(
+        &self,
+        desk: &mut Desk,
+        ticket: &Ticket,
+        call: &Call,
+        references: Vec<ArgumentReference>,
+        wanted: Wanted<'_>,
+    ) -> Outcome {
+        desk.fit()?;
         if let Some((state, methods)) = &self.actor {
             if call.name == "__ray_ready__" {
                 return Incoming::new(&self.runtime, &call.arguments, Vec::new(), wanted)?.taken()?.value(&true);
@@ -321,38 +319,22 @@ impl Worker {
                 let names: Vec<&str> = methods.iter().map(|method| method.name).collect();
                 Error::NotFound(format!("the actor has no method `{}`; it has: {}", call.name, names.join(", ")))
             })?;
-            let incoming = Incoming::new(&self.runtime, &call.arguments, call.references.clone(), wanted)?;
+            let incoming = Incoming::new(&self.runtime, &call.arguments, references, wanted)?;
             return (method.call)(&**state as &(dyn Any + Send + Sync), incoming);
         }
-        let entry = self.function(call, ticket)?;
+        let entry = desk.function(&call.function, || ticket.code())?;
         let Kind::Function(function) = entry.kind else {
             return Err(Error::NotFound(format!("`{}` is an actor of the program: make one of it", entry.path)));
         };
-        function(Incoming::new(&self.runtime, &call.arguments, call.references.clone(), wanted)?)
-    }
-
-    fn function(&self, call: &Call, ticket: &Ticket) -> Result<&'static Entry> {
-        let mut functions = self.functions.lock();
-        if let Some((entry, calls)) = functions.get_mut(&call.function) {
-            *calls += 1;
-            return Ok(entry);
-        }
-        let code = ticket.code();
-        let entry = registry::find(&String::from_utf8_lossy(&code))?;
-        functions.insert(call.function.clone(), (entry, 1));
-        Ok(entry)
-    }
-
-    fn calls(&self, hash: &Bytes) -> u32 {
-        // A function that could not even be found has run as far as its limit is concerned.
-        self.functions.lock().get(hash).map_or(u32::MAX, |(_, calls)| *calls)
+        function(Incoming::new(&self.runtime, &call.arguments, references, wanted)?)
     }
 
     /// The values of a call's results.
-    fn keep_all(&self, task: TaskId, made: Made, reply: &mut oxiray_runtime::Outcome) -> Result<()> {
+    fn keep_all(&self, task: TaskId, made: Made, reply: &mut Reply) -> Result<()> {
         let several = match made {
             Made::One(kept) => {
-                reply.results = vec![self.keep(task.object(1), kept, reply)?];
+                let value = self.keep(task.object(1), kept, reply)?;
+                reply.results.push(value);
                 return Ok(());
             }
             Made::Several(several) => several,
@@ -373,7 +355,7 @@ impl Worker {
     }
 
     /// The value of a call's result, in the store where it is large.
-    fn keep(&self, id: ObjectId, (encoded, contained): Kept, reply: &mut oxiray_runtime::Outcome) -> Result<Value> {
+    fn keep(&self, id: ObjectId, (encoded, contained): Kept, reply: &mut Reply) -> Result<Value> {
         let value = objects::keep(&self.runtime, id, encoded, &contained, INLINE_BYTES);
         if value.is_err() {
             self.runtime.release_all(&contained);
@@ -387,16 +369,6 @@ impl Worker {
     }
 
     fn qualified(&self, name: &str) -> String {
-        if self.actor.is_none() { name.to_owned() } else { format!("{}::{name}", self.label.lock()) }
-    }
-
-    /// Labels the output that follows; an actor keeps its class's name.
-    fn label(&self, name: &str) {
-        let mut label = self.label.lock();
-        if *label == name {
-            return;
-        }
-        name.clone_into(&mut label);
-        oxiray_runtime::label_output(&label);
+        if self.actor.is_none() { name.to_owned() } else { format!("{}::{name}", self.class) }
     }
 }

@@ -123,7 +123,7 @@ impl State {
             self.links.post_now(from, &reply);
             return;
         }
-        if !self.inbox.interrupts.is_running(task) {
+        if !self.log.is_running(task) {
             return;
         }
         if cancel.recursive {

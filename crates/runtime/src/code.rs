@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// The most functions that one stream's ends remember.
 const FUNCTIONS_LIMIT: usize = 1_000;
@@ -17,8 +18,10 @@ const BYTES_LIMIT: usize = 64 << 20;
 /// What was sent on one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Codes {
-    known: FxHashMap<Bytes, Bytes>,
+    known: FxHashMap<Bytes, Arc<Bytes>>,
     bytes: usize,
+    /// What was asked for last, by its hash: calls of one function come one behind the other.
+    last: Option<(Bytes, Arc<Bytes>)>,
 }
 
 impl Codes {
@@ -27,8 +30,12 @@ impl Codes {
     }
 
     /// The code, where it was received and not forgotten since.
-    pub(crate) fn get(&self, hash: &Bytes) -> Bytes {
-        self.known.get(hash).cloned().unwrap_or_default()
+    pub(crate) fn get(&mut self, hash: &Bytes) -> Option<Arc<Bytes>> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != hash) {
+            let (hash, code) = self.known.get_key_value(hash)?;
+            self.last = Some((hash.clone(), Arc::clone(code)));
+        }
+        self.last.as_ref().map(|(_, code)| Arc::clone(code))
     }
 
     /// A body of `size` goes over the stream; `body` is what is kept of it.
@@ -37,7 +44,8 @@ impl Codes {
             *self = Self::default();
         }
         self.bytes += size;
-        self.known.insert(hash, body);
+        self.last = None;
+        self.known.insert(hash, Arc::new(body));
     }
 }
 
@@ -57,7 +65,7 @@ mod tests {
                 receiver.note(hash.clone(), body.len(), body.clone());
                 sent += 1;
             }
-            assert_eq!(receiver.get(&hash), body);
+            assert_eq!(receiver.get(&hash).as_deref(), Some(&body));
             assert!(receiver.known.len() <= FUNCTIONS_LIMIT && receiver.bytes <= BYTES_LIMIT);
         }
         assert!(sent <= 5_010, "what was sent lately is not sent again");

@@ -40,11 +40,16 @@ impl Runtime {
 
     /// One more use of each of these, which are known here.
     pub fn retain_all(&self, ids: &[ObjectId]) {
-        self.shared.with(|state| ids.iter().for_each(|id| state.objects.retain(*id)));
+        if !ids.is_empty() {
+            self.shared.with(|state| ids.iter().for_each(|id| state.objects.retain(*id)));
+        }
     }
 
     /// One use less of each of these.
     pub fn release_all(&self, ids: &[ObjectId]) {
+        if ids.is_empty() {
+            return;
+        }
         self.shared.with(|state| {
             let mut effects = Effects::default();
             for id in ids {

@@ -12,13 +12,17 @@ use crate::state::State;
 use crate::task_log::TaskLog;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
-use oxiray_wire::Message;
 use oxiray_wire::message::{ActorFailed, ActorLeaving, ActorReady, Assign, Call, Reply, Retried, Returned, Value};
+use oxiray_wire::{Message, ReplyFrame};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A task that runs this long is in the way of those behind it.
 const PATIENCE: Duration = Duration::from_millis(5);
+
+/// For so many results an outcome has memory that is used again.
+const RESULTS_KEPT: usize = 16;
 
 /// The next thing for a worker to do.
 #[derive(Debug)]
@@ -40,9 +44,8 @@ pub enum Duty {
 pub struct Ticket {
     from: Token,
     owner: WorkerId,
-    task: Bytes,
-    code: Bytes,
-    started: Instant,
+    task: TaskId,
+    code: Option<Arc<Bytes>>,
     /// Where it stands in the task log.
     place: usize,
 }
@@ -50,12 +53,12 @@ pub struct Ticket {
 impl Ticket {
     /// The code that the call names by its hash.
     pub fn code(&self) -> Bytes {
-        self.code.clone()
+        self.code.as_deref().cloned().unwrap_or_default()
     }
 
     /// The task that it is the ticket of.
     pub fn task(&self) -> TaskId {
-        TaskId::from_slice(&self.task).unwrap_or(TaskId::NIL)
+        self.task
     }
 
     pub(crate) fn from(&self) -> Token {
@@ -65,17 +68,13 @@ impl Ticket {
     pub(crate) fn owner(&self) -> WorkerId {
         self.owner
     }
-
-    pub(crate) fn task_bytes(&self) -> Bytes {
-        self.task.clone()
-    }
 }
 
 #[derive(Debug)]
 enum Item {
     Assign(Box<Assign>),
     /// Whose call it is, and the code that it names.
-    Call(Token, WorkerId, Box<Call>, Bytes),
+    Call(Token, WorkerId, Box<Call>, Option<Arc<Bytes>>),
 }
 
 #[derive(Debug, Default)]
@@ -190,8 +189,8 @@ impl Inbox {
         self.running_since.map(|since| since + PATIENCE)
     }
 
-    /// The next thing to do for a thread of the named group, or of none.
-    pub(crate) fn take(&mut self, group: Option<&str>, log: &mut TaskLog) -> Option<Duty> {
+    /// The next thing to do for a thread of the named group, or of none; `now` where the clock was just read.
+    pub(crate) fn take(&mut self, group: Option<&str>, log: &mut TaskLog, now: Option<Instant>) -> Option<Duty> {
         if self.closed {
             return Some(Duty::Leave);
         }
@@ -211,12 +210,13 @@ impl Inbox {
         match items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
             Some(Item::Call(from, owner, call, code)) => {
-                let started = Instant::now();
+                let started = now.unwrap_or_else(Instant::now);
                 self.running += 1;
                 self.running_since = Some(started);
-                self.interrupts.begin(TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL), !self.is_actor);
-                let place = log.begin(&call, started);
-                Some(Duty::Run(Ticket { from, owner, task: call.task.clone(), code, started, place }, call))
+                let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
+                self.interrupts.begin(task, !self.is_actor);
+                let place = log.begin(task, &call, started);
+                Some(Duty::Run(Ticket { from, owner, task, code, place }, call))
             }
             None if self.closing && self.running == 0 && self.is_empty() => Some(Duty::Leave),
             None => None,
@@ -233,10 +233,9 @@ impl State {
             }
             Message::Call(call) => {
                 self.yieldings.open(token, &call);
-                let code = if call.function.is_empty() {
-                    Bytes::new()
-                } else {
-                    self.codes.get(&token).map(|codes| codes.get(&call.function)).unwrap_or_default()
+                let code = match &call.function {
+                    none if none.is_empty() => None,
+                    hash => self.codes.get_mut(&token).and_then(|codes| codes.get(hash)),
                 };
                 self.inbox.push(Item::Call(token, owner, call, code));
                 self.news = true;
@@ -283,42 +282,49 @@ impl State {
     }
 
     /// Sends a call's results to its owner. `borrowed` are the references that came with the arguments.
-    pub(crate) fn reply(&mut self, ticket: Ticket, outcome: Outcome) {
-        self.inbox.interrupts.end(ticket.task());
-        let owner = &ticket.owner;
+    ///
+    /// Who waits for the reply runs on another core: what only this process is to know of comes after it.
+    /// The outcome is empty then, and its memory good for another. Returns when the call ended.
+    pub(crate) fn reply(&mut self, ticket: Ticket, outcome: &mut Outcome) -> Instant {
+        let Ticket { from, owner, task, code, place } = ticket;
         // Where nobody hears of it, nobody lets go of what it holds: the owner's stream may be over though the owner lives.
-        let is_heard = self.links.role(ticket.from).is_some();
+        let is_heard = self.links.role(from).is_some();
         let kept = if is_heard { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
+        let kept: Vec<Bytes> = kept.iter().map(|id| copy(id.as_bytes())).collect();
         self.promise(&outcome.handed);
         if is_heard {
-            self.hold_for(&outcome.handed, owner);
-            self.hold_for(&outcome.stored, owner);
+            self.hold_for(&outcome.handed, &owner);
+            self.hold_for(&outcome.stored, &owner);
         }
         self.give_up_written(&outcome.stored);
         let ended = Instant::now();
-        self.timer_moved |= self.log.end(ticket.place, ended, &outcome.results);
-        let run_us = u32::try_from((ended - ticket.started).as_micros()).unwrap_or(u32::MAX);
-        let reply = Reply {
-            task: ticket.task,
-            results: outcome.results,
-            kept: kept.iter().map(|id| copy(id.as_bytes())).collect(),
+        let ran = self.log.started(place).map_or(Duration::ZERO, |started| ended - started);
+        let reply = ReplyFrame {
+            task: task.as_bytes(),
+            results: &outcome.results,
+            kept: &kept,
             retiring: outcome.retiring,
-            run_us,
+            run_us: u32::try_from(ran.as_micros()).unwrap_or(u32::MAX),
             retry: outcome.retry,
             items: outcome.items,
-            raised: outcome.raised,
+            raised: outcome.raised.as_ref(),
         };
-        self.call_is_over(&reply.task);
         // Never gathered: what is done must be known before the next call can take this process down.
-        self.links.post_now(ticket.from, &reply);
-        for id in outcome.handed {
+        self.links.post_now(from, &reply);
+        self.inbox.interrupts.end(task);
+        self.timer_moved |= self.log.end(place, ended, &outcome.results);
+        self.call_is_over(task);
+        for id in outcome.handed.drain(..) {
             self.release(id);
         }
+        outcome.clear();
+        drop(code);
+        ended
     }
 
     /// The call was answered, or never will be.
-    pub(crate) fn call_is_over(&mut self, task: &[u8]) {
-        self.yieldings.close(task);
+    fn call_is_over(&mut self, task: TaskId) {
+        self.yieldings.close(task.as_bytes());
         self.inbox.running -= 1;
         if self.inbox.running == 0 {
             self.inbox.running_since = None;
@@ -326,9 +332,16 @@ impl State {
         }
     }
 
+    /// The call will not be answered: its process ends.
+    pub(crate) fn abandon_call(&mut self, ticket: &Ticket) {
+        self.inbox.interrupts.end(ticket.task);
+        self.log.abandon(ticket.place);
+        self.call_is_over(ticket.task);
+    }
+
     /// The call is run again in its place, which its owner is told before it can take this process down.
     pub(crate) fn call_is_retried(&mut self, ticket: &Ticket) {
-        self.links.post_now(ticket.from, &Retried { task: ticket.task.clone() });
+        self.links.post_now(ticket.from, &Retried { task: copy(ticket.task.as_bytes()) });
     }
 
     pub(crate) fn actor_ready(&mut self, borrowed: &[ObjectId]) {
@@ -370,4 +383,14 @@ pub struct Outcome {
     pub raised: Option<Value>,
     /// Whether the worker leaves now.
     pub retiring: bool,
+}
+
+impl Outcome {
+    /// Empties it. What is mostly in use keeps its memory.
+    fn clear(&mut self) {
+        let mut results = std::mem::take(&mut self.results);
+        results.clear();
+        results.shrink_to(RESULTS_KEPT);
+        *self = Self { results, ..Self::default() };
+    }
 }

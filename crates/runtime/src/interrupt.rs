@@ -35,14 +35,13 @@ struct Wish {
     pause: Duration,
 }
 
-/// Which calls run here, and which of them are not wanted any more.
+/// Which of the calls that run here are not wanted any more.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts {
     knocker: Option<Knocker>,
     has_event_loop: bool,
     /// Tells the call that the asking thread runs, where threads know.
     here: Option<fn() -> TaskId>,
-    running: FxHashSet<TaskId>,
     cancelled: FxHashSet<TaskId>,
     /// The call whose user code may be interrupted.
     open_to_it: Option<TaskId>,
@@ -75,10 +74,9 @@ impl Interrupts {
         !self.cancelled.is_empty() && self.here.is_some_and(|here| self.cancelled.contains(&here()))
     }
 
-    /// A call is handed out; `can_be_interrupted` where the one thread that runs calls takes it.
-    pub(crate) fn begin(&mut self, task: TaskId, can_be_interrupted: bool) {
-        self.running.insert(task);
-        if can_be_interrupted {
+    /// A call is handed out; `is_alone` where the one thread that runs calls takes it.
+    pub(crate) fn begin(&mut self, task: TaskId, is_alone: bool) {
+        if is_alone && self.knocker.is_some() {
             self.open_to_it = Some(task);
             self.note_whether_it_matters();
         }
@@ -86,10 +84,6 @@ impl Interrupts {
 
     fn note_whether_it_matters(&self) {
         self.matters.store(self.open_to_it.is_some() || !self.cancelled.is_empty(), Ordering::Release);
-    }
-
-    pub(crate) fn is_running(&self, task: TaskId) -> bool {
-        self.running.contains(&task)
     }
 
     pub(crate) fn is_cancelled(&self, task: TaskId) -> bool {
@@ -166,7 +160,6 @@ impl Interrupts {
 
     /// The call is answered.
     pub(crate) fn end(&mut self, task: TaskId) {
-        self.running.remove(&task);
         if !self.cancelled.is_empty() {
             self.cancelled.remove(&task);
             self.note_whether_it_matters();

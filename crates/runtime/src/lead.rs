@@ -114,14 +114,17 @@ impl Shared {
 
     /// Looks at and changes the state, then lets others know where that is due.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock();
+        self.act(&mut self.state.lock(), act)
+    }
+
+    fn act<R>(&self, state: &mut MutexGuard<'_, State>, act: impl FnOnce(&mut State) -> R) -> R {
         let flushing = state.links.flush_at.is_some();
-        let result = act(&mut state);
+        let result = act(state);
         if (state.timer_moved || state.news || (!flushing && state.links.flush_at.is_some())) && state.lead.sleeping {
             self.kick();
         }
         state.timer_moved = false;
-        self.spread(&mut state);
+        self.spread(state);
         result
     }
 
@@ -154,9 +157,29 @@ impl Shared {
     pub(crate) fn wait<R>(
         &self,
         deadline: Option<Instant>,
-        mut check: impl FnMut(&mut State) -> Option<R>,
+        check: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, Unmet> {
+        self.wait_on(self.state.lock(), deadline, check)
+    }
+
+    /// [`Shared::with`], and [`Shared::wait`] with nothing in between.
+    pub(crate) fn act_and_wait<R>(
+        &self,
+        act: impl FnOnce(&mut State),
+        deadline: Option<Instant>,
+        check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, Unmet> {
         let mut state = self.state.lock();
+        self.act(&mut state, act);
+        self.wait_on(state, deadline, check)
+    }
+
+    fn wait_on<R>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        deadline: Option<Instant>,
+        mut check: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, Unmet> {
         let mut interrupted = false;
         let mut looked = false;
         loop {

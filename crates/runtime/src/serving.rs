@@ -5,14 +5,36 @@ use crate::lead::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::state::State;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::Value;
+use oxiray_wire::message::{Call, Value};
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 impl Runtime {
     /// The next thing to do for a thread of that concurrency group, or of none; waits for it.
     pub fn next_duty(&self, group: Option<&str>) -> Result<Duty, RuntimeError> {
-        Ok(self.shared.wait(None, |state| state.inbox.take(group, &mut state.log))?)
+        self.reply_and_next(&mut None, &mut Outcome::default(), group)
+    }
+
+    /// [`Runtime::reply`] for a call that the thread has run, where there is one, and [`Runtime::next_duty`]: two for little
+    /// more than the price of one. What is `done` is taken, and `outcome` empty then.
+    pub fn reply_and_next(
+        &self,
+        done: &mut Option<(Ticket, Box<Call>)>,
+        outcome: &mut Outcome,
+        group: Option<&str>,
+    ) -> Result<Duty, RuntimeError> {
+        let ended = Cell::new(None);
+        let reply = |state: &mut State| {
+            if let Some((ticket, call)) = done.take() {
+                ended.set(Some(state.reply(ticket, outcome)));
+                // Its owner has the reply by now.
+                drop(call);
+            }
+        };
+        // A call that waits already begins as the one before it ends.
+        let take = |state: &mut State| state.inbox.take(group, &mut state.log, ended.take());
+        Ok(self.shared.act_and_wait(reply, None, take)?)
     }
 
     /// From here on, the actor's calls of these groups go to threads that ask for them.
@@ -29,10 +51,7 @@ impl Runtime {
 
     /// The call will not be answered: its process ends.
     pub fn abandon_call(&self, ticket: &Ticket) {
-        self.shared.with(|state| {
-            state.inbox.interrupts.end(ticket.task());
-            state.call_is_over(ticket.task().as_bytes());
-        });
+        self.shared.with(|state| state.abandon_call(ticket));
     }
 
     /// The call is run again in its place: one of its retries is used up.
@@ -92,8 +111,8 @@ impl Runtime {
     }
 
     /// Sends a call's outcome to its owner.
-    pub fn reply(&self, ticket: Ticket, outcome: Outcome) {
-        self.shared.with(|state| state.reply(ticket, outcome));
+    pub fn reply(&self, ticket: Ticket, mut outcome: Outcome) {
+        self.shared.with(|state| state.reply(ticket, &mut outcome));
     }
 
     /// Gives up what a call's results hold when they are not sent after all.

@@ -5,6 +5,7 @@
 //! - LOG-2: a process that is killed takes along what it did in its last [`PERIOD`]; one that leaves tells it.
 
 use crate::links::DAEMON;
+use crate::objects::copy;
 use crate::state::State;
 use crate::submit::{Target, Task};
 use oxiray_ids::TaskId;
@@ -22,22 +23,32 @@ const OPEN_MAX: usize = 10_000;
 /// Characters kept of what a failure says.
 const TEXT_MAX: usize = 1000;
 
-/// A call that ended, as cheaply as it can be kept.
+/// What failed: a code and a text.
+type Error = Box<(String, String)>;
+
+/// A call, as cheaply as it can be kept: where one was before another, its memory is used again.
 #[derive(Debug)]
 struct Entry {
-    task: bytes::Bytes,
+    task: TaskId,
     name: String,
     attempt: u32,
     started: Option<Instant>,
     ended: Instant,
-    error: Option<(String, String)>,
+    error: Option<Error>,
+}
+
+/// The place of a call that runs; free where it is over.
+#[derive(Debug)]
+struct Place {
+    runs: bool,
+    entry: Entry,
 }
 
 /// The calls of this process.
 #[derive(Debug)]
 pub(crate) struct TaskLog {
     ended: VecDeque<Entry>,
-    running: Vec<Option<Entry>>,
+    places: Vec<Place>,
     free: Vec<usize>,
     /// How many of `ended`, the last ones, nobody was told of.
     untold: usize,
@@ -49,51 +60,88 @@ pub(crate) struct TaskLog {
 impl Default for TaskLog {
     fn default() -> Self {
         let began = (Instant::now(), SystemTime::now());
-        Self { ended: VecDeque::new(), running: Vec::new(), free: Vec::new(), untold: 0, tell_at: None, began }
+        Self { ended: VecDeque::new(), places: Vec::new(), free: Vec::new(), untold: 0, tell_at: None, began }
     }
 }
 
 impl TaskLog {
     /// A call begins to run; the place to name when it ends.
-    pub(crate) fn begin(&mut self, call: &Call, started: Instant) -> usize {
-        let (task, name) = (call.task.clone(), call.name.clone());
-        let entry = Entry { task, name, attempt: call.attempt, started: Some(started), ended: started, error: None };
-        if let Some(place) = self.free.pop() {
-            self.running[place] = Some(entry);
-            place
-        } else {
-            self.running.push(Some(entry));
-            self.running.len() - 1
-        }
+    pub(crate) fn begin(&mut self, task: TaskId, call: &Call, started: Instant) -> usize {
+        let Some(place) = self.free.pop() else {
+            let (name, attempt) = (call.name.clone(), call.attempt);
+            let entry = Entry { task, name, attempt, started: Some(started), ended: started, error: None };
+            self.places.push(Place { runs: true, entry });
+            return self.places.len() - 1;
+        };
+        let Place { runs, entry } = &mut self.places[place];
+        *runs = true;
+        entry.task = task;
+        entry.name.clone_from(&call.name);
+        entry.attempt = call.attempt;
+        entry.started = Some(started);
+        place
     }
 
-    /// The call at this place ended with these results.
+    /// When the call at this place began.
+    pub(crate) fn started(&self, place: usize) -> Option<Instant> {
+        self.places.get(place).filter(|place| place.runs).and_then(|place| place.entry.started)
+    }
+
+    /// Whether the call runs here.
+    pub(crate) fn is_running(&self, task: TaskId) -> bool {
+        self.places.iter().any(|place| place.runs && place.entry.task == task)
+    }
+
+    /// Leaves the place; whether a call was there.
+    fn vacate(&mut self, place: usize) -> bool {
+        let left = self.places.get_mut(place).is_some_and(|place| std::mem::take(&mut place.runs));
+        if left {
+            self.free.push(place);
+        }
+        left
+    }
+
+    /// Nobody hears how the call at this place ended.
+    pub(crate) fn abandon(&mut self, place: usize) {
+        self.vacate(place);
+    }
+
+    /// The call at this place ended with these results. Says whether a timer was set.
     pub(crate) fn end(&mut self, place: usize, ended: Instant, results: &[Value]) -> bool {
-        let Some(mut entry) = self.running.get_mut(place).and_then(Option::take) else { return false };
-        self.free.push(place);
+        if !self.vacate(place) {
+            return false;
+        }
+        let entry = &mut self.places[place].entry;
         entry.ended = ended;
         entry.error = results.iter().find_map(error_of);
-        self.remember(entry)
+        if self.ended.len() < ENDED_MAX {
+            let unused =
+                Entry { task: TaskId::NIL, name: String::new(), attempt: 0, started: None, ended, error: None };
+            self.ended.push_back(std::mem::replace(entry, unused));
+        } else if let Some(mut oldest) = self.ended.pop_front() {
+            std::mem::swap(entry, &mut oldest);
+            self.ended.push_back(oldest);
+        }
+        self.note_untold(ended)
     }
 
     /// A call of this process's ended without its worker's answer, or without a worker.
     pub(crate) fn failed(&mut self, task: TaskId, name: &str, attempt: u32, value: &Value) -> bool {
-        let task = bytes::Bytes::copy_from_slice(task.as_bytes());
-        let error = error_of(value);
-        self.remember(Entry { task, name: name.to_owned(), attempt, started: None, ended: Instant::now(), error })
-    }
-
-    /// Says whether a timer was set.
-    fn remember(&mut self, entry: Entry) -> bool {
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
+        let (name, ended, error) = (name.to_owned(), Instant::now(), error_of(value));
+        self.ended.push_back(Entry { task, name, attempt, started: None, ended, error });
+        self.note_untold(ended)
+    }
+
+    /// Says whether a timer was set.
+    fn note_untold(&mut self, ended: Instant) -> bool {
+        self.untold = (self.untold + 1).min(ENDED_MAX);
         let is_first = self.tell_at.is_none();
         if is_first {
-            self.tell_at = Some(entry.ended + PERIOD);
+            self.tell_at = Some(ended + PERIOD);
         }
-        self.untold = (self.untold + 1).min(ENDED_MAX);
-        self.ended.push_back(entry);
         is_first
     }
 
@@ -109,9 +157,9 @@ impl TaskLog {
             let since = self.began.1 + at.saturating_duration_since(self.began.0);
             since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
         };
-        let (error, text) = entry.error.clone().unwrap_or_default();
+        let (error, text) = entry.error.as_deref().cloned().unwrap_or_default();
         TaskRecord {
-            task: entry.task.clone(),
+            task: copy(entry.task.as_bytes()),
             attempt: entry.attempt,
             name: entry.name.clone(),
             stage: stage.into(),
@@ -124,7 +172,8 @@ impl TaskLog {
 
     fn records(&self) -> Vec<TaskRecord> {
         let ended = self.ended.iter().map(|entry| self.record(entry, stage(entry)));
-        ended.chain(self.running.iter().flatten().map(|entry| self.record(entry, TaskStage::Runs))).collect()
+        let running = self.places.iter().filter(|place| place.runs);
+        ended.chain(running.map(|place| self.record(&place.entry, TaskStage::Runs))).collect()
     }
 }
 
@@ -132,10 +181,12 @@ fn stage(entry: &Entry) -> TaskStage {
     if entry.error.is_some() { TaskStage::Failed } else { TaskStage::Finished }
 }
 
-fn error_of(value: &Value) -> Option<(String, String)> {
+fn error_of(value: &Value) -> Option<Error> {
     match value.content.as_ref()? {
-        Content::Raised(_) => Some(("raised".into(), String::new())),
-        Content::Failed(failure) => Some((failure.code.clone(), failure.text.chars().take(TEXT_MAX).collect())),
+        Content::Raised(_) => Some(Box::new(("raised".into(), String::new()))),
+        Content::Failed(failure) => {
+            Some(Box::new((failure.code.clone(), failure.text.chars().take(TEXT_MAX).collect())))
+        }
         Content::Inline(_) | Content::Stored(_) => None,
     }
 }
@@ -148,7 +199,7 @@ impl State {
         records.extend(self.tasks.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
             let stage = Self::stage(id, task, &sent);
             TaskRecord {
-                task: crate::objects::copy(id.as_bytes()),
+                task: copy(id.as_bytes()),
                 attempt: task.attempt,
                 name: task.work.name.clone(),
                 stage: stage.into(),
@@ -190,11 +241,14 @@ mod tests {
     use super::*;
 
     fn run(log: &mut TaskLog, name: &str, value: Content) -> bool {
-        let call = Call { task: bytes::Bytes::from_static(&[7; 24]), name: name.into(), ..Call::default() };
-        let now = Instant::now();
-        let place = log.begin(&call, now);
+        let call = Call { name: name.into(), ..Call::default() };
+        let (task, now) = (TaskId::new([7; 24]), Instant::now());
+        let place = log.begin(task, &call, now);
+        assert!(log.is_running(task));
         assert_eq!(log.records().last().map(TaskRecord::stage), Some(TaskStage::Runs));
-        log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }])
+        let sets_timer = log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }]);
+        assert!(!log.is_running(task));
+        sets_timer
     }
 
     #[test]
@@ -210,6 +264,6 @@ mod tests {
         for _ in 0..=ENDED_MAX {
             run(&mut log, "more", fine());
         }
-        assert_eq!((log.records().len(), log.take_untold().len(), log.running.len()), (ENDED_MAX, ENDED_MAX, 1));
+        assert_eq!((log.records().len(), log.take_untold().len(), log.places.len()), (ENDED_MAX, ENDED_MAX, 1));
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::execute::Ticket;
 use crate::links::Token;
+use crate::objects::copy;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::state::{News, State};
 use crate::streams::item;
@@ -103,7 +104,7 @@ impl State {
         let large = stored.as_slice();
         self.hold_for(large, &owner);
         self.give_up_written(large);
-        let message = StreamItem { task: ticket.task_bytes(), index, value: Some(value) };
+        let message = StreamItem { task: copy(ticket.task().as_bytes()), index, value: Some(value) };
         if handed.is_empty() && large.is_empty() {
             self.links.post_soon(ticket.from(), &message);
         } else {
@@ -113,7 +114,7 @@ impl State {
         for id in handed {
             self.release(id);
         }
-        TaskId::from_slice(&ticket.task_bytes()).map_or(Pace::Stop, |task| self.pace(task, index + 1))
+        self.pace(ticket.task(), index + 1)
     }
 
     pub(crate) fn items_read(&mut self, said: &StreamRead) {

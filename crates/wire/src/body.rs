@@ -1,9 +1,13 @@
-//! What frames are written from: messages, and calls whose greater part was written before.
+//! What frames are written from: messages, calls whose greater part was written before, and replies of parts.
 
-use crate::message::{ArgumentReference, Call, Message, Numbered, StreamTerms};
+use crate::message::{ArgumentReference, Call, Message, Numbered, Reply, StreamTerms, Value};
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
 use prost::encoding::{self, WireType};
+
+/// Bodies up to this size are written into memory that is there already: cheaper than growing by each field, as long as
+/// clearing that memory costs nothing.
+const FILLED_BYTES: usize = 512;
 
 /// Something that can be written as the body of a frame.
 pub trait Body {
@@ -29,16 +33,41 @@ impl Body for Message {
     }
 }
 
-impl<M: Numbered + prost::Message> Body for M {
+/// What writes itself field by field.
+trait Fields {
+    const KIND: u16;
+    fn length(&self) -> usize;
+    /// Writes just so many bytes.
+    fn write(&self, buffer: &mut impl BufMut);
+}
+
+impl<F: Fields> Body for F {
     fn kind(&self) -> u16 {
-        M::KIND
+        F::KIND
     }
 
     fn body_bytes(&self) -> usize {
-        self.encoded_len()
+        self.length()
     }
 
     fn append_body(&self, buffer: &mut BytesMut) {
+        let (start, length) = (buffer.len(), self.length());
+        if length > FILLED_BYTES {
+            return self.write(buffer);
+        }
+        buffer.resize(start + length, 0);
+        self.write(&mut &mut buffer[start..]);
+    }
+}
+
+impl<M: Numbered + prost::Message> Fields for M {
+    const KIND: u16 = <M as Numbered>::KIND;
+
+    fn length(&self) -> usize {
+        self.encoded_len()
+    }
+
+    fn write(&self, buffer: &mut impl BufMut) {
         self.encode_raw(buffer);
     }
 }
@@ -72,7 +101,7 @@ impl CallFrame<'_> {
     }
 }
 
-/// The fields' numbers are those of [`Call`].
+/// The fields' numbers are those of [`Call`] and [`Reply`].
 mod tag {
     pub(super) const TASK: u32 = 1;
     pub(super) const ARGUMENTS: u32 = 4;
@@ -80,6 +109,14 @@ mod tag {
     pub(super) const ATTEMPT: u32 = 9;
     pub(super) const RETRIES: u32 = 11;
     pub(super) const STREAM: u32 = 14;
+
+    pub(super) const RESULTS: u32 = 2;
+    pub(super) const KEPT: u32 = 3;
+    pub(super) const RETIRING: u32 = 4;
+    pub(super) const RUN_US: u32 = 5;
+    pub(super) const RETRY: u32 = 6;
+    pub(super) const ITEMS: u32 = 7;
+    pub(super) const RAISED: u32 = 8;
 }
 
 fn bytes_length(tag: u32, bytes: &[u8]) -> usize {
@@ -89,7 +126,7 @@ fn bytes_length(tag: u32, bytes: &[u8]) -> usize {
     encoding::key_len(tag) + encoding::encoded_len_varint(bytes.len() as u64) + bytes.len()
 }
 
-fn append_bytes(tag: u32, bytes: &[u8], buffer: &mut BytesMut) {
+fn append_bytes(tag: u32, bytes: &[u8], buffer: &mut impl BufMut) {
     if !bytes.is_empty() {
         encoding::encode_key(tag, WireType::LengthDelimited, buffer);
         encoding::encode_varint(bytes.len() as u64, buffer);
@@ -97,12 +134,10 @@ fn append_bytes(tag: u32, bytes: &[u8], buffer: &mut BytesMut) {
     }
 }
 
-impl Body for CallFrame<'_> {
-    fn kind(&self) -> u16 {
-        Call::KIND
-    }
+impl Fields for CallFrame<'_> {
+    const KIND: u16 = <Call as Numbered>::KIND;
 
-    fn body_bytes(&self) -> usize {
+    fn length(&self) -> usize {
         let attempt = if self.attempt == 0 { 0 } else { encoding::uint32::encoded_len(tag::ATTEMPT, &self.attempt) };
         let retries = if self.retries == 0 { 0 } else { encoding::int32::encoded_len(tag::RETRIES, &self.retries) };
         self.common.len()
@@ -114,7 +149,7 @@ impl Body for CallFrame<'_> {
             + self.stream.as_ref().map_or(0, |terms| encoding::message::encoded_len(tag::STREAM, terms))
     }
 
-    fn append_body(&self, buffer: &mut BytesMut) {
+    fn write(&self, buffer: &mut impl BufMut) {
         buffer.put_slice(self.common);
         append_bytes(tag::TASK, self.task, buffer);
         append_bytes(tag::ARGUMENTS, self.arguments, buffer);
@@ -131,10 +166,64 @@ impl Body for CallFrame<'_> {
     }
 }
 
+/// A [`Reply`] on its way out, of parts that lie elsewhere.
+#[derive(Debug, Default)]
+pub struct ReplyFrame<'reply> {
+    /// Its `TaskId`.
+    pub task: &'reply [u8],
+    /// Its results, in order.
+    pub results: &'reply [Value],
+    /// References from the arguments that the worker still has.
+    pub kept: &'reply [Bytes],
+    /// Whether the worker exits now.
+    pub retiring: bool,
+    /// How long the call ran, in microseconds.
+    pub run_us: u32,
+    /// Whether the call raised something that the owner asked to retry.
+    pub retry: bool,
+    /// For a stream: how many items it had.
+    pub items: u32,
+    /// For a stream: what ended it early.
+    pub raised: Option<&'reply Value>,
+}
+
+impl ReplyFrame<'_> {
+    /// Numbers that are 0 where nothing is to be said, by their tags.
+    fn numbers(&self) -> [(u32, u32); 4] {
+        let (retiring, retry) = (u32::from(self.retiring), u32::from(self.retry));
+        [(tag::RETIRING, retiring), (tag::RUN_US, self.run_us), (tag::RETRY, retry), (tag::ITEMS, self.items)]
+    }
+}
+
+impl Fields for ReplyFrame<'_> {
+    const KIND: u16 = <Reply as Numbered>::KIND;
+
+    fn length(&self) -> usize {
+        let said = self.numbers().into_iter().filter(|(_, number)| *number != 0);
+        bytes_length(tag::TASK, self.task)
+            + encoding::message::encoded_len_repeated(tag::RESULTS, self.results)
+            + encoding::bytes::encoded_len_repeated(tag::KEPT, self.kept)
+            + said.map(|(tag, number)| encoding::uint32::encoded_len(tag, &number)).sum::<usize>()
+            + self.raised.map_or(0, |value| encoding::message::encoded_len(tag::RAISED, value))
+    }
+
+    fn write(&self, buffer: &mut impl BufMut) {
+        append_bytes(tag::TASK, self.task, buffer);
+        encoding::message::encode_repeated(tag::RESULTS, self.results, buffer);
+        encoding::bytes::encode_repeated(tag::KEPT, self.kept, buffer);
+        for (tag, number) in self.numbers().into_iter().filter(|(_, number)| *number != 0) {
+            encoding::uint32::encode(tag, &number, buffer);
+        }
+        if let Some(value) = self.raised {
+            encoding::message::encode(tag::RAISED, value, buffer);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Reference;
+    use crate::message::{Content, Reference};
 
     fn whole() -> Call {
         let reference = Reference { object: Bytes::from_static(b"object"), owner: Bytes::from_static(b"owner") };
@@ -182,5 +271,37 @@ mod tests {
         let (whole, empty) = (whole(), Call { task: Bytes::from_static(&[7; 24]), ..Call::default() });
         assert_eq!(read_back(&whole), whole);
         assert_eq!(read_back(&empty), empty);
+    }
+
+    #[test]
+    fn a_reply_of_parts_is_read_as_the_whole() {
+        let value =
+            |byte| Value { content: Some(Content::Inline(Bytes::from(vec![byte; 200]))), contained: Vec::new() };
+        let whole = Reply {
+            task: Bytes::from_static(&[7; 24]),
+            results: vec![value(1), value(2)],
+            kept: vec![Bytes::from_static(&[8; 28]), Bytes::from_static(&[9; 28])],
+            retiring: true,
+            run_us: 300,
+            retry: true,
+            items: 5,
+            raised: Some(value(3)),
+        };
+        for reply in [whole, Reply { results: vec![value(1)], ..Reply::default() }] {
+            let frame = ReplyFrame {
+                task: &reply.task,
+                results: &reply.results,
+                kept: &reply.kept,
+                retiring: reply.retiring,
+                run_us: reply.run_us,
+                retry: reply.retry,
+                items: reply.items,
+                raised: reply.raised.as_ref(),
+            };
+            let mut body = BytesMut::new();
+            frame.append_body(&mut body);
+            assert_eq!((body.len(), frame.kind()), (frame.body_bytes(), Message::from(reply.clone()).kind()));
+            assert_eq!(Message::decode(frame.kind(), body.freeze()), Ok(Some(reply.into())));
+        }
     }
 }

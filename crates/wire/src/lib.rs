@@ -25,7 +25,7 @@ pub mod message;
 pub mod ring;
 pub mod session;
 
-pub use body::{Body, CallFrame};
+pub use body::{Body, CallFrame, ReplyFrame};
 pub use connection::{Connection, Received};
 pub use frame::FrameError;
 pub use message::Message;
