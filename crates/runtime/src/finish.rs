@@ -2,13 +2,11 @@
 
 use crate::objects::failed;
 use crate::regaining::Yielded;
-use crate::slack::shed_map;
 use crate::state::State;
 use crate::submit::{Target, Task};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, Reply, Value};
-use std::collections::hash_map::Entry;
 
 impl State {
     /// A call came back: results are there, or it is to be run again.
@@ -23,7 +21,7 @@ impl State {
                 self.notice_unseen(id.object(index), &value);
                 self.resolve(id.object(index), value, 0, 1);
             }
-            return self.let_go_of(*task);
+            return self.let_go_of(task);
         }
         let (promised, is_stream, is_repeated) = self
             .tasks
@@ -60,19 +58,14 @@ impl State {
     }
 
     /// Takes out a task that ended as most do, with a small value for each result and nothing that could be needed again.
-    fn take_plain(&mut self, id: TaskId, reply: &Reply) -> Option<Box<Task>> {
+    fn take_plain(&mut self, id: TaskId, reply: &Reply) -> Option<Task> {
         let is_stored = |value: &Value| matches!(value.content, Some(Content::Stored(_)));
         if self.lineage.knows(id) || reply.results.iter().any(is_stored) {
             return None;
         }
-        match self.tasks.tasks.entry(id) {
-            Entry::Occupied(task)
-                if task.get().work.stream.is_none() && task.get().work.results as usize == reply.results.len() =>
-            {
-                Some(task.remove())
-            }
-            _ => None,
-        }
+        let is_plain =
+            |task: &mut Task| task.work.stream.is_none() && task.work.results as usize == reply.results.len();
+        self.tasks.tasks.remove_if(id, is_plain)
     }
 
     /// The task ends with this failure as the value of each result.
@@ -99,13 +92,12 @@ impl State {
     /// SUBMIT-2: the task is over; its arguments are no longer used by it.
     fn drop_task(&mut self, id: TaskId) {
         if let Some(task) = self.tasks.tasks.remove(&id) {
-            self.let_go_of(*task);
+            self.let_go_of(task);
         }
     }
 
     /// The task is out of the table, and what it used is let go of.
     fn let_go_of(&mut self, task: Task) {
-        shed_map(&mut self.tasks.tasks);
         match task.target {
             Target::Class(queue) => self.tasks.release_class(queue),
             Target::Actor(actor) if task.sent > 0 => self.actors.call_ended(actor),

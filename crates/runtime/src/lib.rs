@@ -61,6 +61,7 @@ mod state;
 mod stored;
 mod streams;
 mod submit;
+mod table;
 mod task_log;
 mod waits;
 mod watched;

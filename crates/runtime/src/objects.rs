@@ -7,12 +7,11 @@
 //!   object is forgotten here.
 //! - OBJECTS-4: an object that was promised to others stays until its value was published.
 
-use crate::slack::shed_map;
+use crate::table::Table;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, Reference, Value};
 use rustc_hash::FxHashMap;
-use std::collections::hash_map::Entry as MapEntry;
 
 /// What is to be told to others after a change; the caller sends it.
 #[derive(Debug, Default)]
@@ -83,8 +82,7 @@ pub(crate) fn inner_ids(value: &Value) -> Vec<ObjectId> {
 #[derive(Debug)]
 pub(crate) struct Objects {
     me: WorkerId,
-    /// Boxed: a table that grows and shrinks with each burst moves its entries.
-    known: FxHashMap<ObjectId, Box<Object>>,
+    known: Table<ObjectId, Object>,
     values_came: u64,
     sites: sites::Sites,
     /// Values that were published and that nobody here refers to any more, until nobody anywhere does.
@@ -95,7 +93,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn new(me: WorkerId, keeps: bool) -> Self {
-        let (known, kept) = (FxHashMap::default(), FxHashMap::default());
+        let (known, kept) = (Table::default(), FxHashMap::default());
         Self { me, known, values_came: 0, sites: sites::Sites::default(), kept, keeps }
     }
 
@@ -104,23 +102,20 @@ impl Objects {
     }
 
     fn insert(&mut self, id: ObjectId, owner: WorkerId, value: Option<Value>) -> &mut Object {
-        match self.known.entry(id) {
-            MapEntry::Occupied(entry) => entry.into_mut(),
-            MapEntry::Vacant(entry) => entry.insert(Box::new(Object {
-                owner,
-                elsewhere: true,
-                value,
-                uses: 0,
-                holds: 0,
-                promised: false,
-                subscribed: false,
-                announced: false,
-                has_recipe: false,
-                looked_at: false,
-                losses: 0,
-                dependents: Vec::new(),
-            })),
-        }
+        self.known.get_or_insert_with(id, || Object {
+            owner,
+            elsewhere: true,
+            value,
+            uses: 0,
+            holds: 0,
+            promised: false,
+            subscribed: false,
+            announced: false,
+            has_recipe: false,
+            looked_at: false,
+            losses: 0,
+            dependents: Vec::new(),
+        })
     }
 
     /// An object of this process whose value is still to come, with one use.
@@ -164,14 +159,11 @@ impl Objects {
     /// Counts so many uses less, and forgets an object that is not used any more, unless its value is still owed to others
     /// (OBJECTS-4). Returns what it contained.
     fn give_up(&mut self, id: ObjectId, uses: u32, effects: &mut Effects) -> Vec<ObjectId> {
-        let MapEntry::Occupied(mut entry) = self.known.entry(id) else { return Vec::new() };
-        let object = entry.get_mut();
-        object.uses = object.uses.checked_sub(uses).expect("OBJECTS-1: uses never wrap");
-        if object.uses > 0 || object.is_owed() {
-            return Vec::new();
-        }
-        let object = entry.remove();
-        shed_map(&mut self.known);
+        let found = self.known.remove_if(id, |object| {
+            object.uses = object.uses.checked_sub(uses).expect("OBJECTS-1: uses never wrap");
+            object.uses == 0 && !object.is_owed()
+        });
+        let Some(object) = found else { return Vec::new() };
         self.sites.forget(id);
         effects.unhold.extend((0..object.holds).map(|_| id));
         if object.has_recipe {

@@ -1,13 +1,13 @@
-//! Tables give back what a burst made them take: a process that once had many tasks under way is as small as before.
+//! Tables give back what a burst made them take: a process that once had many tasks under way is about as small as before.
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::hash::Hash;
 
-/// Entries that a table has room for at all times.
-const ROOM_MIN: usize = 1024;
+/// Entries that a table has room for at all times: what bursts of everyday size need, so that none makes room anew.
+pub(crate) const ROOM_MIN: usize = 16 << 10;
 /// A table that is filled to less than one in this many is made smaller.
-const SPARSE: usize = 8;
+pub(crate) const SPARSE: usize = 8;
 
 pub(crate) fn shed_map<K: Eq + Hash, V>(map: &mut FxHashMap<K, V>) {
     if map.capacity() > ROOM_MIN && map.len() < map.capacity() / SPARSE {
@@ -29,14 +29,14 @@ mod tests {
     fn a_table_is_as_small_after_a_burst_as_before_and_stays_when_it_is_full() {
         let mut map = FxHashMap::default();
         let mut queue = VecDeque::new();
-        for number in 0..100_000 {
+        for number in 0..200_000 {
             map.insert(number, number);
             queue.push_back(number);
             shed_map(&mut map);
             shed_queue(&mut queue);
         }
-        assert_eq!((map.len(), queue.len()), (100_000, 100_000));
-        for number in 0..100_000 {
+        assert_eq!((map.len(), queue.len()), (200_000, 200_000));
+        for number in 0..200_000 {
             map.remove(&number);
             queue.pop_front();
             shed_map(&mut map);

@@ -13,6 +13,7 @@ use crate::links::{DAEMON, Token};
 use crate::objects::is_error;
 use crate::slack::shed_queue;
 use crate::state::State;
+use crate::table::Table;
 use crate::work::{Class, Place, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Requests for workers that one class has open at most.
 const REQUESTS_LIMIT: usize = 16;
 /// Tasks under way on one worker at most. With less, one that does nothing but tiny tasks sleeps ever again until more come.
-const DEPTH_LIMIT: usize = 512;
+const DEPTH_LIMIT: usize = 2048;
 /// About how much work a worker is given ahead.
 const AHEAD_US: f32 = 2_000.0;
 /// A worker that has nothing to do for this long is returned.
@@ -98,8 +99,7 @@ pub(crate) struct Lease {
 /// All of this process's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Submission {
-    /// Boxed: a table that grows and shrinks with each burst moves its entries.
-    pub(crate) tasks: FxHashMap<TaskId, Box<Task>>,
+    pub(crate) tasks: Table<TaskId, Task>,
     pub(crate) classes: FxHashMap<Arc<Class>, usize>,
     pub(crate) queues: Vec<Queue>,
     /// Places in `queues` that no class has.
@@ -214,7 +214,7 @@ impl State {
             self.tasks.queues[queue].uses += 1;
         }
         let overtakable = work.unordered && !ready;
-        let entry = Box::new(Task {
+        let entry = Task {
             work,
             target,
             waiting_for,
@@ -224,7 +224,7 @@ impl State {
             cancelled: false,
             crashes: 0,
             paused_until: None,
-        });
+        };
         self.tasks.tasks.insert(task, entry);
         if let Some(failure) = self.lost.clone() {
             return self.fail_task(task, &failure);

@@ -21,7 +21,7 @@ pub(crate) struct Retold {
 impl Objects {
     pub(crate) fn retold(&self) -> Retold {
         let mut told = Retold::default();
-        for (id, object) in &self.known {
+        for (id, object) in self.known.iter() {
             let besides = object.holds - u32::from(object.promised);
             told.held.extend((0..besides).map(|_| *id));
             if object.promised {
