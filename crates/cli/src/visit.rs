@@ -133,8 +133,10 @@ impl Visit {
 
     fn state_told(&mut self, limit: Duration) -> anyhow::Result<StateReport> {
         match self.next(Instant::now() + limit)? {
-            Some(Message::StateReport(StateReport { failure: Some(failure), .. })) => bail!(failure.text),
-            Some(Message::StateReport(report)) => Ok(report),
+            Some(Message::StateReport(report)) => match report.failure {
+                Some(failure) => bail!(failure.text),
+                None => Ok(*report),
+            },
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", limit.as_secs()),
         }

@@ -310,7 +310,7 @@ fn welcomed(connection: &mut Connection, deadline: Instant) -> Result<(Welcome, 
         let over = connection.receive(&mut inbox).err();
         if !inbox.is_empty() {
             return match inbox.remove(0).message {
-                Message::Welcome(welcome) => Ok((welcome, inbox)),
+                Message::Welcome(welcome) => Ok((*welcome, inbox)),
                 Message::Refused(refused) => Err(Error::Connect(refused.text)),
                 _ => Err(Error::Connect("the daemon did not greet back: it is of another build".into())),
             };

@@ -221,7 +221,7 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
     }
     let first = inbox.remove(0);
     match first.message {
-        Message::Welcome(welcome) => Ok((connection, welcome, inbox)),
+        Message::Welcome(welcome) => Ok((connection, *welcome, inbox)),
         Message::Refused(refused) => Err(NotIn::Refused(refused.text)),
         _ => Err(NotIn::Refused("it is of another build".into())),
     }

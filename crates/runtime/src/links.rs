@@ -11,6 +11,7 @@
 
 use crate::watched::{Sign, Watched};
 use oxiray_ids::{ActorId, WorkerId};
+use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::{Body, Connection, Received};
 use rustc_hash::FxHashMap;
 use rustix::event::epoll;
@@ -262,7 +263,8 @@ impl Links {
         }
     }
 
-    /// Serves a stream of which there was a sign; `true` where it is over and was removed.
+    /// Serves a stream of which there was a sign; `true` where it is over and was removed. What came in shared memory is
+    /// had from [`Links::next`].
     pub(crate) fn receive(&mut self, token: Token, sign: Sign, inbox: &mut Vec<Received>) -> bool {
         if token == WAKE {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
@@ -274,7 +276,7 @@ impl Links {
         let Some(link) = self.open.get_mut(&token) else { return false };
         let was_promised = link.connection.is_promised();
         let mut came = match sign {
-            Sign::InMemory => link.connection.receive_from_ring(inbox).is_ok(),
+            Sign::InMemory => link.connection.read_ring().is_ok(),
             Sign::Readable | Sign::Writable => link.connection.receive(inbox).is_ok(),
         };
         if was_promised && !link.connection.is_promised() {
@@ -297,6 +299,12 @@ impl Links {
             self.flush(token);
         }
         false
+    }
+
+    /// The next message of what was read; an error where the stream broke with that, and was removed.
+    pub(crate) fn next(&mut self, token: Token) -> Result<Option<Received>, ConnectionError> {
+        let Some(link) = self.open.get_mut(&token) else { return Ok(None) };
+        link.connection.next().inspect_err(|_| self.remove(token))
     }
 
     // --- marks (RESUMING-1, RESUMING-2) ---
@@ -335,14 +343,15 @@ impl Links {
         }
     }
 
-    /// What came on a stream, unless it is held back.
-    pub(crate) fn read_now(&mut self, token: Token, received: Received) -> Option<Received> {
-        match self.open.get_mut(&token).and_then(|link| link.held.as_mut()) {
-            Some(held) => {
-                held.push(received);
-                None
-            }
-            None => Some(received),
+    /// Whether nothing more is read of the stream for now.
+    pub(crate) fn is_held_back(&self, token: Token) -> bool {
+        self.open.get(&token).is_some_and(|link| link.held.is_some())
+    }
+
+    /// What came on a stream that is held back.
+    pub(crate) fn keep(&mut self, token: Token, received: Received) {
+        if let Some(held) = self.open.get_mut(&token).and_then(|link| link.held.as_mut()) {
+            held.push(received);
         }
     }
 

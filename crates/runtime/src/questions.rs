@@ -128,12 +128,12 @@ impl Questions {
             }
             Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
             Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
-            Message::StateReport(said) => (said.request, Answer::State(Box::new(said))),
-            Message::KeptAnswer(said) => (said.request, Answer::Kept(Box::new(said))),
+            Message::StateReport(said) => (said.request, Answer::State(said)),
+            Message::KeptAnswer(said) => (said.request, Answer::Kept(said)),
             Message::Holdings(said) => (said.request, Answer::Holdings(said.detail)),
             Message::GroupAnswer(said) => (said.request, Answer::Group(Box::new(said))),
             Message::GroupReport(said) => (said.request, Answer::Groups(Box::new(said))),
-            Message::ActorAnswer(said) => (said.request, Answer::Actor(Box::new(said))),
+            Message::ActorAnswer(said) => (said.request, Answer::Actor(said)),
             Message::SegmentRetired(said) => {
                 self.segments.retire(SegmentId(said.segment));
                 return None;

@@ -218,7 +218,9 @@ impl State {
 
     /// What a stream brings, where it is not held back.
     pub(crate) fn heard(&mut self, token: Token, role: Role, received: Received) {
-        let Some(received) = self.links.read_now(token, received) else { return };
+        if self.links.is_held_back(token) {
+            return self.links.keep(token, received);
+        }
         if let Message::Resumed(said) = &received.message {
             return self.peer_resumed(token, said.epoch);
         }

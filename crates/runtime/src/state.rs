@@ -170,13 +170,20 @@ impl State {
                 continue;
             };
             let mut received = std::mem::take(&mut self.received);
-            let over = self.links.receive(*token, *sign, &mut received);
+            let mut over = self.links.receive(*token, *sign, &mut received);
             // A generator may wait for room.
             self.news |= std::mem::take(&mut self.links.made_room) || *sign == Sign::Writable;
             for received in received.drain(..) {
                 self.heard(*token, role, received);
             }
             self.received = received;
+            while !over {
+                match self.links.next(*token) {
+                    Ok(Some(received)) => self.heard(*token, role, received),
+                    Ok(None) => break,
+                    Err(_) => over = true,
+                }
+            }
             if over {
                 self.ended(*token, role);
             }
@@ -186,7 +193,7 @@ impl State {
 
     pub(crate) fn said(&mut self, token: Token, role: Role, Received { message, descriptors }: Received) {
         match (role, message) {
-            (Role::Lease(_) | Role::Actor(_), Message::StreamItem(item)) => self.item_arrived(token, item),
+            (Role::Lease(_) | Role::Actor(_), Message::StreamItem(item)) => self.item_arrived(token, *item),
             (Role::Daemon, message) => self.daemon_said(message, descriptors),
             (Role::Lease(lease), message) => self.lease_said(lease, message),
             (Role::Actor(actor), message) => self.actor_said(actor, message),
@@ -342,8 +349,8 @@ impl State {
             Message::CancelObject(asked) => self.cancel_asked(&asked),
             Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
             Message::GroupAnswer(answer) => self.group_answered(answer),
-            Message::ActorDied(died) => self.actor_died(died),
-            Message::ActorRestarting(said) => self.actor_restarting(said),
+            Message::ActorDied(died) => self.actor_died(*died),
+            Message::ActorRestarting(said) => self.actor_restarting(*said),
             Message::Published(published) => {
                 if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
                     self.resolve(id, value, 0, 1);

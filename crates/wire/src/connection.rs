@@ -11,7 +11,7 @@ use crate::frame::{
 };
 use crate::message::{Message, RingOffered, RingTaken};
 use crate::ring::{Ring, Watch};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -25,6 +25,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How much is asked of the kernel at once.
 pub(crate) const READ_BYTES: usize = 64 << 10;
+
+/// How much is read of shared memory at once: what comes of it stays in the processor's cache until it is handled.
+const RING_READ_BYTES: usize = 16 << 10;
 
 /// How many reads one call of [`Connection::receive`] makes at most, so that one chatty peer cannot
 /// starve the others of an event loop.
@@ -313,7 +316,8 @@ impl Connection {
             };
             self.parse(inbox)?;
             if self.reads_ring() {
-                return self.receive_from_ring(inbox);
+                self.read_ring()?;
+                return self.parse(inbox);
             }
             match came {
                 Came::More => {}
@@ -345,18 +349,20 @@ impl Connection {
             Err(error) => Err(ConnectionError::Socket(error)),
         };
         // RING-2: what was written before the end is read after it was heard of.
-        self.receive_from_ring(inbox)?;
+        while self.read_ring()? > 0 && heard.is_err() {}
+        self.parse(inbox)?;
         heard
     }
 
-    /// Reads what has arrived in the shared memory; the end of the stream is only heard of by [`Connection::receive`].
-    pub fn receive_from_ring(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
-        let Some(beside) = self.beside.as_mut().filter(|beside| beside.reads) else { return Ok(()) };
-        let read = beside.ring.read(&mut self.incoming).map_err(|_| FrameError::Ring)?;
+    /// Reads some of what has arrived in the shared memory, for [`Connection::next`]; how many bytes. The end of the stream
+    /// is only heard of by [`Connection::receive`].
+    pub fn read_ring(&mut self) -> Result<usize, ConnectionError> {
+        let Some(beside) = self.beside.as_mut().filter(|beside| beside.reads) else { return Ok(0) };
+        let read = beside.ring.read(&mut self.incoming, RING_READ_BYTES).map_err(|_| FrameError::Ring)?;
         if read > 0 && beside.ring.wakes_writer() {
             self.ring_bell();
         }
-        Ok(self.parse(inbox)?)
+        Ok(read)
     }
 
     fn read_some(&mut self) -> Result<usize, Errno> {
@@ -383,24 +389,36 @@ impl Connection {
         Ok(read)
     }
 
-    fn parse(&mut self, inbox: &mut Vec<Received>) -> Result<(), FrameError> {
+    fn parse(&mut self, inbox: &mut Vec<Received>) -> Result<(), ConnectionError> {
+        while let Some(received) = self.next()? {
+            inbox.push(received);
+        }
+        Ok(())
+    }
+
+    /// The next whole message of what was read. Whoever handles each before the next has it at hand in the processor's
+    /// cache, and its memory is free for the next one.
+    #[expect(clippy::should_implement_trait, reason = "more may come after it said that there is none")]
+    pub fn next(&mut self) -> Result<Option<Received>, ConnectionError> {
         while let Some(header) = Header::peek(&self.incoming, self.bytes_limit)? {
             if self.incoming.len() < HEADER_BYTES + header.length {
                 break;
             }
             if header.descriptors > self.arrived.len() {
-                return Err(FrameError::Descriptors { announced: header.descriptors, arrived: self.arrived.len() });
+                let arrived = self.arrived.len();
+                return Err(FrameError::Descriptors { announced: header.descriptors, arrived }.into());
             }
-            let body = self.incoming.split_to(HEADER_BYTES + header.length).freeze().slice(HEADER_BYTES..);
+            self.incoming.advance(HEADER_BYTES);
+            let body = self.incoming.split_to(header.length).freeze();
             let descriptors = self.arrived.drain(..header.descriptors).collect();
             match Message::decode(header.kind, body)? {
                 Some(Message::RingOffered(_)) => self.ring_offered(descriptors)?,
                 Some(Message::RingTaken(_)) => self.ring_taken(),
-                Some(message) => inbox.push(Received { message, descriptors }),
+                Some(message) => return Ok(Some(Received { message, descriptors })),
                 None => {}
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn ring_offered(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), FrameError> {

@@ -179,8 +179,8 @@ impl Ring {
         has_room
     }
 
-    /// Appends all there is to `target`; how much that was.
-    pub(crate) fn read(&mut self, target: &mut BytesMut) -> Result<usize, Broken> {
+    /// Appends what there is to `target`, at most `limit`; how much that was.
+    pub(crate) fn read(&mut self, target: &mut BytesMut, limit: usize) -> Result<usize, Broken> {
         let number = 1 - self.own;
         let way = self.memory.way(number);
         let written = way.written.0.load(Ordering::Acquire);
@@ -188,7 +188,7 @@ impl Ring {
         if length > RING_BYTES as u64 {
             return Err(Broken);
         }
-        let length = length as usize;
+        let length = limit.min(length as usize);
         if length == 0 {
             return Ok(0);
         }
@@ -204,8 +204,8 @@ impl Ring {
             std::ptr::copy_nonoverlapping(start, room.add(first), length - first);
             target.set_len(target.len() + length);
         }
-        self.read = written;
-        way.read.0.store(written, Ordering::Release);
+        self.read += length as u64;
+        way.read.0.store(self.read, Ordering::Release);
         Ok(length)
     }
 
@@ -272,10 +272,10 @@ mod tests {
             let wrote = near.write(&bytes[sent..piece]).expect("sound");
             sent += wrote;
             assert!(sent - came.len() <= RING_BYTES);
-            far.read(&mut came).expect("sound");
+            far.read(&mut came, RING_BYTES).expect("sound");
         }
         assert!(came == bytes);
-        assert_eq!(far.read(&mut came), Ok(0));
+        assert_eq!(far.read(&mut came, RING_BYTES), Ok(0));
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         near.write(b"x").expect("sound");
         assert!(!near.wakes_reader() && watch.has_more());
         assert!(!watch.sleep(), "there is something to read");
-        far.read(&mut BytesMut::new()).expect("sound");
+        far.read(&mut BytesMut::new(), RING_BYTES).expect("sound");
         assert!(watch.sleep() && watch.sleeps());
         near.write(b"y").expect("sound");
         assert!(near.wakes_reader() && !near.wakes_reader() && !watch.sleeps());
@@ -296,9 +296,19 @@ mod tests {
         let (mut near, mut far) = both();
         assert_eq!(near.write(&vec![0; RING_BYTES + 1]), Ok(RING_BYTES));
         assert!(near.write(b"x") == Ok(0) && !near.ask_for_room() && !far.wakes_reader());
-        far.read(&mut BytesMut::new()).expect("sound");
+        far.read(&mut BytesMut::new(), RING_BYTES).expect("sound");
         assert!(far.wakes_writer() && !far.wakes_writer());
         assert!(near.ask_for_room() && near.write(b"x") == Ok(1));
+    }
+
+    #[test]
+    fn what_was_not_read_for_the_limit_is_read_after() {
+        let (mut near, mut far) = both();
+        let bytes: Vec<u8> = (0..200).collect();
+        near.write(&bytes).expect("sound");
+        let mut came = BytesMut::new();
+        let reads: Vec<usize> = (0..4).map(|_| far.read(&mut came, 90).expect("sound")).collect();
+        assert_eq!((reads, &came[..]), (vec![90, 90, 20, 0], &bytes[..]));
     }
 
     #[test]
@@ -306,7 +316,7 @@ mod tests {
         let (mut near, mut far) = both();
         near.memory.way(0).written.0.store(RING_BYTES as u64 + 1, Ordering::Release);
         near.memory.way(0).read.0.store(5, Ordering::Release);
-        assert_eq!(far.read(&mut BytesMut::new()), Err(Broken));
+        assert_eq!(far.read(&mut BytesMut::new(), RING_BYTES), Err(Broken));
         assert_eq!(near.write(&vec![0; RING_BYTES + 1]), Err(Broken), "it looks where room seems to be short");
     }
 
@@ -339,7 +349,7 @@ mod tests {
         let (watch, mut came) = (far.watch(), 0);
         let mut target = BytesMut::new();
         while came < total {
-            let read = far.read(&mut target).expect("sound");
+            let read = far.read(&mut target, RING_BYTES).expect("sound");
             assert!(target.iter().all(|byte| *byte == 7));
             target.clear();
             came += read;
@@ -351,7 +361,7 @@ mod tests {
             }
         }
         writing.join().expect("done");
-        far.read(&mut target).expect("sound");
+        far.read(&mut target, RING_BYTES).expect("sound");
         assert_eq!(came + target.len(), total);
     }
 }

@@ -161,7 +161,7 @@ impl Core {
             Message::GuestLeft(said) => self.guest_left(from, said.guest),
             Message::Placed(said) => self.placed(from, &said),
             Message::Sought(said) => self.sought(from, &said),
-            Message::PlaceRefused(said) => self.place_refused(from, said),
+            Message::PlaceRefused(said) => self.place_refused(from, *said),
             Message::GroupPrepared(said) => self.prepared_there(from, &said),
             Message::WorkerForked(said) => {
                 if let Some(key) = worker(said.worker).filter(|key| self.workers[key].pid.is_none()) {

@@ -192,7 +192,7 @@ fn attempt(
     admitted.ip = own.to_string();
     let lease = Duration::from_millis(admitted.lease_ms);
     let home = Home::new(head, lease, asked).map_err(|error| silent(error.into()))?;
-    Ok(Arrival { network: Network::new(gateway, lease, Some(home)), connection, admitted })
+    Ok(Arrival { network: Network::new(gateway, lease, Some(home)), connection, admitted: *admitted })
 }
 
 /// Where others reach this node: what was said, or what the head sees.

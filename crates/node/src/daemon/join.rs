@@ -123,7 +123,7 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
     connection.flush().map_err(io::Error::other)?;
     match first_answer(&mut connection)? {
         Message::NodeAdmitted(admitted) => {
-            Ok(Ok(Joined { connection, admitted, way: Way::Near(directory.to_owned()) }))
+            Ok(Ok(Joined { connection, admitted: *admitted, way: Way::Near(directory.to_owned()) }))
         }
         Message::Refused(refused) => Ok(Err(refused.text)),
         _ => Ok(Err("it is of another build".to_owned())),

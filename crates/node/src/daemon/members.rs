@@ -126,7 +126,7 @@ impl Daemon {
                     self.queue(head, &sought.into(), Vec::new());
                 }
             }
-            Message::Located(said) => self.located(said),
+            Message::Located(said) => self.located(*said),
             Message::NodePeer(said) => {
                 let end = said.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Objects));
                 if let Some(node) = NodeId::from_slice(&said.node) {

@@ -244,7 +244,7 @@ impl Daemon {
             Message::Chunk(chunk) if chunk.missing => {
                 self.transfer.fetches.missing(link, id(&chunk.object), chunk.number, chunk.failure);
             }
-            Message::Chunk(chunk) => self.piece_came(link, id(&chunk.object), chunk),
+            Message::Chunk(chunk) => self.piece_came(link, id(&chunk.object), *chunk),
             other => self.log.line(&format!("a node sent a message of kind {}, which is not for one", other.kind())),
         }
     }

@@ -19,7 +19,7 @@ fn ask(pair: &mut Pair, asked: &DrainAsked) -> StateReport {
         Message::StateReport(report) if *to == VISITOR => Some(report.clone()),
         _ => None,
     });
-    told.expect("it is answered")
+    *told.expect("it is answered")
 }
 
 fn within(pair: &Pair, seconds: Option<u64>) -> DrainAsked {

@@ -109,7 +109,7 @@ fn removal_kills_what_runs_refuses_what_waits_and_devices_come_back_clean() {
     let ended: Vec<&LeaseEnded> = world
         .sent
         .iter()
-        .filter_map(|(_, message)| if let Message::LeaseEnded(ended) = message { Some(ended) } else { None })
+        .filter_map(|(_, message)| if let Message::LeaseEnded(ended) = message { Some(&**ended) } else { None })
         .collect();
     assert_eq!(ended.len(), 1, "CORE-2");
     let code = ended[0].failure.as_ref().map(|failure| failure.code.as_str());

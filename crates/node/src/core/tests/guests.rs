@@ -30,7 +30,7 @@ fn a_guest_is_told_of_its_own_node_and_served_like_any_driver() {
         .sent
         .iter()
         .filter_map(|(to, message)| match message {
-            Message::Welcome(welcome) if *to == guest => Some(welcome),
+            Message::Welcome(welcome) if *to == guest => Some(&**welcome),
             _ => None,
         })
         .collect();

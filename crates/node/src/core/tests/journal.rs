@@ -26,7 +26,7 @@ fn kept(world: &World, client: Key, asked: u64) -> KeptAnswer {
         Message::KeptAnswer(answer) if *to == client && answer.request == asked => Some(answer.clone()),
         _ => None,
     });
-    answers.last().expect("it was answered")
+    *answers.last().expect("it was answered")
 }
 
 fn group(number: u8, bundles: &[u64]) -> GroupCreate {

@@ -321,7 +321,7 @@ impl World {
             Message::ActorAnswer(answer) if answer.request == request => Some(answer.clone()),
             _ => None,
         });
-        answer.expect("the question was answered")
+        *answer.expect("the question was answered")
     }
 
     pub(super) fn published(&self, client: Key, object: u8) -> Option<Value> {
