@@ -9,7 +9,7 @@ use oxiray_values::{Blob, REFERENCE};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde::ser::{Error as _, Serializer};
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -18,34 +18,51 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// References met while a value is written in this thread.
-    static CONTAINED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
-    /// References made while the arguments of a call are read in this thread.
-    static BORROWED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
+    /// Whether references are noted that are met while a value is written in this thread, and how many were. Most values
+    /// have none, and no list is looked at for those.
+    static CONTAINING: Cell<(bool, usize)> = const { Cell::new((false, 0)) };
+    static CONTAINED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
+    /// Whether references are noted that are made while the arguments of a call are read in this thread, and whether any
+    /// were.
+    static BORROWING: Cell<(bool, bool)> = const { Cell::new((false, false)) };
+    static BORROWED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What `write` writes, and the references inside of it.
 pub(crate) fn collecting<R>(write: impl FnOnce() -> R) -> (R, Vec<ObjectId>) {
-    let outer = CONTAINED.replace(Some(Vec::new()));
+    let (is_within, before) = CONTAINING.get();
+    CONTAINING.set((true, before));
     let result = write();
-    (result, CONTAINED.replace(outer).unwrap_or_default())
+    let (_, count) = CONTAINING.replace((is_within, before));
+    let has_any = count > before;
+    (result, if has_any { CONTAINED.with_borrow_mut(|ids| ids.split_off(before)) } else { Vec::new() })
 }
 
 /// Whether a value is being written in this thread that is to hold the object.
 pub(crate) fn note_contained(id: ObjectId) -> bool {
-    CONTAINED.with_borrow_mut(|contained| contained.as_mut().map(|contained| contained.push(id)).is_some())
+    let (notes, count) = CONTAINING.get();
+    if notes {
+        CONTAINED.with_borrow_mut(|ids| ids.push(id));
+        CONTAINING.set((true, count + 1));
+    }
+    notes
 }
 
 pub(crate) fn begin_borrowing() {
-    BORROWED.set(Some(Vec::new()));
+    end_borrowing();
+    BORROWING.set((true, false));
 }
 
 pub(crate) fn end_borrowing() -> Vec<ObjectId> {
-    BORROWED.take().unwrap_or_default()
+    let (_, has_any) = BORROWING.replace((false, false));
+    if has_any { BORROWED.take() } else { Vec::new() }
 }
 
 pub(crate) fn note_borrowed(id: ObjectId) {
-    BORROWED.with_borrow_mut(|borrowed| borrowed.as_mut().map(|borrowed| borrowed.push(id)));
+    if BORROWING.get().0 {
+        BORROWED.with_borrow_mut(|ids| ids.push(id));
+        BORROWING.set((true, true));
+    }
 }
 
 /// One use of an object, given up when it is dropped.

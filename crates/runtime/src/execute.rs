@@ -6,7 +6,7 @@
 //!   that waits for a value, they are given back to their owner, who finds them another worker.
 
 use crate::interrupt::Interrupts;
-use crate::links::{DAEMON, Token};
+use crate::links::{DAEMON, Role, Token};
 use crate::objects::copy;
 use crate::state::State;
 use crate::task_log::TaskLog;
@@ -43,7 +43,6 @@ pub enum Duty {
 #[derive(Debug)]
 pub struct Ticket {
     from: Token,
-    owner: WorkerId,
     task: TaskId,
     code: Option<Arc<Bytes>>,
     /// Where it stands in the task log.
@@ -64,17 +63,13 @@ impl Ticket {
     pub(crate) fn from(&self) -> Token {
         self.from
     }
-
-    pub(crate) fn owner(&self) -> WorkerId {
-        self.owner
-    }
 }
 
 #[derive(Debug)]
 enum Item {
     Assign(Box<Assign>),
-    /// Whose call it is, and the code that it names.
-    Call(Token, WorkerId, Box<Call>, Option<Arc<Bytes>>),
+    /// The stream it came on, and the code that it names.
+    Call(Token, Box<Call>, Option<Arc<Bytes>>),
 }
 
 #[derive(Debug, Default)]
@@ -125,11 +120,11 @@ impl Inbox {
 
     /// Takes a call out that has not begun; the number of its results.
     pub(crate) fn withdraw(&mut self, from: Token, task: &Bytes) -> Option<u32> {
-        let is_it = |item: &Item| matches!(item, Item::Call(token, _, call, _) if *token == from && call.task == *task);
+        let is_it = |item: &Item| matches!(item, Item::Call(token, call, _) if *token == from && call.task == *task);
         let mut queues = std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items));
         let found = queues.find_map(|items| items.iter().position(is_it).and_then(|at| items.remove(at)));
         match found {
-            Some(Item::Call(_, _, call, _)) => Some(call.results),
+            Some(Item::Call(_, call, _)) => Some(call.results),
             _ => None,
         }
     }
@@ -139,7 +134,7 @@ impl Inbox {
         let mut dropped = Vec::new();
         for items in std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items)) {
             items.retain(|item| match item {
-                Item::Call(from, _, call, _) if *from == token => {
+                Item::Call(from, call, _) if *from == token => {
                     dropped.push(call.task.clone());
                     false
                 }
@@ -159,7 +154,7 @@ impl Inbox {
 
     fn push(&mut self, item: Item) {
         let group = match &item {
-            Item::Call(_, _, call, _) if !call.group.is_empty() => Some(call.group.as_str()),
+            Item::Call(_, call, _) if !call.group.is_empty() => Some(call.group.as_str()),
             _ => None,
         };
         let own = group.and_then(|group| self.groups.iter_mut().find(|(name, _)| name == group));
@@ -209,14 +204,14 @@ impl Inbox {
         };
         match items.pop_front() {
             Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
-            Some(Item::Call(from, owner, call, code)) => {
+            Some(Item::Call(from, call, code)) => {
                 let started = now.unwrap_or_else(Instant::now);
                 self.running += 1;
                 self.running_since = Some(started);
                 let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
                 self.interrupts.begin(task, !self.is_actor);
                 let place = log.begin(task, &call, started);
-                Some(Duty::Run(Ticket { from, owner, task, code, place }, call))
+                Some(Duty::Run(Ticket { from, task, code, place }, call))
             }
             None if self.closing && self.running == 0 && self.is_empty() => Some(Duty::Leave),
             None => None,
@@ -225,7 +220,7 @@ impl Inbox {
 }
 
 impl State {
-    pub(crate) fn client_said(&mut self, token: Token, owner: WorkerId, message: Message) {
+    pub(crate) fn client_said(&mut self, token: Token, message: Message) {
         match message {
             Message::Function(function) => {
                 let codes = self.codes.entry(token).or_default();
@@ -237,7 +232,7 @@ impl State {
                     none if none.is_empty() => None,
                     hash => self.codes.get_mut(&token).and_then(|codes| codes.get(hash)),
                 };
-                self.inbox.push(Item::Call(token, owner, call, code));
+                self.inbox.push(Item::Call(token, call, code));
                 self.news = true;
             }
             Message::Cancel(cancel) => self.cancel_call(token, &cancel),
@@ -266,7 +261,7 @@ impl State {
         }
         let mut queued: Vec<(Token, Vec<Bytes>)> = Vec::new();
         self.inbox.items.retain(|item| {
-            let Item::Call(from, _, call, _) = item else { return true };
+            let Item::Call(from, call, _) = item else { return true };
             match queued.iter_mut().find(|(token, _)| token == from) {
                 Some((_, tasks)) => tasks.push(call.task.clone()),
                 None => queued.push((*from, vec![call.task.clone()])),
@@ -281,20 +276,28 @@ impl State {
         }
     }
 
+    /// Whose calls come on a stream. Nobody's where it is over, though its owner may live: where nobody hears of what is
+    /// held for it, nobody lets go of it.
+    pub(crate) fn owner_on(&self, stream: Token) -> Option<WorkerId> {
+        match self.links.role(stream)? {
+            Role::Client(owner) => Some(owner),
+            Role::Daemon | Role::Lease(_) | Role::Actor(_) => None,
+        }
+    }
+
     /// Sends a call's results to its owner. `borrowed` are the references that came with the arguments.
     ///
     /// Who waits for the reply runs on another core: what only this process is to know of comes after it.
     /// The outcome is empty then, and its memory good for another. Returns when the call ended.
     pub(crate) fn reply(&mut self, ticket: Ticket, outcome: &mut Outcome) -> Instant {
-        let Ticket { from, owner, task, code, place } = ticket;
-        // Where nobody hears of it, nobody lets go of what it holds: the owner's stream may be over though the owner lives.
-        let is_heard = self.links.role(from).is_some();
-        let kept = if is_heard { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
+        let Ticket { from, task, code, place } = ticket;
+        let owner = self.owner_on(from);
+        let kept = if owner.is_some() { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
         let kept: Vec<Bytes> = kept.iter().map(|id| copy(id.as_bytes())).collect();
         self.promise(&outcome.handed);
-        if is_heard {
-            self.hold_for(&outcome.handed, &owner);
-            self.hold_for(&outcome.stored, &owner);
+        if let Some(owner) = &owner {
+            self.hold_for(&outcome.handed, owner);
+            self.hold_for(&outcome.stored, owner);
         }
         self.give_up_written(&outcome.stored);
         let ended = Instant::now();
@@ -388,9 +391,12 @@ pub struct Outcome {
 impl Outcome {
     /// Empties it. What is mostly in use keeps its memory.
     fn clear(&mut self) {
-        let mut results = std::mem::take(&mut self.results);
+        let Self { results, borrowed, handed, stored, retry, items, raised, retiring } = self;
         results.clear();
         results.shrink_to(RESULTS_KEPT);
-        *self = Self { results, ..Self::default() };
+        for ids in [borrowed, handed, stored] {
+            *ids = Vec::new();
+        }
+        (*retry, *items, *raised, *retiring) = (false, 0, None, false);
     }
 }

@@ -197,7 +197,7 @@ impl State {
             (Role::Daemon, message) => self.daemon_said(message, descriptors),
             (Role::Lease(lease), message) => self.lease_said(lease, message),
             (Role::Actor(actor), message) => self.actor_said(actor, message),
-            (Role::Client(owner), message) => self.client_said(token, owner, message),
+            (Role::Client(_), message) => self.client_said(token, message),
         }
     }
 

@@ -98,11 +98,12 @@ impl State {
 
     fn send_item(&mut self, ticket: &Ticket, yielded: Yielded) -> Pace {
         let Yielded { index, value, handed, stored } = yielded;
-        let owner = ticket.owner();
-        self.promise(&handed);
-        self.hold_for(&handed, &owner);
         let large = stored.as_slice();
-        self.hold_for(large, &owner);
+        self.promise(&handed);
+        if let Some(owner) = self.owner_on(ticket.from()) {
+            self.hold_for(&handed, &owner);
+            self.hold_for(large, &owner);
+        }
         self.give_up_written(large);
         let message = StreamItem { task: copy(ticket.task().as_bytes()), index, value: Some(value) };
         if handed.is_empty() && large.is_empty() {

@@ -26,39 +26,54 @@ pub(crate) enum Mode {
 }
 
 thread_local! {
-    static MODE: Cell<Mode> = const { Cell::new(Mode::Plain) };
+    /// How blobs are written or read, and whether there is anything in [`OUTSIDE`]: most values have no buffers.
+    static STATE: Cell<(Mode, bool)> = const { Cell::new((Mode::Plain, false)) };
     /// The buffers of the value that is written or read.
     static OUTSIDE: RefCell<Vec<Bytes>> = const { RefCell::new(Vec::new()) };
     /// A blob that is handed over between its own code and that of [`crate::Common`].
     static HANDED: RefCell<Option<Bytes>> = const { RefCell::new(None) };
 }
 
+/// Puts a buffer beside the value that is written; its number.
+fn place(buffer: &Bytes) -> u32 {
+    STATE.set((STATE.get().0, true));
+    OUTSIDE.with_borrow_mut(|outside| {
+        outside.push(buffer.clone());
+        outside.len() as u32 - 1
+    })
+}
+
 /// While this lives, blobs of this thread are written or read this way.
 pub(crate) struct Scope {
-    mode: Mode,
+    before: (Mode, bool),
     outside: Vec<Bytes>,
 }
 
 impl Scope {
     pub(crate) fn enter(mode: Mode, outside: Vec<Bytes>) -> Self {
-        Self { mode: MODE.replace(mode), outside: OUTSIDE.replace(outside) }
+        let has_outside = !outside.is_empty();
+        let before = STATE.replace((mode, has_outside));
+        let outside = if before.1 || has_outside { OUTSIDE.replace(outside) } else { outside };
+        Self { before, outside }
     }
 
     /// Leaves, with the buffers.
     pub(crate) fn leave(mut self) -> Vec<Bytes> {
-        let theirs = std::mem::take(&mut self.outside);
-        let mine = OUTSIDE.replace(theirs);
-        self.outside = Vec::new();
-        MODE.set(self.mode);
+        let mine = self.restore();
         std::mem::forget(self);
         mine
+    }
+
+    fn restore(&mut self) -> Vec<Bytes> {
+        let theirs = std::mem::take(&mut self.outside);
+        let (_, has_outside) = STATE.replace(self.before);
+        if has_outside || self.before.1 { OUTSIDE.replace(theirs) } else { Vec::new() }
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        OUTSIDE.set(std::mem::take(&mut self.outside));
-        MODE.set(self.mode);
+        self.restore();
     }
 }
 
@@ -152,7 +167,7 @@ impl<'de: 'blob, 'blob> Deserialize<'de> for Raw<'blob> {
 
 impl Serialize for Blob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match MODE.get() {
+        match STATE.get().0 {
             Mode::Plain => serializer.serialize_bytes(&self.0),
             Mode::Common => {
                 Self::hand(self.0.clone());
@@ -162,10 +177,7 @@ impl Serialize for Blob {
                 let placed = if self.0.len() < OUTSIDE_BYTES {
                     Placed::Here(Raw(&self.0))
                 } else {
-                    Placed::Outside(OUTSIDE.with_borrow_mut(|outside| {
-                        outside.push(self.0.clone());
-                        outside.len() as u32 - 1
-                    }))
+                    Placed::Outside(place(&self.0))
                 };
                 placed.serialize(serializer)
             }
@@ -175,7 +187,7 @@ impl Serialize for Blob {
 
 impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match MODE.get() {
+        match STATE.get().0 {
             Mode::Plain => deserializer.deserialize_byte_buf(BytesVisitor),
             Mode::Common => deserializer.deserialize_newtype_struct(BUFFER, BytesVisitor),
             Mode::Native => match Placed::deserialize(deserializer)? {

@@ -4,12 +4,16 @@ use crate::blob::{Mode, Scope};
 use crate::reading::Reader;
 use crate::writing::Writer;
 use crate::{Common, ValueError, layout};
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
+use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The whole blob of Python's `None`, which is also how Rust reads nothing.
 pub const NONE: u8 = 2;
+
+/// The whole blob of a Rust value that takes no bytes.
+const NOTHING: [u8; 1] = [Encoding::Native.tag(false)];
 
 /// What a blob of ours is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +25,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    fn tag(self, has_buffers: bool) -> u8 {
+    const fn tag(self, has_buffers: bool) -> u8 {
         match self {
-            Self::Native => 3 + u8::from(has_buffers),
-            Self::Common => 5 + u8::from(has_buffers),
+            Self::Native => 3 + has_buffers as u8,
+            Self::Common => 5 + has_buffers as u8,
         }
     }
 }
@@ -33,7 +37,7 @@ impl Encoding {
 #[derive(Debug, Clone)]
 pub struct Encoded {
     encoding: Encoding,
-    /// Begins with room for the tag.
+    /// Begins with the tag; empty where there is nothing behind it.
     body: Vec<u8>,
     buffers: Vec<Bytes>,
 }
@@ -46,6 +50,44 @@ pub struct NativeWriter {
     buffers: Vec<Bytes>,
 }
 
+/// What a value is written into: memory is taken with the first byte, so that nothing costs nothing.
+struct Body(Vec<u8>);
+
+/// How much memory is taken for a value at first.
+const BODY_BYTES: usize = 24;
+
+impl Body {
+    #[inline]
+    fn begin(&mut self) {
+        if self.0.is_empty() {
+            self.0.reserve(BODY_BYTES);
+            self.0.push(Encoding::Native.tag(false));
+        }
+    }
+}
+
+impl Flavor for Body {
+    type Output = Vec<u8>;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.begin();
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.begin();
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
+}
+
 fn written(error: &postcard::Error) -> ValueError {
     ValueError::Unfit(format!("the value cannot be written: {error}"))
 }
@@ -53,24 +95,15 @@ fn written(error: &postcard::Error) -> ValueError {
 impl NativeWriter {
     /// Adds a value.
     pub fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), ValueError> {
-        self.begin();
         let scope = Scope::enter(Mode::Native, std::mem::take(&mut self.buffers));
-        let result = postcard::to_extend(value, std::mem::take(&mut self.body));
+        let result = postcard::serialize_with_flavor(value, Body(std::mem::take(&mut self.body)));
         self.buffers = scope.leave();
         self.body = result.map_err(|error| written(&error))?;
         Ok(())
     }
 
-    /// Calls without arguments write nothing at all.
-    fn begin(&mut self) {
-        if self.body.is_empty() {
-            self.body.push(Encoding::Native.tag(false));
-        }
-    }
-
     /// All that was added.
-    pub fn finish(mut self) -> Encoded {
-        self.begin();
+    pub fn finish(self) -> Encoded {
         Encoded { encoding: Encoding::Native, body: self.body, buffers: self.buffers }
     }
 }
@@ -87,14 +120,20 @@ impl Encoded {
     pub fn common(value: &Common) -> Result<Self, ValueError> {
         let mut encoded = Self::native(value)?;
         encoded.encoding = Encoding::Common;
+        // There is something behind it: what kind of value it is.
         encoded.body[0] = Encoding::Common.tag(false);
         Ok(encoded)
+    }
+
+    /// The whole blob, where it has no buffers.
+    fn plain(&self) -> &[u8] {
+        if self.body.is_empty() { &NOTHING } else { &self.body }
     }
 
     /// How many bytes it takes.
     pub fn size(&self) -> usize {
         if self.buffers.is_empty() {
-            return self.body.len();
+            return self.plain().len();
         }
         layout::size(self.body.len() - 1, self.buffers.iter().map(Bytes::len))
     }
@@ -102,7 +141,7 @@ impl Encoded {
     /// Writes it; `target` has just its size. `copy` copies large memory.
     pub fn write(&self, target: &mut [u8], copy: impl Fn(&mut [u8], &[u8])) {
         if self.buffers.is_empty() {
-            return target.copy_from_slice(&self.body);
+            return target.copy_from_slice(self.plain());
         }
         let buffers = self.buffers.iter().map(|buffer| &buffer[..]);
         layout::write(target, self.encoding.tag(true), &self.body[1..], buffers, copy);
@@ -110,6 +149,9 @@ impl Encoded {
 
     /// As bytes of its own.
     pub fn into_bytes(self) -> Bytes {
+        if self.body.is_empty() {
+            return Bytes::from_static(&NOTHING);
+        }
         if self.buffers.is_empty() {
             return self.body.into();
         }
@@ -159,7 +201,7 @@ impl Decoded {
         self.buffers = scope.leave();
         let (value, used) = read
             .map_err(|error| ValueError::Unfit(format!("the value is no {}: {error}", std::any::type_name::<T>())))?;
-        self.body = self.body.slice(used..);
+        self.body.advance(used);
         Ok(value)
     }
 
