@@ -210,6 +210,7 @@ impl State {
             }
         }
         let ready = waiting_for == 0;
+        let is_free = work.arguments.references.is_empty();
         if let Target::Class(queue) = target {
             self.tasks.queues[queue].uses += 1;
         }
@@ -230,6 +231,7 @@ impl State {
             return self.fail_task(task, &failure);
         }
         match target {
+            Target::Class(queue) if is_free => self.line_up(queue, task),
             Target::Class(queue) if ready => self.enter(queue, task),
             Target::Class(_) => {}
             Target::Actor(actor) => self.queue_actor_call(actor, task, overtakable),
@@ -256,8 +258,16 @@ impl State {
             return;
         }
         let queue = self.near(queue, id);
-        self.tasks.queues[queue].pending.push_back(id);
-        self.pump(queue);
+        self.line_up(queue, id);
+    }
+
+    /// A task waits behind the others of its class. Where there are some that could not be begun, it cannot be.
+    fn line_up(&mut self, index: usize, id: TaskId) {
+        let queue = &mut self.tasks.queues[index];
+        queue.pending.push_back(id);
+        if queue.pending.len() == 1 || queue.requests.len() < REQUESTS_LIMIT {
+            self.pump(index);
+        }
     }
 
     /// The failure among a task's arguments that keeps it from running.
