@@ -38,6 +38,7 @@ mod interrupt;
 mod labels;
 mod lead;
 mod leases;
+mod lending;
 mod lineage;
 mod links;
 mod looking;

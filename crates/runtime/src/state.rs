@@ -9,6 +9,7 @@ use crate::draining::Draining;
 use crate::execute::Inbox;
 use crate::fresh_groups::FreshGroups;
 use crate::lead::Lead;
+use crate::lending::{BLOCKED_AFTER, Blocked};
 use crate::lineage::Lineage;
 use crate::links::{DAEMON, Links, Role, Token};
 use crate::metrics::Telling;
@@ -29,12 +30,10 @@ use oxiray_wire::message::{
 use oxiray_wire::{Message, Received};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Lines from workers that wait to be shown; of more, only the number is.
 const LINES_LIMIT: usize = 10_000;
-/// A task that waits longer than this lends its CPU.
-const BLOCKED_AFTER: Duration = Duration::from_millis(1);
 
 /// Who this process is in its cluster.
 #[derive(Debug, Clone)]
@@ -113,13 +112,6 @@ pub(crate) struct State {
     received: Vec<Received>,
     effects: VecDeque<Effects>,
     applying: bool,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Blocked {
-    pub(crate) waiting: usize,
-    pub(crate) since: Option<Instant>,
-    pub(crate) told: bool,
 }
 
 impl State {
@@ -429,30 +421,6 @@ impl State {
                  session's worker.log has them all"
             );
             self.headlines.push_back(News::Notice(text));
-        }
-    }
-
-    /// The task of this thread waits from now on: its CPU may be lent after a moment. `false` where no task
-    /// runs here, and there is nothing to end.
-    pub(crate) fn begin_waiting(&mut self) -> bool {
-        if self.lost.is_some() || !self.inbox.runs_task() {
-            return false;
-        }
-        self.blocked.waiting += 1;
-        if self.blocked.waiting == 1 {
-            self.blocked.since = Some(Instant::now());
-            self.timer_moved = true;
-        }
-        true
-    }
-
-    pub(crate) fn end_waiting(&mut self) {
-        self.blocked.waiting -= 1;
-        if self.blocked.waiting == 0 {
-            self.blocked.since = None;
-            if std::mem::take(&mut self.blocked.told) {
-                self.links.post_now(DAEMON, &oxiray_wire::message::Unblocked {});
-            }
         }
     }
 
