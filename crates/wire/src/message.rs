@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use prost::{Message as _, Oneof};
 
 mod actor;
+mod call;
 mod cancel;
 mod drain;
 mod greeting;
@@ -114,6 +115,9 @@ macro_rules! messages {
             /// Reads the body of a frame; `None` where the kind is unknown here (WIRE-3).
             pub fn decode(kind: u16, body: Bytes) -> Result<Option<Self>, FrameError> {
                 let malformed = |_| FrameError::Body { kind };
+                if kind == Call::KIND {
+                    return Ok(Some(Self::Call(Call::read(&body).map_err(malformed)?)));
+                }
                 Ok(Some(match kind {
                     $($kind => Self::$name($name::decode(body).map_err(malformed)?.into()),)*
                     _ => return Ok(None),
