@@ -172,7 +172,7 @@ fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
     let seen = match &argument.value {
         Some(value) => Ok(Seen::from(value)),
         // Too much to travel with the call: the daemon has it.
-        None => process::patiently(|| runtime.get(&[id], None)).map(|mut seen| seen.remove(0)),
+        None => process::patiently(|| runtime.get_one(id, None)),
     };
     let blob = seen.and_then(|seen| objects::blob(runtime, id, seen, None));
     runtime.release(id);

@@ -105,7 +105,7 @@ pub(crate) fn blob(runtime: &Runtime, id: ObjectId, seen: Seen, deadline: Option
             Some(Content::Stored(_)) => match runtime.pin(id, deadline) {
                 Ok(pinned) => return Ok(Bytes::from_owner(Stored(pinned))),
                 Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
-                    seen = process::patiently(|| runtime.get(&[id], deadline))?.remove(0);
+                    seen = process::patiently(|| runtime.get_one(id, deadline))?;
                 }
                 Err(error) => return Err(error.into()),
             },
@@ -131,10 +131,7 @@ pub(crate) fn of_ended_connection(id: ObjectId) -> Error {
 }
 
 fn read<T: DeserializeOwned>(runtime: &Runtime, id: ObjectId, deadline: Option<Instant>) -> Result<T> {
-    let seen = match runtime.peek(id) {
-        Some(seen) => seen,
-        None => process::patiently(|| runtime.get(&[id], deadline))?.remove(0),
-    };
+    let seen = process::patiently(|| runtime.get_one(id, deadline))?;
     let blob = blob(runtime, id, seen, deadline)?;
     Ok(Decoded::new(&blob)?.value()?)
 }

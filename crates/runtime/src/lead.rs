@@ -45,12 +45,10 @@ const LOOKS_BETWEEN: u32 = 128;
 /// As long as there is something in shared memory every time, the sockets are looked at once in so many turns.
 const TURNS_BETWEEN: u64 = 16;
 
-/// Streams of which something was noticed.
-type Polled = Result<Vec<Noticed>, rustix::io::Errno>;
-
 /// What a wait came to.
 struct Waited {
-    events: Polled,
+    /// Whether the kernel could be asked.
+    asked: Result<(), rustix::io::Errno>,
     /// It was known within a short look.
     in_time: bool,
     /// When that was, as far as the clock was read: reading it at every step costs as much as the rest of a short look.
@@ -66,6 +64,8 @@ pub(crate) struct Lead {
     parked: bool,
     followers: usize,
     turns: u64,
+    /// Streams of which something is noticed: a list that is kept, since one a turn is felt.
+    noticed: Vec<Noticed>,
     /// The background thread is to end.
     pub(crate) closing: bool,
 }
@@ -203,9 +203,10 @@ impl Shared {
     }
 
     fn follow(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
-        if state.lead.in_background {
+        if state.lead.in_background || (state.timer_moved && state.lead.sleeping) {
             self.kick();
         }
+        state.timer_moved = false;
         state.lead.followers += 1;
         let listen_until = is_main_thread().then(|| Instant::now() + LISTEN_FOLLOWING);
         let until = [deadline, listen_until].into_iter().flatten().min();
@@ -249,23 +250,27 @@ impl Shared {
         let looks = !state.lead.in_background && state.lead.spin.is_due();
         let polls_all = state.lead.turns.is_multiple_of(TURNS_BETWEEN);
         let watched = state.links.watched.clone();
-        let Waited { events, in_time, at } = MutexGuard::unlocked(state, || {
+        let mut noticed = std::mem::take(&mut state.lead.noticed);
+        let Waited { asked, in_time, at } = MutexGuard::unlocked(state, || {
             let looks_until = if looks { until.map_or(began + SPIN, |until| until.min(began + SPIN)) } else { began };
-            self.look_or_poll(began, looks_until, until, &watched, polls_all)
+            self.look_or_poll(began, looks_until, until, &watched, polls_all, &mut noticed)
         });
         drop(watched);
+        state.now = at;
         state.lead.sleeping = false;
         state.links.watched.leave_sleeping();
         if looks {
             state.lead.spin.learn(in_time);
         }
         let mut interrupted = false;
-        match events {
-            Ok(events) if events.is_empty() => interrupted = until == listen_until && until.is_some(),
-            Ok(events) => state.serve(&events),
+        match asked {
+            Ok(()) if noticed.is_empty() => interrupted = until == listen_until && until.is_some(),
+            Ok(()) => state.serve(&noticed),
             Err(rustix::io::Errno::INTR) => interrupted = true,
             Err(error) => panic!("LEAD-1: epoll on descriptors of our own failed: {error}"),
         }
+        noticed.clear();
+        state.lead.noticed = noticed;
         state.run_timers(at);
         state.lead.taken = false;
         state.timer_moved = false;
@@ -281,36 +286,37 @@ impl Shared {
         until: Option<Instant>,
         watched: &Watched,
         polls_all: bool,
+        noticed: &mut Vec<Noticed>,
     ) -> Waited {
-        let mut noticed = watched.noticed();
-        if !noticed.is_empty() {
-            if polls_all && let Ok(others) = self.poll(Some(Duration::ZERO)) {
-                noticed.extend(others);
+        if watched.notice(noticed) {
+            if polls_all {
+                // What the kernel has to say otherwise is heard in another turn.
+                let _ = self.poll(Some(Duration::ZERO), noticed);
             }
-            return Waited { events: Ok(noticed), in_time: true, at: began };
+            return Waited { asked: Ok(()), in_time: true, at: began };
         }
         let mut now = began;
         while now < looks_until {
             for _ in 0..if watched.is_empty() { 1 } else { LOOKS_BETWEEN } {
-                let noticed = watched.noticed();
-                if !noticed.is_empty() {
-                    return Waited { events: Ok(noticed), in_time: true, at: now };
+                if watched.notice(noticed) {
+                    return Waited { asked: Ok(()), in_time: true, at: now };
                 }
                 std::hint::spin_loop();
             }
-            let events = self.poll(Some(Duration::ZERO));
+            let asked = self.poll(Some(Duration::ZERO), noticed);
             now = Instant::now();
-            if !matches!(&events, Ok(events) if events.is_empty()) {
-                return Waited { events, in_time: true, at: now };
+            if asked.is_err() || !noticed.is_empty() {
+                return Waited { asked, in_time: true, at: now };
             }
         }
-        let noticed = watched.sleep();
+        watched.sleep(noticed);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let events = if noticed.is_empty() { self.poll(left) } else { Ok(noticed) };
-        Waited { events, in_time: false, at: Instant::now() }
+        let asked = if noticed.is_empty() { self.poll(left, noticed) } else { Ok(()) };
+        Waited { asked, in_time: false, at: Instant::now() }
     }
 
-    fn poll(&self, limit: Option<Duration>) -> Polled {
+    /// Asks the kernel, and adds streams of which it has noticed something.
+    fn poll(&self, limit: Option<Duration>, noticed: &mut Vec<Noticed>) -> Result<(), rustix::io::Errno> {
         let timeout = limit.map(|left| Timespec {
             tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
@@ -322,7 +328,8 @@ impl Shared {
             let sign = if flags.contains(epoll::EventFlags::OUT) { Sign::Writable } else { Sign::Readable };
             (data.u64(), sign)
         };
-        Ok(events.iter().map(told).collect())
+        noticed.extend(events.iter().map(told));
+        Ok(())
     }
 
     /// What the background thread does until [`Lead::closing`]. A defect there must not become a silent hang.

@@ -66,7 +66,7 @@ impl State {
             retires: false,
         };
         self.tasks.leases.insert(granted.lease, lease);
-        self.tasks.set_idle(granted.lease, true);
+        self.tasks.set_idle(granted.lease, Some(self.now));
         self.pump(queue);
     }
 
@@ -87,7 +87,7 @@ impl State {
     /// The stream to a worker ended; what became of it the daemon says. A worker that lives although its stream is
     /// broken could not be told anything any more, so that its end is asked for.
     pub(crate) fn lease_silent(&mut self, id: u64) {
-        self.tasks.set_idle(id, false);
+        self.tasks.set_idle(id, None);
         if let Some(lease) = self.tasks.leases.get_mut(&id) {
             lease.closing = true;
             self.links.post_now(DAEMON, &LeaseKill { lease: id });
@@ -137,7 +137,7 @@ impl State {
         let Some(lease) = self.tasks.leases.get_mut(&id) else { return };
         (lease.closing, lease.retires) = (true, true);
         let queue = lease.queue;
-        self.tasks.set_idle(id, false);
+        self.tasks.set_idle(id, None);
         self.rest_lease(id);
         self.pump(queue);
     }
@@ -148,7 +148,7 @@ impl State {
         if lease.retires {
             self.return_lease(id);
         } else if !lease.closing {
-            self.tasks.set_idle(id, true);
+            self.tasks.set_idle(id, Some(self.now));
         }
     }
 

@@ -211,35 +211,43 @@ impl Runtime {
         })
     }
 
+    /// Waits for the value of one object.
+    pub fn get_one(&self, id: ObjectId, deadline: Option<Instant>) -> Result<Seen, RuntimeError> {
+        self.waiting(&[id], deadline, |state| {
+            let value = state.objects.value(id)?;
+            let (is_failure, seen) = (is_error(value), Seen::from(value));
+            if is_failure {
+                state.objects.look_at(id);
+            }
+            Some(seen)
+        })
+    }
+
     pub(crate) fn waiting<R>(
         &self,
         ids: &[ObjectId],
         deadline: Option<Instant>,
         mut check: impl FnMut(&mut State) -> Option<R>,
     ) -> Result<R, RuntimeError> {
-        let mut check = |state: &mut State| match check(state) {
-            None => state.inbox.interrupts.ends_waits_here().then(|| Err(waits_for_nothing())),
-            found => found.map(Ok),
-        };
-        let mut lost = None;
-        let (found, begun) = self.shared.with(|state| {
-            let found = check(state);
-            if found.is_some() {
-                return (found, false);
+        let (mut is_asked_for, mut begun) = (false, false);
+        let result = self.shared.wait(deadline, |state| {
+            if let Some(found) = check(state) {
+                return Some(Ok(found));
             }
-            for id in ids {
-                state.want(*id);
+            if state.inbox.interrupts.ends_waits_here() {
+                return Some(Err(waits_for_nothing()));
             }
-            lost.clone_from(&state.lost);
-            (None, state.begin_waiting())
+            if !std::mem::replace(&mut is_asked_for, true) {
+                for id in ids {
+                    state.want(*id);
+                }
+                if let Some(failure) = &state.lost {
+                    return Some(Err(RuntimeError::Failed(failure.clone())));
+                }
+                begun = state.begin_waiting();
+            }
+            None
         });
-        if let Some(found) = found {
-            return found;
-        }
-        if let Some(failure) = lost {
-            return Err(RuntimeError::Failed(failure));
-        }
-        let result = self.shared.wait(deadline, check);
         if begun {
             self.shared.with(State::end_waiting);
         }

@@ -105,6 +105,8 @@ pub(crate) struct State {
     pub(crate) lost: Option<Failure>,
     /// Something changed that another waiting thread may want to see.
     pub(crate) news: bool,
+    /// When what is handled was noticed, or a moment before; it passes only while somebody waits.
+    pub(crate) now: Instant,
     /// A timer was set that may be earlier than what the leader sleeps until.
     pub(crate) timer_moved: bool,
     /// Threads that wait inside a leased task, the time the first began, and whether the daemon knows.
@@ -146,6 +148,7 @@ impl State {
             lines_dropped: 0,
             lost: None,
             news: false,
+            now: Instant::now(),
             timer_moved: false,
             blocked: Blocked::default(),
             received: Vec::new(),

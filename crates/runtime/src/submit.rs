@@ -148,14 +148,15 @@ impl Submission {
         (lease.under_way.len() < depth && !is_taken).then_some(id)
     }
 
-    pub(crate) fn set_idle(&mut self, id: u64, idle: bool) {
+    /// Whether a lease has had nothing to do, and since when.
+    pub(crate) fn set_idle(&mut self, id: u64, since: Option<Instant>) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
-        match (lease.idle_since, idle) {
-            (None, true) => {
-                lease.idle_since = Some(Instant::now());
+        match (lease.idle_since, since) {
+            (None, Some(_)) => {
+                lease.idle_since = since;
                 self.idle += 1;
             }
-            (Some(_), false) => {
+            (Some(_), None) => {
                 lease.idle_since = None;
                 self.idle -= 1;
             }
@@ -164,7 +165,7 @@ impl Submission {
     }
 
     pub(crate) fn remove_lease(&mut self, id: u64) -> Option<Lease> {
-        self.set_idle(id, false);
+        self.set_idle(id, None);
         let lease = self.leases.remove(&id)?;
         self.queues[lease.queue].leases.retain(|other| *other != id);
         self.forget_if_unused(lease.queue);
@@ -306,7 +307,7 @@ impl State {
     }
 
     fn start(&mut self, lease: u64, task: TaskId) {
-        self.tasks.set_idle(lease, false);
+        self.tasks.set_idle(lease, None);
         let held = self.tasks.leases.get_mut(&lease).expect("SUBMIT-1: a chosen lease is known");
         let lone = held.under_way.is_empty();
         held.under_way.push_back(task);

@@ -46,13 +46,14 @@ impl Watched {
         self.0.is_empty()
     }
 
-    /// Where there is something to read.
-    pub(crate) fn noticed(&self) -> Vec<Noticed> {
-        self.0.iter().filter(|(_, watch)| watch.has_more()).map(|(token, _)| (*token, Sign::InMemory)).collect()
+    /// Adds where there is something to read; whether there is any.
+    pub(crate) fn notice(&self, noticed: &mut Vec<Noticed>) -> bool {
+        noticed.extend(self.0.iter().filter(|(_, watch)| watch.has_more()).map(|(token, _)| (*token, Sign::InMemory)));
+        !noticed.is_empty()
     }
 
-    /// Has the bells rung for whatever comes from now on; where there is something to read already.
-    pub(crate) fn sleep(&self) -> Vec<Noticed> {
-        self.0.iter().filter(|(_, watch)| !watch.sleep()).map(|(token, _)| (*token, Sign::InMemory)).collect()
+    /// Has the bells rung for whatever comes from now on; adds where there is something to read already.
+    pub(crate) fn sleep(&self, noticed: &mut Vec<Noticed>) {
+        noticed.extend(self.0.iter().filter(|(_, watch)| !watch.sleep()).map(|(token, _)| (*token, Sign::InMemory)));
     }
 }
