@@ -223,8 +223,12 @@ impl Connection {
         }
     }
 
-    /// Wakes the peer. Where the socket takes no more, there are bells that it has not heard yet.
+    /// Wakes the peer. Where the socket takes no more, there are bells that it has not heard yet; where frames have yet to go
+    /// through it, a bell would stand amidst them, and they wake the peer themselves.
     fn ring_bell(&self) {
+        if !self.writes_to_ring() {
+            return;
+        }
         let _ = rustix::net::send(self.channel.as_fd(), &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 

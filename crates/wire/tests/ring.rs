@@ -69,6 +69,37 @@ fn frames_stay_in_order_while_the_stream_turns() {
 }
 
 #[test]
+fn no_bell_stands_amidst_the_frames_of_a_stream_that_turns() {
+    let (mut near, mut far) = both();
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    near.offer_ring().expect("memory");
+    for number in 0..200 {
+        near.send(&numbered(number, 10_000));
+    }
+    assert_eq!(near.flush().ok(), Some(false), "the socket has no room for all");
+    far.receive(&mut there).expect("open");
+    for number in 0..200 {
+        far.send(&numbered(number, 1000));
+    }
+    assert_eq!(far.flush().ok(), Some(false), "the memory has no room for all");
+    near.receive(&mut back).expect("open");
+    assert!(near.watch().is_some() && !near.writes_to_ring() && !back.is_empty());
+    while there.len() < 200 || back.len() < 200 {
+        near.flush().expect("open");
+        far.receive(&mut there).expect("no bell is taken for a frame");
+        far.flush().expect("open");
+        near.receive(&mut back).expect("open");
+        near.read_ring().expect("sound");
+        while let Some(received) = near.next().expect("sound") {
+            back.push(received);
+        }
+    }
+    for came in [there, back] {
+        assert!(came.iter().map(number_of).eq(0..200));
+    }
+}
+
+#[test]
 fn a_frame_larger_than_the_memory_crosses_in_pieces() {
     let (mut near, mut far) = turned();
     near.send(&numbered(7, 3 << 20));
