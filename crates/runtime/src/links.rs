@@ -294,8 +294,10 @@ impl Links {
         {
             self.watched.add(token, watch);
         }
-        if link.lacks_room {
-            self.made_room = true;
+        // To turn to shared memory takes a frame, for which the socket may have had no room.
+        let is_behind = sign != Sign::InMemory && link.connection.unsent_bytes() > 0;
+        self.made_room |= link.lacks_room;
+        if link.lacks_room || is_behind {
             self.flush(token);
         }
         false
