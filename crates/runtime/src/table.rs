@@ -1,8 +1,8 @@
 //! What a process has many of, by identifier.
 //!
-//! Entries lie in one piece of memory, in about the order in which they came, and stay where they are while others come
-//! and go: a burst of thousands of tasks costs no allocation each, and is looked through in the order in which the
-//! processor reads ahead.
+//! Entries lie in one piece of memory, in about the order in which they came, and keep their places while others come and
+//! go, until a burst is over and the table is made small again: thousands of tasks cost no allocation each, and are looked
+//! through in the order in which the processor reads ahead.
 //!
 //! - TABLE-1: the place that `places` says for an identifier holds its entry, and every entry has such a place.
 
