@@ -388,3 +388,6 @@ fn unwatch(epoll: &OwnedFd, connection: &Connection) {
     let _ = epoll::delete(epoll, connection);
     let _ = connection.promise().map(|promise| epoll::delete(epoll, promise));
 }
+
+#[cfg(test)]
+mod tests;
