@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import cloudpickle
+
 from oxiray import _option_rules as rules, runtime_env as environments
 
 #: Resources whose units are devices: a task that held one exits by default, so that the next meets a clean device.
@@ -222,6 +224,23 @@ def _max_retries(merged: Mapping[str, Any]) -> int:
 def _retry_exceptions(merged: Mapping[str, Any]) -> bool | tuple[type[BaseException], ...]:
     given = merged.get("retry_exceptions", False)
     return given if isinstance(given, bool) else tuple(given)
+
+
+def retried_as_sent(wanted: bool | tuple[type[BaseException], ...] | list[type[BaseException]], language: str) -> bytes:
+    """What tells a worker which errors are retried; empty for none.
+
+    Raises:
+        ValueError: exception classes were named for what runs in another language, which raises none of them.
+    """
+    if not wanted:
+        return b""
+    if language == "rust" and wanted is not True:
+        names = ", ".join(kind.__name__ for kind in wanted)
+        raise ValueError(
+            f"retry_exceptions names {names}, but what runs is Rust and raises no exceptions of Python: say "
+            "retry_exceptions=True, which stands for any error"
+        )
+    return cloudpickle.dumps(wanted)
 
 
 def _concurrency_groups(merged: Mapping[str, Any]) -> dict[str, int]:

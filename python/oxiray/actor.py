@@ -122,7 +122,6 @@ class ActorMethod:
         shape, traits = self._shape, self._traits
         ahead = self._chosen("_generator_backpressure_num_objects", -1)
         stream = stream_terms(self._results, ahead, self._chosen("_num_objects_per_yield", 1))
-        retried = self._chosen("retry_exceptions", False)
         self._caller = _core.Caller.of_method(
             hold=self._hold,
             name=self._name,
@@ -130,7 +129,7 @@ class ActorMethod:
             group=self._chosen("concurrency_group", ""),
             results=1 if stream else int(self._results),
             retries=self._chosen("max_task_retries", traits.max_task_retries),
-            retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
+            retry_exceptions=_options.retried_as_sent(self._chosen("retry_exceptions", False), traits.language),
             stream=stream,
             unordered=traits.unordered,
             pending_limit=max(traits.max_pending_calls, 0),

@@ -125,7 +125,6 @@ class RemoteFunction:
             body = code_of(self._function, "function")
             self._shared.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
         holds_devices = any(name in options.resources for name in _options.ACCELERATORS)
-        retried = options.retry_exceptions
         self._caller = _core.Caller.of_function(
             hash=self._shared["hash"],
             body=self._shared["body"],
@@ -136,7 +135,7 @@ class RemoteFunction:
             results=1 if stream else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,
-            retry_exceptions=cloudpickle.dumps(retried) if retried else b"",
+            retry_exceptions=_options.retried_as_sent(options.retry_exceptions, "python"),
             stream=stream,
             least_arguments=positions.least,
             most_arguments=positions.most,

@@ -145,7 +145,7 @@ class RustFunction:
             results=1 if stream else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,
-            retry_exceptions=b"",
+            retry_exceptions=_options.retried_as_sent(options.retry_exceptions, "rust"),
             stream=stream,
             least_arguments=0,
             most_arguments=None,

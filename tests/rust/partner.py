@@ -52,6 +52,14 @@ def adds(tally: Any, number: int) -> int:
     return ray.get(tally.add.remote(number))
 
 
+def climbs(tally: Any, top: int) -> int:
+    """Has an actor of Rust's add one, which is enough only at the top."""
+    number = ray.get(tally.add.remote(1))
+    if number < top:
+        raise ValueError(f"{number} is not {top}")
+    return int(number)
+
+
 def makes_basket(content: str) -> Any:
     """A handle of an actor of Python's."""
     return ray.remote(Basket).remote([content])

@@ -71,6 +71,23 @@ def test_errors_cross_with_message_and_origin(program: rust.Program) -> None:
         rust.program("/nowhere/at/all")
 
 
+def test_what_fails_in_rust_is_retried_where_that_is_asked_for(program: rust.Program) -> None:
+    tally, climbed = program.actor("Tally").remote(0), program.function("climbed")
+    retried = climbed.options(retry_exceptions=True, max_retries=2)
+    assert ray.get(retried.remote(tally, 3), timeout=LIMIT) == 3
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="6 is not 9"):
+        ray.get(retried.remote(tally, 9), timeout=LIMIT)
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="7 is not 9"):
+        ray.get(climbed.remote(tally, 9), timeout=LIMIT)
+    in_place = tally.climb.options(retry_exceptions=True, max_task_retries=1)
+    assert ray.get(in_place.remote(9), timeout=LIMIT) == 9
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="11 is not 20"):
+        ray.get(in_place.remote(20), timeout=LIMIT)
+    for failing in (climbed, tally.climb):
+        with pytest.raises(ValueError, match="names ValueError.*retry_exceptions=True"):
+            failing.options(retry_exceptions=[ValueError]).remote(tally, 1)
+
+
 def test_a_folder_goes_with_a_rust_function(program: rust.Program, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("shipped")
     words = program.function("words")
@@ -185,6 +202,7 @@ def test_rust_calls_python(languages: Path, tmp_path: Path) -> None:
         "parted: 1 [2, 3]",
         "broke off: after Some(1), ValueError: no more",
         "added there: 7",
+        "climbed there: 10",
         'made there: ["plum"]',
     ]
 

@@ -16,8 +16,8 @@ struct Method {
     docs: Vec<syn::Attribute>,
     shape: Shape,
     is_mutable: bool,
-    group: Option<Expr>,
-    max_unread: Option<Expr>,
+    /// Its own options.
+    said: Vec<(Ident, Expr)>,
 }
 
 /// What `#[remote(…)]` on a method says, and where.
@@ -130,14 +130,12 @@ fn method(function: &ImplItemFn, kind: &TokenStream, said: Option<Said>) -> Resu
     let docs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).cloned().collect();
     let mut given = said.map_or_else(Vec::new, |said| said.given);
     let shape = Shape::of(&function.sig, Some(kind), options::count(&mut given)?)?;
-    let options::OfMethod { group, max_unread } = options::of_method(given)?;
     Ok(Some(Method {
         name: function.sig.ident.clone(),
         docs,
         shape,
         is_mutable: mutability.is_some(),
-        group,
-        max_unread,
+        said: options::of_method(given)?,
     }))
 }
 
@@ -187,11 +185,10 @@ fn handle(name: &Ident, methods: &[Method]) -> TokenStream {
     let handle = format_ident!("{name}Handle");
     let spared = spared();
     let text = format!("A handle of an actor of class [`{name}`]: its methods return references to their results.");
-    let calls = methods.iter().map(|Method { name, docs, shape, group, max_unread, .. }| {
+    let calls = methods.iter().map(|Method { name, docs, shape, said, .. }| {
         let (parameters, outgoing, returned) = (shape.parameters(), shape.outgoing(), shape.returned());
         let method = name.to_string();
-        let group = group.iter();
-        let max_unread = max_unread.iter();
+        let (options, values): (Vec<_>, Vec<_>) = said.iter().cloned().unzip();
         let summary = if docs.is_empty() { own!(#[doc = "Calls the actor's method."]) } else { own!(#(#docs)*) };
         own! {
             #summary
@@ -199,8 +196,7 @@ fn handle(name: &Ident, methods: &[Method]) -> TokenStream {
                 #outgoing
                 let method = ::oxiray::__private::MethodCall {
                     name: #method,
-                    #(group: #group,)*
-                    #(max_unread: #max_unread,)*
+                    #(#options: #values,)*
                     ..::core::default::Default::default()
                 };
                 self.0.call(method, outgoing)

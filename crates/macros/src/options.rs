@@ -97,6 +97,7 @@ const RULES: &[Rule] = &[
     rule("name", None, Kind::Text),
     rule("max_calls", Some(Target::Function), Kind::Whole(0)),
     rule("max_retries", Some(Target::Function), Kind::Whole(-1)),
+    rule("retry_exceptions", Some(Target::Function), Kind::Truth),
     rule("max_unread", Some(Target::Function), Kind::Whole(1)),
     rule(COUNT, Some(Target::Function), Kind::Whole(1)),
     rule("namespace", Some(Target::Actor), Kind::Text),
@@ -112,6 +113,7 @@ const RULES: &[Rule] = &[
 const METHOD_RULES: &[Rule] = &[
     rule(COUNT, None, Kind::Whole(1)),
     rule("max_unread", None, Kind::Whole(1)),
+    rule("retry_exceptions", None, Kind::Truth),
     rule("concurrency_group", None, Kind::Text),
 ];
 
@@ -175,22 +177,17 @@ pub(crate) fn count(given: &mut Vec<Given>) -> Result<Option<Count>> {
     Ok(Some(Count { number, span: name.span() }))
 }
 
-/// What a method's own options say.
-pub(crate) struct OfMethod {
-    pub(crate) group: Option<Expr>,
-    pub(crate) max_unread: Option<Expr>,
-}
-
-pub(crate) fn of_method(given: Vec<Given>) -> Result<OfMethod> {
-    let mut found = OfMethod { group: None, max_unread: None };
+/// What a method's own options say: fields of `MethodCall`.
+pub(crate) fn of_method(given: Vec<Given>) -> Result<Vec<(Ident, Expr)>> {
+    let mut found: Vec<(Ident, Expr)> = Vec::new();
     for one in given {
         let Given::Value(name, value) = one else { return Err(unknown(one.name(), Target::Method)) };
         let rule = rule_of(&name, Target::Method)?;
         checked(&name, &value, rule.kind)?;
-        let place = if name == "max_unread" { &mut found.max_unread } else { &mut found.group };
-        if place.replace(value).is_some() {
+        if found.iter().any(|(earlier, _)| name == *earlier) {
             return Err(Error::new(name.span(), format!("option `{name}` is given twice")));
         }
+        found.push((name, value));
     }
     Ok(found)
 }

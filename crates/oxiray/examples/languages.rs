@@ -94,6 +94,12 @@ impl Tally {
         .take(count)
     }
 
+    /// One step up, which is enough only at the top.
+    pub fn climb(&mut self, top: i64) -> std::result::Result<i64, String> {
+        self.value += 1;
+        if self.value < top { Err(format!("{} is not {top}", self.value)) } else { Ok(self.value) }
+    }
+
     pub fn both(&self) -> (i64, bool) {
         (self.value, self.value > 0)
     }
@@ -103,6 +109,12 @@ impl Tally {
 #[oxiray::remote]
 fn add_with(actor: python::Actor, by: i64) -> Result<i64> {
     actor.call("add", (by,))?.get()
+}
+
+/// Has a tally take one step up, which is enough only at the top.
+#[oxiray::remote]
+fn climbed(tally: TallyHandle, top: i64) -> Result<i64> {
+    tally.climb(top)?.get()
 }
 
 /// What a file says that was shipped.
@@ -156,6 +168,9 @@ fn call_python() -> Result<()> {
     one_by_one(&basket)?;
     let tally = Tally::remote(5)?;
     println!("added there: {}", python::function("partner", "adds").call::<i64>((&tally, 2))?.get()?);
+    let retried = TaskOptions::new().retry_exceptions(true);
+    let climbed = python::function("partner", "climbs").options(retried).call::<i64>((&tally, 10))?;
+    println!("climbed there: {}", climbed.get()?);
     let another: python::Actor = python::function("partner", "makes_basket").call(("plum",))?.get()?;
     println!("made there: {:?}", another.call::<Vec<String>>("content", ())?.get()?);
     Ok(())

@@ -1,7 +1,7 @@
 //! Objects that live in other processes.
 
 use crate::error::{Error, Result};
-use crate::options::ActorOptions;
+use crate::options::{ActorOptions, retried};
 use crate::outgoing::{Kept, Outgoing};
 use crate::reference::{Returned, note_borrowed, note_contained};
 use crate::{context, process};
@@ -63,9 +63,11 @@ pub struct ActorHandle {
 pub struct MethodCall<'name> {
     pub name: &'name str,
     /// The concurrency group that it runs in; empty for none.
-    pub group: &'name str,
+    pub concurrency_group: &'name str,
     /// How many of its items may be there unread; 0 for any number.
     pub max_unread: u32,
+    /// Whether it is run again after an error, as often as the actor's `max_task_retries` says.
+    pub retry_exceptions: bool,
 }
 
 /// What every handle of an actor knows of it.
@@ -137,8 +139,9 @@ impl ActorHandle {
         let stream = R::STREAMS.then_some(Streaming { ahead: method.max_unread, per_yield: 1 });
         let is_it = |known: &&Arc<Routine>| {
             known.name == method.name
-                && known.group == method.group
+                && known.group == method.concurrency_group
                 && (known.results, known.stream) == (R::RESULTS, stream)
+                && known.retry_exceptions.is_empty() != method.retry_exceptions
         };
         let mut routines = self.hold.routines.lock();
         if let Some(known) = routines.iter().find(is_it) {
@@ -149,7 +152,8 @@ impl ActorHandle {
         }
         let routine = Arc::new(Routine {
             name: method.name.to_owned(),
-            group: method.group.to_owned(),
+            group: method.concurrency_group.to_owned(),
+            retry_exceptions: retried(method.retry_exceptions),
             results: R::RESULTS,
             stream,
             unordered: self.traits.unordered,

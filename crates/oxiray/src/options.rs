@@ -61,6 +61,7 @@ pub struct TaskOptions {
     pub(crate) shared: Shared,
     max_calls: Option<u32>,
     max_retries: Option<i32>,
+    retry_exceptions: Option<bool>,
     max_unread: Option<u32>,
     name: Option<String>,
 }
@@ -261,6 +262,11 @@ pub(crate) fn units(resources: &BTreeMap<String, f64>) -> Result<Vec<(String, u6
     Ok(counted)
 }
 
+/// Which errors a call is retried for, as it travels: none, or any. A worker in Python unpickles it: `True`.
+pub(crate) fn retried(any: bool) -> Bytes {
+    if any { Bytes::from_static(b"\x80\x02\x88.") } else { Bytes::new() }
+}
+
 /// Quantities by resource, in 1/10,000.
 pub(crate) type Units = Vec<(String, u64)>;
 
@@ -269,6 +275,7 @@ pub(crate) struct Settled {
     pub(crate) class: Class,
     pub(crate) max_calls: u32,
     pub(crate) max_retries: i32,
+    pub(crate) retry_exceptions: bool,
     pub(crate) max_unread: u32,
     pub(crate) name: Option<String>,
 }
@@ -286,6 +293,13 @@ impl TaskOptions {
     #[must_use]
     pub fn max_retries(mut self, count: i32) -> Self {
         self.max_retries = Some(count);
+        self
+    }
+
+    /// Whether it is run again after an error or a panic, too, as often as [`TaskOptions::max_retries`] says.
+    #[must_use]
+    pub fn retry_exceptions(mut self, retries: bool) -> Self {
+        self.retry_exceptions = Some(retries);
         self
     }
 
@@ -309,6 +323,7 @@ impl TaskOptions {
             shared: self.shared.over(base.shared),
             max_calls: self.max_calls.or(base.max_calls),
             max_retries: self.max_retries.or(base.max_retries),
+            retry_exceptions: self.retry_exceptions.or(base.retry_exceptions),
             max_unread: self.max_unread.or(base.max_unread),
             name: self.name.or(base.name),
         }
@@ -329,6 +344,7 @@ impl TaskOptions {
             class: Class { demand, environment, fresh, strategy, near: Vec::new() },
             max_calls,
             max_retries: self.max_retries.unwrap_or(DEFAULT_MAX_RETRIES),
+            retry_exceptions: self.retry_exceptions.unwrap_or(false),
             max_unread: self.max_unread.unwrap_or(0),
             name: self.name,
         })

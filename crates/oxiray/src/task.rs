@@ -2,7 +2,7 @@
 
 use crate::context;
 use crate::error::Result;
-use crate::options::{Settled, TaskOptions};
+use crate::options::{Settled, TaskOptions, retried};
 use crate::outgoing::Outgoing;
 use crate::process;
 use crate::reference::Returned;
@@ -48,6 +48,7 @@ pub(crate) fn work<R: Returned>(code: Bytes, path: &str, settled: &Settled) -> W
         results: R::RESULTS,
         stream: R::STREAMS.then_some(Streaming { ahead: settled.max_unread, per_yield: 1 }),
         max_calls: settled.max_calls,
+        retry_exceptions: retried(settled.retry_exceptions),
         ..Routine::default()
     };
     Work { routine: Arc::new(routine), retries: settled.max_retries, ..Work::default() }

@@ -213,6 +213,12 @@ fn located(error: Error, function: &str) -> Error {
     }
 }
 
+/// Whether the call is run again in its place after an error that is retried: an actor's is, and a task's goes back to its
+/// owner.
+fn runs_again_here(call: &Call) -> bool {
+    call.function.is_empty() && call.retries != 0 && !call.retry_exceptions.is_empty()
+}
+
 impl Worker {
     fn construct(&self, desk: &Desk, create: &ActorCreate) -> Result<(State, &'static [Method])> {
         let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
@@ -259,43 +265,67 @@ impl Worker {
         }
     }
 
-    /// Runs a call; what came of it is the empty `reply` then.
+    /// Runs a call, and once more for each error that is retried here; what came of it is the empty `reply` then.
     fn run(&self, desk: &mut Desk, ticket: &Ticket, call: &mut Call, reply: &mut Reply) {
-        let task = ticket.task();
         // An actor keeps its class's name.
         if self.actor.is_none() {
             desk.label(&call.name);
         }
         begin_borrowing();
-        let references = std::mem::take(&mut call.references);
-        let sink = call.stream.as_ref().map(|terms| Sink { ticket, terms, yielded: Cell::new(0) });
-        let wanted = sink.as_ref().map_or(Wanted::Results(call.results), Wanted::Items);
-        let outcome = context::within(task, || caught(|| self.call(desk, ticket, call, references, wanted)));
-        reply.items = sink.map_or(0, |sink| sink.yielded.get());
-        let cancelled = self.runtime.end_of_user_code(task);
-        let outcome = if cancelled {
-            if let Ok(made) = outcome {
-                made.release(&self.runtime);
+        while let Err(error) = self.attempt(desk, ticket, call, reply) {
+            if !(reply.retry && runs_again_here(call)) {
+                self.fail(error, call, reply);
+                break;
             }
-            Err(Error::Cancelled("cancel() came while it ran, and what came of it after that was dropped".into()))
-        } else {
-            outcome
-        };
-        if let Err(error) = outcome.and_then(|made| self.keep_all(task, made, reply)) {
-            let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
-            let value = located(error, &name).into_value();
+            // Items that have arrived are not sent again.
+            if let Some(terms) = &mut call.stream {
+                terms.arrived = terms.arrived.max(reply.items);
+            }
+            call.retries -= i32::from(call.retries > 0);
+            reply.retry = false;
             reply.results.clear();
-            if call.stream.is_some() {
-                // The error is the last item, and that the call is over is its result all the same.
-                reply.raised = Some(value);
-                reply.results.push(nothing());
-            } else {
-                reply.results.resize(call.results as usize, value);
-            }
+            self.runtime.call_is_retried(ticket);
         }
         reply.borrowed = end_borrowing();
         reply.retiring = call.max_calls > 0 && desk.calls(&call.function) >= call.max_calls;
         flush();
+    }
+
+    /// Runs a call once. Where it fails, `reply` says whether another attempt is wanted.
+    fn attempt(&self, desk: &mut Desk, ticket: &Ticket, call: &mut Call, reply: &mut Reply) -> Result<()> {
+        let task = ticket.task();
+        let references =
+            if runs_again_here(call) { call.references.clone() } else { std::mem::take(&mut call.references) };
+        let sink = call.stream.as_ref().map(|terms| Sink { ticket, terms, yielded: Cell::new(0) });
+        let wanted = sink.as_ref().map_or(Wanted::Results(call.results), Wanted::Items);
+        let outcome = context::within(task, || caught(|| self.call(desk, ticket, call, references, wanted)));
+        reply.items = sink.map_or(0, |sink| sink.yielded.get());
+        if self.runtime.end_of_user_code(task) {
+            if let Ok(made) = outcome {
+                made.release(&self.runtime);
+            }
+            return Err(Error::Cancelled(
+                "cancel() came while it ran, and what came of it after that was dropped".into(),
+            ));
+        }
+        reply.retry = !call.retry_exceptions.is_empty();
+        outcome.and_then(|made| self.keep_all(task, made, reply))?;
+        reply.retry = false;
+        Ok(())
+    }
+
+    /// The error is what came of the call.
+    fn fail(&self, error: Error, call: &Call, reply: &mut Reply) {
+        let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
+        let value = located(error, &name).into_value();
+        reply.results.clear();
+        if call.stream.is_some() {
+            // The error is the last item, and that the call is over is its result all the same.
+            reply.raised = Some(value);
+            reply.results.push(nothing());
+        } else {
+            reply.results.resize(call.results as usize, value);
+        }
     }
 
     fn call(

@@ -8,6 +8,7 @@
 //! control.rs   placement groups, waiting, killing
 //! environment.rs   folders that go with the program
 //! results.rs   items that come one by one, several results, groups of methods
+//! retrying.rs  calls that are run again after an error
 //! values.rs    values that are read in place, references inside of values
 //! workers.rs   forked ones, and started ones
 //! ```
@@ -20,6 +21,7 @@ mod cancelling;
 mod control;
 mod environment;
 mod results;
+mod retrying;
 mod values;
 mod workers;
 
@@ -63,6 +65,10 @@ const CHECKS: &[Check] = checks![
     results::methods_yield_and_have_several_results,
     results::several_results_are_references_of_their_own,
     results::a_concurrency_group_has_threads_of_its_own,
+    retrying::a_task_is_run_again_after_an_error_or_a_panic,
+    retrying::a_task_is_run_as_often_as_its_retries_allow,
+    retrying::a_generator_that_is_retried_yields_each_item_once,
+    retrying::a_method_is_run_again_in_its_place,
     values::large_values_are_read_in_the_store,
     values::references_nest,
     values::arguments_may_have_any_names,
