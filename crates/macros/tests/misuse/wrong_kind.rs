@@ -11,4 +11,7 @@ fn counted() {}
 #[oxiray::remote(max_retries = -2)]
 fn endless() {}
 
+#[oxiray::remote(retry_exceptions = "all")]
+fn stubborn() {}
+
 fn main() {}
