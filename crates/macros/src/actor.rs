@@ -254,7 +254,7 @@ fn inside(name: &Ident, kind: &TokenStream, constructor: &Shape, methods: &[Meth
         made = own!(::oxiray::__private::drive(#made)?);
     }
     if constructor.may_fail {
-        made = own!(::oxiray::__private::failed(#made)?);
+        made = crate::signature::made(&made);
     }
     let entries = methods.iter().map(|Method { name, shape, is_mutable, .. }| {
         let text = name.to_string();

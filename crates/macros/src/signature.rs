@@ -194,15 +194,33 @@ impl Shape {
     /// Answers with what `called` returns.
     pub(crate) fn answered(&self, called: &TokenStream) -> TokenStream {
         let called = if self.is_async { own!(::oxiray::__private::drive(#called)?) } else { called.clone() };
-        let failed = own!(::oxiray::__private::failed);
-        let made = if self.may_fail { own!(#failed(#called)?) } else { called };
+        let made = if self.may_fail { made(&called) } else { called };
         match &self.results {
             Results::One(_) => own!(answer.value(&#made)),
             Results::Several(_) => own!(answer.several(&#made)),
             Results::Items { may_fail: false, .. } => own!(answer.items(#made)),
-            Results::Items { may_fail: true, .. } => own!(answer.fallible_items(#made)),
+            Results::Items { may_fail: true, .. } => {
+                let thrown = thrown();
+                own!(answer.fallible_items(::core::iter::Iterator::map(#made, |item| item.map_err(#thrown))))
+            }
         }
     }
+}
+
+/// What makes the error of a function one that travels: a closure.
+fn thrown() -> TokenStream {
+    own! {
+        |error| {
+            use ::oxiray::__private::{InFull as _, InWords as _};
+            (&::oxiray::__private::Thrown::of(&error)).told()
+        }
+    }
+}
+
+/// What `called` returns where it does not fail.
+pub(crate) fn made(called: &TokenStream) -> TokenStream {
+    let thrown = thrown();
+    own!((#called).map_err(#thrown)?)
 }
 
 /// How many results were asked for, and where.

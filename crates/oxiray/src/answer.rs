@@ -4,7 +4,7 @@
 //! - ANSWER-2: items that arrived before the call was run again are counted and not sent again.
 
 use crate::error::{Error, Result};
-use crate::incoming::{Kept, Made, Outcome, Wanted, failed};
+use crate::incoming::{Kept, Made, Outcome, Wanted};
 use crate::objects;
 use crate::process;
 use crate::reference::collecting;
@@ -13,7 +13,6 @@ use oxiray_values::{Common, Encoded};
 use oxiray_wire::message::{Content, StreamTerms};
 use serde::Serialize;
 use std::cell::Cell;
-use std::fmt::Display;
 
 /// How values are written: as the call's arguments were.
 #[doc(hidden)]
@@ -84,11 +83,6 @@ impl Answer<'_> {
         }
     }
 
-    /// With what a function returned that may fail.
-    pub fn result<T: Serialize, E: Display>(self, result: std::result::Result<T, E>) -> Outcome {
-        self.value(&failed(result)?)
-    }
-
     /// With the parts of a tuple, each a result of its own.
     pub fn several<T: Parts>(self, parts: &T) -> Outcome {
         let Wanted::Results(count) = self.wanted else { return self.value(parts) };
@@ -111,22 +105,18 @@ impl Answer<'_> {
 
     /// With items, one by one.
     pub fn items<T: Serialize>(self, items: impl Iterator<Item = T>) -> Outcome {
-        self.fallible_items(items.map(Ok::<T, Error>))
+        self.fallible_items(items.map(Ok))
     }
 
     /// With items, one by one, until there is an error in place of one.
-    pub fn fallible_items<T: Serialize, E: Display>(
-        self,
-        items: impl Iterator<Item = std::result::Result<T, E>>,
-    ) -> Outcome {
+    pub fn fallible_items<T: Serialize>(self, items: impl Iterator<Item = Result<T>>) -> Outcome {
         let Wanted::Items(sink) = self.wanted else {
             return Err(Error::Invalid(
                 "the function yields its results one by one: call it with num_returns=\"streaming\"".into(),
             ));
         };
         for item in items {
-            let item = failed(item)?;
-            if sink.send(&self.form, &item)? == Pace::Stop {
+            if sink.send(&self.form, &item?)? == Pace::Stop {
                 break;
             }
         }

@@ -1,9 +1,11 @@
 //! What may go wrong, and how it travels.
 
+use crate::thrown::Told;
 use bytes::Bytes;
 use oxiray_runtime::{RuntimeError, Unmet};
-use oxiray_values::{Common, Decoded, Encoded, ValueError};
+use oxiray_values::{Blob, Common, Decoded, Encoded, ValueError};
 use oxiray_wire::message::{Content, Failure, Value};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The result of what this crate does.
@@ -13,7 +15,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 const TEXT_MAX: usize = 64 << 10;
 
 /// Why something could not be had.
-#[derive(Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error, Serialize, Deserialize)]
+#[serde(from = "Told", into = "Told")]
 #[non_exhaustive]
 pub enum Error {
     /// The function, method or constructor failed: it returned an error, panicked, or raised.
@@ -76,30 +79,12 @@ pub enum Error {
 /// As a `main` that returns it prints it: its kind, and what it says.
 impl fmt::Debug for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self {
-            Self::Task(_) => "Task",
-            Self::TimedOut => "TimedOut",
-            Self::WorkerDied(_) => "WorkerDied",
-            Self::ActorDied(_) => "ActorDied",
-            Self::ActorUnavailable(_) => "ActorUnavailable",
-            Self::Unschedulable(_) => "Unschedulable",
-            Self::Cancelled(_) => "Cancelled",
-            Self::Lost(_) => "Lost",
-            Self::StoreFull(_) => "StoreFull",
-            Self::Environment(_) => "Environment",
-            Self::NotFound(_) => "NotFound",
-            Self::Value(_) => "Value",
-            Self::Invalid(_) => "Invalid",
-            Self::NotConnected => "NotConnected",
-            Self::Connect(_) => "Connect",
-            Self::System { code, .. } => code,
-        };
-        write!(formatter, "{kind}: {self}")
+        write!(formatter, "{}: {self}", self.kind())
     }
 }
 
 /// An error of somebody's code, with where it came from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskError {
     /// The function or method that failed.
     pub function: String,
@@ -113,11 +98,21 @@ pub struct TaskError {
     pub pid: u32,
     /// Where in the code: a Python traceback, or the place of a panic; may be empty.
     pub trace: String,
+    pub(crate) cause: Option<Cause>,
+}
+
+/// The error itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cause {
+    /// Its type's whole name.
+    pub(crate) kind: String,
+    /// As the program that it is of writes it.
+    pub(crate) written: Blob,
 }
 
 impl fmt::Display for TaskError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { function, message, kind, language, pid, trace } = self;
+        let Self { function, message, kind, language, pid, trace, .. } = self;
         write!(formatter, "`{function}` failed in process {pid} ({language}): ")?;
         if !kind.is_empty() {
             write!(formatter, "{kind}: ")?;
@@ -135,8 +130,14 @@ fn clipped(text: &str) -> Common {
 }
 
 impl TaskError {
-    /// As every language reads it.
+    /// As every language reads it; the error itself is for Rust.
     fn common(&self) -> Common {
+        let cause = self.cause.as_ref().map_or(Common::Null, |cause| {
+            Common::record([
+                ("kind", Common::Text(cause.kind.clone())),
+                ("written", Common::Bytes(cause.written.clone())),
+            ])
+        });
         Common::record([
             ("error", clipped(&self.kind)),
             ("message", clipped(&self.message)),
@@ -144,6 +145,7 @@ impl TaskError {
             ("language", clipped(&self.language)),
             ("pid", Common::Int(self.pid.into())),
             ("trace", clipped(&self.trace)),
+            ("cause", cause),
         ])
     }
 
@@ -163,6 +165,7 @@ impl TaskError {
                     language: text("language"),
                     pid,
                     trace: text("trace"),
+                    cause: record.field("cause").and_then(Cause::from_common),
                 }
             }
             Err(error) => Self {
@@ -172,6 +175,13 @@ impl TaskError {
                 ..Self::default()
             },
         }
+    }
+}
+
+impl Cause {
+    fn from_common(record: &Common) -> Option<Self> {
+        let Some(Common::Bytes(written)) = record.field("written") else { return None };
+        Some(Self { kind: record.text("kind")?.to_owned(), written: written.clone() })
     }
 }
 
@@ -214,6 +224,28 @@ impl Error {
             Content::Raised(blob) => Some(Self::Task(Box::new(TaskError::from_blob(blob)))),
             Content::Failed(failure) => Some(failure.clone().into()),
             Content::Inline(_) | Content::Stored(_) => None,
+        }
+    }
+
+    /// The variant's name; of a failure of the runtime, its code.
+    pub(crate) fn kind(&self) -> &str {
+        match self {
+            Self::Task(_) => "Task",
+            Self::TimedOut => "TimedOut",
+            Self::WorkerDied(_) => "WorkerDied",
+            Self::ActorDied(_) => "ActorDied",
+            Self::ActorUnavailable(_) => "ActorUnavailable",
+            Self::Unschedulable(_) => "Unschedulable",
+            Self::Cancelled(_) => "Cancelled",
+            Self::Lost(_) => "Lost",
+            Self::StoreFull(_) => "StoreFull",
+            Self::Environment(_) => "Environment",
+            Self::NotFound(_) => "NotFound",
+            Self::Value(_) => "Value",
+            Self::Invalid(_) => "Invalid",
+            Self::NotConnected => "NotConnected",
+            Self::Connect(_) => "Connect",
+            Self::System { code, .. } => code,
         }
     }
 

@@ -1,7 +1,7 @@
 //! A call on its way in: arguments as Rust values, and what it came to.
 
 use crate::answer::{Answer, Form, Sink};
-use crate::error::{Error, Result, TaskError};
+use crate::error::{Error, Result};
 use crate::{objects, process};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, WorkerId};
@@ -9,7 +9,6 @@ use oxiray_runtime::{EVERYTHING, Runtime, Seen};
 use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
 use oxiray_wire::message::{ArgumentReference, Content};
 use serde::de::DeserializeOwned;
-use std::fmt::Display;
 
 /// Where values come from that are not references.
 enum Payload {
@@ -138,22 +137,6 @@ impl<'call> Incoming<'call> {
         }
         Ok(Answer { form: Form { is_common: self.is_common, runtime: self.runtime }, wanted: self.wanted })
     }
-}
-
-/// The error of a function or constructor, as its caller sees it.
-#[doc(hidden)]
-pub fn failed<T, E: Display>(result: std::result::Result<T, E>) -> Result<T> {
-    result.map_err(|error| {
-        // In the long form, errors of `anyhow` and its like tell what caused them.
-        let kind = std::any::type_name::<E>().rsplit("::").next().unwrap_or_default();
-        // These say nothing.
-        let kind = if matches!(kind, "String" | "str" | "Error") { "" } else { kind };
-        Error::Task(Box::new(TaskError {
-            message: format!("{error:#}"),
-            kind: kind.to_owned(),
-            ..TaskError::default()
-        }))
-    })
 }
 
 fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {

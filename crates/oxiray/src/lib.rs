@@ -59,6 +59,7 @@
 //! registry.rs   what `#[remote]` gathered; worker.rs runs it
 //! task.rs, actor.rs, group.rs, options.rs   what a program asks for
 //! outgoing.rs   arguments on their way out; incoming.rs: in; answer.rs: what came of the call; drive.rs: async ones
+//! error.rs      why something could not be had; thrown.rs: errors of functions, on their way
 //! reference.rs  ObjectRef; items.rs: results that come one by one; objects.rs: put, get, wait
 //! news.rs       output, errors, values that are awaited
 //! ```
@@ -86,6 +87,7 @@ mod reference;
 mod registry;
 mod task;
 mod template;
+mod thrown;
 mod worker;
 
 pub use actor::{Actor, ActorHandle, get_actor, get_actor_in, kill};
@@ -109,10 +111,11 @@ pub mod __private {
     pub use crate::actor::{MethodCall, create};
     pub use crate::answer::{Answer, Parts};
     pub use crate::drive::drive;
-    pub use crate::incoming::{Incoming, Outcome, failed};
+    pub use crate::incoming::{Incoming, Outcome};
     pub use crate::outgoing::Outgoing;
     pub use crate::registry::{Entry, Kind, Method};
     pub use crate::task::RemoteFunction;
+    pub use crate::thrown::{InFull, InWords, Thrown};
     pub use inventory;
     pub use parking_lot::RwLock;
     pub use serde;

@@ -7,6 +7,7 @@
 //! cancelling.rs   calls that nobody wants any more
 //! control.rs   placement groups, waiting, killing
 //! environment.rs   folders that go with the program
+//! errors.rs    errors as their callers have them
 //! results.rs   items that come one by one, several results, groups of methods
 //! retrying.rs  calls that are run again after an error
 //! values.rs    values that are read in place, references inside of values
@@ -20,6 +21,7 @@
 mod cancelling;
 mod control;
 mod environment;
+mod errors;
 mod results;
 mod retrying;
 mod values;
@@ -58,6 +60,10 @@ const CHECKS: &[Check] = checks![
     environment::what_cannot_be_shipped_is_refused,
     control::a_killed_actor_is_made_anew_or_gone,
     control::options_that_make_no_sense_are_refused,
+    errors::an_error_of_the_programs_own_arrives_whole,
+    errors::an_error_of_a_call_within_a_call_is_there_below,
+    errors::each_kind_of_error_is_told_from_the_others,
+    errors::what_cannot_travel_is_told_in_words,
     results::items_come_one_by_one,
     results::an_error_is_the_last_item,
     results::a_generator_waits_for_its_reader_and_ends_with_it,
