@@ -32,10 +32,10 @@ use syn::{Error, Item, ItemFn, Token, parse_macro_input};
 /// of a tuple is a result of its own.
 ///
 /// Options of both: `num_cpus`, `num_gpus`, `memory`, `accelerator_type`, `resources(name = quantity, …)`. Of functions:
-/// `max_calls`, `max_retries`, `retry_exceptions`, `max_unread`, `num_returns`, `name`. Of actors: `name`, `namespace`, `detached`,
-/// `get_if_exists`, `max_concurrency`, `max_restarts`, `max_task_retries`, `concurrency_groups(name = count, …)`. Of one
-/// method, in a `#[remote(…)]` of its own: `num_returns`, `max_unread`, `retry_exceptions`, `concurrency_group`. What stands
-/// there as a number is checked by the compiler.
+/// `max_calls`, `max_retries`, `retry_exceptions`, `max_unread`, `num_returns`, `name`. Of actors: `name`, `namespace`,
+/// `detached`, `get_if_exists`, `max_concurrency`, `max_restarts`, `max_task_retries`,
+/// `concurrency_groups(name = count, …)`. Of one method, in a `#[remote(…)]` of its own: `num_returns`, `max_unread`,
+/// `retry_exceptions`, `concurrency_group`. What stands there as a number is checked by the compiler.
 #[proc_macro_attribute]
 pub fn remote(options: TokenStream, item: TokenStream) -> TokenStream {
     let given = match Punctuated::<options::Given, Token![,]>::parse_terminated.parse(options) {

@@ -1,6 +1,5 @@
 //! What may go wrong, and how it travels.
 
-use crate::thrown::Told;
 use bytes::Bytes;
 use oxiray_runtime::{RuntimeError, Unmet};
 use oxiray_values::{Blob, Common, Decoded, Encoded, ValueError};
@@ -16,7 +15,6 @@ const TEXT_MAX: usize = 64 << 10;
 
 /// Why something could not be had.
 #[derive(Clone, thiserror::Error, Serialize, Deserialize)]
-#[serde(from = "Told", into = "Told")]
 #[non_exhaustive]
 pub enum Error {
     /// The function, method or constructor failed: it returned an error, panicked, or raised.
@@ -79,7 +77,25 @@ pub enum Error {
 /// As a `main` that returns it prints it: its kind, and what it says.
 impl fmt::Debug for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {self}", self.kind())
+        let kind = match self {
+            Self::Task(_) => "Task",
+            Self::TimedOut => "TimedOut",
+            Self::WorkerDied(_) => "WorkerDied",
+            Self::ActorDied(_) => "ActorDied",
+            Self::ActorUnavailable(_) => "ActorUnavailable",
+            Self::Unschedulable(_) => "Unschedulable",
+            Self::Cancelled(_) => "Cancelled",
+            Self::Lost(_) => "Lost",
+            Self::StoreFull(_) => "StoreFull",
+            Self::Environment(_) => "Environment",
+            Self::NotFound(_) => "NotFound",
+            Self::Value(_) => "Value",
+            Self::Invalid(_) => "Invalid",
+            Self::NotConnected => "NotConnected",
+            Self::Connect(_) => "Connect",
+            Self::System { code, .. } => code,
+        };
+        write!(formatter, "{kind}: {self}")
     }
 }
 
@@ -224,28 +240,6 @@ impl Error {
             Content::Raised(blob) => Some(Self::Task(Box::new(TaskError::from_blob(blob)))),
             Content::Failed(failure) => Some(failure.clone().into()),
             Content::Inline(_) | Content::Stored(_) => None,
-        }
-    }
-
-    /// The variant's name; of a failure of the runtime, its code.
-    pub(crate) fn kind(&self) -> &str {
-        match self {
-            Self::Task(_) => "Task",
-            Self::TimedOut => "TimedOut",
-            Self::WorkerDied(_) => "WorkerDied",
-            Self::ActorDied(_) => "ActorDied",
-            Self::ActorUnavailable(_) => "ActorUnavailable",
-            Self::Unschedulable(_) => "Unschedulable",
-            Self::Cancelled(_) => "Cancelled",
-            Self::Lost(_) => "Lost",
-            Self::StoreFull(_) => "StoreFull",
-            Self::Environment(_) => "Environment",
-            Self::NotFound(_) => "NotFound",
-            Self::Value(_) => "Value",
-            Self::Invalid(_) => "Invalid",
-            Self::NotConnected => "NotConnected",
-            Self::Connect(_) => "Connect",
-            Self::System { code, .. } => code,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::error::{Cause, Error, TaskError};
 use oxiray_values::{Decoded, Encoded};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::any::type_name;
 use std::fmt::Display;
 
@@ -126,47 +126,5 @@ impl Error {
     /// ```
     pub fn cause<E: DeserializeOwned>(&self) -> Option<E> {
         if let Self::Task(error) = self { error.cause() } else { None }
-    }
-}
-
-/// An [`Error`] as it is written: its variant by number, and what that has.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Told {
-    kind: String,
-    text: String,
-    task: Option<Box<TaskError>>,
-}
-
-impl From<Error> for Told {
-    fn from(error: Error) -> Self {
-        let kind = error.kind().to_owned();
-        match error {
-            Error::Task(task) => Self { kind, text: String::new(), task: Some(task) },
-            other => Self { kind, text: other.to_string(), task: None },
-        }
-    }
-}
-
-impl From<Told> for Error {
-    fn from(Told { kind, text, task }: Told) -> Self {
-        if let Some(task) = task {
-            return Self::Task(task);
-        }
-        match kind.as_str() {
-            "TimedOut" => Self::TimedOut,
-            "WorkerDied" => Self::WorkerDied(text),
-            "ActorDied" => Self::ActorDied(text),
-            "ActorUnavailable" => Self::ActorUnavailable(text),
-            "Unschedulable" => Self::Unschedulable(text),
-            "Cancelled" => Self::Cancelled(text),
-            "Lost" => Self::Lost(text),
-            "StoreFull" => Self::StoreFull(text),
-            "Environment" => Self::Environment(text),
-            "NotFound" => Self::NotFound(text),
-            "Invalid" | "Value" => Self::Invalid(text),
-            "NotConnected" => Self::NotConnected,
-            "Connect" => Self::Connect(text),
-            _ => Self::System { code: kind, text },
-        }
     }
 }

@@ -273,7 +273,11 @@ impl Worker {
         }
         begin_borrowing();
         while let Err(error) = self.attempt(desk, ticket, call, reply) {
-            if !(reply.retry && runs_again_here(call)) {
+            reply.results.clear();
+            // What was cancelled is wanted no more.
+            let is_retried = !call.retry_exceptions.is_empty() && !matches!(error, Error::Cancelled(_));
+            if !(is_retried && runs_again_here(call)) {
+                reply.retry = is_retried;
                 self.fail(error, call, reply);
                 break;
             }
@@ -282,8 +286,6 @@ impl Worker {
                 terms.arrived = terms.arrived.max(reply.items);
             }
             call.retries -= i32::from(call.retries > 0);
-            reply.retry = false;
-            reply.results.clear();
             self.runtime.call_is_retried(ticket);
         }
         reply.borrowed = end_borrowing();
@@ -291,7 +293,7 @@ impl Worker {
         flush();
     }
 
-    /// Runs a call once. Where it fails, `reply` says whether another attempt is wanted.
+    /// Runs a call once.
     fn attempt(&self, desk: &mut Desk, ticket: &Ticket, call: &mut Call, reply: &mut Reply) -> Result<()> {
         let task = ticket.task();
         let references =
@@ -308,17 +310,13 @@ impl Worker {
                 "cancel() came while it ran, and what came of it after that was dropped".into(),
             ));
         }
-        reply.retry = !call.retry_exceptions.is_empty();
-        outcome.and_then(|made| self.keep_all(task, made, reply))?;
-        reply.retry = false;
-        Ok(())
+        outcome.and_then(|made| self.keep_all(task, made, reply))
     }
 
     /// The error is what came of the call.
     fn fail(&self, error: Error, call: &Call, reply: &mut Reply) {
         let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
         let value = located(error, &name).into_value();
-        reply.results.clear();
         if call.stream.is_some() {
             // The error is the last item, and that the call is over is its result all the same.
             reply.raised = Some(value);

@@ -40,7 +40,7 @@ pub const REFERENCE: &str = "$oxiray::reference";
 pub const ACTOR: &str = "$oxiray::actor";
 
 /// A value cannot be written or read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum ValueError {
     /// The bytes are no blob of ours.
     #[error("a serialized value has no shape that this version writes: the writer is of another build")]

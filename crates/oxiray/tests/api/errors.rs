@@ -1,7 +1,7 @@
 //! What a caller has of an error: its words, and where it can be written, the error itself.
 
 use crate::LIMIT;
-use oxiray::{Error, Items, ObjectRef, Result};
+use oxiray::{Error, Items, ObjectRef, Result, ValueError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -114,6 +114,7 @@ pub(crate) fn each_kind_of_error_is_told_from_the_others() {
         Error::Environment(text()),
         Error::NotFound(text()),
         Error::Invalid(text()),
+        Error::Value(ValueError::Unfit(text())),
         Error::NotConnected,
         Error::Connect(text()),
         Error::System { code: "head_gone".into(), text: text() },

@@ -55,7 +55,7 @@ pub struct Call {
     /// After how many calls of this function the worker exits; 0 for never.
     #[prost(uint32, tag = "7")]
     pub max_calls: u32,
-    /// Which exceptions are to be retried by the owner: serialized, opaque; empty for none.
+    /// Which errors are retried, as the worker reads it: pickled for Python, and any bytes for Rust; empty for none.
     #[prost(bytes = "bytes", tag = "8")]
     pub retry_exceptions: Bytes,
     /// Which attempt this is, counted from 0.
