@@ -9,7 +9,9 @@
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
 #   soak   20,000 tasks of random device shares with workers killed at random
 #   chaos  a mixed load on several daemons while processes of every kind are killed, for CHAOS_SECONDS (30 minutes)
+#   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB, for HOGS_SECONDS (10 minutes); as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
+#   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
 #   bench-operator  500 pods made by the operator against the API stand-in: time and requests; writes benches/OPERATOR.md
 #   test-outage  an autoscaled cluster on Kubernetes while the API is away for a minute
@@ -24,7 +26,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos simulate memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -37,6 +39,8 @@ NATIVE := python/oxiray/_native/oxiray
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RAY_VERSION := 2.60.0
 SEEDS ?= 0..20000
+FUZZ_SECONDS ?= 60
+HOGS_SECONDS ?= 600
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -type f \( -name '*.rs' -o -name Cargo.toml \))
 FRONT_SOURCES := pyproject.toml README.md LICENSE $(shell find python/oxiray -type f \( -name '*.py' -o -name '*.pyi' -o -name '*.txt' -o -name py.typed \))
@@ -90,6 +94,12 @@ soak: venv
 
 chaos: venv
 	$(VENV)/bin/python tests/chaos/chaos.py
+
+fuzz: $(NATIVE)
+	cargo run --release --locked -p oxiray-fuzz -- --daemon $(NATIVE) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+
+hogs: venv
+	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS)
 
 simulate:
 	cargo run --release --locked -p oxiray-sim -- --seeds $(SEEDS)

@@ -7,6 +7,7 @@ except in the cases that are about them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -19,6 +20,8 @@ from typing import Any
 # In the environment of every process of a session, so that they can be told from the rest of the machine's.
 SESSION_MARK = "OXIRAY_BENCH_SESSION"
 ARRAY_BYTES = 100 << 20
+# How long objects are put that are all kept.
+KEEPING_S = 90
 
 
 @dataclass(frozen=True)
@@ -330,6 +333,59 @@ def put_large(ray: Any) -> dict[str, Any]:
     return {"value": 40 * ARRAY_BYTES / sum(seconds) / 1e9, "slowest": rates[0], "fastest": rates[-1]}
 
 
+MIDDLING_BYTES = 101 << 10
+
+
+def put_middling(ray: Any) -> dict[str, Any]:
+    """Objects just above what travels inside of messages, all kept."""
+    import numpy
+
+    ray.init(object_store_memory=4 << 30)
+    array = numpy.random.default_rng(1).integers(0, 255, MIDDLING_BYTES, dtype=numpy.uint8)
+    warm = [ray.put(array) for _ in range(100)]
+    began = time.perf_counter()
+    kept = [ray.put(array) for _ in range(10_000)]
+    elapsed = time.perf_counter() - began
+    assert len(warm) + len(kept) == 10_100
+    return {"value": len(kept) / elapsed}
+
+
+def get_middling(ray: Any) -> dict[str, Any]:
+    """The same objects read in one `get`, each in place."""
+    import numpy
+
+    ray.init(object_store_memory=4 << 30)
+    kept = [ray.put(numpy.full(MIDDLING_BYTES, number % 251, dtype=numpy.uint8)) for number in range(10_000)]
+    ray.get(kept[:100])
+    began = time.perf_counter()
+    values = ray.get(kept)
+    elapsed = time.perf_counter() - began
+    assert all(value[-1] == number % 251 for number, value in enumerate(values))
+    return {"value": len(kept) / elapsed}
+
+
+def keep_150000(ray: Any) -> dict[str, Any]:
+    """How many objects of 101 KiB are kept at once in a store of 8 GiB, the rest spilled, with 1,024 descriptors."""
+    import resource
+
+    import numpy
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    ray.init(num_cpus=1, object_store_memory=8 << 30)
+    array = numpy.zeros(MIDDLING_BYTES, dtype=numpy.uint8)
+    kept: list[Any] = []
+    began = time.perf_counter()
+    # A store that stops halfway is counted as far as it came.
+    with contextlib.suppress(Exception):
+        while len(kept) < 150_000 and time.perf_counter() - began < KEEPING_S:
+            array[0] = len(kept) % 251
+            kept.append(ray.put(array))
+    seconds = time.perf_counter() - began
+    checked = range(0, len(kept), 1499)
+    assert all(ray.get(kept[number])[0] == number % 251 for number in checked)
+    return {"value": len(kept), "seconds": seconds}
+
+
 def gpu_task(ray: Any) -> dict[str, Any]:
     ray.init(num_gpus=1)
 
@@ -464,6 +520,11 @@ CASES = {
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
     "transfer-100mib": Case("objects of 100 MiB from node to node, over TLS", "GB/s", 2, True, transfer_of_arrays),
     "transfer-1gib": Case("objects of 1 GiB from node to node, over TLS", "GB/s", 2, True, transfer_of_a_gibibyte),
+    "put-10000": Case("`put` of 10,000 arrays of 101 KiB, all kept", "/s", 4, True, put_middling),
+    "get-10000": Case("`get` of 10,000 arrays of 101 KiB at once", "/s", 2, True, get_middling),
+    "keep-150000": Case(
+        "of 150,000 arrays of 101 KiB, those kept within 90 s with 1,024 descriptors", "objects", 1, True, keep_150000
+    ),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),
     "gpu-actor": Case("actor with `num_gpus=1`: create, call, kill", "ms", 60, False, gpu_actor),
     "placement-group": Case(

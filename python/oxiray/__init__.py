@@ -5,9 +5,10 @@ It speaks Ray's public API: `import oxiray as ray`, or `import ray` with the ali
 
 from __future__ import annotations
 
+import logging
 import sys
 
-from oxiray import _core as _core, _missing, exceptions as exceptions
+from oxiray import _alias, _core as _core, _missing, exceptions as exceptions
 from oxiray._api import (
     available_resources,
     cluster_resources,
@@ -35,6 +36,7 @@ from oxiray import actor as actor, runtime_context as runtime_context, runtime_e
 #: Ray's name for a reference's identifier.
 ObjectID = ObjectRef
 SCRIPT_MODE, WORKER_MODE = 0, 1
+logger = logging.getLogger("ray")
 
 __all__ = [
     "ActorClass",
@@ -76,3 +78,4 @@ __all__ = [
 ]
 
 _missing.explain(sys.modules[__name__])
+_alias.warn_of_ray()

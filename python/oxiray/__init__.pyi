@@ -13,10 +13,13 @@ from collections.abc import (
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 
+import typing_extensions
+
 from oxiray import exceptions as exceptions
 from oxiray import runtime_env as runtime_env
 from oxiray import util as util
 from oxiray._logging import LoggingConfig as LoggingConfig
+from oxiray.dag import ClassMethodNode, ClassNode, FunctionNode
 from oxiray.runtime_env import RuntimeEnv
 from oxiray.util.scheduling_strategies import SchedulingStrategyT
 
@@ -29,6 +32,7 @@ _T = TypeVar("_T")
 _R_co = TypeVar("_R_co", covariant=True)
 _T_co = TypeVar("_T_co", covariant=True)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Method = typing_extensions.TypeVar("_Method", default=Any)
 
 class _Id:
     def __init__(self, id: bytes) -> None: ...
@@ -77,6 +81,7 @@ class RemoteFunction(Generic[_P, _R]):
     does so in one of its first four places is taken as it is.
     """
 
+    def bind(self, *args: Any, **kwargs: Any) -> FunctionNode: ...
     @overload
     def remote(self, *args: _P.args, **kwargs: _P.kwargs) -> ObjectRef[_R]: ...
     @overload
@@ -150,11 +155,12 @@ class _GeneratorFunction(Generic[_P, _R]):
 class ActorClassInheritanceException(TypeError):
     """A class derives from one decorated with `@remote`."""
 
-class ActorMethod:
+class ActorMethod(Generic[_Method]):
     """A method of an actor."""
 
     def remote(self, *args: Any, **kwargs: Any) -> ObjectRef[Any]: ...
-    def options(self, **options: Any) -> ActorMethod: ...
+    def options(self, **options: Any) -> ActorMethod[_Method]: ...
+    def bind(self, *args: Any, **kwargs: Any) -> ClassMethodNode: ...
 
 class ActorHandle(Generic[_T_co]):
     """An object that lives in another process."""
@@ -165,6 +171,7 @@ class ActorHandle(Generic[_T_co]):
 class ActorClass(Generic[_T]):
     """A class whose objects live in processes of their own."""
 
+    def bind(self, *args: Any, **kwargs: Any) -> ClassNode: ...
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle[_T]: ...
     def options(
         self,
@@ -250,6 +257,7 @@ def method(
     max_task_retries: int | None = ...,
     retry_exceptions: bool | Sequence[type[BaseException]] | None = ...,
     enable_task_events: bool = ...,
+    tensor_transport: str | None = ...,
     _generator_backpressure_num_objects: int | None = ...,
     _num_objects_per_yield: int | None = ...,
 ) -> Callable[[_Function], _Function]: ...

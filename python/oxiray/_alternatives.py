@@ -29,7 +29,7 @@ ALTERNATIVES = {
     "ClientBuilder": _CLIENT,
     "cpp_function": "calls C++ functions, which Oxiray does not run: wrap them in a Python function",
     "cross_language": "calls Java and C++, which Oxiray does not run: wrap them in a Python function. For Rust, see oxiray.rust",
-    "dag": "builds lazy graphs of calls: call .remote() and pass references instead",
+    "dag": "belongs to compiled graphs: bind() and execute() are there; call .remote() and pass references for the rest",
     "data": f"{_LIBRARY}: read with your own code in tasks (pyarrow, polars, datasets), or keep Ray for this part",
     "experimental": "is not promised to stay by Ray, and is not in this version",
     "experimental.compiled_dag_ref": "belongs to compiled graphs: call .remote() and pass references instead",

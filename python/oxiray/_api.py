@@ -6,14 +6,66 @@ import inspect
 import json
 from typing import Any
 
-from oxiray import _core, _session, actor, remote_function
+from oxiray import _core, _session, _without_effect, actor, remote_function
 from oxiray._core import ObjectRef, ObjectRefGenerator
 from oxiray.actor import ActorHandle
 from oxiray.exceptions import ActorHandleNotFoundError
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Makes a function or a class run in processes of its own: `@remote`, or `@remote(num_gpus=1, ...)`."""
+    """Makes a function or a class run in processes of its own: `@remote`, or `@remote(num_gpus=1, ...)`.
+
+    Of functions and classes:
+
+    num_cpus: int, float or None. Processors that a call, or an actor, holds. By default 1 for a call; for an actor 1 to be
+        placed and none after that.
+    num_gpus: int, float or None. GPUs, or a share of one; none by default.
+    memory: int, float or None. Bytes of the resource "memory"; none by default. No limit is enforced.
+    resources: dict of str to number, or None. Further resources by name; none by default.
+    accelerator_type: str or None. The kind of device its node must have, as ray.util.accelerators names it; any by default.
+    name: str or None. Of a call, what it is shown as; by default the function's name. Of an actor, what get_actor() finds
+        it by; none by default.
+    runtime_env: dict, RuntimeEnv or None. What it finds around it, on top of its job's; nothing by default.
+    scheduling_strategy: "DEFAULT", "SPREAD", an object of ray.util.scheduling_strategies, or None, the default.
+    label_selector: dict of str to str, or None. Labels that its node must have; none by default.
+    fallback_strategy: list of dict, or None. Label selectors to be tried one after the other; none by default.
+    placement_group: PlacementGroup, "default" or None; placement_group_bundle_index: int (-1, any bundle, by default);
+        placement_group_capture_child_tasks: bool or None. Deprecated: use scheduling_strategy.
+    enable_task_events: bool. Without effect: the state API lists every call. True by default.
+    _labels: dict or None. Without effect. None by default.
+
+    Of functions:
+
+    num_returns: int, "streaming" or None. How many references a call returns; by default 1, or a stream of them from a
+        generator.
+    max_retries: int or None. How often it is run again after its worker died, -1 for always; by default
+        RAY_TASK_MAX_RETRIES, else 3.
+    retry_exceptions: bool or list of exception classes. Which of its exceptions are retried too; False by default.
+    max_calls: int or None. After how many calls a worker ends, 0 for never; by default 1 for what holds a device, else 0.
+    object_store_memory: None. Not for functions: anything else raises ValueError.
+    _generator_backpressure_num_objects: int or None. How many objects of a generator may be unread before it waits; -1,
+        the default, for any number.
+    _num_objects_per_yield: int or None. How many references each yield returns; 1 by default.
+
+    Of classes:
+
+    max_restarts: int or None. How often an actor is made anew after its process died, -1 for always; 0 by default.
+    max_task_retries: int or None. How often a call is sent again after that, -1 for always; 0 by default.
+    max_pending_calls: int or None. How many calls of one process may be unanswered; -1, the default, for any number.
+    max_concurrency: int or None. How many calls run at once; by default 1, or 1000 for a class with async methods.
+    concurrency_groups: dict of str to int, list of dict, or None. Groups of threads by name, and how many each has; none by
+        default.
+    allow_out_of_order_execution: bool or None. Whether a call may overtake one that waits for its arguments; by default
+        where calls run at once.
+    namespace: str or None. Where its name is known; by default the job's namespace.
+    lifetime: "detached", "non_detached" or None. Whether it outlives its handles and its job; by default what the job says.
+    get_if_exists: bool. Whether the actor of this name is returned where there is one; False by default.
+    object_store_memory: int or None. Deprecated, and without effect. None by default.
+    enable_tensor_transport: bool or None. Without effect: tensors travel through the object store. None by default.
+    _actor_generator_backpressure_num_objects: int or None. Without effect. None by default.
+
+    What has no effect is told of once, by the logger "ray".
+    """
     if len(args) == 1 and not options and callable(args[0]):
         return _make(args[0], {})
     if args or not options:
@@ -26,6 +78,8 @@ def remote(*args: Any, **options: Any) -> Any:
 
 
 def _make(target: Any, options: dict[str, Any]) -> Any:
+    if isinstance(target, (remote_function.RemoteFunction, actor.ActorClass)):
+        raise TypeError(f"{target!r} is decorated with @remote already: change its options with .options(...)")
     if inspect.isclass(target):
         return actor.make(target, options)
     if callable(target) and (inspect.isfunction(target) or inspect.isbuiltin(target) or hasattr(target, "__qualname__")):
@@ -41,7 +95,7 @@ def put(value: Any, **keywords: Any) -> Any:
     """
     if keywords.pop("_owner", None) is not None:
         raise ValueError("put(_owner=...) does not exist any more: whoever puts a value owns it")
-    keywords.pop("_tensor_transport", None)
+    _without_effect.tell("put", {"_tensor_transport": keywords.pop("_tensor_transport", None)})
     if keywords:
         raise TypeError(f"put() got an unexpected keyword argument '{next(iter(keywords))}'")
     _session.ensure()

@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import threading
 from collections import deque
@@ -40,6 +41,16 @@ class _Ending:
     """What ended the actor, once something did; all its loops share this."""
 
     error: SystemExit | None = None
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed, as in Ray: it is faster, and sends what is written to a socket at once."""
+    try:
+        uvloop: Any = importlib.import_module("uvloop")
+    except ImportError:
+        uvloop = asyncio
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 class EventLoops:
@@ -85,7 +96,7 @@ class EventLoop:
 
     def __init__(self, ending: _Ending) -> None:
         self._ending = ending
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_event_loop()
         self._places = asyncio.Semaphore(1)
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._arrived: deque[Callable[[], None]] = deque()

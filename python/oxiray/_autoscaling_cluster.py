@@ -71,7 +71,8 @@ class AutoscalingCluster:
         groups = Path(self._folder.name) / "groups.json"
         groups.write_text(json.dumps({"groups": self._groups}))
         command = [str(_cli.native_binary()), "autoscaler", "run", "--address", self._head.address]
-        log = (Path(self._head.session_dir) / "autoscaler.log").open("ab")
+        session = Path(self._head.session_dir)
+        log = (session.parent / "logs" / session.name / "autoscaler.log").open("ab")
         with log:
             self._autoscaler = subprocess.Popen(
                 [*command, "--groups", str(groups)],

@@ -32,6 +32,8 @@ SCHEME = "package://"
 #: A pickled hook larger than this is refused, in bytes: it carries data.
 _HOOK_BYTES_LIMIT = 32 << 10
 #: Variables of an environment that installers obey; only these are told to them.
+#: What environments of an earlier layout are not taken for: 2 sees the driver's packages, and no others.
+_LAYOUT = 2
 _INSTALLER_PREFIXES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 #: Where requirements find the working directory while they are installed, as in Ray.
 WORKING_DIR_VARIABLE = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
@@ -127,7 +129,7 @@ def _install(
     # Relative paths mean the working directory, or the driver's own where there is none.
     if any("/" in line or line.startswith((".", "-")) or WORKING_DIR_VARIABLE in line for line in lines):
         install["directory"] = environment.get("working_dir") or directory
-    identity = json.dumps([install, interpreter, sys.version], sort_keys=True)
+    identity = json.dumps([_LAYOUT, install, interpreter, sys.version], sort_keys=True)
     install["name"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
     return install
 

@@ -7,6 +7,7 @@ user's cache, on top of the driver's interpreter and packages.
 Invariants:
 1. It ends with the daemon, and so does the installer that it runs.
 2. An environment that was not finished is never used: it is marked last, under a lock (`_environment_cache`).
+3. Nothing is imported or run from the working directory, in which others may write (`_python`, `_program`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,22 @@ _LOG_BYTES_MAX = 4 << 20
 _UNPACKED_KEPT_S = 900
 #: What every interpreter that runs workers must be able to do.
 _PROBE = "import oxiray._core, oxiray._worker, cloudpickle"
+
+
+def _python(python: Path | str, program: str) -> list[str]:
+    """The command that runs a program on an interpreter, which would else import from the working directory first."""
+    return [str(python), "-c", f"import sys; sys.path[:] = filter(None, sys.path); {program}"]
+
+
+def _module(python: Path | str, name: str) -> list[str]:
+    """The command that runs a module. With `-m` Python looks for it in the working directory."""
+    return _python(python, f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)")
+
+
+def _program(name: str) -> str | None:
+    """Where a program is; an entry of `PATH` that is relative or empty would mean the working directory."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, folders)) or os.defpath)
 
 
 class SetupFailed(Exception):
@@ -86,7 +103,7 @@ class _Setup:
         self.session = Path(order["session"])
         self.cache = Path(order["cache"])
         self.lock = order["lock"]
-        self.log = self.session / f"runtime_env_setup-{order['number']}.log"
+        self.log = Path(order["logs"]) / f"runtime_env_setup-{order['number']}.log"
         self.log_bytes = 0
         self.in_use = order["in_use"]
 
@@ -130,7 +147,7 @@ class _Setup:
             shutil.rmtree(gone, ignore_errors=True)
 
     def _checked_command(self, command: list[str]) -> list[str]:
-        found = shutil.which(command[0])
+        found = _program(command[0])
         if found is None:
             raise SetupFailed(
                 f"runtime_env['py_executable'] is {command[0]!r}, which is no program that can be started: name an interpreter"
@@ -161,13 +178,14 @@ class _Setup:
         return made
 
     def _build(self, made: Path, install: dict[str, Any]) -> None:
-        self._run("making a virtual environment", [sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(made)])
+        self._run("making a virtual environment", [*_module(sys.executable, "venv"), "--without-pip", str(made)])
         python = made / "bin" / "python"
         library = subprocess.run(
-            [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+            _python(python, "import sysconfig; print(sysconfig.get_path('purelib'))"),
             capture_output=True, text=True, check=True,
         ).stdout.strip()  # fmt: skip
-        # Behind the environment's own packages come the driver's, with what their .pth files add.
+        # Behind the environment's own packages come the driver's, with what their .pth files add. Those of the interpreter
+        # that the driver's own virtual environment was made with are among them only where the driver sees them too.
         folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
         folders.append(str(Path(_core.__file__).parent.parent))
         lines = [f"import site; site.addsitedir({folder!r})" for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
@@ -187,7 +205,7 @@ class _Setup:
     def _pip(self, python: Path, requirements: Path, install: dict[str, Any]) -> None:
         options = install.get("pip_install_options", ["--disable-pip-version-check"])
         self._ensure_pip(python)
-        pip = [str(python), "-m", "pip"]
+        pip = _module(python, "pip")
         if version := install.get("pip_version"):
             self._run("installing pip", [*pip, "install", *options, f"pip{version}"], install)
         self._run("pip", [*pip, "install", *options, "-r", str(requirements)], install)
@@ -197,7 +215,8 @@ class _Setup:
     def _uv(self, python: Path, requirements: Path, install: dict[str, Any]) -> None:
         uv = self._find_uv(python, install)
         options = install.get("uv_pip_install_options", [])
-        target = ["--python", str(python)]
+        # The nearest uv.toml above the working directory may be anybody's: that of /tmp, for a session that lies there.
+        target = ["--project", "/", "--python", str(python)]
         self._run("uv", [uv, "pip", "install", *target, *options, "-r", str(requirements)], install)
         if install.get("uv_check"):
             self._run("uv pip check", [uv, "pip", "check", *target], install)
@@ -207,19 +226,19 @@ class _Setup:
         version = install.get("uv_version")
         if not version:
             beside = Path(sys.executable).with_name("uv")
-            found = str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+            found = str(beside) if os.access(beside, os.X_OK) else _program("uv")
             if found:
                 return found
         self._ensure_pip(python)
-        self._run("installing uv", [str(python), "-m", "pip", "install", "--disable-pip-version-check", f"uv{version or ''}"], install)
+        self._run("installing uv", [*_module(python, "pip"), "install", "--disable-pip-version-check", f"uv{version or ''}"], install)
         return str(python.with_name("uv"))
 
     def _ensure_pip(self, python: Path) -> None:
-        if subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True, check=False).returncode != 0:
-            self._run("bringing pip along", [str(python), "-m", "ensurepip", "--default-pip"])
+        if subprocess.run([*_module(python, "pip"), "--version"], capture_output=True, check=False).returncode != 0:
+            self._run("bringing pip along", [*_module(python, "ensurepip"), "--default-pip"])
 
     def _probe(self, python: Path, what: str) -> None:
-        done = subprocess.run([str(python), "-c", _PROBE], capture_output=True, text=True, check=False)
+        done = subprocess.run(_python(python, _PROBE), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SetupFailed(
                 f"{what} cannot run workers: `{python} -c '{_PROBE}'` says {_tail(done.stderr.splitlines())}. It needs "

@@ -6,6 +6,7 @@ One daemon thread per connection waits for news in the native side and hands eac
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
@@ -13,7 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from oxiray import _core
+from oxiray import _core, _repeats
+from oxiray.exceptions import TaskCancelledError
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,11 +34,29 @@ def start() -> None:
     global _thread
     if _thread is not None:
         return
+    _divide_lines()
     thread = threading.Thread(target=_serve, name="oxiray-news", daemon=True)
     with _lock:
         if _thread is None:
             _thread = thread
             thread.start()
+
+
+#: Streams whose lines are whole when they are written, so that others may be written between them.
+_divided: list[Any] = []
+
+
+def _divide_lines() -> None:
+    """Has a submitted job's program print each line in one piece, since what its workers print goes to the same file.
+
+    Its streams are unbuffered, so that the file has what the program printed before it was killed: without this, each
+    argument of a `print` is a piece of its own.
+    """
+    if "OXIRAY_SUBMISSION_ID" in os.environ:
+        for stream in (sys.stdout, sys.stderr):
+            if getattr(stream, "write_through", False) and stream not in _divided:
+                stream.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
+                _divided.append(stream)
 
 
 def finish(timeout: float) -> None:
@@ -57,13 +77,21 @@ def forget() -> None:
 
 
 def _serve() -> None:
+    printer = _Printer()
+    try:
+        _tell_news(printer)
+    finally:
+        printer.finish()
+
+
+def _tell_news(printer: _Printer) -> None:
     while True:
         try:
             kind, *rest = _core.next_news()
         except RuntimeError:
             return
         if kind == "lines":
-            _print_lines(*rest)
+            printer.take(*rest)
         elif kind == "notice":
             _write(sys.stderr, f"(oxiray) {rest[0]}\n")
         elif kind == "unseen":
@@ -80,7 +108,7 @@ def _serve() -> None:
 
 def report_unseen(error: BaseException | None) -> None:
     """Tells of a task's error whose reference was dropped before anybody looked at it."""
-    if error is None or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
+    if error is None or isinstance(error, TaskCancelledError) or "RAY_IGNORE_UNHANDLED_ERRORS" in os.environ:
         return
     # Programs and tests replace the handler in the module that has its name in Ray.
     named = sys.modules.get("oxiray._private.worker")
@@ -106,13 +134,55 @@ def _take(identifier: bytes) -> list[Callable[[], None]]:
         return _waiting.pop(identifier, [])
 
 
-def _print_lines(pid: int, name: str, is_error: bool, lines: bytes) -> None:
-    prefix = f"({name} pid={pid}) " if name else f"(pid={pid}) "
-    if _colored():
-        prefix = f"\033[36m{prefix.rstrip()}\033[0m "
-    text = lines.decode("utf-8", "replace")
-    stream = sys.stderr if is_error else sys.stdout
-    _write(stream, "".join(prefix + line for line in text.splitlines(keepends=True)))
+class _Printer:
+    """Shows what workers print, and what several of them print once."""
+
+    def __init__(self) -> None:
+        self._repeats = _repeats.configured()
+        self._lock = threading.Lock()
+        #: Runs while something is held back.
+        self._timer: threading.Timer | None = None
+
+    def take(self, pid: int, name: str, is_error: bool, lines: bytes) -> None:
+        found = [_repeats.Line(pid, name, is_error, line) for line in lines.decode("utf-8", "replace").splitlines()]
+        with self._lock:
+            if self._repeats is not None:
+                found = [shown for line in found for shown in self._repeats.shown(line)]
+                self._look_again()
+            _print_lines(found)
+
+    def finish(self) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._repeats is not None:
+                _print_lines(self._repeats.rest())
+
+    def _look_again(self) -> None:
+        wait_s = None if self._repeats is None else self._repeats.wait_s()
+        if wait_s is None or self._timer is not None:
+            return
+        self._timer = threading.Timer(wait_s, self._tell_due)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _tell_due(self) -> None:
+        with self._lock:
+            self._timer = None
+            if self._repeats is not None:
+                _print_lines(self._repeats.due())
+            self._look_again()
+
+
+def _print_lines(lines: list[_repeats.Line]) -> None:
+    """Prints them in pieces of one stream each, since two writes may be far apart on a terminal."""
+    for is_error, same in itertools.groupby(lines, key=lambda line: line.is_error):
+        _write(sys.stderr if is_error else sys.stdout, "".join(f"{_prefix(line)}{line.text}\n" for line in same))
+
+
+def _prefix(line: _repeats.Line) -> str:
+    prefix = f"({line.name} pid={line.pid})" if line.name else f"(pid={line.pid})"
+    return f"\033[36m{prefix}\033[0m " if _colored() else f"{prefix} "
 
 
 def _colored() -> bool:
@@ -124,6 +194,12 @@ def _colored() -> bool:
 
 def _write(stream: Any, text: str) -> None:
     try:
+        if stream in _divided:
+            # Not through the stream, which may hold the beginning of a line.
+            rest = text.encode("utf-8", "replace")
+            while rest:
+                rest = rest[os.write(stream.fileno(), rest) :]
+            return
         stream.write(text)
         stream.flush()
     except (OSError, ValueError, AttributeError):

@@ -205,7 +205,10 @@ _BY_CODE: dict[str, _Maker] = {
     "task_unschedulable": _with_text(errors.TaskUnschedulableError),
     "actor_unschedulable": _with_text(errors.ActorUnschedulableError),
     "worker_crashed": _plain(errors.WorkerCrashedError),
+    "out_of_memory": _plain(errors.OutOfMemoryError),
     "actor_died": _actor_died,
+    # The answer of the call that ended the actor.
+    "actor_left": _actor_died,
     "actor_unavailable": _actor_unavailable,
     "task_placement_group_removed": _plain(errors.TaskPlacementGroupRemoved),
     "actor_placement_group_removed": _actor_group_removed,

@@ -20,6 +20,7 @@ from oxiray._logging import LoggingConfig
 
 #: Smallest object store Ray accepts, in bytes.
 STORE_BYTES_MIN = 75 * 1024 * 1024
+#: The largest quantity of a resource; the ledger counts in ten-thousandths of one.
 QUANTITY_MAX = 1e14
 
 #: Accepted without being part of the documented signature; each with the types it may have.
@@ -84,6 +85,53 @@ class InitOptions:
         return self.address is not None and self.address != "local"
 
 
+#: What `help(init)` says.
+DOCUMENTATION = """Connects to a cluster, or starts a private one on this machine that ends with this process.
+
+    address: str or None. "host:port" of a node on this machine, "auto" for the cluster of this machine, "local" for a new
+        private one. By default RAY_ADDRESS, else the cluster of this machine, else a new private one.
+    num_cpus: int or None. Processors of a new cluster; by default those of this machine.
+    num_gpus: int or None. GPUs of a new cluster; by default those that are found.
+    resources: dict of str to number, or None. Further resources of a new cluster, by name; none by default.
+    labels: dict of str to str, or None. Labels of a new cluster's node; none by default.
+    object_store_memory: int or None. Size of a new cluster's object store in bytes, 75 MiB at least; by default a share of
+        this machine's memory.
+    local_mode: bool. Removed: True raises RuntimeError.
+    ignore_reinit_error: bool. Whether to keep the connection there is, rather than to raise; False by default.
+    include_dashboard: bool or None; dashboard_host: str; dashboard_port: int or None; proxy_server_url: str or None.
+        Without effect: there is no dashboard.
+    job_config: JobConfig or None. Further settings of the job; none by default.
+    configure_logging: bool. Whether logging_level and logging_format are applied; True by default.
+    logging_level: int or str. From which level on the loggers "ray" and "oxiray" log; logging.INFO by default.
+    logging_format: str or None. The format of what they log; by default that of the program.
+    logging_config: LoggingConfig or None. How the driver and the workers log; by default as Python does.
+    log_to_driver: bool or None. Whether the output of workers is shown here; by default RAY_LOG_TO_DRIVER, else True.
+    namespace: str or None. Where actors have their names; by default RAY_NAMESPACE, else one of this program's own.
+    runtime_env: dict, RuntimeEnv or None. What tasks and actors find around them; by default RAY_RUNTIME_ENV, else nothing.
+    enable_resource_isolation: bool; cgroup_path: str or None; system_reserved_cpu: float or None (CPUs);
+        system_reserved_memory: int or None (bytes). Without effect: no cgroups are made for the daemon.
+    _memory: int or None. What a new cluster offers as the resource "memory", in bytes; by default a share of the machine's.
+    _temp_dir: str or None. The folder of a new cluster's sessions; by default OXIRAY_TMPDIR, RAY_TMPDIR, else /tmp.
+    object_spilling_directory: str or None. Where a new cluster writes objects that memory has no room for; by default its
+        session's folder.
+    _node_name: str or None. The name of a new cluster's node; by default its address.
+    _node_ip_address: str or None. Of several nodes on this machine, the one to connect to; by default the first.
+    _system_config: dict or None. Switches of a new cluster: lineage_pinning_enabled (bool, True),
+        max_lineage_bytes (int, 1 GiB), task_retry_delay_ms (int, 0), local_fs_capacity_threshold (float, 0.95),
+        record_ref_creation_sites (bool, False), allow_out_of_band_object_ref_serialization (bool, True). Others have no
+        effect.
+    _enable_object_reconstruction: bool. The same as lineage_pinning_enabled; that is on by default.
+    _skip_env_hook: bool. Without effect: there are no such hooks.
+    _plasma_directory, _redis_username, _redis_password: str or None; _driver_object_store_memory, _metrics_export_port:
+        int or None; _tracing_startup_hook: str, callable or None. Without effect.
+
+    What has no effect is told of once, by the logger "ray". Returns a RayContext.
+
+    Raises RuntimeError where this process is connected already, ConnectionError where there is no such cluster, ValueError
+    or TypeError where what was asked for does not fit the machine, or makes no sense.
+    """
+
+
 def init_options(
     address: str | None = None,
     *,
@@ -143,7 +191,7 @@ def init_options(
         log_to_driver=_flag("RAY_LOG_TO_DRIVER", default=True) if log_to_driver is None else bool(log_to_driver),
         namespace=_namespace(namespace, job_config),
         default_lifetime=getattr(job_config, "_default_actor_lifetime", "non_detached"),
-        job_metadata=dict(getattr(job_config, "metadata", None) or {}),
+        job_metadata=_job_metadata(job_config),
         runtime_env=_runtime_env(runtime_env, job_config),
         node_name=hidden.get("_node_name"),
         node_ip_address=hidden.get("_node_ip_address"),
@@ -286,6 +334,8 @@ def _store_bytes(size: Any) -> int | None:
             f"object_store_memory is {size} bytes, but the minimum allowed is {STORE_BYTES_MIN}: give more, or leave it "
             "out for a share of this machine's memory"
         )
+    if not size <= QUANTITY_MAX:
+        raise ValueError(f"object_store_memory must be a finite number of at most {QUANTITY_MAX:.0e} bytes, but is {size}")
     return int(size)
 
 
@@ -297,6 +347,13 @@ def _logging_level(level: Any) -> int:
         return known
     _check_type("logging_level", level, int)
     return logging.INFO if level is None else int(level)
+
+
+def _job_metadata(job_config: Any) -> dict[str, str]:
+    """What the program says of its job, and, where it is the entrypoint of a submitted one, of which."""
+    submission = os.environ.get("OXIRAY_SUBMISSION_ID")
+    own = {"job_submission_id": submission} if submission else {}
+    return own | dict(getattr(job_config, "metadata", None) or {})
 
 
 def _logging_config(config: Any, job_config: Any) -> dict[str, Any] | None:

@@ -52,6 +52,22 @@ class LoggingConfig:
         return cls(**{name: value for name, value in d.items() if name in known})
 
 
+def configure_own(level: int, text_format: str | None) -> None:
+    """Has what Ray's name and ours log come from this level on, in this format where one is given."""
+    for name in ("ray", "oxiray"):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        if text_format is not None:
+            handler = logging.StreamHandler()
+            handler.setFormatter(_Plain(text_format))
+            logger.handlers = [*(one for one in logger.handlers if not isinstance(one.formatter, _Plain)), handler]
+            logger.propagate = False
+
+
+class _Plain(logging.Formatter):
+    """The format of `init(logging_format=...)`."""
+
+
 def configure(config: LoggingConfig) -> None:
     """Makes this process log as `config` says."""
     formatter = _FORMATTERS[config.encoding](list(config.additional_log_standard_attrs))

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+#: Modules of which programs use all that `vars` has.
+_OF_CONSTANTS = ("oxiray.util.accelerators.accelerators",)
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
@@ -85,6 +87,8 @@ def explain(*modules: ModuleType) -> None:
         module for name, module in sys.modules.items() if name.startswith("oxiray.") and not name.startswith("oxiray._")
     ]
     for module in (*modules, *public):
+        if module.__name__ in _OF_CONSTANTS:
+            continue
         vars(module).setdefault("__getattr__", attributes(module.__name__))
     if not any(isinstance(finder, _Explainer) for finder in sys.meta_path):
         sys.meta_path.append(_Explainer())

@@ -5,12 +5,14 @@ Purpose: every refusal names what was given, the rule, and the way out.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _labels
+from oxiray import _labels, _without_effect
+from oxiray._init_options import QUANTITY_MAX
 from oxiray.runtime_env import checked as checked_runtime_env
 from oxiray.util.placement_group import PlacementGroup
 from oxiray.util.scheduling_strategies import (
@@ -21,6 +23,8 @@ from oxiray.util.scheduling_strategies import (
 
 #: The finest share the ledger keeps.
 UNITS_PER_WHOLE = 10_000
+#: The most results of one call, each of which takes memory in its caller before the call is made.
+RESULTS_MAX = 100_000
 #: Devices that may be shared; their whole-number rule above one applies at `.remote()`.
 SHAREABLE = ("GPU", "NPU")
 STRATEGY_NAMES = ("DEFAULT", "SPREAD")
@@ -53,6 +57,10 @@ def check_share(name: str, quantity: Any) -> None:
         raise TypeError(f"the quantity of resource {name} must be a number, but {quantity!r} is a {type(quantity)}")
     if quantity < 0:
         raise ValueError(f"the quantity of resource {name} cannot be negative: {quantity} was asked for")
+    if not quantity <= QUANTITY_MAX:
+        # As Ray, whose conversion to a whole number fails for what is infinite.
+        kind = OverflowError if quantity > sys.float_info.max else ValueError
+        raise kind(f"the quantity of resource {name} must be a finite number of at most {QUANTITY_MAX:.0e}, not {quantity}")
     if isinstance(quantity, float) and quantity != 0.0 and int(quantity * UNITS_PER_WHOLE) == 0:
         raise ValueError(
             f"the precision of the fractional quantity of resource {name} cannot go beyond 0.0001: {quantity} was "
@@ -95,6 +103,11 @@ def _check_num_returns(_: str, value: Any) -> None:
         )
     if isinstance(value, int) and value < 0:
         raise ValueError(f"num_returns must be >= 0, but got {value}.")
+    if isinstance(value, int) and value > RESULTS_MAX:
+        raise ValueError(
+            f"num_returns is {value}, but a call has at most {RESULTS_MAX} results: yield them one by one from a generator "
+            "(num_returns='streaming'), or return them in one list"
+        )
 
 
 def _check_retry_exceptions(_: str, value: Any) -> None:
@@ -281,10 +294,11 @@ def check_method(given: Mapping[str, Any]) -> None:
             f"{sorted(METHOD_RULES)}."
         )
     check_keywords(given, METHOD_RULES, "methods")
+    _without_effect.tell("method", given)
 
 
 #: What one call of an actor's method may say.
-METHOD_CALL_RULES: dict[str, Rule] = {**METHOD_RULES, "name": Rule((str, NONE))}
+METHOD_CALL_RULES: dict[str, Rule] = {**METHOD_RULES, "name": Rule((str, NONE)), "_labels": Rule((dict, NONE))}
 
 
 def check_method_call(given: Mapping[str, Any], groups: tuple[str, ...]) -> None:
@@ -296,6 +310,7 @@ def check_method_call(given: Mapping[str, Any], groups: tuple[str, ...]) -> None
                 f"holds; ask for resources where the actor is made. A method takes {', '.join(sorted(METHOD_CALL_RULES))}"
             )
     check_keywords(given, METHOD_CALL_RULES, "methods")
+    _without_effect.tell("method", given)
     check_group("this call", given.get("concurrency_group"), groups)
 
 

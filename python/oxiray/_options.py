@@ -19,7 +19,7 @@ from typing import Any
 
 import cloudpickle
 
-from oxiray import _option_rules as rules, runtime_env as environments
+from oxiray import _option_rules as rules, _without_effect, runtime_env as environments
 
 #: Resources whose units are devices: a task that held one exits by default, so that the next meets a clean device.
 ACCELERATORS = ("GPU", "neuron_cores", "TPU", "HPU", "NPU")
@@ -83,8 +83,6 @@ class ActorOptions:
     placement_group_capture_child_tasks: bool | None
     enable_task_events: bool
     labels: dict[str, str] | None
-    enable_tensor_transport: bool | None
-    generator_backpressure_num_objects: int
 
     def concurrency(self, *, is_async: bool) -> int:
         """How many calls may run at once: 1000 for an asyncio actor, else 1, unless said."""
@@ -108,6 +106,7 @@ def task_options(
     is_generator = base.is_generator if base is not None else is_generator
     rules.check_keywords(given, rules.TASK_RULES, "remote functions")
     rules.check_task(given, in_options=in_options, is_generator=is_generator)
+    _without_effect.tell("remote", given)
     merged = {**base.given, **given} if base is not None else dict(given)
     rules.check_placement_group(merged)
     resources = _demand(merged)
@@ -142,9 +141,9 @@ def actor_options(
     rules.check_keywords(given, rules.ACTOR_RULES, "actors")
     merged = {**base.given, **given} if base is not None else dict(given)
     rules.check_actor(given, merged, in_options=in_options)
+    _without_effect.tell("remote", given)
     rules.check_placement_group(merged)
     placement, running = _actor_demands(merged)
-    backpressure = merged.get("_actor_generator_backpressure_num_objects")
     max_pending_calls = merged.get("max_pending_calls")
     return ActorOptions(
         given=merged,
@@ -159,8 +158,6 @@ def actor_options(
         max_pending_calls=-1 if max_pending_calls is None else max_pending_calls,
         concurrency_groups=_concurrency_groups(merged),
         allow_out_of_order_execution=merged.get("allow_out_of_order_execution"),
-        enable_tensor_transport=merged.get("enable_tensor_transport"),
-        generator_backpressure_num_objects=-1 if backpressure is None else backpressure,
         **_shared(merged),
     )
 

@@ -2,9 +2,11 @@
 
 A fork copies one thread and shares every open device: a process in which a module started a thread or opened a
 device cannot be forked. Such a template starts anew without the modules, and its workers import them themselves.
+The one exception is jemalloc's background thread, which pandas and pyarrow start: jemalloc stops it before a fork and
+makes its locks whole in the child.
 
 Invariants:
-1. Nothing is forked from a process with two threads or with a device open.
+1. Nothing is forked from a process with a second thread that has no fork handlers, or with a device open.
 2. Modules imported by a worker itself see its variables: they are set before.
 """
 
@@ -27,6 +29,8 @@ VARIABLE = "OXIRAY_TEMPLATE_PRELOAD"
 _REFUSED = "OXIRAY_TEMPLATE_PRELOAD_REFUSED"
 #: Numeric libraries start no threads while they are told to have one.
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+#: Threads, by the start of their names, whose libraries have fork handlers.
+_FORKABLE_THREADS = ("jemalloc_bg_thd",)
 _DEVICES = re.compile(r"/dev/(nvidia|kfd|dri/renderD|accel|neuron|davinci|hl|vfio)")
 #: Libraries with a thread count of their own, read when they were loaded, and how it is set.
 _THREADED = re.compile(r"/lib(gomp|iomp5|omp|openblas|scipy_openblas|mkl_rt)[^/]*\.so")
@@ -107,9 +111,9 @@ def _without_collection() -> Iterator[None]:
 
 
 def _why_not_forkable() -> str | None:
-    threads = len(os.listdir("/proc/self/task"))
-    if threads > 1:
-        return f"they start {threads - 1} thread{'s' if threads > 2 else ''}, and a process with threads cannot be forked"
+    others = sum(1 for name in _thread_names() if not name.startswith(_FORKABLE_THREADS))
+    if others > 0:
+        return f"they start {others} thread{'s' if others > 1 else ''}, and a process with threads cannot be forked"
     for number in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{number}")
@@ -118,6 +122,16 @@ def _why_not_forkable() -> str | None:
         if _DEVICES.match(target):
             return f"they open {target}, and a process that uses a device cannot be forked"
     return None
+
+
+def _thread_names() -> Iterator[str]:
+    """The names of the threads besides the main one."""
+    for thread in Path("/proc/self/task").iterdir():
+        if thread.name != str(os.getpid()):
+            try:
+                yield (thread / "comm").read_text()
+            except OSError:  # It ended meanwhile.
+                continue
 
 
 def _start_over(descriptor: int, text: str, reason: str) -> NoReturn:

@@ -1,16 +1,14 @@
 """Python values as bytes, and back: what the native side cannot do without Python.
 
 Invariants:
-1. Plain pickle is used only for exact built-in scalars (the native side decides); everything else goes
-   through cloudpickle, which sends by value what the other process could not import.
+1. Values of built-in types alone never come here: the native side writes them. Everything else goes through
+   cloudpickle, which sends by value what the other process could not import.
 2. Buffers stay out of band, so that an array is copied once on its way in and never on its way out.
 """
 
 from __future__ import annotations
 
-import io
 import logging
-import os
 import pickle
 import reprlib
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from oxiray import _failures, exceptions
+from oxiray import _failures, _switches, exceptions
 
 logger = logging.getLogger("oxiray")
 _warned_of_out_of_band = False
@@ -29,18 +27,24 @@ ADVICE = (
 )
 
 
-def dumps(value: Any) -> tuple[bytes, list[memoryview]]:
-    """The pickle of `value`, and the flat buffers that belong to it.
+class _Parts(list[Any]):
+    """A file for pickle that keeps what is written as it is: large `bytes` are not copied."""
+
+    write = list.append
+
+
+def dumps(value: Any) -> tuple[list[Any], list[memoryview]]:
+    """The parts of the pickle of `value`, and the flat buffers that belong to it.
 
     Raises `TypeError` naming what cannot be serialized.
     """
+    parts = _Parts()
     buffers: list[pickle.PickleBuffer] = []
-    with io.BytesIO() as file:
-        try:
-            cloudpickle.Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
-        except (TypeError, pickle.PicklingError, AttributeError, RecursionError) as error:
-            raise TypeError(explain(value, error)) from error
-        return file.getvalue(), [_flat(buffer) for buffer in buffers]
+    try:
+        cloudpickle.Pickler(parts, protocol=5, buffer_callback=buffers.append).dump(value)
+    except (TypeError, pickle.PicklingError, AttributeError, RecursionError) as error:
+        raise TypeError(explain(value, error)) from error
+    return parts, [_flat(buffer) for buffer in buffers]
 
 
 def _flat(buffer: pickle.PickleBuffer) -> memoryview:
@@ -165,7 +169,7 @@ def raised(error: BaseException | dict[str, Any]) -> BaseException:
 
 def check_out_of_band() -> None:
     """Raises where references must not be pickled by anybody but the runtime, and warns once where they may."""
-    if os.environ.get("RAY_allow_out_of_band_object_ref_serialization", "1").lower() in ("0", "false"):
+    if not _switches.is_on("allow_out_of_band_object_ref_serialization", default=True):
         raise exceptions.OufOfBandObjectRefSerializationException(
             "an ObjectRef was pickled outside of a task's arguments or results, where nobody can tell how long its "
             "value is needed, and RAY_allow_out_of_band_object_ref_serialization=0 forbids that: pass the reference "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import inspect
 import json
 import logging
 import os
@@ -20,11 +21,22 @@ import shlex
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _core, _environment, _events, _logging, _switches, runtime_env as environments
+from oxiray import (
+    _cli,
+    _core,
+    _environment,
+    _events,
+    _init_options,
+    _logging,
+    _switches,
+    _without_effect,
+    runtime_env as environments,
+)
 from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
 
@@ -34,6 +46,8 @@ logger = logging.getLogger("oxiray")
 _DAEMON_END_LIMIT = 20.0
 #: How long the last output of workers may take to arrive, in seconds.
 _LAST_NEWS_LIMIT = 10.0
+#: How much of the exception that ends the program listings show.
+_LAST_ERROR_CHARACTERS_MAX = 1000
 
 generation = 0
 job_environment: dict[str, Any] = {}
@@ -83,12 +97,7 @@ class RayContext:
         return f"RayContext(address={self.address_info['address']!r}, python_version={self.python_version!r})"
 
 
-def init(address: str | None = None, **keywords: Any) -> RayContext:
-    """Connects to a cluster, or starts a private one on this machine that ends with this process.
-
-    Raises `RuntimeError` where this process is connected already, `ConnectionError` where there is no such
-    cluster, `ValueError` where what was asked for does not fit the machine.
-    """
+def init(address: str | None = None, **keywords: Any) -> RayContext:  # noqa: D103  documented with its options
     global _context
     options = init_options(address, **keywords)
     with _lock:
@@ -101,9 +110,15 @@ def init(address: str | None = None, **keywords: Any) -> RayContext:
                 "this process is connected already. Maybe you called init() twice by accident? Call shutdown() first, "
                 "or pass ignore_reinit_error=True to keep the connection there is"
             )
-        if options.logging_level is not None and options.configure_logging:
-            logger.setLevel(options.logging_level)
+        if options.configure_logging:
+            _logging.configure_own(options.logging_level, options.logging_format)
+        _without_effect.tell("init", keywords)
+        _without_effect.tell_of_system_config(options.system_config, _switches.KNOWN)
         return _open(options)
+
+
+init.__doc__ = _init_options.DOCUMENTATION
+init.__signature__ = inspect.signature(init_options).replace(return_annotation=RayContext)  # type: ignore[attr-defined]
 
 
 def _open(options: InitOptions) -> RayContext:
@@ -316,11 +331,21 @@ def shutdown(_exiting_interpreter: bool = False, *, wait_for_processes: bool = F
             return
         generation += 1
         _context = None
-        _core.say_goodbye()
+        _core.say_goodbye(_last_error() if _exiting_interpreter else "")
         _events.start()
         _events.finish(_LAST_NEWS_LIMIT)
         _core.disconnect()
         _reap_daemon()
+
+
+def _last_error() -> str:
+    """The exception that ends this program, in one line; empty where none does."""
+    error = getattr(sys, "last_value", None)
+    # A prompt shows errors of lines that were typed, and goes on.
+    if error is None or hasattr(sys, "ps1"):
+        return ""
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    return text.splitlines()[-1][:_LAST_ERROR_CHARACTERS_MAX] if text else type(error).__name__
 
 
 def _reap_daemon() -> None:

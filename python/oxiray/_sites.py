@@ -5,17 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from oxiray import _core
-
-_SWITCH = "RAY_record_ref_creation_sites"
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: The most frames that are told.
 _FRAMES_MAX = 8
-
-
-def configure() -> None:
-    """Tells this process's runtime what the variable says."""
-    _core.record_sites(os.environ.get(_SWITCH, "0").lower() in ("1", "true"))
 
 
 def here(how: str) -> str:

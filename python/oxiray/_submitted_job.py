@@ -51,7 +51,7 @@ class Entrypoint:
         if session := environment.get("OXIRAY_SESSION"):
             environment["OXIRAY_TMPDIR"] = os.path.dirname(os.path.dirname(session))
         # `python` is the one that has this cluster's packages and the job's, though nobody activated its environment.
-        own, path = os.path.dirname(sys.executable), environment.get("PATH", os.defpath)
+        own, path = os.path.dirname(sys.executable), environment.get("PATH") or os.defpath
         if own not in path.split(os.pathsep):
             environment["PATH"] = f"{own}{os.pathsep}{path}"
         with self._changing:
@@ -153,10 +153,14 @@ class Job:
     def _run(self) -> None:
         import oxiray
         from oxiray import _environment
+        from oxiray.job_config import JobConfig
         from oxiray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         order = self._order
-        oxiray.init(address=order["address"], namespace=f"submitted-{order['id']}", log_to_driver=False)
+        # This driver stands for no program of the user's: listings leave it out.
+        about = JobConfig(metadata={"job_submission_id": order["id"], "oxiray_runs_entrypoint": "1"})
+        namespace = f"submitted-{order['id']}"
+        oxiray.init(address=order["address"], namespace=namespace, log_to_driver=False, job_config=about)
         asked = json.loads(order["runtime_env"]) if order["runtime_env"] else {}
         if not isinstance(asked, dict):
             raise ValueError(f"the runtime environment is {asked!r}: it is a dictionary, such as {{'env_vars': {{}}}}")

@@ -10,21 +10,49 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from oxiray import _core, _sites
+from oxiray import _core
 
+#: The switches that something here reads.
+KNOWN = (
+    "allow_out_of_band_object_ref_serialization",
+    "lineage_pinning_enabled",
+    "local_fs_capacity_threshold",
+    "max_lineage_bytes",
+    "memory_monitor_refresh_ms",
+    "memory_usage_threshold",
+    "record_ref_creation_sites",
+    "task_oom_retries",
+    "task_oom_retry_delay_base_ms",
+    "task_retry_delay_ms",
+)
 _LINEAGE = "lineage_pinning_enabled"
 _LINEAGE_BYTES = "max_lineage_bytes"
 _LINEAGE_BYTES_DEFAULT = 1 << 30
 _RETRY_DELAY = "task_retry_delay_ms"
+_MEMORY_RETRIES = "task_oom_retries"
+_MEMORY_RETRY_DELAY = "task_oom_retry_delay_base_ms"
+_SITES = "record_ref_creation_sites"
+
+#: What `_system_config` says, in the driver that started the cluster; workers have variables for it.
+_given: Mapping[str, Any] = {}
 
 
 def configure(system_config: Mapping[str, Any] | None = None) -> None:
     """Tells this process's runtime. Raises `ValueError` where a switch says something else than it can."""
-    given = system_config or {}
-    enabled = str(given.get(_LINEAGE, os.environ.get(f"RAY_{_LINEAGE}", "1"))).lower() not in ("0", "false")
-    _core.configure_lineage(enabled, _count(given, _LINEAGE_BYTES, _LINEAGE_BYTES_DEFAULT, "bytes"))
-    _core.configure_retries(_count(given, _RETRY_DELAY, 0, "milliseconds"))
-    _sites.configure()
+    global _given
+    _given = dict(system_config or {})
+    _core.configure_lineage(is_on(_LINEAGE, default=True), _count(_LINEAGE_BYTES, _LINEAGE_BYTES_DEFAULT, "bytes"))
+    _core.configure_retries(
+        _count(_RETRY_DELAY, 0, "milliseconds"),
+        _count(_MEMORY_RETRIES, -1, "attempts", least=-1),
+        _count(_MEMORY_RETRY_DELAY, 1000, "milliseconds"),
+    )
+    _core.record_sites(is_on(_SITES, default=False))
+
+
+def is_on(name: str, *, default: bool) -> bool:
+    """Whether a switch is on, by `_system_config` or else by its variable."""
+    return str(_said(name, default)).lower() not in ("0", "false")
 
 
 def variables(system_config: Mapping[str, Any]) -> dict[str, str]:
@@ -32,12 +60,16 @@ def variables(system_config: Mapping[str, Any]) -> dict[str, str]:
     return {f"RAY_{name}": str(value) for name, value in system_config.items() if isinstance(value, (str, int, float))}
 
 
-def _count(given: Mapping[str, Any], name: str, default: int, unit: str) -> int:
-    said = given.get(name, os.environ.get(f"RAY_{name}", default))
+def _said(name: str, default: Any) -> Any:
+    return _given.get(name, os.environ.get(f"RAY_{name}", default))
+
+
+def _count(name: str, default: int, unit: str, *, least: int = 0) -> int:
+    said = _said(name, default)
     try:
         count = int(said)
     except (TypeError, ValueError):
-        count = -1
-    if not 0 <= count < 1 << 63:
-        raise ValueError(f"{name} is {said!r}, and is to be a number of {unit} from 0 on (RAY_{name}, _system_config)")
+        count = least - 1
+    if not least <= count < 1 << 63:
+        raise ValueError(f"{name} is {said!r}, and is to be a number of {unit} from {least} on (RAY_{name}, _system_config)")
     return count

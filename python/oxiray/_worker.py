@@ -5,9 +5,12 @@ Invariant: nothing of the user's is imported or run before `become` has set the 
 
 from __future__ import annotations
 
+import faulthandler
+import inspect
 import os
 import pickle
 import platform
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -18,6 +21,8 @@ from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
 _SWITCH_INTERVAL = 1e-4
+#: How much of an actor's `repr` is shown.
+_REPR_CHARACTERS_MAX = 500
 #: Threads that serve one actor at most; more concurrency than this queues.
 _THREADS_MAX = 1000
 
@@ -38,9 +43,11 @@ def main(descriptor: int) -> NoReturn:
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        _core.serve(descriptor)
-    except SystemExit:
-        pass
+        # The stack of a crash goes to standard error.
+        faulthandler.enable()
+        status = _core.serve(descriptor)
+    except SystemExit as leaving:
+        status = _worker_exit.status_of(leaving)
     except BaseException:
         sys.excepthook(*sys.exc_info())
         status = 1
@@ -49,14 +56,12 @@ def main(descriptor: int) -> NoReturn:
 
 
 def _finish() -> None:
+    global _actor
     import atexit
 
-    shutdown = getattr(type(_actor), "__ray_shutdown__", None)
-    if callable(shutdown):
-        try:
-            shutdown(_actor)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
+    if _actor is not None:
+        taken, _actor = [_actor], None
+        _worker_exit.end_actor(taken)
     try:
         atexit._run_exitfuncs()
     except BaseException:
@@ -73,6 +78,8 @@ def flush() -> None:
             pass
 
 
+#: What is left of a reference to a variable that is not set.
+_UNSET = re.compile(r"\$\{[A-Za-z0-9_]+\}")
 _prepared_setup: bytes | None = None
 _home: tuple[bytes, bool] = (b"", False)
 
@@ -96,12 +103,13 @@ def become(
         # Where calls run may depend on it: what was prepared in the other group is prepared anew.
         _home = home
         _session.generation += 1
-    for name, value in variables:
+    # Those that refer to others come last, so that a task's variables can be made of its job's.
+    for name, value in sorted(variables, key=lambda variable: "$" in (variable[1] or "")):
         if value is None:
             os.environ.pop(name, None)
         else:
-            # `${NAME}` stands for what was set before, so that paths can be added to.
-            os.environ[name] = os.path.expandvars(value)
+            # `${NAME}` stands for what was set before, so that paths can be added to, and for nothing where nothing was.
+            os.environ[name] = _UNSET.sub("", os.path.expandvars(value))
     own = {name: os.environ.get(name, value or "") for name, value in inherited}
     _session.job_environment = _worker_environment.settled(fields, own)
     if setup and setup != _prepared_setup:
@@ -146,8 +154,8 @@ _event_loops: Any = None
 own_traits = b""
 
 
-def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits: bytes) -> Any:
-    """The actor: an object of the class in `body`."""
+def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits: bytes) -> tuple[Any, str | None]:
+    """The actor, an object of the class in `body`, and what its output is named by, where not by the class."""
     global _actor, _event_loops, own_traits
     own_traits = traits
     actor_class = pickle.loads(body)
@@ -165,7 +173,15 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
     else:
         initialize()
     _actor = actor
-    return actor
+    return actor, None if actor_class.__repr__ is object.__repr__ else _own_name()
+
+
+def _own_name() -> str | None:
+    """How the actor calls itself, where it can."""
+    try:
+        return repr(_actor)[:_REPR_CHARACTERS_MAX]
+    except Exception:
+        return None
 
 
 def serve_beside(concurrency: int, groups: list[tuple[str, int]]) -> Any:
@@ -194,6 +210,11 @@ def method(actor: Any, name: str) -> Any:
         return lambda function, *args, **kwargs: function(actor, *args, **kwargs)
     if name == "__ray_terminate__":
         return _worker_exit.exit_actor
+    if name in getattr(actor, "__dict__", ()):
+        # A handle offers the methods of the class: an attribute of the object with the same name hides none of them.
+        of_class = inspect.getattr_static(type(actor), name, None)
+        if callable(of_class):
+            return of_class.__get__(actor, type(actor)) if hasattr(of_class, "__get__") else of_class
     return getattr(actor, name)
 
 
@@ -202,7 +223,7 @@ def describe(name: str, error: BaseException, task: str) -> bytes:
     seen = _cancellation.as_cancelled(error, task)
     context = _core.context()
     described = _failures.from_current_exception(
-        name, error, os.getpid(), "127.0.0.1", actor_repr=None, actor_id=context["actor_id"],
+        name, error, os.getpid(), "127.0.0.1", actor_repr=None if _actor is None else _own_name(), actor_id=context["actor_id"],
         cause=None if seen is error else seen,
     )
     return cloudpickle.dumps(described)

@@ -29,7 +29,20 @@ class ActorClassInheritanceException(TypeError):
 
 
 def method(**options: Any) -> Any:
-    """Decorates a method with defaults for its calls, such as `num_returns`."""
+    """Decorates a method of an actor with defaults for its calls.
+
+    num_returns: int, "streaming" or None. How many references a call returns; by default 1, or a stream of them from a
+        generator.
+    concurrency_group: str or None. The group of the actor's threads that runs the method; by default that of all others.
+    max_task_retries: int or None. How often a call is sent again after the actor's process died, -1 for always; by
+        default what the actor says.
+    retry_exceptions: bool or list of exception classes. Which exceptions of the method are retried too; False by default.
+    enable_task_events: bool. Without effect: the state API lists every call. True by default.
+    tensor_transport: str or None. Without effect: tensors travel through the object store. None by default.
+    _generator_backpressure_num_objects: int or None. How many objects of a generator may be unread before it waits; -1,
+        the default, for any number.
+    _num_objects_per_yield: int or None. How many references each yield returns; 1 by default.
+    """
     _option_rules.check_method(options)
 
     def mark(function: Any) -> Any:
@@ -87,12 +100,16 @@ class ActorMethod:
         self._results = self._chosen("num_returns", "streaming" if self._shape.get("yields") else 1)
         self._prepare()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
             f"Actor methods cannot be called directly: call `{self._name}.remote(...)` on the handle instead"
         )
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
+    @classmethod
+    def __class_getitem__(cls, _: Any) -> type[ActorMethod]:
+        return cls
+
+    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
         """Calls the method in the actor's process; returns a reference to its result."""
         if self._generation != _session.generation:
             self._prepare()
@@ -109,6 +126,15 @@ class ActorMethod:
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
         target = self.options(**options) if options else self
         return target.remote(*args, **(kwargs or {}))
+
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The call as a node of a graph, made by `execute()`."""
+        from oxiray import dag
+
+        return dag.BoundMethodNode(self, args, kwargs)
+
+    def __reduce__(self) -> Any:
+        return ActorMethod, (self._hold, self._traits, self._name, self._given)
 
     def _chosen(self, option: str, default: Any) -> Any:
         """What the call says of an option, else the method's decorator, else `default`."""
@@ -150,6 +176,10 @@ class ActorHandle:
         # Counted as one handle until the last reference to it goes.
         self._hold = hold
 
+    @classmethod
+    def __class_getitem__(cls, _: Any) -> type[ActorHandle]:
+        return cls
+
     @property
     def _ray_actor_id(self) -> Any:
         return self._actor_id
@@ -180,8 +210,7 @@ class ActorHandle:
         return f"Actor({self._traits.class_name}, {self._actor_id.hex()})"
 
     def __reduce__(self) -> Any:
-        self._hold.hand_on()
-        return handle_of, (self._actor_id, self._traits, self._hold.keeps)
+        return ActorHandle, (self._actor_id, self._traits, self._hold)
 
     def _as_common(self) -> tuple[bytes, bytes, bool]:
         """The handle for another language: whose it is, what is told of that, and whether it holds it."""
@@ -204,7 +233,7 @@ class ActorClass:
         self.__module__ = cls.__module__
         self.__doc__ = cls.__doc__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
             f"Actors cannot be instantiated directly: call `{self.__name__}.remote(...)` to make one in a process of its own"
         )
@@ -219,7 +248,13 @@ class ActorClass:
         """The same class with other options."""
         return ActorClass(self._class, _options.actor_options(options, in_options=True, base=self._options), self._code)
 
-    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The actor as a node of a graph, made by `execute()`."""
+        from oxiray import dag
+
+        return dag.ClassNode(self, args, kwargs)
+
+    def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle:
         """Makes an actor; its constructor gets the arguments. Returns at once, with a handle."""
         options = self._options
         if "methods" not in self._code:
@@ -276,16 +311,12 @@ class ActorClass:
         return f"ActorClass({self.__name__})"
 
 
-def handle_of(actor_id: Any, traits: Traits, keeps: bool) -> ActorHandle:
-    """A handle that was pickled."""
-    return ActorHandle(actor_id, traits, _core.Hold(actor_id, keeps))
-
-
 def from_bytes(actor_id: Any, traits: bytes, keeps: bool = False) -> ActorHandle:
     """The handle of an actor that was found by its name, or that is this process: it does not keep the actor."""
     from oxiray import rust
 
-    return handle_of(actor_id, rust.traits(traits) if rust.is_traits(traits) else pickle.loads(traits), keeps)
+    known = rust.traits(traits) if rust.is_traits(traits) else pickle.loads(traits)
+    return ActorHandle(actor_id, known, _core.Hold(actor_id, keeps))
 
 
 def from_common(actor_id: bytes, traits: bytes, keeps: bool) -> ActorHandle:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oxiray import _cli, _labels, _session
+from oxiray import _cli, _labels, _option_rules, _session
 from oxiray._autoscaling_cluster import AutoscalingCluster as AutoscalingCluster
 
 #: What a node offers where nothing is said, as in Ray: one processor, no accelerator, a small object store.
@@ -258,8 +258,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         if quantity is not None:
             resources[name] = quantity
     for name, quantity in resources.items():
-        if not isinstance(quantity, (int, float)):
-            raise TypeError(f"the amount of {name} must be a number, but {quantity!r} is a {type(quantity)}")
+        _option_rules.check_share(name, quantity)
     labels = given.pop("labels", None) or {}
     _labels.check_labels("labels", labels)
     config: dict[str, Any] = {

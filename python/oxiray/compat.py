@@ -19,14 +19,12 @@ from types import ModuleType
 from typing import Any
 
 from oxiray import _missing
+from oxiray._without_effect import OPTIONS
 
-#: Keywords that are accepted without effect, by the function that takes them.
-_WITHOUT_EFFECT = {
-    "init": dict.fromkeys(
-        ("include_dashboard", "dashboard_host", "dashboard_port"), "there is no dashboard in this version"
-    ),
-    "method": {"tensor_transport": "values travel through the object store"},
-    "remote": {"enable_tensor_transport": "values travel through the object store"},
+#: What a program may write that is no name of a module, and why it is not there.
+_MISSING = {
+    'num_returns="dynamic"': "is deprecated in Ray: leave num_returns out, and read the references that the call yields",
+    ".experimental_compile()": "makes compiled graphs, which Ray plans to remove: call execute(), or the actors' methods",
 }
 _ROOTS = ("ray", "oxiray")
 #: Libraries whose names are there to be imported, and refuse to be used.
@@ -79,10 +77,16 @@ class _Reader(ast.NodeVisitor):
             self.found.append((name, node.lineno))
 
     def visit_Call(self, node: ast.Call) -> None:
-        function = self._dotted(node.func)
-        for keyword in node.keywords if function is not None else []:
-            if keyword.arg in _WITHOUT_EFFECT.get(str(function).partition(".")[2], {}):
-                self.found.append((f"{function}({keyword.arg}=)", node.lineno))
+        function = (self._dotted(node.func) or "").partition(".")[2].rpartition(".")[2]
+        for keyword in node.keywords if self.bound else []:
+            given = keyword.value.value if isinstance(keyword.value, ast.Constant) else ...
+            defaults, _ = OPTIONS.get(function, {}).get(str(keyword.arg), ((given,), ""))
+            if given not in defaults:
+                self.found.append((f"ray.{function}({keyword.arg}=)", node.lineno))
+            if keyword.arg == "num_returns" and given == "dynamic":
+                self.found.append(('num_returns="dynamic"', node.lineno))
+        if self.bound and isinstance(node.func, ast.Attribute) and node.func.attr == "experimental_compile":
+            self.found.append((".experimental_compile()", node.lineno))
         self.generic_visit(node)
 
     def _dotted(self, node: ast.AST) -> str | None:
@@ -109,11 +113,13 @@ def _module(name: str) -> ModuleType | None:
 
 def check(name: str) -> Name:
     """Whether `ray.x.y` is there. Of a class's attributes, and of what is no module, only the first part is looked at."""
+    if name in _MISSING:
+        return Name(name, "missing", _MISSING[name])
     if name.endswith("=)"):
-        function, _, keyword = name.removesuffix("=)").partition("(")
-        return Name(name, "partial", f"is accepted without effect: {_WITHOUT_EFFECT[function.partition('.')[2]][keyword]}")
+        function, _, keyword = name.removeprefix("ray.").removesuffix("=)").partition("(")
+        return Name(name, "partial", f"is accepted without effect: {OPTIONS[function][keyword][1]}")
     parts = name.split(".")[1:]
-    if parts[1:] and parts[0] in _REFUSING:
+    if parts and parts[0] in _REFUSING:
         return Name(".".join(["ray", *parts[:2]]), "missing", _missing.advice(".".join(parts[:2])))
     here: Any = importlib.import_module("oxiray")
     for depth, part in enumerate(parts, 1):

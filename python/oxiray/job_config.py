@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oxiray import _missing, runtime_env as environments
+from oxiray import _missing, _without_effect, runtime_env as environments
 from oxiray._logging import LoggingConfig
 
 _LIFETIMES = ("detached", "non_detached")
@@ -30,6 +30,11 @@ class JobConfig:
             raise ValueError(f"jvm_options={jvm_options!r}: Oxiray runs no Java. Leave it out")
         if code_search_path is not None and not isinstance(code_search_path, (list, tuple)):
             raise TypeError(f"code_search_path is a list of directories, and {type(code_search_path)} was given")
+        without = {
+            "code_search_path": code_search_path,
+            "_disable_job_level_lineage_reconstruction": _disable_job_level_lineage_reconstruction,
+        }
+        _without_effect.tell("JobConfig", without)
         self.jvm_options: list[str] = []
         self.code_search_path = list(code_search_path or [])
         self.metadata = dict(metadata or {})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import logging
 import sys
 from typing import Any, NoReturn
 
@@ -18,8 +19,12 @@ import cloudpickle
 
 from oxiray import _core, _options, _serialization, _session, _strategies
 
+logger = logging.getLogger("ray")
+
 #: A function's code larger than this is refused, in bytes: it carries data that belongs into `put`.
 _CODE_BYTES_LIMIT = 95 << 20
+#: One larger than this is told of.
+_CODE_BYTES_USUAL = 10 << 20
 
 
 def code_of(target: Any, kind: str) -> bytes:
@@ -32,6 +37,12 @@ def code_of(target: Any, kind: str) -> bytes:
         raise ValueError(
             f"the {kind} {target.__qualname__} is too large: {len(body) >> 20} MiB serialized, {_CODE_BYTES_LIMIT >> 20} MiB "
             "are allowed. It captures a large value: put() that value and pass the reference as an argument"
+        )
+    if len(body) > _CODE_BYTES_USUAL:
+        logger.warning(
+            "The %s %s is very large (%d MiB). Check that it does not capture a large array or other object: every worker "
+            "that runs it gets a copy. put() that object and pass the reference as an argument",
+            kind, target.__qualname__, len(body) >> 20,
         )
     return body
 
@@ -92,13 +103,19 @@ class RemoteFunction:
         self._generation = -1
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
             f"Remote functions cannot be called directly: call `{self._function.__name__}.remote(...)` to run it "
             f"elsewhere, or `{self._function.__name__}._function(...)` to run it here"
         )
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The call as a node of a graph, made by `execute()`."""
+        from oxiray import dag
+
+        return dag.FunctionNode(self, args, kwargs)
+
+    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the function in another process; returns a reference to its result (a list for several, None for none)."""
         if self._generation != _session.generation or self._caller is None:
             self._prepare()

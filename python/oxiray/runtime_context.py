@@ -88,6 +88,13 @@ class RuntimeContext:
         return _core.is_cancelled()
 
     @property
+    def worker(self) -> Any:
+        """This process, as `ray._private.worker.global_worker` has it."""
+        from oxiray._private.worker import global_worker
+
+        return global_worker
+
+    @property
     def namespace(self) -> str:
         """Where this job's actors have their names."""
         return _facts("Namespace")["namespace"]

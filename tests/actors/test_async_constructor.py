@@ -64,3 +64,17 @@ def test_a_constructor_may_be_async() -> None:
     assert ray.get(Later.remote(3).state.remote(), timeout=20) == 3
     with pytest.raises(ray.exceptions.ActorDiedError, match="no such answer"):
         ray.get(Later.remote(-1).state.remote(), timeout=20)
+
+
+def test_calls_run_in_uvloops_loop_where_it_is_installed(tmp_path) -> None:
+    (tmp_path / "uvloop.py").write_text(
+        "import asyncio\nclass Loop(asyncio.SelectorEventLoop):\n    pass\ndef new_event_loop():\n    return Loop()\n"
+    )
+
+    @ray.remote(runtime_env={"env_vars": {"PYTHONPATH": str(tmp_path)}})
+    class Server:
+        async def loop(self) -> tuple[str, str]:
+            kind = type(asyncio.get_running_loop())
+            return kind.__module__, kind.__name__
+
+    assert ray.get(Server.remote().loop.remote(), timeout=60) == ("uvloop", "Loop")

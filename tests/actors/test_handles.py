@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
@@ -300,3 +301,58 @@ def test_many_handles_leave_nothing_behind() -> None:
     assert ray.get(keeper.pid.remote()) and all(map(alive, pids))
     ray.get(keeper.drop.remote())
     wait_until(lambda: not any(map(alive, pids)))
+
+
+def _bound(member):
+    return member.add
+
+
+def _in_partial(member):
+    return functools.partial(member.add.remote, 1)
+
+
+def _in_closure(member):
+    method = member.add
+    return lambda *numbers: method.remote(*numbers)
+
+
+@pytest.mark.parametrize("made_of", [_bound, _in_partial, _in_closure])
+@pytest.mark.parametrize("way", ["argument", "put", "container", "result"])
+def test_a_method_travels_and_keeps_its_actor(made_of, way) -> None:
+    @ray.remote
+    def use(box) -> list[int]:
+        (method,) = box if isinstance(box, list) else [box]
+        call = getattr(method, "remote", method)
+        return ray.get([call(), call()])
+
+    @ray.remote
+    def hand_back(box):
+        return box
+
+    member = Member.remote()
+    pid = ray.get(member.pid.remote())
+    method = made_of(member)
+    del member
+    if way == "argument":
+        given = method
+    elif way == "put":
+        given = ray.put(method)
+    else:
+        given = [method] if way == "container" else ray.get(hand_back.remote([method]))
+    del method
+    assert ray.get(use.remote(given), timeout=60) == [1, 2]
+    # Nothing but what was given keeps the actor.
+    assert ray.get(use.remote(given), timeout=60) == [3, 4]
+    del given
+    wait_until(lambda: not alive(pid))
+
+
+def test_a_method_that_travelled_takes_options(tmp_path) -> None:
+    @ray.remote
+    def use(method) -> list[int]:
+        return ray.get([method.options(num_returns=1, name="mine").remote(5), method.remote(number=1)])
+
+    member = Member.remote()
+    assert ray.get(use.remote(member.add), timeout=60) == [5, 6]
+    assert ray.get(use.remote(member.add.options(max_task_retries=1)), timeout=60) == [11, 12]
+    assert pickle.loads(pickle.dumps(member.add)).remote is not None

@@ -270,3 +270,42 @@ def test_a_handle_brings_its_options_along() -> None:
         return ray.get(first), False
 
     assert ray.get(use.remote([Flaky.remote()]), timeout=20) == (2, True)
+
+
+class Shadowed:
+    """Attributes named as the methods are."""
+
+    def __init__(self) -> None:
+        self.value = self.items = self.shared = 7
+
+    def value(self) -> str:  # type: ignore[no-redef]
+        return f"method beside {self.__dict__['value']}"
+
+    def items(self):
+        yield from range(self.__dict__["items"])
+
+    @staticmethod
+    def shared() -> str:  # type: ignore[no-redef]
+        return "static"
+
+
+class ShadowedAsync:
+    def __init__(self) -> None:
+        self.value = self.items = 3
+
+    async def value(self) -> str:  # type: ignore[no-redef]
+        return f"method beside {self.__dict__['value']}"
+
+    async def items(self):
+        for number in range(self.__dict__["items"]):
+            yield number
+
+
+@pytest.mark.parametrize(("kind", "options"), [(Shadowed, {}), (Shadowed, {"max_concurrency": 2}), (ShadowedAsync, {})])
+def test_a_method_is_the_class_s_whatever_attributes_an_object_has(kind, options) -> None:
+    actor = ray.remote(**{"num_cpus": 0, **options})(kind).remote()
+    count = 3 if kind is ShadowedAsync else 7
+    assert ray.get(actor.value.remote(), timeout=60) == f"method beside {count}"
+    assert [ray.get(item) for item in actor.items.remote()] == list(range(count))
+    if kind is Shadowed:
+        assert ray.get(actor.shared.remote(), timeout=60) == "static"

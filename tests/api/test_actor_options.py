@@ -160,6 +160,7 @@ def test_an_actors_share_of_the_store_is_deprecated() -> None:
     [
         ({"color": 1}, AssertionError),
         ({"num_returns": -1}, ValueError),
+        ({"num_returns": 10**9}, ValueError),
         ({"num_returns": 1.5}, TypeError),
         ({"max_task_retries": -2}, ValueError),
         ({"retry_exceptions": [1]}, ValueError),

@@ -70,6 +70,32 @@ def test_a_program_that_will_not(tmp_path: Path) -> None:
     assert [Path(problem.partition(":")[0]).name for problem in told["unread"]] == ["broken.py"]
 
 
+NEITHER = """
+import ray
+import ray.data
+
+ray.init(include_dashboard=False)
+
+@ray.remote(num_returns="dynamic")
+def f():
+    yield 1
+
+f.options(num_returns="dynamic").bind().experimental_compile()
+"""
+
+
+def test_what_is_no_name_of_a_module(tmp_path: Path) -> None:
+    program = tmp_path / "neither.py"
+    program.write_text(NEITHER)
+    names, _ = compat.read([str(program)])
+    by_name = {name.name: name for name in names if name.status != "there"}
+    assert set(by_name) == {"ray.data", 'num_returns="dynamic"', ".experimental_compile()"}
+    assert {name.status for name in by_name.values()} == {"missing"}
+    assert by_name['num_returns="dynamic"'].count == 2
+    command = [sys.executable, "-m", "oxiray.compat", str(program)]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 1
+
+
 def test_a_part_that_needs_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     found = compat.check("ray.train.torch.TorchTrainer")

@@ -44,6 +44,8 @@ REFUSED = [
     ({"labels": {"-zone": "a"}}, ValueError, "-zone"),
     ({"object_store_memory": 1}, ValueError, "the minimum allowed is 78643200"),
     ({"object_store_memory": "1"}, TypeError, "object_store_memory"),
+    ({"object_store_memory": float("nan")}, ValueError, "object_store_memory must be a finite number"),
+    ({"object_store_memory": float("inf")}, ValueError, "object_store_memory must be a finite number"),
     ({"namespace": 1}, TypeError, "namespace must be None or a string"),
     ({"namespace": ""}, ValueError, "not a valid namespace"),
     ({"address": 1}, TypeError, "address"),

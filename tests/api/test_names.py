@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+import threading
 
 import oxiray
 import pytest
@@ -17,7 +18,7 @@ from oxiray import _missing
 from oxiray._alternatives import ALTERNATIVES
 
 MODULES = """
-_private _private.services _private.state _private.utils _private.worker _raylet actor cloudpickle exceptions
+_private _private.services _private.state _private.utils _private.worker _raylet actor cloudpickle dag data exceptions
 experimental experimental.internal_kv job_config remote_function runtime_context runtime_env types util util.accelerators
 util.accelerators.accelerators util.actor_pool util.annotations util.check_serialize util.client util.client.common
 util.debug util.helpers util.joblib util.multiprocessing util.multiprocessing.pool util.queue
@@ -60,6 +61,7 @@ def statement(code: str) -> str:
         ("import ray.util.spark", "ModuleNotFoundError", "oxiray start"),
         ("import ray.util.tracing", "ModuleNotFoundError", "opentelemetry"),
         ("from ray.util.client.worker import Worker", "ModuleNotFoundError", "Ray deprecates"),
+        ("import ray.data.preprocessors", "ModuleNotFoundError", "Oxiray does not carry"),
         ("import ray.train.xgboost", "ModuleNotFoundError", "RabitTracker"),
         ("from ray.train.context import TrainContext", "ModuleNotFoundError", "in ray.train"),
         ("from ray.air import session", "ModuleNotFoundError", "ray.train"),
@@ -109,3 +111,26 @@ def test_ray_client_is_never_in_use() -> None:
         ray.util.client.common.ClientObjectRef(b"")
     with pytest.raises(AttributeError, match="`connect` was asked for"):
         ray.util.client.ray.connect("localhost:10001")
+
+
+def test_small_public_names() -> None:
+    from enum import Enum
+
+    accelerators = importlib.import_module("ray.util.accelerators.accelerators")
+    kinds = Enum("kinds", {name: value for name, value in vars(accelerators).items() if name == "__getattr__" or name.isupper()})
+    assert kinds.NVIDIA_H100.value == "H100"  # type: ignore[attr-defined]
+    assert "__getattr__" not in vars(accelerators)
+    assert ray.JobID.from_int(3) == ray.JobID.from_hex("00000003")
+    assert ray.logger.name == "ray"
+    assert ray.get_runtime_context().worker is ray._private.worker.global_worker
+    assert [kind[int] for kind in (ray.actor.ActorHandle, ray.actor.ActorMethod)] == [ray.ActorHandle, ray.ActorMethod]
+
+    @ray.util.DeveloperAPI(stability="alpha")
+    @ray.util.PublicAPI
+    def marked() -> int:
+        return 1
+
+    assert marked() == 1
+    assert ray.cloudpickle.loads(ray.cloudpickle.dumps_debug(marked))() == 1
+    with pytest.raises(TypeError, match="Its part `'lock'`"):
+        ray.cloudpickle.dumps_debug({"lock": threading.Lock()})

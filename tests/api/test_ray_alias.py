@@ -130,3 +130,18 @@ def test_names_of_the_data_library_import_and_refuse_when_called() -> None:
     assert not isinstance([], Dataset)
     with pytest.raises(ImportError):
         from ray.data import no_such_name  # noqa: F401
+
+
+def test_oxiray_tells_where_ray_was_installed_over_the_alias(tmp_path: Path) -> None:
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "__init__.py").write_text("")
+    (tmp_path / "ray-2.60.0.dist-info").mkdir()
+    program = "import sys; sys.path.insert(0, {0!r}); import oxiray; import oxiray.util"
+    for place, lines in ((str(tmp_path), 1), (str(tmp_path / "ray"), 0)):
+        done = subprocess.run([sys.executable, "-c", program.format(place)], capture_output=True, text=True, check=True)
+        assert done.stderr.count("`import ray` means Ray itself") == lines == len(done.stderr.splitlines()), done.stderr
+
+
+def test_stubs_are_there_for_the_modules_that_programs_name() -> None:
+    folder = Path(str(ray.__file__)).parent
+    assert (folder / "actor.pyi").is_file() and (folder / "dag" / "__init__.pyi").is_file()

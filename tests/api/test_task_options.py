@@ -26,8 +26,14 @@ REFUSED = [
     ({"num_cpus": "1"}, TypeError, "The type of keyword 'num_cpus' must be"),
     ({"num_cpus": -1}, ValueError, "num_cpus cannot be negative"),
     ({"num_cpus": 1e-5}, ValueError, "cannot go beyond 0.0001"),
-    ({"num_cpus": math.nan}, ValueError, "NaN"),
-    ({"num_cpus": math.inf}, OverflowError, "infinity"),
+    ({"num_cpus": math.nan}, ValueError, "num_cpus must be a finite number"),
+    ({"num_cpus": math.inf}, OverflowError, "num_cpus must be a finite number"),
+    ({"num_cpus": 10**400}, OverflowError, "num_cpus must be a finite number"),
+    ({"num_gpus": math.nan}, ValueError, "num_gpus must be a finite number"),
+    ({"memory": math.inf}, OverflowError, "memory must be a finite number"),
+    ({"resources": {"slot": math.nan}}, ValueError, "slot must be a finite number"),
+    ({"resources": {"TPU": math.inf}}, OverflowError, "TPU must be a finite number"),
+    ({"num_returns": 10**9}, ValueError, "at most 100000 results"),
     ({"num_gpus": "1"}, TypeError, "The type of keyword 'num_gpus' must be"),
     ({"num_gpus": -0.5}, ValueError, "num_gpus cannot be negative"),
     ({"num_gpus": 0.00001}, ValueError, "num_gpus cannot go beyond 0.0001"),
@@ -276,3 +282,30 @@ def test_an_async_function_is_no_task() -> None:
 
     with pytest.raises(ValueError, match="async def"):
         oxiray.remote(asynchronous)
+
+
+def test_what_is_remote_already_is_not_made_so_again() -> None:
+    class Plain: ...
+
+    for target in (function, Plain):
+        with pytest.raises(TypeError, match="already"):
+            oxiray.remote(oxiray.remote(target))
+
+
+@pytest.mark.usefixtures("two_cpus")
+def test_an_argument_may_be_called_self() -> None:
+    @oxiray.remote
+    def double(self: int) -> int:
+        return 2 * self
+
+    assert oxiray.get(double.remote(self=7), timeout=60) == 14
+
+
+def test_code_that_captures_much_is_told_of(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    from oxiray import remote_function
+
+    monkeypatch.setattr(remote_function.logger, "propagate", True)
+    for size, told in ((9 << 20, 0), (11 << 20, 1)):
+        captured = bytes(size)
+        remote_function.code_of(lambda captured=captured: captured, "function")
+        assert sum("is very large (11 MiB)" in record.getMessage() for record in caplog.records) == told

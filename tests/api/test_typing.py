@@ -7,6 +7,13 @@ import sys
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("typing_program.py")
+#: Modules whose types are told by the alias alone.
+OF_THE_ALIAS = """
+from ray.actor import ActorHandle
+
+def shown(counter: ActorHandle[CounterObject]) -> ray.ObjectRef[Any]:
+    return counter.add.remote(1)
+"""
 WRONG = """
 import oxiray as ray
 
@@ -29,7 +36,7 @@ def mypy(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_program_passes_under_either_name(tmp_path: Path) -> None:
     renamed = tmp_path / "under_ray.py"
     text = PROGRAM.read_text()
-    renamed.write_text(text.replace("import oxiray as ray", "import ray").replace("from oxiray.", "from ray."))
+    renamed.write_text(text.replace("import oxiray as ray", "import ray").replace("from oxiray.", "from ray.") + OF_THE_ALIAS)
     for program in (PROGRAM, renamed):
         done = mypy(f"--cache-dir={tmp_path / 'cache'}", str(program))
         assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import oxiray as ray
+from oxiray.dag import FunctionNode
 from oxiray.exceptions import GetTimeoutError, RayTaskError
 from oxiray.util.accelerators import NVIDIA_H100
 
@@ -89,6 +90,7 @@ def check_types() -> None:
         assert_type(counter, ray.ActorHandle[CounterObject])
         assert_type(counter.add.remote(1), ray.ObjectRef[Any])
         assert_type(Busy.options(name="n", lifetime="detached").remote().read, ray.ActorMethod)
+        assert_type(double.bind(1), FunctionNode)
         assert_type(ray.cluster_resources(), dict[str, float])
         assert_type(ray.get_runtime_context().get_accelerator_ids(), dict[str, list[str]])
 

@@ -65,7 +65,7 @@ class Machine(Home):
         return json.loads(description.read_text())["pid"]
 
     def log(self) -> str:
-        return "".join(log.read_text() for log in self.folder.glob("oxiray-*/session_*/daemon.log"))
+        return "".join(log.read_text() for log in self.folder.glob("oxiray-*/logs/session_*/daemon.log"))
 
 
 @pytest.fixture

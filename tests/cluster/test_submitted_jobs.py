@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,59 @@ def test_a_program_runs_in_its_environment_and_its_end_is_the_command_s(home: Ho
     assert home.oxiray("job", "logs", "three").stdout == "told\n"
     assert status(home, "three")["exit_code"] == 3
     assert "three" in home.oxiray("job", "list").stdout
+
+
+def listed_jobs(home: Home) -> list[dict[str, Any]]:
+    done = home.oxiray("list", "jobs", "--detail", "--format=json", "--limit=1000")
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def test_a_submission_is_listed_as_one_job_with_the_driver_that_it_connected(home: Home) -> None:
+    line = "python -c 'import ray; ray.init()'; exit 3"
+    assert home.oxiray("job", "submit", "--submission-id=fails", "--", line).returncode == 1
+    (row,) = [row for row in listed_jobs(home) if row["submission_id"] == "fails"]
+    assert (row["type"], row["status"], row["driver_exit_code"]) == ("SUBMISSION", "FAILED", 3)
+    assert row["entrypoint"] == line and row["error_type"] == "JOB_ENTRYPOINT_COMMAND_ERROR"
+    assert row["start_time"] <= row["end_time"] and "status 3" in row["message"]
+    # Neither the driver that the entrypoint connected nor the one that runs the entrypoint is a job of its own.
+    drivers = [row for row in listed_jobs(home) if row["type"] == "DRIVER"]
+    assert all(row["job_id"] != other["job_id"] for other in drivers)
+    assert not [other for other in drivers if "job_submission_id" in (other["metadata"] or {})]
+    by_name, by_beginning = home.oxiray("get", "jobs", "fails").stdout, home.oxiray("get", "jobs", row["job_id"]).stdout
+    assert "submission_id: fails" in by_name and by_name == by_beginning
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "message"),
+    [
+        ("ray.shutdown()", "SUCCEEDED", None),
+        ("raise ValueError('no such file')", "FAILED", "ValueError: no such file"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "FAILED", "its driver ended without disconnecting"),
+    ],
+)
+def test_a_driver_that_failed_is_listed_as_failed(home: Home, tmp_path: Path, last: str, status: str, message: str | None) -> None:
+    program = tmp_path / f"driver_{status}.py"
+    program.write_text(f"import ray\nray.init()\n{last}\n")
+    subprocess.run([sys.executable, str(program)], env=home.environment, capture_output=True, check=False, timeout=60)
+
+    def row() -> dict[str, Any]:
+        (found,) = [row for row in listed_jobs(home) if str(program) in (row["entrypoint"] or "")]
+        return found
+
+    wait_until(lambda: row()["status"] != "RUNNING")
+    told = row()
+    assert (told["type"], told["status"], told["submission_id"]) == ("DRIVER", status, None)
+    assert told["message"] is None if message is None else message in told["message"]
+
+
+def test_an_identifier_s_beginning_is_enough_and_an_unknown_one_is_an_error(home: Home) -> None:
+    node = json.loads(home.oxiray("list", "nodes", "--format=json").stdout)[0]["node_id"]
+    assert f"node_id: {node}" in home.oxiray("get", "nodes", node[:10]).stdout.replace('"', "")
+    unknown = home.oxiray("get", "actors", "ffffffffff")
+    assert unknown.returncode == 1 and "no identifier of actors begins with `ffffffffff`" in unknown.stderr
+    waiting = home.oxiray("explain", "0123")
+    assert waiting.returncode == 1 and "begins with `0123`" in waiting.stderr
 
 
 def test_a_job_runs_once_under_its_name(home: Home, tmp_path: Path) -> None:

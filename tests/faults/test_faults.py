@@ -109,6 +109,12 @@ def test_sigkill_of_the_daemon_is_an_error_in_the_driver_and_leaves_nothing(driv
                 ray.get(make(), timeout=20)
             except ray.exceptions.LocalRayletDiedError as error:
                 print("told:", type(error).__name__)
+        named = lambda **options: Actor.options(name="n", **options).remote()
+        for ask in (named, lambda: named(get_if_exists=True), ray.nodes, lambda: ray.get_actor("n")):
+            try:
+                ask()
+            except ray.exceptions.LocalRayletDiedError as error:
+                print("refused:", type(error).__name__)
         ray.shutdown()
         ray.init(num_cpus=1)
         print("again:", ray.get(ray.remote(lambda: 1).remote()))
@@ -116,6 +122,7 @@ def test_sigkill_of_the_daemon_is_an_error_in_the_driver_and_leaves_nothing(driv
     )
     output = program.finish()
     assert output.count("told: LocalRayletDiedError") == 3, output
+    assert output.count("refused: LocalRayletDiedError") == 4, output
     assert "again: 1" in output
     program.nothing_is_left()
 

@@ -46,7 +46,7 @@ def left_behind() -> dict[str, int]:
     }
     if _session._daemon_pid is not None:
         found["memory files of the daemon that the store does not know"] = (
-            memory_files(_session._daemon_pid) - store["segments"]
+            memory_files(_session._daemon_pid) - store["files"]
         )
     return {name: count for name, count in found.items() if count}
 

@@ -59,15 +59,16 @@ def spill(*references: Any) -> None:
 
 
 def damage() -> None:
-    """Changes one byte of every file on disk: what was spilled is lost."""
+    """Changes a byte of every object on disk, several of which share a file: what was spilled is lost."""
     files = spilled_files()
     assert files, "something is on disk"
     for file in files:
         with open(file, "r+b") as opened:
-            opened.seek(100)
-            byte = opened.read(1)
-            opened.seek(100)
-            opened.write(bytes([byte[0] ^ 0xFF]))
+            for place in range(100, os.fstat(opened.fileno()).st_size, MIB):
+                opened.seek(place)
+                byte = opened.read(1)
+                opened.seek(place)
+                opened.write(bytes([byte[0] ^ 0xFF]))
 
 
 def lose(*references: Any) -> None:

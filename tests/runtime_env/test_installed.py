@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import signal
+import site
 import subprocess
 import sys
 import time
@@ -205,3 +206,19 @@ def test_what_was_not_finished_is_made_anew(place, wheels, installed) -> None:
     ray.init(num_cpus=1, runtime_env=asked)
     assert ray.get(version.remote(), timeout=90) == ("1.0", interpreter)
     ray.shutdown()
+
+
+def test_an_environment_sees_the_drivers_packages_and_no_others(shared, wheels, tmp_path) -> None:
+    """Those of the interpreter that the driver's virtual environment was made with are not the driver's."""
+
+    @ray.remote
+    def folders():
+        import site
+
+        return sys.path, site.getsitepackages()
+
+    paths, own = ray.get(folders.options(runtime_env=wheels.pip("tinyone==1.0")).remote(), timeout=90)
+    packages = {path for path in paths if path.endswith(("site-packages", "dist-packages"))}
+    drivers = {path for path in [*sys.path, *site.getsitepackages()] if path.endswith(("site-packages", "dist-packages"))}
+    assert packages & set(own), "its own packages come from its own folder"
+    assert packages - set(own) <= drivers

@@ -55,6 +55,23 @@ def test_a_module_that_starts_a_thread_is_imported_by_each_worker(cluster, modul
     assert "start 1 thread" in "".join(said)
 
 
+def test_jemallocs_thread_does_not_keep_a_module_from_being_preloaded(cluster, module) -> None:
+    # pyarrow starts it when it is imported; here a thread of that name stands for it.
+    module(
+        "allocating",
+        "import threading\nfrom pathlib import Path\nnamed, held = threading.Event(), threading.Event()\n"
+        "def idle():\n"
+        "    Path(f'/proc/self/task/{threading.get_native_id()}/comm').write_text('jemalloc_bg_thd')\n"
+        "    named.set()\n    held.wait()\n"
+        "threading.Thread(target=idle, daemon=True).start()\nnamed.wait()\n",
+    )
+    cluster(num_gpus=1)
+    preloaded = where.options(runtime_env={"preload": ["allocating"]})
+    found = ray.get([preloaded.remote("allocating") for _ in range(3)], timeout=60)
+    assert len({imported for _, imported, *_ in found}) == 1, "the template imported it"
+    assert all(own != imported for own, imported, *_ in found)
+
+
 def test_a_process_with_a_device_open_is_not_forked() -> None:
     # No machine is sure to have a device; /dev/full stands for one.
     program = (

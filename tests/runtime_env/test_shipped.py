@@ -199,3 +199,18 @@ def test_ignoring_as_git_does(lines, ignored, kept) -> None:
         assert rules.verdict(path.rstrip("|"), path.endswith("|")), path
     for path in kept:
         assert not rules.verdict(path.rstrip("|"), path.endswith("|")), path
+
+
+def test_variables_are_made_of_others(cluster, monkeypatch) -> None:
+    """Of the job's, whatever their names; of those that were there before; and of nothing where one is not set."""
+    monkeypatch.setenv("WAS_THERE", "before")
+    cluster(runtime_env={"env_vars": {"ZONE": "job"}})
+
+    @ray.remote
+    def read(*names):
+        return [os.environ[name] for name in names]
+
+    asked = {"A": "${ZONE}/a", "B": "${WAS_THERE}:${NOT_SET}baz", "WAS_THERE": "new:${WAS_THERE}"}
+    for _ in range(2):
+        found = ray.get(read.options(runtime_env={"env_vars": asked}).remote(*asked), timeout=60)
+        assert found == ["job/a", "before:baz", "new:before"]

@@ -174,7 +174,7 @@ def test_handles_of_actors_cross(program: rust.Program) -> None:
 
 
 def test_a_plain_value_of_pythons_is_refused_in_words(program: rust.Program) -> None:
-    with pytest.raises(ray.exceptions.CrossLanguageError, match="pickled by Python"):
+    with pytest.raises(ray.exceptions.CrossLanguageError, match="written by Python for Python"):
         ray.get(program.function("add").remote(ray.put(1), 2), timeout=LIMIT)
 
 

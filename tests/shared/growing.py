@@ -67,7 +67,7 @@ class Growing(Home):
 
     def log(self) -> str:
         """What the autoscaler says."""
-        return "\n".join(path.read_text() for path in self.folder.glob("oxiray-*/session_*/autoscaler.log"))
+        return "\n".join(path.read_text() for path in self.folder.glob("oxiray-*/logs/session_*/autoscaler.log"))
 
     def program(self, text: str) -> str:
         """What a program prints that is run to its end."""

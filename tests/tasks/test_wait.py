@@ -105,3 +105,62 @@ def test_what_it_refuses() -> None:
     with pytest.raises(ValueError, match="num_returns=2"):
         ray.wait([task], num_returns=2)
     assert ray.wait([]) == ([], [])
+
+
+@ray.remote(num_cpus=0)
+def fail_with(text: str) -> None:
+    raise ValueError(text)
+
+
+@ray.remote(num_cpus=0)
+class Mortal:
+    def wait(self, path: Path) -> None:
+        while not path.exists():
+            time.sleep(0.002)
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+@pytest.mark.parametrize("where", ["driver", "task", "actor"])
+def test_get_raises_as_soon_as_one_has_failed(tmp_path, timeout, where) -> None:
+    gate = tmp_path / "gate"
+
+    def both_orders(gate: Path) -> int:
+        for fails_first in (True, False):
+            bad, slow = fail_with.remote("no"), until_exists.remote(gate)
+            with pytest.raises(ValueError, match="no"):
+                ray.get([bad, slow] if fails_first else [slow, bad], timeout=timeout)
+            assert ray.wait([slow], timeout=0) == ([], [slow])
+        return 2
+
+    class Runner:
+        def run(self, gate: Path) -> int:
+            return both_orders(gate)
+
+    if where == "driver":
+        assert both_orders(gate) == 2
+    elif where == "task":
+        assert ray.get(ray.remote(both_orders).remote(gate), timeout=60) == 2
+    else:
+        assert ray.get(ray.remote(Runner).remote().run.remote(gate), timeout=60) == 2
+    gate.touch()
+
+
+def test_a_dead_actors_call_ends_a_get_of_several(tmp_path) -> None:
+    actor = Mortal.remote()
+    slow, lost = until_exists.remote(tmp_path / "gate"), actor.wait.remote(tmp_path / "never")
+    ray.kill(actor)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get([slow, lost])
+    (tmp_path / "gate").touch()
+
+
+def test_of_several_failures_the_first_of_the_list_is_raised(tmp_path) -> None:
+    one, two = fail_with.remote("one"), fail_with.remote("two")
+    ray.wait([one, two], num_returns=2)
+    slow = until_exists.remote(tmp_path / "gate")
+    for references, text in (([slow, one, two], "one"), ([two, slow, one], "two")):
+        with pytest.raises(ValueError, match=text):
+            ray.get(references, timeout=0)
+    with pytest.raises(ray.exceptions.GetTimeoutError):
+        ray.get([slow, ray.put(1)], timeout=0)
+    (tmp_path / "gate").touch()

@@ -104,6 +104,11 @@ impl Host {
         }
     }
 
+    /// The folder that holds the machine's `/proc` and `/sys`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Where the machine was read from, for people.
     pub fn description(&self) -> String {
         match self.world {

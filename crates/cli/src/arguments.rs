@@ -3,9 +3,12 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
+/// This version, and that of Ray whose API programs find.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (speaks the public API of Ray 2.60.0)");
+
 /// Runs functions and actors across processes, and hands each the accelerators it asked for.
 #[derive(Debug, Parser)]
-#[command(name = "oxiray", version, about, disable_help_subcommand = true)]
+#[command(name = "oxiray", version = VERSION, about)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) order: Order,
@@ -26,9 +29,9 @@ pub(crate) enum Order {
     List(ListOptions),
     /// Shows one of them by its identifier, in detail.
     Get(GetOptions),
-    /// Says why a task, an actor or a placement group waits: for each node, the first rule that fails there.
+    /// Explains why a task, an actor or a placement group waits: for each node, the first rule that it fails.
     Explain(ExplainOptions),
-    /// Empties a node ahead of its end: nothing new is placed there, and it ends when nothing is left or at the deadline.
+    /// Drains a node: nothing new is placed there, and it ends when nothing is left on it, or at the deadline.
     #[command(visible_alias = "drain-node")]
     Drain(DrainOptions),
     /// Counts actors or tasks by name and state, or references to objects by where they were made.
@@ -39,7 +42,9 @@ pub(crate) enum Order {
     Metrics(MetricsOptions),
     /// Brings machines for what waits, and takes away those that nobody uses.
     Autoscaler(AutoscalerOptions),
-    /// Has the cluster run a program, and tells how it goes: submit, status, logs, stop, list.
+    /// Makes, lists and revokes what lets machines join.
+    Token(crate::token::TokenOptions),
+    /// Submits programs to the cluster, and shows their status and output: submit, status, logs, stop, list.
     Job(crate::job::JobOptions),
     /// Shows the accelerators of this machine, how they were found, and what was ruled out.
     Hardware(HardwareOptions),
@@ -84,6 +89,10 @@ pub(crate) struct StartOptions {
     /// the head waits before it gives the node up.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) node_lease: Option<f64>,
+    /// With --head: for how long the certificate of a node is valid, such as 30m, 24h or 7d; 24h where it is left out.
+    /// Nodes renew theirs when half of that is over.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) node_certificate: Option<String>,
     /// With --head: begins anew where a head that had this port was killed. Otherwise the cluster goes on with what that
     /// head had written down.
     #[arg(long)]
@@ -243,6 +252,9 @@ pub(crate) struct ListOptions {
     /// Shows every column.
     #[arg(long)]
     pub(crate) detail: bool,
+    /// Shows every cell whole, however wide the table becomes. On a terminal, long cells are cut to its width otherwise.
+    #[arg(long)]
+    pub(crate) no_trunc: bool,
     /// How many seconds the daemon may take to answer.
     #[arg(long, default_value_t = 30)]
     pub(crate) timeout: u64,
@@ -255,7 +267,7 @@ pub(crate) struct ListOptions {
 pub(crate) struct GetOptions {
     /// What it is: actors, jobs, nodes, objects, placement-groups, tasks or workers.
     pub(crate) kind: String,
-    /// Its identifier.
+    /// Its identifier, or the beginning of it; of a job, the submission's name as well.
     pub(crate) id: String,
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
@@ -264,7 +276,7 @@ pub(crate) struct GetOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainOptions {
-    /// The identifier of a task, an actor or a placement group.
+    /// The identifier of a task, an actor or a placement group, or the beginning of it.
     pub(crate) id: String,
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]

@@ -9,10 +9,12 @@ use oxiray_autoscaler::{
 };
 use oxiray_node::session;
 use oxiray_scheduler::plan;
+use oxiray_wire::session::logs_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,8 +45,8 @@ pub(crate) fn groups(path: &Path) -> anyhow::Result<Vec<NodeGroup>> {
 
 /// Starts an autoscaler of its own process for a cluster that serves.
 pub(crate) fn start_detached(path: &Path, address: &str, session: &Path) -> anyhow::Result<PathBuf> {
-    let log = session.join("autoscaler.log");
-    let output = fs::OpenOptions::new().create(true).append(true).open(&log)?;
+    let log = logs_of(session).join("autoscaler.log");
+    let output = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&log)?;
     Command::new(std::env::current_exe()?)
         .args(["autoscaler", "run", "--detached", "--address", address, "--groups"])
         .arg(path)

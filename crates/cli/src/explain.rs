@@ -1,16 +1,27 @@
 //! `oxiray explain`: why something waits, node by node.
 
 use crate::arguments::ExplainOptions;
-use crate::{list, say, show};
+use crate::{identifiers, list, say, show};
+use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
 use oxiray_wire::message::{StateFilter, StateQuery};
+use oxiray_wire::plain;
 use serde_json::{Value as Json, json};
 
+/// How many digits whole identifiers of actors, placement groups and tasks have.
+const LENGTHS: [usize; 3] = [2 * ActorId::BYTES, 2 * PlacementGroupId::BYTES, 2 * TaskId::BYTES];
 const COLUMNS: [&str; 4] = ["node", "address", "rule", "why"];
 
 pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
-    let filters = vec![StateFilter { key: "id".into(), differs: false, value: options.id.clone() }];
+    let address = options.address.as_deref();
+    // A task that nobody lists any more may still be explained: by its whole identifier.
+    let id = match identifiers::whole(address, &["tasks", "actors", "placement_groups"], &options.id) {
+        Ok(whole) => whole,
+        Err(_) if LENGTHS.contains(&options.id.len()) => options.id.clone(),
+        Err(error) => return Err(error),
+    };
+    let filters = vec![StateFilter { key: "id".into(), differs: false, value: id }];
     let asked = StateQuery { request: 1, kind: "explain".into(), filters, limit: 1, ..StateQuery::default() };
-    let report = list::ask(options.address.as_deref(), asked, list::ANSWER_LIMIT)?;
+    let report = list::ask(address, asked, list::ANSWER_LIMIT)?;
     let told: Json = serde_json::from_str(&report.rows)?;
     if options.json {
         say(&serde_json::to_string_pretty(&told)?);
@@ -22,14 +33,14 @@ pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
 
 /// For people.
 fn text(told: &Json) -> String {
-    let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+    let word = |name: &str| plain(told[name].as_str().unwrap_or_default()).into_owned();
     let name = if word("name").is_empty() { String::new() } else { format!(" `{}`", word("name")) };
     let heading = format!("{}{name} {}: {}\n{}", word("kind"), word("id"), word("state"), word("reason"));
     let rows: Vec<Json> = told["nodes"].as_array().into_iter().flatten().map(row).collect();
     if rows.is_empty() {
         return heading;
     }
-    format!("{heading}\n\n{}", show::table(&COLUMNS.map(str::to_owned), &rows))
+    format!("{heading}\n\n{}", show::table(&COLUMNS.map(str::to_owned), &rows, None))
 }
 
 fn row(node: &Json) -> Json {

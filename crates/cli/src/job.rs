@@ -22,7 +22,8 @@ pub(crate) struct JobOptions {
 
 #[derive(Debug, Subcommand)]
 enum JobOrder {
-    /// Has the head run a program, prints what it prints, and ends as it does.
+    /// Runs a program on the head's machine and prints its output; the exit status is 0 where it succeeded, and 1 where
+    /// it failed or was stopped.
     Submit(Box<SubmitOptions>),
     /// Says where a job stands.
     Status(OneOptions),
@@ -277,7 +278,7 @@ fn list(options: &ListOptions) -> anyhow::Result<()> {
     let text = match (options.json, rows.is_empty()) {
         (true, _) => serde_json::to_string_pretty(&rows)?,
         (false, true) => "no job was submitted".to_owned(),
-        (false, false) => show::table(&columns, &rows),
+        (false, false) => show::table(&columns, &rows, show::terminal_width()),
     };
     say(text.trim_end());
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::arguments::{Format, GetOptions, ListOptions, SummaryOptions};
 use crate::visit::{self, Visit};
-use crate::{say, show};
+use crate::{identifiers, say, show};
 use anyhow::bail;
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
 use serde_json::Value as Json;
@@ -29,8 +29,8 @@ pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
         Format::Default if options.detail => show::yaml(&report.columns, &rows),
         Format::Default | Format::Table => format!(
             "{}\n{}",
-            show::table(&report.columns, &rows),
-            counted(&options.kind, rows.len() as u64, report.total)
+            show::table(&report.columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
+            counted(&kind(&options.kind), rows.len() as u64, report.total)
         ),
     };
     say(text.trim_end());
@@ -38,26 +38,28 @@ pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
 }
 
 pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
-    let kind = kind(&options.kind);
-    let key = match kind.as_str() {
-        "actors" => "actor_id",
-        "jobs" => "job_id",
-        "nodes" => "node_id",
-        "objects" => "object_id",
-        "placement_groups" => "placement_group_id",
-        "tasks" => "task_id",
-        "workers" => "worker_id",
-        other => bail!("a single one of `{other}` cannot be shown: use `oxiray list`"),
+    let (kind, address) = (kind(&options.kind), options.address.as_deref());
+    let Some(key) = identifiers::key_of(&kind) else {
+        bail!("a single one of `{kind}` cannot be shown: use `oxiray list`");
     };
-    let filters = vec![StateFilter { key: key.into(), differs: false, value: options.id.clone() }];
-    let asked = StateQuery { request: 1, kind, filters, limit: 100, detail: true, summary: false };
-    let report = ask(options.address.as_deref(), asked, ANSWER_LIMIT)?;
-    let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
-    if rows.is_empty() {
-        bail!("there is none with {key} {}", options.id);
+    let mut rows = with(address, &kind, key, &options.id)?;
+    if rows.1.is_empty() && kind == "jobs" {
+        rows = with(address, &kind, "submission_id", &options.id)?;
     }
-    say(show::yaml(&report.columns, &rows).trim_end());
+    if rows.1.is_empty() {
+        rows = with(address, &kind, key, &identifiers::whole(address, &[&kind], &options.id)?)?;
+    }
+    say(show::yaml(&rows.0, &rows.1).trim_end());
     Ok(())
+}
+
+/// The columns, and the rows whose column `key` has this value.
+fn with(address: Option<&str>, kind: &str, key: &str, value: &str) -> anyhow::Result<(Vec<String>, Vec<Json>)> {
+    let filters = vec![StateFilter { key: key.into(), differs: false, value: value.into() }];
+    let asked = StateQuery { request: 1, kind: kind.into(), filters, limit: 100, detail: true, summary: false };
+    let report = ask(address, asked, ANSWER_LIMIT)?;
+    let rows = serde_json::from_str(&report.rows)?;
+    Ok((report.columns, rows))
 }
 
 pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
@@ -89,6 +91,7 @@ fn counted(kind: &str, shown: u64, total: u64) -> String {
     match total {
         0 => format!("no {kind}"),
         _ if shown < total => format!("{shown} of {total} {kind}: add --filter, or raise --limit, to see the others"),
+        1 => format!("1 {}", kind.strip_suffix('s').unwrap_or(kind)),
         _ => format!("{total} {kind}"),
     }
 }
@@ -104,6 +107,7 @@ mod tests {
         assert_eq!(read("name!=a=b"), Some(("name".into(), true, "a=b".into())));
         assert_eq!(read("state"), None);
         assert_eq!((kind("placement-groups"), kind("actor")), ("placement_groups".into(), "actors".into()));
+        assert_eq!([counted("tasks", 1, 1), counted("tasks", 3, 3)], ["1 task", "3 tasks"]);
         assert_eq!(counted("tasks", 2, 5), "2 of 5 tasks: add --filter, or raise --limit, to see the others");
     }
 }

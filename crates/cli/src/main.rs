@@ -6,25 +6,29 @@ mod daemon;
 mod drain;
 mod explain;
 mod hardware;
+mod identifiers;
 mod job;
 mod labels;
 mod list;
 mod memory;
 mod metrics;
 mod operator;
+mod ray_commands;
 mod show;
 mod start;
 mod status;
 mod stop;
+mod token;
 mod visit;
 
 use arguments::{Arguments, Order};
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use oxiray_wire::plain_lines;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match arguments.order {
         Order::Daemon(options) => daemon::run(&options),
         Order::Autoscaler(options) => autoscaler::run(&options),
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         Order::Summary(options) => list::summary(&options),
         Order::Memory(options) => memory::run(&options),
         Order::Metrics(options) => metrics::run(&options),
+        Order::Token(options) => token::run(&options),
         Order::Job(options) => job::run(&options),
         Order::Hardware(options) => hardware::run(&options),
         Order::Operator(options) => operator::run(&options),
@@ -46,10 +51,23 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Where stderr is gone there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "error: {}", told(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", plain_lines(&told(&error)));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends with what is wrong with the command line, or with the help that was asked for. A command of Ray's that is not
+/// there is answered with what to do instead.
+fn refuse(error: &clap::Error) -> ! {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand)
+        && let Some(advice) = ray_commands::advice(command)
+    {
+        Arguments::command().error(ErrorKind::InvalidSubcommand, advice).exit();
+    }
+    error.exit()
 }
 
 /// The error and its causes, each cause once: many errors say theirs themselves.
@@ -63,7 +81,8 @@ fn told(error: &anyhow::Error) -> String {
     text
 }
 
-/// Prints for people. A reader that went away, such as `head`, has seen enough.
+/// Prints for people, text of programs as well: nothing in it is obeyed by a terminal. A reader that went away, such as
+/// `head`, has seen enough.
 fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = writeln!(std::io::stdout(), "{}", plain_lines(text));
 }

@@ -5,6 +5,7 @@ use crate::visit::{self, Visit};
 use crate::{say, show};
 use anyhow::bail;
 use oxiray_wire::message::StateQuery;
+use oxiray_wire::plain;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -80,10 +81,11 @@ fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
     for (name, rows) in groups {
         let bytes: i64 = rows.iter().filter_map(|row| row["object_size"].as_i64()).filter(|size| *size > 0).sum();
         let total = size(bytes, options.units);
-        writeln!(text, "{} references {words} {name}, to {total}: {}", rows.len(), by_type(&rows)).expect(EXPECT);
+        writeln!(text, "{} references {words} {}, to {total}: {}", rows.len(), plain(name), by_type(&rows))
+            .expect(EXPECT);
         let shown: Vec<Json> =
             rows.iter().take(options.num_entries.unwrap_or(usize::MAX)).map(|row| cells(row, options.units)).collect();
-        writeln!(text, "{}", show::table(&columns, &shown)).expect(EXPECT);
+        writeln!(text, "{}", show::table(&columns, &shown, None)).expect(EXPECT);
     }
     text
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::MetricsOptions;
 use crate::visit::{self, Visit};
+use oxiray_wire::plain;
 use std::io::Write as _;
 
 pub(crate) fn run(options: &MetricsOptions) -> anyhow::Result<()> {
@@ -9,7 +10,7 @@ pub(crate) fn run(options: &MetricsOptions) -> anyhow::Result<()> {
     // Readers that went away have seen enough.
     let _ = std::io::stdout().write_all(report.text.as_bytes());
     for note in report.notes {
-        let _ = writeln!(std::io::stderr(), "note: {note}");
+        let _ = writeln!(std::io::stderr(), "note: {}", plain(&note));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use crate::visit;
 use crate::{autoscaler, labels, say};
 use anyhow::{Context as _, bail};
 use oxiray_node::{Config, Mode, Ready, lease};
+use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -91,6 +92,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         token_file: options.token_file.as_deref().map(std::path::absolute).transpose()?,
         node_manager_port: options.node_manager_port,
         lease_ms: options.node_lease.map(lease_ms).transpose()?,
+        certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
         interpreter: None,
         spare_workers: None,
         keeps: join.is_none(),
@@ -115,6 +117,13 @@ fn listen(options: &StartOptions) -> anyhow::Result<Option<SocketAddr>> {
             .with_context(|| format!("--node-ip-address takes an IP address of this machine, and `{text}` is none"))?,
     };
     Ok(Some(SocketAddr::new(ip, port)))
+}
+
+fn certificate_ms(text: &str) -> anyhow::Result<u64> {
+    match crate::token::milliseconds(text) {
+        Some(time) if time >= 1000 => Ok(time),
+        _ => bail!("--node-certificate takes a time of a second or more, such as 30m, 24h or 7d, and `{text}` is none"),
+    }
 }
 
 fn lease_ms(seconds: f64) -> anyhow::Result<u64> {
@@ -150,11 +159,12 @@ fn start_detached(config: &Config) -> anyhow::Result<Ready> {
 
 fn tell(ready: &Ready) {
     let Ready { address, session, warnings, standby, resumed, listens, token_file } = ready;
+    let logs = logs_of(Path::new(session)).display().to_string();
     if *standby {
         return say(&format!(
             "Oxiray standby started: it waits to be the head of the cluster in {address}.\n\n  \
              To stop it:       oxiray stop\n  \
-             Logs:             {session}/daemon.log"
+             Logs:             {logs}/daemon.log"
         ));
     }
     let port = address.rsplit_once(':').map_or("6379", |(_, port)| port);
@@ -169,7 +179,7 @@ fn tell(ready: &Ready) {
          To look at it:    oxiray status\n  \
          To stop it:       oxiray stop\n\n  \
          Address:          --address='{address}'\n  \
-         Logs:             {session}/daemon.log",
+         Logs:             {logs}/daemon.log",
         resumed.as_ref().map(|what| format!(" {what}")).unwrap_or_default()
     ));
     if let (Some(listens), Some(token_file)) = (listens, token_file) {

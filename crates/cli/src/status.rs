@@ -1,8 +1,10 @@
 //! `oxiray status`.
 
 use crate::arguments::StatusOptions;
+use crate::show;
 use crate::visit::{self, Visit};
 use oxiray_wire::message::{Amount, ClusterReport};
+use oxiray_wire::plain;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,6 +37,8 @@ fn as_json(report: &ClusterReport) -> anyhow::Result<String> {
 /// What is read of a report's detail; the rest is for programs.
 #[derive(Deserialize)]
 struct Detail {
+    #[serde(default)]
+    memory: Option<Memory>,
     #[serde(default)]
     nodes: Vec<Node>,
     devices: Vec<Device>,
@@ -124,6 +128,14 @@ struct Worker {
     duty: String,
 }
 
+/// What bounds the memory of the head's machine.
+#[derive(Deserialize)]
+struct Memory {
+    source: String,
+    limit: u64,
+    used: u64,
+}
+
 #[derive(Deserialize)]
 struct Daemon {
     pid: u32,
@@ -131,7 +143,7 @@ struct Daemon {
 }
 
 fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
-    let detail: Detail = serde_json::from_str(&report.detail)?;
+    let detail: Detail = serde_json::from_value(show::plain_texts(serde_json::from_str(&report.detail)?))?;
     let mut text = format!("Cluster at {address}\n\nResources\n");
     let free =
         |name: &str| report.available.iter().find(|amount| amount.resource == name).map_or(0, |amount| amount.units);
@@ -142,7 +154,11 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
             "memory" | "object_store_memory" => format!("{} of {} used", bytes(used), bytes(total_amount)),
             _ => format!("{used} of {total_amount} used"),
         };
-        writeln!(text, "  {:<24} {line}", total.resource).expect(EXPECT);
+        writeln!(text, "  {:<24} {line}", plain(&total.resource)).expect(EXPECT);
+    }
+    if let Some(memory) = &detail.memory {
+        let (used, limit) = (bytes(memory.used as f64), bytes(memory.limit as f64));
+        writeln!(text, "  {:<24} {used} of {limit} in use ({})", "main memory", memory.source).expect(EXPECT);
     }
     draw_nodes(&mut text, &detail.nodes);
     draw_devices(&mut text, &detail.devices);
@@ -152,10 +168,11 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
     let living = detail.actors.iter().filter(|actor| actor.state != "dead").count();
     writeln!(
         text,
-        "\nProcesses\n  daemon pid {}, {}; {} on tasks, {living} actors, {} idle, {} spare",
+        "\nProcesses\n  daemon pid {}, {}; {} on tasks, {living} actor{}, {} idle, {} spare",
         detail.daemon.pid,
         bytes(detail.daemon.resident_bytes as f64),
         count("task"),
+        if living == 1 { "" } else { "s" },
         count("idle"),
         count("spare")
     )
@@ -298,6 +315,7 @@ mod tests {
             {"placement_group_id": "ef", "name": "gone", "strategy": "PACK", "state": "REMOVED", "reason": "x",
              "bundles": []}],
             "waiting": [{"why": "task `f` waits"}], "actors": [{"state": "alive"}, {"state": "dead"}],
+            "memory": {"source": "/sys/fs/cgroup/memory.max", "limit": 2147483648, "used": 1073741824, "shared": 0, "stalled": null},
             "workers": [{"duty": "task"}], "daemon": {"pid": 3, "resident_bytes": 1048576}}"#;
         let report = ClusterReport {
             request: 1,
@@ -311,6 +329,7 @@ Cluster at 10.0.0.1:6379
 Resources
   CPU                      1.5 of 4 used
   memory                   104.9 MiB of 104.9 MiB used
+  main memory              1.0 GiB of 2.0 GiB in use (/sys/fs/cgroup/memory.max)
 
 Devices
   GPU 0 (1) [##########..........]  87% busy, 1.0 GiB of 2.0 GiB of memory
@@ -324,7 +343,7 @@ Placement groups
       bundle 0: {CPU: 9.5}
 
 Processes
-  daemon pid 3, 1.0 MiB; 1 on tasks, 1 actors, 0 idle, 0 spare
+  daemon pid 3, 1.0 MiB; 1 on tasks, 1 actor, 0 idle, 0 spare
 
 Waiting
   task `f` waits

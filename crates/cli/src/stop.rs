@@ -3,6 +3,7 @@
 use crate::arguments::StopOptions;
 use crate::say;
 use crate::visit::{self, Found, Visit};
+use anyhow::bail;
 use oxiray_node::session;
 use oxiray_processes::{descendants_of, kill_by_pidfd, pidfd_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,11 +15,23 @@ const KILLING_LIMIT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
     let found = visit::all()?;
     let mut processes = 0;
+    let mut elsewhere = Vec::new();
     for one in &found {
-        processes += 1 + descendants_of(one.description.pid).len();
-        end(one, options)?;
+        match one.description.process() {
+            Some(pid) => {
+                processes += 1 + descendants_of(pid).len();
+                end(one, pid, options)?;
+            }
+            None => elsewhere.push(one.description.address.as_str()),
+        }
     }
     let forgotten = session::forget_all(&visit::sessions_root()?);
+    if !elsewhere.is_empty() {
+        bail!(
+            "the daemon of {} runs in another PID namespace, such as another container, from which it has to be stopped",
+            elsewhere.join(", ")
+        );
+    }
     match processes {
         0 if forgotten == 1 => say("Forgot what a killed head had written down."),
         0 if forgotten > 0 => say(&format!("Forgot what {forgotten} killed heads had written down.")),
@@ -28,15 +41,15 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn end(found: &Found, options: &StopOptions) -> anyhow::Result<()> {
+fn end(found: &Found, pid: u32, options: &StopOptions) -> anyhow::Result<()> {
     // The number may name another process by the time it is used, so it is turned into a descriptor first.
-    let Ok(daemon) = pidfd_of(found.description.pid) else { return Ok(()) };
+    let Ok(daemon) = pidfd_of(pid) else { return Ok(()) };
     let asked = !options.force
         && Visit::begin(found)
             .and_then(|mut visit| visit.stop(Duration::from_secs(options.grace_period)))
             .unwrap_or(false);
     if !asked {
-        for pid in descendants_of(found.description.pid) {
+        for pid in descendants_of(pid) {
             if let Ok(process) = pidfd_of(pid) {
                 kill_by_pidfd(process)?;
             }

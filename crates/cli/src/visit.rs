@@ -5,7 +5,7 @@ use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
 use oxiray_wire::message::{
     ClusterQuery, ClusterReport, DrainAsked, GrowthQuery, GrowthTold, Hello, HoldingsQuery, MetricsQuery,
-    MetricsReport, StateQuery, StateReport, Stop, SubmissionAsked, SubmissionTold,
+    MetricsReport, StateQuery, StateReport, Stop, SubmissionAsked, SubmissionTold, TokenAsked, TokenTold,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -116,6 +116,19 @@ impl Visit {
     pub(crate) fn drain(&mut self, asked: DrainAsked, limit: Duration) -> anyhow::Result<StateReport> {
         self.send(asked)?;
         self.state_told(limit)
+    }
+
+    /// Makes, lists or revokes what lets machines join.
+    pub(crate) fn token(&mut self, asked: TokenAsked) -> anyhow::Result<TokenTold> {
+        self.send(asked)?;
+        match self.next(Instant::now() + ANSWER_LIMIT)? {
+            Some(Message::TokenTold(told)) => match &told.failure {
+                Some(failure) => bail!(failure.text.clone()),
+                None => Ok(*told),
+            },
+            Some(Message::Refused(refused)) => bail!(refused.text),
+            _ => bail!("the daemon did not answer within {} s", ANSWER_LIMIT.as_secs()),
+        }
     }
 
     /// Submits, stops or tells of jobs.

@@ -79,7 +79,7 @@ fn a_signal_ends_a_session_without_a_trace() {
     let process = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
     rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("it is ours");
     wait_for_death(pid);
-    assert_eq!(std::fs::read_dir(place.root()).expect("the root").count(), 0);
+    assert!(place.left().is_empty(), "{:?}", place.left());
 }
 
 #[test]
@@ -146,9 +146,11 @@ fn only_the_user_can_enter_a_session() {
     place.start(&[]);
     let session = place.session();
     assert_eq!([mode(&place.root()), mode(&session)], [0o700, 0o700]);
-    for file in ["socket", "session.json", "daemon.log", "worker.log"] {
+    for file in ["socket", "session.json"] {
         assert_eq!(mode(&session.join(file)), 0o600, "{file}");
     }
+    let logs = oxiray_wire::session::logs_of(&session);
+    assert_eq!([mode(&logs), mode(&logs.join("daemon.log"))], [0o700, 0o600]);
     let pid = place.description()["pid"].as_u64().expect("a pid");
     let token = place.token();
     assert_eq!(token.len(), 64);
@@ -204,4 +206,25 @@ fn block_serves_in_the_foreground_until_it_is_interrupted() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it is ours");
     assert!(child.wait().expect("it ends").success());
     assert!(place.sessions().is_empty());
+}
+
+#[test]
+fn a_folder_for_sessions_that_cannot_be_made_is_named() {
+    let place = Place::new();
+    let mut command = place.command(&["start", "--head"]);
+    let output = command.env("OXIRAY_TMPDIR", "/proc/nowhere").output().expect("the binary runs");
+    let text = errors(&output);
+    assert!(!output.status.success() && text.contains("/proc/nowhere: ") && text.contains("OXIRAY_TMPDIR"), "{text}");
+}
+
+#[test]
+fn a_head_without_members_has_none_to_drain() {
+    let place = Place::new();
+    place.start(&[]);
+    let output = place.run(&["drain", "nope"]);
+    let text = errors(&output);
+    assert!(
+        !output.status.success() && text.contains("no living node is `nope`: there is none beside the head"),
+        "{text}"
+    );
 }

@@ -1,6 +1,6 @@
 //! Jobs: a driver's stay, numbered from 1.
 
-use oxiray_ids::{JobId, WorkerId};
+use oxiray_ids::{JobId, NodeId, WorkerId};
 use std::collections::BTreeMap;
 
 /// How many ended jobs are remembered for listings.
@@ -17,8 +17,34 @@ pub struct Job {
     pub pid: u32,
     /// Where the names of its actors live.
     pub namespace: String,
-    /// Whether its driver is gone.
-    pub ended: bool,
+    /// What listings say of it.
+    pub facts: JobFacts,
+    /// How it ended, where its driver is gone.
+    pub end: Option<JobEnd>,
+}
+
+/// What listings say of a job, kept as long as the job is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JobFacts {
+    /// The command that started its driver.
+    pub entrypoint: String,
+    /// What the driver said of the job, as JSON.
+    pub metadata: String,
+    /// When the driver connected, in milliseconds since 1970, by its own clock.
+    pub started_ms: u64,
+    /// The address of the driver's machine.
+    pub ip: String,
+    /// The driver's node.
+    pub node: NodeId,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobEnd {
+    /// Its driver disconnected in order.
+    Succeeded,
+    /// Its driver failed, or vanished without a word: the text says how.
+    Failed(String),
 }
 
 /// All jobs of a session.
@@ -34,12 +60,13 @@ impl Jobs {
         self.last_number += 1;
         let id = JobId::from_number(self.last_number);
         let namespace = if namespace.is_empty() { anonymous() } else { namespace.to_owned() };
-        self.by_id.entry(id).or_insert(Job { id, driver, pid, namespace, ended: false })
+        self.by_id.entry(id).or_insert(Job { id, driver, pid, namespace, facts: JobFacts::default(), end: None })
     }
 
     /// A job of another node's, which numbers it.
     pub fn learn(&mut self, id: JobId, driver: WorkerId, pid: u32, namespace: &str) {
-        self.by_id.insert(id, Job { id, driver, pid, namespace: namespace.to_owned(), ended: false });
+        let job = Job { id, driver, pid, namespace: namespace.to_owned(), facts: JobFacts::default(), end: None };
+        self.by_id.insert(id, job);
     }
 
     /// A job as another head knew it.
@@ -57,12 +84,20 @@ impl Jobs {
         self.last_number = number;
     }
 
-    /// The job's driver is gone. Returns the jobs that are forgotten because of that.
-    pub fn end(&mut self, id: JobId) -> Vec<JobId> {
+    /// What listings say of a job.
+    pub fn set_facts(&mut self, id: JobId, facts: JobFacts) {
         if let Some(job) = self.by_id.get_mut(&id) {
-            job.ended = true;
+            job.facts = facts;
         }
-        let ended: Vec<JobId> = self.iter().filter(|job| job.ended).map(|job| job.id).collect();
+    }
+
+    /// The job's driver is gone; the first word on how it ended stands. Returns the jobs that are forgotten because of
+    /// that.
+    pub fn end(&mut self, id: JobId, end: JobEnd) -> Vec<JobId> {
+        if let Some(job) = self.by_id.get_mut(&id) {
+            job.end.get_or_insert(end);
+        }
+        let ended: Vec<JobId> = self.iter().filter(|job| job.end.is_some()).map(|job| job.id).collect();
         let forgotten: Vec<JobId> = ended.iter().take(ended.len().saturating_sub(ENDED_JOBS_KEPT)).copied().collect();
         for id in &forgotten {
             self.by_id.remove(id);
@@ -92,10 +127,19 @@ mod tests {
         assert_eq!((first.id, first.namespace.as_str()), (JobId::from_number(1), "own"));
         for _ in 0..=ENDED_JOBS_KEPT {
             let id = jobs.start(WorkerId::NIL, 7, "given", || unreachable!()).id;
-            jobs.end(id);
+            jobs.end(id, JobEnd::Succeeded);
         }
         assert_eq!(jobs.iter().count(), ENDED_JOBS_KEPT + 1);
-        assert!(!jobs.get(first.id).expect("it runs").ended);
+        assert_eq!(jobs.get(first.id).expect("it runs").end, None);
         assert_eq!(jobs.get(JobId::from_number(2)), None);
+    }
+
+    #[test]
+    fn the_first_word_on_how_a_job_ended_stands() {
+        let mut jobs = Jobs::default();
+        let id = jobs.start(WorkerId::NIL, 7, "", || "own".into()).id;
+        jobs.end(id, JobEnd::Succeeded);
+        jobs.end(id, JobEnd::Failed("its stream ended".into()));
+        assert_eq!(jobs.get(id).expect("it is remembered").end, Some(JobEnd::Succeeded));
     }
 }

@@ -223,11 +223,11 @@ mod tests {
             metrics.record(from, histogram(&[1.0, 2.0], &[1, 0, 2], count)).expect("it fits");
         }
         let gauge = |by: WorkerId, value: &str| format!("ray_depth{{WorkerId=\"{}\"}} {value}\n", by.hex());
-        let lasting = "# HELP ray_seconds \n# TYPE ray_seconds histogram\n\
+        let lasting = "# TYPE ray_seconds histogram\n\
              ray_seconds_bucket{le=\"1.0\"} 3\nray_seconds_bucket{le=\"2.0\"} 3\nray_seconds_bucket{le=\"+Inf\"} 9\n\
              ray_seconds_sum 6.5\nray_seconds_count 9\n\
-             # HELP ray_served_total \n# TYPE ray_served_total counter\nray_served_total{k=\"v\"} 6.5\n";
-        let head = "# HELP ray_depth \n# TYPE ray_depth gauge\n";
+             # TYPE ray_served_total counter\nray_served_total{k=\"v\"} 6.5\n";
+        let head = "# TYPE ray_depth gauge\n";
         assert_eq!(metrics.text(), format!("{head}{}{}{lasting}", gauge(one, "1.5"), gauge(other, "3.0")));
         metrics.process_gone(one);
         assert_eq!(metrics.text(), format!("{head}{}{lasting}", gauge(other, "3.0")));

@@ -1,6 +1,7 @@
 //! Metrics in the text format of Prometheus, and the names that it allows.
 
 use crate::metrics::{Family, MetricKind, Series, Tags};
+use oxiray_wire::plain_lines;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -41,8 +42,11 @@ fn letter(one: char) -> char {
 pub(crate) fn text(families: &BTreeMap<String, Family>) -> String {
     let mut out = String::new();
     for (name, family) in families {
-        let description = family.description.replace('\\', r"\\").replace('\n', r"\n");
-        let _ = writeln!(out, "# HELP {name} {description}\n# TYPE {name} {}", family.kind.name());
+        let description = plain_lines(&family.description).replace('\\', r"\\").replace('\n', r"\n");
+        if !description.is_empty() {
+            let _ = writeln!(out, "# HELP {name} {description}");
+        }
+        let _ = writeln!(out, "# TYPE {name} {}", family.kind.name());
         for ((tags, _), series) in &family.series {
             if family.kind == MetricKind::Histogram {
                 append_histogram(&mut out, name, tags, &family.boundaries, series);
@@ -66,7 +70,7 @@ fn append_histogram(out: &mut String, name: &str, tags: &Tags, boundaries: &[f64
 }
 
 fn braced(tags: &Tags, bucket: Option<&str>) -> String {
-    let escaped = |value: &str| value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+    let escaped = |value: &str| plain_lines(value).replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
     let mut inner: Vec<String> = tags.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
     inner.extend(bucket.map(|end| format!("{BUCKET_TAG}=\"{end}\"")));
     if inner.is_empty() { String::new() } else { format!("{{{}}}", inner.join(",")) }

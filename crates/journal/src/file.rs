@@ -1,6 +1,6 @@
 //! Rows in a file that batches are appended to, and that is written anew when most of it is out of date.
 
-use crate::record::{FIRST, HEADER_BYTES, MAGIC, Read, Seal, VERSION, header, read, write};
+use crate::record::{FIRST, HEADER_BYTES, MAGIC, Read, Seal, VERSION, follows, header, read, write};
 use crate::{Change, Fault, Rows, Store};
 use bytes::Bytes;
 use std::fs::{self, File, OpenOptions};
@@ -39,6 +39,9 @@ pub struct Opened {
     pub journal: LogFile,
     /// How many bytes of a batch were dropped that was never acknowledged, since writing it was cut short.
     pub torn: u64,
+    /// The file with those bytes, where they are not what a batch begins with: the machine may have stopped while they were
+    /// written, or something else has written them.
+    pub kept: Option<PathBuf>,
 }
 
 impl LogFile {
@@ -56,14 +59,20 @@ impl LogFile {
         if bytes.len() < HEADER_BYTES {
             // Killed before its first write was safe: nothing was acknowledged.
             journal.rewrite().map_err(fault("written"))?;
-            return Ok(Opened { journal, torn: size });
+            return Ok(Opened { journal, torn: size, kept: None });
         }
         journal.read_header(&bytes)?;
-        let torn = journal.read_records(&bytes)?;
-        if torn > 0 {
+        let is_strange = journal.read_records(&bytes)?;
+        let tail = &bytes[journal.length as usize..];
+        let kept = is_strange.then(|| path.with_extension(format!("cut-{}", journal.length)));
+        if let Some(kept) = &kept {
+            let written = fresh(kept).and_then(|mut file| file.write_all(tail).and_then(|()| file.sync_all()));
+            written.map_err(|source| Fault::System { path: kept.clone(), step: "written", source })?;
+        }
+        if !tail.is_empty() {
             journal.file.set_len(journal.length).map_err(fault("written"))?;
         }
-        Ok(Opened { journal, torn })
+        Ok(Opened { torn: tail.len() as u64, journal, kept })
     }
 
     fn read_header(&mut self, bytes: &Bytes) -> Result<(), Fault> {
@@ -81,12 +90,13 @@ impl LogFile {
         Ok(())
     }
 
-    /// Returns how many bytes at the end were never acknowledged.
-    fn read_records(&mut self, bytes: &Bytes) -> Result<u64, Fault> {
+    /// What is behind the last record was never acknowledged; returns whether it is something else than the beginning of
+    /// another one.
+    fn read_records(&mut self, bytes: &Bytes) -> Result<bool, Fault> {
         loop {
             let rest = bytes.slice(self.length as usize..);
             if rest.is_empty() {
-                return Ok(0);
+                return Ok(false);
             }
             match read(self.seal, &rest) {
                 Read::Whole { changes, bytes, seal } => {
@@ -96,8 +106,9 @@ impl LogFile {
                         self.apply(copied(change));
                     }
                 }
-                Read::Torn => return Ok(rest.len() as u64),
-                Read::Wrong(what) => return Err(self.corrupt(what, self.length, bytes)),
+                Read::Torn => return Ok(false),
+                Read::Strange(_) if !follows(self.seal, &rest) => return Ok(true),
+                Read::Strange(what) | Read::Wrong(what) => return Err(self.corrupt(what, self.length, bytes)),
             }
         }
     }

@@ -5,7 +5,8 @@
 //!
 //! - JOURNAL-1: a batch whose commit returned is there after any crash, whole and in order.
 //! - JOURNAL-2: a batch whose commit failed is not there, and the next commit is tried like the first.
-//! - JOURNAL-3: what was changed by anybody but a store is refused when it is opened, never read as something else.
+//! - JOURNAL-3: what was changed by anybody but a store is refused when it is opened, never read as something else. Only
+//!   what is behind the last record, and is none, is cut off: nobody was told of it.
 
 mod etcd;
 mod file;

@@ -49,7 +49,9 @@ pub(crate) enum Read {
     Whole { changes: Vec<Change>, bytes: usize, seal: Seal },
     /// The beginning of one that was never finished, and nothing after it.
     Torn,
-    /// Nothing that was ever written.
+    /// No record: what a power cut left of one, if none follows ([`follows`]), and damage otherwise.
+    Strange(&'static str),
+    /// A record that was finished, and is not what was written any more.
     Wrong(&'static str),
 }
 
@@ -82,7 +84,7 @@ pub(crate) fn read(before: Seal, bytes: &Bytes) -> Read {
     }
     let written = [bytes[0], bytes[1], bytes[2], bytes[3]];
     if bytes[4..LENGTH_BYTES] != check(before, written) {
-        return Read::Wrong("the length of a record is not what was written");
+        return Read::Strange("the length of a record is not what was written");
     }
     let length = u32::from_le_bytes(written) as usize;
     let whole = LENGTH_BYTES + length + SEAL_BYTES + 1;
@@ -91,12 +93,31 @@ pub(crate) fn read(before: Seal, bytes: &Bytes) -> Read {
     }
     let payload = bytes.slice(LENGTH_BYTES..LENGTH_BYTES + length);
     let seal = seal(before, &payload);
-    if bytes[LENGTH_BYTES + length..whole - 1] != seal || bytes[whole - 1] != END {
-        return Read::Wrong("a record is not what was written");
+    match (bytes[LENGTH_BYTES + length..whole - 1] == seal, bytes[whole - 1] == END) {
+        (true, true) => {}
+        (false, false) => return Read::Strange("a record is not what was written"),
+        _ => return Read::Wrong("a record is not what was written"),
     }
     let Ok(batch) = Batch::decode(payload) else { return Read::Wrong("a record cannot be read") };
     let change = |row: Row| Change { table: row.table, key: row.key, value: row.value };
     Read::Whole { changes: batch.changes.into_iter().map(change).collect(), bytes: whole, seal }
+}
+
+/// Whether a record lies anywhere in these bytes, at whose front there is none: what is wrong with them is damage then, and
+/// not what was being written when the machine stopped. `before` is the seal of the last record that was read.
+pub(crate) fn follows(before: Seal, bytes: &Bytes) -> bool {
+    let is_record =
+        |before: Seal, at: usize| at < bytes.len() && matches!(read(before, &bytes.slice(at..)), Read::Whole { .. });
+    // Behind the seal of another record.
+    let mut seals = bytes.windows(SEAL_BYTES + 1).enumerate().filter(|(_, window)| window[SEAL_BYTES] == END);
+    let is_behind_one =
+        seals.any(|(at, window)| window.first_chunk().is_some_and(|seal| is_record(*seal, at + SEAL_BYTES + 1)));
+    // All of these bytes, but for their length.
+    let is_one = bytes.len() > LENGTH_BYTES + SEAL_BYTES && bytes.ends_with(&[END]) && {
+        let (payload, seal_and_end) = bytes[LENGTH_BYTES..].split_at(bytes.len() - LENGTH_BYTES - SEAL_BYTES - 1);
+        seal_and_end[..SEAL_BYTES] == seal(before, payload)
+    };
+    is_behind_one || is_one
 }
 
 fn seal(before: Seal, payload: &[u8]) -> Seal {

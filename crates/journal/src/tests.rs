@@ -83,6 +83,35 @@ fn a_changed_byte_is_found_wherever_it_is() {
 }
 
 #[test]
+fn what_a_power_cut_leaves_behind_the_last_record_is_cut_off_and_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("journal");
+    let ends = three(&path);
+    let whole = fs::read(&path).expect("read");
+    let last = *ends.last().expect("three records") as usize;
+    let garbage: Vec<u8> = (0..300_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
+    // The length of a record reached the disk, and then other bytes than its own.
+    open(&path).commit(&[put(1, "key", &"value".repeat(50))]).expect("written");
+    let record = fs::read(&path).expect("read").split_off(last);
+    let begun = [&record[..20], &garbage[..record.len() - 20]].concat();
+    for tail in [&garbage[..20], &garbage[..7], &garbage[..], &[&[0; 20][..], &garbage].concat(), &begun] {
+        fs::write(&path, [&whole, tail].concat()).expect("written");
+        let opened = LogFile::open(&path).expect("no record follows");
+        assert_eq!(opened.torn, tail.len() as u64);
+        assert_eq!(fs::read(&path).expect("read"), whole);
+        let kept = opened.kept.map(|kept| fs::read(kept).expect("kept"));
+        // Fewer bytes than a length has are the beginning of anything.
+        assert_eq!(kept.as_deref(), (tail.len() >= 8).then_some(tail));
+    }
+    for damaged in [last - 30, last - 5, ends[0] as usize + 1, ends[0] as usize + 12] {
+        let mut changed = [&whole[..], &garbage[..20]].concat();
+        changed[damaged] ^= 1;
+        fs::write(&path, &changed).expect("written");
+        assert!(matches!(LogFile::open(&path), Err(Fault::Corrupt { .. })), "byte {damaged} of {last}");
+    }
+}
+
+#[test]
 fn a_file_of_a_later_version_is_refused_with_both_versions() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("journal");

@@ -8,12 +8,11 @@ use crate::accelerators::{gpu_type, selectors, slice};
 use crate::claims::{Claims, claimed};
 use crate::devices::{MoreDevices, Unit, is_nvidia, unit_of};
 use crate::quantity::quantity;
+use oxiray_resources::MemoryShares;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The share of a pod's memory that tasks may ask for; the rest is for the object store and the node itself.
-const MEMORY_SHARE: f64 = 0.7;
 /// The processors of a pod that declares none, so that they do not depend on the machine it comes to.
 const CPU_UNSAID: f64 = 1.0;
 /// The label that names the type of a node's accelerators.
@@ -68,6 +67,9 @@ pub struct Capacity {
     /// Kubernetes' names of the pods' devices.
     #[serde(skip)]
     pub devices: Vec<String>,
+    /// Bytes of each host's object store, where the pod's memory or its size is declared.
+    #[serde(skip)]
+    pub store: Option<u64>,
 }
 
 impl Capacity {
@@ -93,6 +95,7 @@ pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> Capacity {
     let mut profiles = told.count_devices(&declared, machine, catalogue);
     told.override_resources(shape, machine, catalogue);
     told.apply_start(shape.start);
+    told.divide_memory(shape.start, declared.get("memory").copied());
     profiles.dedup();
     if let [profile] = profiles.as_slice() {
         told.labels.entry(PROFILE_LABEL.to_owned()).or_insert_with(|| profile.clone());
@@ -140,9 +143,6 @@ impl Capacity {
         }
         self.per_host.insert("CPU".to_owned(), cpu.unwrap_or(CPU_UNSAID));
         self.per_host.insert("GPU".to_owned(), 0.0);
-        if let Some(memory) = declared.get("memory") {
-            self.per_host.insert("memory".to_owned(), (memory * MEMORY_SHARE).floor());
-        }
     }
 
     /// Returns the profiles of parts of devices.
@@ -220,6 +220,24 @@ impl Capacity {
             if let Some((key, value)) = pair.split_once('=') {
                 self.labels.insert(key.trim().to_owned(), value.trim().to_owned());
             }
+        }
+    }
+
+    /// What was not said by hand follows from the memory that the pod may use.
+    fn divide_memory(&mut self, start: &BTreeMap<String, String>, declared: Option<f64>) {
+        if let Some(text) = start.get("object-store-memory") {
+            match quantity(&Value::String(text.clone())) {
+                Ok(amount) => self.store = Some(amount as u64),
+                Err(error) => {
+                    self.notes.push(format!("`object-store-memory` in rayStartParams is ignored: {error}"));
+                }
+            }
+        }
+        if let Some(declared) = declared {
+            let said = self.per_host.get("memory").map(|memory| *memory as u64);
+            let shares = MemoryShares::of(declared as u64, self.store, said);
+            self.store = Some(shares.store);
+            self.per_host.entry("memory".to_owned()).or_insert(shares.memory as f64);
         }
     }
 

@@ -73,6 +73,9 @@ impl Start<'_> {
                 let _ = write!(line, " --{option}={amount}");
             }
         }
+        if let Some(bytes) = self.capacity.store {
+            let _ = write!(line, " --object-store-memory={bytes}");
+        }
         if !offered.is_empty() {
             let _ = write!(line, " --resources={}", quoted(&json!(offered).to_string()));
         }
@@ -81,10 +84,8 @@ impl Start<'_> {
         labels[INSTANCE_LABEL] = json!(UID_MARK);
         let labels = quoted(&labels.to_string()).replace(UID_MARK, "'\"$OXIRAY_POD_UID\"'");
         let _ = write!(line, " --labels={labels}");
-        for name in ["object-store-memory", "node-manager-port"] {
-            if let Some(value) = self.parameters.get(name) {
-                let _ = write!(line, " --{name}={}", quoted(value));
-            }
+        if let Some(value) = self.parameters.get("node-manager-port") {
+            let _ = write!(line, " --node-manager-port={}", quoted(value));
         }
         line
     }

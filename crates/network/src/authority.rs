@@ -1,9 +1,10 @@
 //! The cluster's own certificate authority. It lives in the head, and ends with the cluster.
 //!
-//! Its certificates do not expire: machines whose clocks differ must understand each other, and what ends a node's
-//! membership is the head, which gives out no ticket for a node that is gone (NETWORK-1).
+//! - AUTHORITY-1: the certificate of a node is valid for a day, by the head's clock, and is renewed when half of that is
+//!   over. It is valid for the hour before, too, since the next head's clock may be behind.
 
-use crate::tls::Credentials;
+use crate::clock::ClusterClock;
+use crate::tls::{Credentials, Identity};
 use crate::token::{JoinToken, PART_BYTES};
 use oxiray_ids::NodeId;
 use rcgen::{
@@ -11,15 +12,28 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
 };
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use std::time::Duration;
 
 /// The name that only the head's certificate has.
 pub(crate) const HEAD_NAME: &str = "head.oxiray";
+/// For how long a certificate is valid, where nothing else is said (AUTHORITY-1).
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// For how long before its making it is valid, too.
+const BACKDATED: Duration = Duration::from_secs(3600);
 /// Bytes of an uncompressed point on the curve P-256.
 pub(crate) const PUBLIC_KEY_BYTES: usize = 65;
 
+/// What the name in a node's certificate ends with.
+const NODE_SUFFIX: &str = ".node.oxiray";
+
 /// The name in a node's certificate.
 pub(crate) fn name_of(node: NodeId) -> String {
-    format!("{node}.node.oxiray")
+    format!("{node}{NODE_SUFFIX}")
+}
+
+/// The node that a certificate's name is of.
+pub(crate) fn node_named(name: &str) -> Option<NodeId> {
+    NodeId::from_hex(name.strip_suffix(NODE_SUFFIX)?).ok()
 }
 
 /// What the text of an authority begins with, and the version of its form.
@@ -94,14 +108,30 @@ pub enum AuthorityError {
     /// What was kept of an authority is no secret.
     #[error("the secret that was kept of the cluster's authority has not {PART_BYTES} bytes")]
     Secret,
+    /// What was to be certified is no key.
+    #[error("a key on the curve P-256 has {PUBLIC_KEY_BYTES} bytes, and what was to be certified has not")]
+    Key,
     /// TLS refused what was made.
     #[error("a certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
 }
 
+/// A certificate, and what its holder must know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certified {
+    /// The certificate, in DER.
+    pub certificate: Vec<u8>,
+    /// When it was made, in seconds since 1970.
+    pub now_s: u64,
+    /// For how many seconds from then on it is valid.
+    pub lifetime_s: u32,
+}
+
 /// Signs the certificates of a cluster, and knows the secret that lets a node in.
 #[derive(Debug)]
 pub struct Authority {
+    clock: ClusterClock,
+    lifetime: Duration,
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
     token: JoinToken,
@@ -117,7 +147,7 @@ impl Authority {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let certificate = params.self_signed(&key)?.der().clone();
         let token = JoinToken { fingerprint: fingerprint(&certificate), secret: oxiray_ids::random() };
-        Ok(Self { issuer: Issuer::new(params, key), certificate, token })
+        Ok(Self::of(Issuer::new(params, key), certificate, token))
     }
 
     /// The authority that these are the parts of.
@@ -129,7 +159,25 @@ impl Authority {
         let certificate = CertificateDer::from(parts.certificate.clone());
         let secret = parts.secret[..].try_into().map_err(|_| AuthorityError::Secret)?;
         let token = JoinToken { fingerprint: fingerprint(&certificate), secret };
-        Ok(Self { issuer: Issuer::new(params(), key), certificate, token })
+        Ok(Self::of(Issuer::new(params(), key), certificate, token))
+    }
+
+    fn of(issuer: Issuer<'static, KeyPair>, certificate: CertificateDer<'static>, token: JoinToken) -> Self {
+        Self { clock: ClusterClock::of_machine(), lifetime: LIFETIME, issuer, certificate, token }
+    }
+
+    /// For how long the certificates that it makes from here on are valid.
+    #[must_use]
+    pub fn with_lifetime(mut self, lifetime: Duration) -> Self {
+        self.lifetime = lifetime;
+        self
+    }
+
+    /// One whose clock shows another time.
+    #[cfg(test)]
+    pub(crate) fn at(mut self, shift: impl Fn(Duration) -> Duration) -> Self {
+        self.clock = ClusterClock::set(shift(self.clock.now()));
+        self
     }
 
     /// All that it is made of.
@@ -138,7 +186,7 @@ impl Authority {
         AuthorityParts { certificate: self.certificate.to_vec(), key, secret: self.token.secret.to_vec() }
     }
 
-    /// What lets a node in.
+    /// What lets a node in that has no other token: the one that is as old as the authority.
     pub fn token(&self) -> &JoinToken {
         &self.token
     }
@@ -149,26 +197,37 @@ impl Authority {
     /// Where the random source or the generator fails.
     pub fn head_credentials(&self, node: NodeId, protocol: &[u8]) -> Result<Credentials, AuthorityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let certificate = self.sign(vec![name_of(node), HEAD_NAME.to_owned()], &key)?;
+        let (certificate, now) = self.sign(vec![name_of(node), HEAD_NAME.to_owned()], &key)?;
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-        Ok(Credentials::new(&self.certificate, certificate, &key, protocol)?)
+        let identity = Identity { authority: self.certificate.clone(), certificate, key };
+        Ok(Credentials::new(identity, protocol, ClusterClock::set(now), self.lifetime)?)
     }
 
-    /// The certificate of a node that has proven the secret and has this key.
-    pub(crate) fn certify(
+    /// The certificate of a node that has this key.
+    ///
+    /// # Errors
+    /// Where the key has not the length of one, or the generator fails.
+    pub fn certify(&self, node: NodeId, public_key: &[u8]) -> Result<Certified, AuthorityError> {
+        let key = PublicKey(public_key.try_into().map_err(|_| AuthorityError::Key)?);
+        let (certificate, now) = self.sign(vec![name_of(node)], &key)?;
+        let lifetime_s = u32::try_from(self.lifetime.as_secs()).unwrap_or(u32::MAX);
+        Ok(Certified { certificate: certificate.to_vec(), now_s: now.as_secs(), lifetime_s })
+    }
+
+    /// A certificate, and when it was made.
+    fn sign(
         &self,
-        node: NodeId,
-        public_key: &[u8; PUBLIC_KEY_BYTES],
-    ) -> Result<CertificateDer<'static>, AuthorityError> {
-        self.sign(vec![name_of(node)], &PublicKey(*public_key))
-    }
-
-    fn sign(&self, names: Vec<String>, key: &impl PublicKeyData) -> Result<CertificateDer<'static>, AuthorityError> {
+        names: Vec<String>,
+        key: &impl PublicKeyData,
+    ) -> Result<(CertificateDer<'static>, Duration), AuthorityError> {
         let mut params = CertificateParams::new(names)?;
+        let (now, beginning) = (self.clock.now(), rcgen::date_time_ymd(1970, 1, 1));
+        params.not_before = beginning + now.saturating_sub(BACKDATED);
+        params.not_after = beginning + now + self.lifetime;
         params.distinguished_name.push(DnType::CommonName, "oxiray node");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        Ok(params.signed_by(key, &self.issuer)?.der().clone())
+        Ok((params.signed_by(key, &self.issuer)?.der().clone(), now))
     }
 }
 

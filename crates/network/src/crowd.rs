@@ -1,8 +1,11 @@
-//! Who has shown wrong secrets, and is not listened to for a while. No I/O and no clock.
+//! Bounds on what peers may ask of a node before they have proven anything. No I/O and no clock.
 //!
-//! A secret of 256 bits is not guessed; what is limited is the work that trying makes, here and in the log.
+//! - CROWD-1: an address that has shown many wrong secrets can show none for a while. Nothing else is refused to it: a
+//!   secret of 256 bits is not guessed, and others may have the same address.
+//! - CROWD-2: connections that wait have a bounded number of places. When all are taken, the address or node with the
+//!   most places loses its oldest, so that nobody can crowd out the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -12,6 +15,46 @@ pub(crate) const WRONG_PROOFS_MAX: u32 = 10;
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 /// How many addresses are remembered; the one that erred longest ago is forgotten first.
 const ADDRESSES_MAX: usize = 1024;
+
+/// Connections that wait, each by its number and for whom it has a place (CROWD-2). Numbers grow with time.
+#[derive(Debug)]
+pub(crate) struct Places<K> {
+    limit: usize,
+    taken: BTreeMap<u64, K>,
+    by_owner: BTreeMap<K, BTreeSet<u64>>,
+}
+
+impl<K: Ord + Copy> Places<K> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, taken: BTreeMap::new(), by_owner: BTreeMap::new() }
+    }
+
+    /// Gives the connection a place; returns the one that has lost its place for it.
+    pub(crate) fn enter(&mut self, number: u64, owner: K) -> Option<u64> {
+        let loser = (self.taken.len() >= self.limit).then(|| self.oldest_of_the_most()).flatten();
+        if let Some(loser) = loser {
+            self.leave(loser);
+        }
+        self.taken.insert(number, owner);
+        self.by_owner.entry(owner).or_default().insert(number);
+        loser
+    }
+
+    /// The connection needs its place no longer, if it has one.
+    pub(crate) fn leave(&mut self, number: u64) {
+        let Some(owner) = self.taken.remove(&number) else { return };
+        if let Some(numbers) = self.by_owner.get_mut(&owner) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.by_owner.remove(&owner);
+            }
+        }
+    }
+
+    fn oldest_of_the_most(&self) -> Option<u64> {
+        self.by_owner.values().max_by_key(|numbers| numbers.len())?.first().copied()
+    }
+}
 
 /// Addresses with wrong proofs: how many, and since when they are counted.
 #[derive(Debug, Default)]
@@ -31,7 +74,7 @@ impl Crowd {
         *count = count.saturating_add(1);
     }
 
-    /// Whether nothing more is read from the address for now.
+    /// Whether the address can show no secret for now (CROWD-1).
     pub(crate) fn is_barred(&self, address: IpAddr, now: Instant) -> bool {
         let found = self.wrong.get(&address);
         found.is_some_and(|(count, since)| *count >= WRONG_PROOFS_MAX && now.saturating_duration_since(*since) < WINDOW)
@@ -57,6 +100,21 @@ mod tests {
         assert!(crowd.is_barred(address(1), begin));
         assert!(!crowd.is_barred(address(2), begin));
         assert!(!crowd.is_barred(address(1), begin + WINDOW));
+    }
+
+    #[test]
+    fn whoever_has_the_most_places_loses_its_oldest() {
+        let mut places = Places::new(4);
+        assert_eq!([(1, 7), (2, 8), (3, 8), (4, 8)].map(|(number, owner)| places.enter(number, owner)), [None; 4]);
+        assert_eq!(places.enter(5, 8), Some(2));
+        assert_eq!(places.enter(6, 9), Some(3), "the only one of 7 keeps its place");
+        places.leave(4);
+        places.leave(4);
+        assert_eq!(places.enter(7, 8), None);
+        for number in 8..100 {
+            assert!(places.enter(number, 8).is_some_and(|loser| loser != 1 && loser != 6));
+        }
+        assert_eq!(places.taken.len(), 4);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The thread's loop: strangers let in or turned away, streams carried.
 //!
-//! - EXCHANGE-1: whoever has proven nothing has [`Limits::proving`](crate::Limits) for it, and there are at most [`STRANGERS_MAX`] such;
-//!   more wait in the kernel's queue.
+//! - EXCHANGE-1: a peer that has proven nothing has [`Limits::proving`](crate::Limits) for it, and there are at most
+//!   [`STRANGERS_MAX`] such (CROWD-2). A certificate that was verified ends that: its bearers have places of their own.
 //! - EXCHANGE-2: a ticket serves once, for the node that it was made out for; who comes with one that is not known yet
 //!   waits for [`Limits::ticket`](crate::Limits), and so does a ticket that nobody comes with.
+//! - EXCHANGE-3: a node that dials says nothing more before its ticket was taken, and dials again until its time is over:
+//!   what was said on a stream has reached the right node, and a stream that was not made has carried nothing.
 
 use crate::carrier::{Carrier, Scratch};
-use crate::crowd::Crowd;
-use crate::gateway::{Command, Counter, Event, Expectation, Local, Options, Ticket};
-use crate::greeting::stream_greeting;
+use crate::crowd::{Crowd, Places};
+use crate::gateway::{Command, Counter, Event, Expectation, Options, Ticket};
+use crate::greeting::{ADMITTED, JoinGreeting, stream_greeting};
 use crate::side::Standing;
 use crate::socket;
 use oxiray_ids::NodeId;
@@ -29,6 +31,10 @@ pub(crate) const STRANGERS_MAX: usize = 64;
 pub(crate) const BEARERS_MAX: usize = 256;
 /// How often the log tells of strangers that were turned away.
 pub(crate) const TELLING_PERIOD: Duration = Duration::from_secs(1);
+/// How long a listener rests that could not accept, for want of descriptors.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a node waits before it dials again.
+const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 /// The most descriptors served before deadlines are looked at.
 const EVENTS_LIMIT: usize = 128;
 
@@ -43,14 +49,24 @@ pub(crate) const FIRST: u64 = 2;
 /// How far a connection has come.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Dialled, and not there yet.
-    Dialling { until: Instant, local: Option<Local> },
+    /// Dialled, and not taken yet.
+    Dialling(Box<Dial>),
     /// Accepted: it has proven nothing.
     Stranger { until: Instant, early: Vec<u8> },
+    /// It has proven that it has a token or a certificate, and waits for the daemon's word.
+    Newcomer { until: Instant, greeting: Box<JoinGreeting>, before: Option<NodeId> },
     /// A node that shows a ticket which is not known here yet.
-    Bearer { until: Instant, ticket: Ticket, early: Vec<u8> },
+    Bearer { until: Instant, node: NodeId, ticket: Ticket, early: Vec<u8> },
     /// Bytes are carried.
     Open,
+}
+
+/// A stream that this node is to make.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    address: SocketAddr,
+    expectation: Expectation,
+    until: Instant,
 }
 
 #[derive(Debug)]
@@ -79,12 +95,18 @@ pub(crate) struct Exchange {
     /// None where nobody is to come: with a visitor of a head.
     pub(crate) listener: Option<TcpListener>,
     pub(crate) listens: bool,
+    /// Until when the listener rests, since nothing could be accepted.
+    pub(crate) rests_until: Option<Instant>,
     pub(crate) counter: Arc<Counter>,
     pub(crate) epoll: OwnedFd,
     pub(crate) lines: BTreeMap<u64, Line>,
     last: u64,
     pub(crate) expected: BTreeMap<Ticket, (Expectation, Instant)>,
+    /// Streams that could not be made yet, and when they are dialled again.
+    redials: Vec<(Instant, Dial)>,
     pub(crate) crowd: Crowd,
+    pub(crate) strangers: Places<IpAddr>,
+    pub(crate) bearers: Places<NodeId>,
     /// Strangers turned away since the log was told, the last one's reason, and when it was told.
     pub(crate) turned_away: (u32, String, Option<Instant>),
     /// Lines with more to move at once.
@@ -104,13 +126,17 @@ impl Exchange {
         Ok(Self {
             options,
             listens: listener.is_some(),
+            rests_until: None,
             listener,
             counter,
             epoll,
             lines: BTreeMap::new(),
             last: 0,
             expected: BTreeMap::new(),
+            redials: Vec::new(),
             crowd: Crowd::default(),
+            strangers: Places::new(STRANGERS_MAX),
+            bearers: Places::new(BEARERS_MAX),
             turned_away: (0, String::new(), None),
             busy: Vec::new(),
             finish_at: None,
@@ -198,7 +224,8 @@ impl Exchange {
         let of_lines = self.lines.values().filter_map(|line| line.stage.deadline());
         let of_tickets = self.expected.values().map(|(_, until)| *until);
         let of_log = self.turned_away.2.filter(|_| self.turned_away.0 > 0).map(|told| told + TELLING_PERIOD);
-        of_lines.chain(of_tickets).chain(of_log).chain(self.finish_at).min()
+        let of_dials = self.redials.iter().map(|(at, _)| *at);
+        of_lines.chain(of_tickets).chain(of_log).chain(of_dials).chain(self.rests_until).chain(self.finish_at).min()
     }
 
     // --- commands ---
@@ -208,10 +235,7 @@ impl Exchange {
             match command {
                 Command::Expect(expectation) => self.expect(expectation, now),
                 Command::Dial(address, expectation) => {
-                    let (node, ticket) = (expectation.node, expectation.ticket);
-                    if let Err(error) = self.dial(address, expectation.local, node, ticket, now) {
-                        self.tell(format!("node {node} at {address} cannot be reached: {error}"));
-                    }
+                    self.dial(Dial { address, expectation, until: now + self.options.limits.ticket }, now);
                 }
                 Command::Carry(tls, tcp, local) => {
                     // What fails closes the local socket, which its daemon notices.
@@ -221,11 +245,20 @@ impl Exchange {
                 }
                 Command::Forget(node) => {
                     self.expected.retain(|_, (expectation, _)| expectation.node != node);
+                    self.redials.retain(|(_, dial)| dial.expectation.node != node);
                     let of_node = self.lines.iter().filter(|(_, line)| line.node == Some(node));
                     for number in of_node.map(|(number, _)| *number).collect::<Vec<_>>() {
                         self.drop_line(number);
                     }
                 }
+                Command::Admit(number) => self.admit(number, now),
+                Command::Refuse(number, why) => self.refuse(number, why, now),
+                Command::Tokens(tokens) => {
+                    if let Some((_, known)) = &mut self.options.authority {
+                        *known = tokens;
+                    }
+                }
+                Command::Renew(credentials) => self.options.credentials = *credentials,
                 Command::Finish(limit) => self.finish(now + limit),
             }
         }
@@ -241,27 +274,41 @@ impl Exchange {
         }
     }
 
-    fn dial(
-        &mut self,
-        address: SocketAddr,
-        local: Local,
-        node: NodeId,
-        ticket: Ticket,
-        now: Instant,
-    ) -> io::Result<()> {
-        let mut tls = self.options.credentials.dialing(node, &local.way).map_err(io::Error::other)?;
+    fn dial(&mut self, dial: Dial, now: Instant) {
+        let (node, address) = (dial.expectation.node, dial.address);
+        match self.connect(&dial) {
+            Ok(carrier) => {
+                let line = Line::new(carrier, Stage::Dialling(Box::new(dial)), Some(node), Some(address.ip()));
+                match self.add(line) {
+                    Ok(number) => self.watch_room(number),
+                    Err(error) => self.tell(unreached(node, address, &error)),
+                }
+            }
+            Err(error) => self.dial_later(dial, &error, now),
+        }
+    }
+
+    fn connect(&self, dial: &Dial) -> io::Result<Carrier> {
+        let Expectation { node, ticket, local } = &dial.expectation;
+        let mut tls = self.options.credentials.dialing(*node, &local.way).map_err(io::Error::other)?;
         // It goes out with the end of the handshake, when the other side has proven who it is.
         tls.writer().write_all(&stream_greeting(ticket.as_bytes()))?;
-        let carrier = Carrier::new(tls, socket::dial(address)?);
-        let stage = Stage::Dialling { until: now + self.options.limits.ticket, local: Some(local) };
-        let number = self.add(Line::new(carrier, stage, Some(node), Some(address.ip())))?;
-        self.watch_room(number);
-        Ok(())
+        Ok(Carrier::new(tls, socket::dial(dial.address)?))
+    }
+
+    /// A stream was not made: it is dialled again, unless its time is over or the other side said no (EXCHANGE-3).
+    fn dial_later(&mut self, dial: Dial, error: &io::Error, now: Instant) {
+        let at = now + REDIAL_PAUSE;
+        if error.kind() != ErrorKind::InvalidData && at < dial.until && self.finish_at.is_none() {
+            return self.redials.push((at, dial));
+        }
+        self.tell(unreached(dial.expectation.node, dial.address, error));
     }
 
     fn finish(&mut self, at: Instant) {
         self.finish_at = Some(self.finish_at.map_or(at, |earlier| earlier.min(at)));
         self.expected.clear();
+        self.redials.clear();
         self.lines.retain(|_, line| matches!(line.stage, Stage::Open));
         self.listen_no_more();
     }
@@ -282,10 +329,10 @@ impl Exchange {
     pub(crate) fn serve(&mut self, number: u64, now: Instant) {
         let Some(line) = self.lines.get_mut(&number) else { return };
         let result = match &line.stage {
-            Stage::Dialling { .. } => self.go_on_dialling(number),
+            Stage::Dialling(_) => self.go_on_dialling(number),
             Stage::Stranger { .. } => self.greet(number, now).map(|()| Standing::Idle),
-            // It is heard when its ticket is known.
-            Stage::Bearer { .. } => Ok(Standing::Idle),
+            // It is heard when its ticket is known, or the daemon's word.
+            Stage::Bearer { .. } | Stage::Newcomer { .. } => Ok(Standing::Idle),
             Stage::Open => line.carrier.carry(&mut self.scratch),
         };
         match result {
@@ -306,36 +353,41 @@ impl Exchange {
         if !line.carrier.shake()? {
             return Ok(Standing::Idle);
         }
-        let (Stage::Dialling { local, .. }, Some(node)) = (&mut line.stage, line.node) else {
-            return Ok(Standing::Idle);
-        };
+        let mut answer = [0];
+        match line.carrier.read_early(&mut answer)? {
+            None => return Ok(Standing::Idle),
+            Some(_) if answer[0] == ADMITTED => {}
+            Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "it does not know the stream's ticket")),
+        }
         socket::prepare(&line.carrier.tcp, self.options.limits.silence)?;
-        if let Some(local) = local.take() {
-            self.open(number, node, local, &[])?;
+        if let Stage::Dialling(dial) = std::mem::replace(&mut line.stage, Stage::Open) {
+            self.open(number, dial.expectation.node, dial.expectation.local, &[])?;
         }
         Ok(Standing::Idle)
     }
 
     fn broken(&mut self, number: u64, error: &io::Error, now: Instant) {
-        let Some(line) = self.lines.get(&number) else { return };
-        let (node, address, is_stranger) = (line.node, line.address, matches!(line.stage, Stage::Stranger { .. }));
-        let is_dialled = matches!(line.stage, Stage::Dialling { .. });
-        self.drop_line(number);
-        if is_stranger {
-            return self.turn_away(address, &error.to_string(), now);
-        }
-        let (Some(node), Some(address)) = (node, address) else { return };
-        if is_dialled || error.kind() == ErrorKind::TimedOut {
-            self.tell(format!("the stream to node {node} at {address} broke: {error}"));
+        let Some(line) = self.remove(number) else { return };
+        let Line { stage, node, address, .. } = line;
+        match (stage, node, address) {
+            (Stage::Stranger { .. }, _, address) => self.turn_away(address, &error.to_string(), now),
+            (Stage::Dialling(dial), ..) => self.dial_later(*dial, error, now),
+            (_, Some(node), Some(address)) if error.kind() == ErrorKind::TimedOut => {
+                self.tell(format!("the stream to node {node} at {address} broke: {error}"));
+            }
+            _ => {}
         }
     }
 
     pub(crate) fn drop_line(&mut self, number: u64) {
-        if let Some(line) = self.lines.remove(&number) {
-            // Closing forgets them too, unless somebody shares the descriptor, and nobody does.
-            drop(line);
-            self.listen_again();
-        }
+        // Closing forgets its descriptors too, unless somebody shares one, and nobody does.
+        drop(self.remove(number));
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Line> {
+        self.strangers.leave(number);
+        self.bearers.leave(number);
+        self.lines.remove(&number)
     }
 
     /// Has the kernel tell when there is room where some is waited for, and nothing of a peer that others listen to.
@@ -352,7 +404,7 @@ impl Exchange {
             };
             line.hears_peer = hears_peer;
         }
-        let is_dialling = matches!(line.stage, Stage::Dialling { .. });
+        let is_dialling = matches!(line.stage, Stage::Dialling(_));
         let wanted = (line.carrier.tcp_is_full || is_dialling, line.carrier.local_is_full);
         if wanted.0 != line.waits.0 {
             watch(&self.epoll, &line.carrier.tcp, FIRST + (number << 1), wanted.0);
@@ -364,19 +416,41 @@ impl Exchange {
     }
 
     fn expire(&mut self, now: Instant) {
-        self.expected.retain(|_, (_, until)| *until > now);
+        let late: Vec<Ticket> =
+            self.expected.iter().filter(|(_, (_, until))| *until <= now).map(|(ticket, _)| *ticket).collect();
+        for (Expectation { node, .. }, _) in
+            late.iter().filter_map(|ticket| self.expected.remove(ticket)).collect::<Vec<_>>()
+        {
+            self.tell(format!("node {node} did not come for a stream that was made out for it"));
+        }
         let late = self.lines.iter().filter(|(_, line)| line.stage.deadline().is_some_and(|until| until <= now));
         for number in late.map(|(number, _)| *number).collect::<Vec<_>>() {
             let error = io::Error::new(ErrorKind::TimedOut, "it did not show in time that it may speak");
             self.broken(number, &error, now);
         }
+        for (at, dial) in std::mem::take(&mut self.redials) {
+            if at <= now {
+                self.dial(dial, now);
+            } else {
+                self.redials.push((at, dial));
+            }
+        }
+        if self.rests_until.is_some_and(|until| until <= now) {
+            self.rests_until = None;
+            self.listen_again();
+        }
     }
+}
+
+fn unreached(node: NodeId, address: SocketAddr, error: &io::Error) -> String {
+    format!("no stream to node {node} at {address} could be made: {error}")
 }
 
 impl Stage {
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Dialling { until, .. } | Self::Stranger { until, .. } | Self::Bearer { until, .. } => Some(*until),
+            Self::Dialling(dial) => Some(dial.until),
+            Self::Stranger { until, .. } | Self::Newcomer { until, .. } | Self::Bearer { until, .. } => Some(*until),
             Self::Open => None,
         }
     }

@@ -7,6 +7,7 @@ use crate::greeting::TICKET_BYTES;
 use crate::join::Joined;
 use crate::socket;
 use crate::tls::Credentials;
+use crate::token::JoinToken;
 use oxiray_ids::NodeId;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
@@ -50,8 +51,8 @@ impl fmt::Debug for Ticket {
 pub struct Options {
     /// By what this node is known.
     pub credentials: Credentials,
-    /// On the head: what lets newcomers in.
-    pub authority: Option<Authority>,
+    /// On the head: what certifies newcomers, and the tokens that let them in.
+    pub authority: Option<(Arc<Authority>, Vec<JoinToken>)>,
     /// Where to listen; port 0 for any.
     pub listen: SocketAddr,
     /// Names the version of what is spoken.
@@ -118,11 +119,22 @@ impl From<OwnedFd> for Local {
 /// What the thread tells the daemon.
 #[derive(Debug)]
 pub enum Event {
-    /// A newcomer has proven the token's secret.
+    /// Somebody wants to join, and waits for [`Gateway::admit`] or [`Gateway::refuse`].
+    Asks {
+        /// Names the question.
+        number: u64,
+        /// Who it wants to be.
+        node: NodeId,
+        /// The name of the token whose secret it has proven, if it has proven one.
+        token: Option<String>,
+        /// The node whose certificate it has shown, if it has shown one.
+        before: Option<NodeId>,
+    },
+    /// A newcomer was admitted.
     Joined {
         /// Who it is.
         node: NodeId,
-        /// Who it was before, where it comes again.
+        /// Who it was before, where it comes again and has shown that node's certificate.
         predecessor: Option<NodeId>,
         /// Where it comes from.
         ip: IpAddr,
@@ -133,6 +145,43 @@ pub enum Event {
     Told(String),
 }
 
+/// Why a newcomer is not let in. The numbers are those of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has proven nothing.
+    Secret = 1,
+    /// Too many wrong secrets came from its address.
+    Barred = 2,
+    /// Its token holds no longer.
+    Ended = 3,
+    /// Its identity is another node's.
+    Taken = 4,
+    /// Its certificate was revoked.
+    Revoked = 5,
+    /// It cannot be written down that it was let in.
+    Unwritten = 6,
+}
+
+impl Refusal {
+    /// What a head says with this byte; one that is not known is a refusal like the first.
+    pub(crate) fn of(byte: u8) -> Self {
+        let known = [Self::Barred, Self::Ended, Self::Taken, Self::Revoked, Self::Unwritten];
+        known.into_iter().find(|refusal| *refusal as u8 == byte).unwrap_or(Self::Secret)
+    }
+
+    /// In words, for the head's log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Secret => "its token is not this cluster's",
+            Self::Barred => "too many wrong secrets came from its address",
+            Self::Ended => "its token holds no longer",
+            Self::Taken => "it wants to be another node, and has not shown that one's certificate",
+            Self::Revoked => "its certificate was revoked",
+            Self::Unwritten => "it cannot be written down that it is let in",
+        }
+    }
+}
+
 /// What the daemon tells the thread.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -140,6 +189,10 @@ pub(crate) enum Command {
     Dial(SocketAddr, Expectation),
     Carry(Box<rustls::Connection>, std::net::TcpStream, UnixStream),
     Forget(NodeId),
+    Admit(u64),
+    Refuse(u64, Refusal),
+    Tokens(Vec<JoinToken>),
+    Renew(Box<Credentials>),
     Finish(Duration),
 }
 
@@ -289,6 +342,26 @@ impl Gateway {
         let (near, far) = UnixStream::pair()?;
         self.counter.command(Command::Carry(Box::new(joined.tls), joined.tcp, near));
         Ok(far.into())
+    }
+
+    /// Lets in who asked.
+    pub fn admit(&self, number: u64) {
+        self.counter.command(Command::Admit(number));
+    }
+
+    /// Turns away who asked.
+    pub fn refuse(&self, number: u64, why: Refusal) {
+        self.counter.command(Command::Refuse(number, why));
+    }
+
+    /// These are the tokens by whose secrets newcomers are known from here on.
+    pub fn set_tokens(&self, tokens: Vec<JoinToken>) {
+        self.counter.command(Command::Tokens(tokens));
+    }
+
+    /// This is what the node shows from here on; streams that there are stay.
+    pub fn renew(&self, credentials: Credentials) {
+        self.counter.command(Command::Renew(Box::new(credentials)));
     }
 
     /// Waits for the other side to come with the ticket. Where it does not come, the local socket is closed.

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! newcomer → head   1 · node (28) · predecessor (28) · public key (65) · proof (32)
-//! head → newcomer   0 · length (2, little endian) · the node's certificate        or  1: refused
+//! head → newcomer   0 · now (8) · lifetime (4) · length (2) · the node's certificate   or  1 and higher: why it is refused
 //! node → node       2 · ticket (32)
+//! node → node       0: the stream begins   or  1: the ticket is another node's
 //! ```
 //!
 //! The proof is an HMAC by the token's secret over what both sides of this very TLS connection know (its exporter) and
 //! over the rest of the greeting: the secret itself does not travel, and a proof is worth nothing on another connection.
+//! Numbers are little endian, times in seconds, the head's since 1970.
 
 use crate::authority::PUBLIC_KEY_BYTES;
 use crate::token::{JoinToken, PART_BYTES};
@@ -18,10 +20,12 @@ use ring::hmac;
 const JOIN: u8 = 1;
 /// The first byte of a greeting that shows a ticket.
 const TICKET: u8 = 2;
-/// The head's answer to one it lets in.
+/// The answer to a peer that is let in.
 pub(crate) const ADMITTED: u8 = 0;
-/// The head's answer to one it does not.
+/// The answer to a peer that is not.
 pub(crate) const REFUSED: u8 = 1;
+/// Bytes of the head's answer between the first one and the certificate.
+pub(crate) const ANSWER_BYTES: usize = 8 + 4 + 2;
 
 /// Bytes of a ticket.
 pub(crate) const TICKET_BYTES: usize = 32;

@@ -9,8 +9,9 @@
 //! else. Of those between daemons it carries the bytes, from and to one half of a socket pair; objects pass from memory to
 //! memory ([`Freight`]). Those between processes it gives away when both sides have proven who they are ([`Way::Given`]).
 //!
-//! - NETWORK-1: no byte of a peer reaches a local socket before the peer has proven that it may speak: by the secret of
-//!   the join token, or by a certificate of the cluster's authority and a ticket that the head gave out for this stream.
+//! - NETWORK-1: no byte of a peer reaches a local socket before the peer has proven that it may speak: to the head by the
+//!   secret of a join token or by a certificate of the cluster's authority, of which the daemon has said that it holds; or
+//!   by such a certificate and a ticket that the head gave out for this stream.
 //! - NETWORK-2: what a peer may send before that has a fixed size, a deadline, and a bound on how many may try at once.
 //! - NETWORK-3: both sides prove who they are: the head and every node by a certificate that names them.
 //! - NETWORK-4: what waits for a peer that does not read is bounded: a stream is read no further than it is written.
@@ -21,6 +22,7 @@ mod admission;
 mod authority;
 mod border;
 mod carrier;
+mod clock;
 mod crowd;
 mod exchange;
 mod freight;
@@ -28,15 +30,17 @@ mod gateway;
 mod greeting;
 mod haul;
 mod join;
+mod renewal;
 mod side;
 mod socket;
 mod tls;
 mod token;
 
-pub use authority::{Authority, AuthorityError, AuthorityParts, NoAuthority};
+pub use authority::{Authority, AuthorityError, AuthorityParts, Certified, NoAuthority};
 pub use freight::{Freight, Load, Memory};
-pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Ticket, Way};
+pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Refusal, Ticket, Way};
 pub use join::{JoinFailure, Joined, Newcomer, join};
+pub use renewal::{Renewal, RenewalError};
 pub use tls::Credentials;
 pub use token::{JoinToken, TokenError};
 

@@ -3,16 +3,17 @@
 //! The protocol negotiated (ALPN) carries the version of the wire, so that peers of another version part before either
 //! has said anything.
 
-use crate::authority::{HEAD_NAME, fingerprint, name_of};
+use crate::authority::{HEAD_NAME, fingerprint, name_of, node_named};
+use crate::clock::{ClusterClock, since_boot};
 use crate::gateway::Way;
 use crate::token::PART_BYTES;
 use oxiray_ids::NodeId;
 use oxiray_records::{Cipher, Secret};
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, CipherSuite, ClientConfig, ConnectionTrafficSecrets, DigitallySignedStruct, Error, RootCertStore,
@@ -20,10 +21,23 @@ use rustls::{
 };
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A certificate of an authority, and its key, which is not printed.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) authority: CertificateDer<'static>,
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) key: PrivatePkcs8KeyDer<'static>,
+}
 
 /// What a process shows of itself to others of its cluster, and by what it knows them. The key is not printed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Credentials {
+    pub(crate) identity: Arc<Identity>,
+    /// When they are to be renewed, and until when they are valid, as time since the machine was started.
+    renew_at: Duration,
+    until: Duration,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
     giver: Arc<ClientConfig>,
@@ -64,21 +78,23 @@ fn roots_of(authority: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, E
 }
 
 impl Credentials {
+    /// Those that were made at the clock's time just now.
     pub(crate) fn new(
-        authority: &CertificateDer<'static>,
-        certificate: CertificateDer<'static>,
-        key: &PrivatePkcs8KeyDer<'static>,
+        identity: Identity,
         protocol: &[u8],
+        clock: ClusterClock,
+        lifetime: Duration,
     ) -> Result<Self, Error> {
-        let roots = roots_of(authority)?;
+        let Identity { authority, certificate, key } = &identity;
+        let (roots, clock) = (roots_of(authority)?, Arc::new(clock));
         // The authority's own certificate goes along: a newcomer knows no more of it than its fingerprint.
-        let chain = vec![certificate, authority.clone()];
+        let chain = vec![certificate.clone(), authority.clone()];
         let peers = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider())
             // A newcomer has none yet, and may say one thing only.
             .allow_unauthenticated()
             .build()
             .map_err(|error| Error::General(error.to_string()))?;
-        let mut server = ServerConfig::builder_with_provider(provider())
+        let mut server = ServerConfig::builder_with_details(provider(), clock.clone())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(peers)
             .with_single_cert(chain.clone(), key.clone_key().into())?;
@@ -86,7 +102,7 @@ impl Credentials {
         // For streams whose records are sealed by others.
         server.enable_secret_extraction = true;
         let client = |provider| -> Result<_, Error> {
-            let mut client = ClientConfig::builder_with_provider(provider)
+            let mut client = ClientConfig::builder_with_details(provider, clock.clone())
                 .with_protocol_versions(&[&TLS13])?
                 .with_root_certificates(roots.clone())
                 .with_client_auth_cert(chain.clone(), key.clone_key().into())?;
@@ -95,7 +111,18 @@ impl Credentials {
             Ok(Arc::new(client))
         };
         let (client, giver) = (client(provider())?, client(preferring(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256))?);
-        Ok(Self { server: Arc::new(server), client, giver })
+        let made = since_boot();
+        let (renew_at, until) = (made + lifetime / 2, made + lifetime);
+        Ok(Self { identity: Arc::new(identity), renew_at, until, server: Arc::new(server), client, giver })
+    }
+
+    /// When they are to be renewed, as time since the machine was started, suspension included.
+    pub fn renew_at(&self) -> Duration {
+        self.renew_at
+    }
+
+    fn are_valid(&self) -> bool {
+        since_boot() < self.until
     }
 
     pub(crate) fn accepting(&self) -> Result<rustls::Connection, Error> {
@@ -116,19 +143,30 @@ fn server_name(name: String) -> Result<ServerName<'static>, Error> {
     ServerName::try_from(name).map_err(|error| Error::General(error.to_string()))
 }
 
-/// Whether the certificate that a peer has shown, and that TLS has verified, is that of the node.
-pub(crate) fn is_node(certificate: &CertificateDer<'_>, node: NodeId) -> bool {
-    let Ok(name) = server_name(name_of(node)) else { return false };
-    ParsedCertificate::try_from(certificate).is_ok_and(|parsed| verify_server_name(&parsed, &name).is_ok())
+/// The node whose certificate a peer has shown, and TLS has verified.
+pub(crate) fn node_of(certificate: &CertificateDer<'_>) -> Option<NodeId> {
+    let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
+    parsed.valid_dns_names().find_map(node_named)
 }
 
 /// The newcomer's side of its first connection: it knows the authority by its fingerprint only.
-pub(crate) fn joining(wanted: [u8; PART_BYTES], protocol: &[u8]) -> Result<rustls::ClientConnection, Error> {
-    let mut config = ClientConfig::builder_with_provider(provider())
+/// Where it was a node of the cluster, it shows that it still has its key.
+pub(crate) fn joining(
+    wanted: [u8; PART_BYTES],
+    protocol: &[u8],
+    before: Option<&Credentials>,
+) -> Result<rustls::ClientConnection, Error> {
+    let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint: wanted, provider: provider() }))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint: wanted, provider: provider() }));
+    let mut config = match before.filter(|before| before.are_valid()) {
+        Some(Credentials { identity, .. }) => {
+            let chain = vec![identity.certificate.clone(), identity.authority.clone()];
+            config.with_client_auth_cert(chain, identity.key.clone_key().into())?
+        }
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![protocol.to_vec()];
     // What is proven is bound to a connection of its own.
     config.resumption = rustls::client::Resumption::disabled();

@@ -9,6 +9,8 @@ use std::fmt;
 const PREFIX: &str = "oxr1";
 /// Bytes of either part.
 pub(crate) const PART_BYTES: usize = 32;
+/// Bytes of a token's name.
+const ID_BYTES: usize = 6;
 /// The longest token that is read: no more of a file is looked at.
 const TEXT_BYTES_LIMIT: usize = 256;
 
@@ -41,6 +43,23 @@ impl JoinToken {
         let (fingerprint, secret) =
             rest.split_once('.').filter(|_| text.len() <= TEXT_BYTES_LIMIT).ok_or(TokenError::Form)?;
         Ok(Self { fingerprint: digits(fingerprint)?, secret: digits(secret)? })
+    }
+
+    /// Names the token, and says nothing of its secret.
+    pub fn id(&self) -> String {
+        let digest = ring::digest::digest(&ring::digest::SHA256, &self.secret);
+        Hexadecimal(&digest.as_ref()[..ID_BYTES]).to_string()
+    }
+
+    /// Another token of the same cluster.
+    #[must_use]
+    pub fn sibling(&self, secret: [u8; 32]) -> Self {
+        Self { secret, ..*self }
+    }
+
+    /// Its secret, for whoever keeps it.
+    pub fn secret(&self) -> &[u8; 32] {
+        &self.secret
     }
 
     /// The text for its file: the one place where the secret stands as text.

@@ -1,23 +1,29 @@
 //! What a daemon is told at its start, and what the machine makes of it.
 
+use crate::daemon::MonitorOptions;
+use crate::limits::{Level, Limits};
 use crate::{lease, machine};
 use oxiray_accelerators::{Host, Offer, detect, offer};
 use oxiray_ids::NodeId;
-use oxiray_resources::{DEVICE_RESOURCES, Inventory, ResourceName};
+use oxiray_resources::{DEVICE_RESOURCES, Inventory, MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The share of the machine's memory that the object store may take where nothing is said.
-const STORE_SHARE: f64 = 0.3;
-/// The share of the machine's memory that tasks may ask for where nothing is said.
-const MEMORY_SHARE: f64 = 0.7;
 /// How full the file system may get that objects are spilled to, in thousandths, where nothing is said.
 const SPILL_FULLNESS_MAX: u32 = 950;
 /// The variable that says otherwise, as a share of one.
 const SPILL_FULLNESS_VARIABLE: &str = "RAY_local_fs_capacity_threshold";
+/// The share of a limit on memory that may be in use before a worker is ended, in thousandths, where nothing is said.
+const MEMORY_THRESHOLD: u32 = 950;
+/// The variable that says otherwise, as a share of one.
+const MEMORY_THRESHOLD_VARIABLE: &str = "RAY_memory_usage_threshold";
+/// How often memory is looked at where nothing is said.
+const MEMORY_PERIOD_MS: u64 = 250;
+/// The variable that says otherwise, in milliseconds; 0 turns the memory monitor off.
+const MEMORY_PERIOD_VARIABLE: &str = "RAY_memory_monitor_refresh_ms";
 /// The smallest object store.
 const STORE_BYTES_MIN: u64 = 1 << 20;
 
@@ -74,13 +80,23 @@ pub struct Config {
     pub standby: bool,
     /// On a head that keeps what must outlive it: a signal ends it as if it had been killed, and the next one goes on.
     pub keeps_cluster: bool,
+    /// For how many milliseconds the certificates of nodes are valid, where that is not a day.
+    pub certificate_ms: Option<u64>,
     /// The file with the cluster's authority, where a head is not to make one of its own.
     pub authority_file: Option<PathBuf>,
     /// For how many milliseconds a node of another machine tries to reach a head that is not there yet.
     pub join_wait_ms: Option<u64>,
 }
 
+/// For how long the certificate of a node is valid where nothing else is said. It is renewed when half of that is over.
+const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
 impl Config {
+    /// For how long the certificates of nodes are valid.
+    pub fn certificate_lifetime(&self) -> Duration {
+        self.certificate_ms.map_or(CERTIFICATE_LIFETIME, Duration::from_millis)
+    }
+
     /// How long a node of another machine may go on without a word from the head.
     pub fn lease(&self) -> Duration {
         self.lease_ms.map_or(lease::LEASE, Duration::from_millis).max(lease::LEASE_MIN)
@@ -105,6 +121,18 @@ pub enum PlanError {
     /// How full the disk may get is no share.
     #[error("{SPILL_FULLNESS_VARIABLE} is `{given}`: it is to be a share of the file system between 0 and 1")]
     Fullness {
+        /// What the variable says.
+        given: String,
+    },
+    /// How much memory may be in use is no share.
+    #[error("{MEMORY_THRESHOLD_VARIABLE} is `{given}`: it is to be a share of the memory limit between 0 and 1")]
+    MemoryThreshold {
+        /// What the variable says.
+        given: String,
+    },
+    /// The time between two looks at memory is none.
+    #[error("{MEMORY_PERIOD_VARIABLE} is `{given}`: it is to be a number of milliseconds, or 0 for no memory monitor")]
+    MemoryPeriod {
         /// What the variable says.
         given: String,
     },
@@ -135,6 +163,10 @@ pub struct Plan {
     pub labels: BTreeMap<String, String>,
     /// Bytes of the object store.
     pub store_bytes: u64,
+    /// What bounds this process; nothing where neither the machine nor the kernel tells.
+    pub limits: Option<Limits>,
+    /// When a worker is ended for want of memory.
+    pub monitor: MonitorOptions,
     /// How full the file system may get that objects are spilled to, in thousandths.
     pub spill_fullness_max: u32,
     /// The host's name.
@@ -160,14 +192,20 @@ impl Plan {
     pub fn make(config: &Config, host: &Host) -> Result<Self, PlanError> {
         let detection = detect(host);
         let ip = config.node_ip_address.clone().unwrap_or_else(machine::address);
-        let ram = machine::memory_bytes();
-        let store_bytes = config.object_store_memory.unwrap_or((ram as f64 * STORE_SHARE) as u64);
+        // Most recorded machines tell of devices only.
+        let limits = Limits::under(host.root()).or_else(|| Limits::under(Path::new("/")));
+        let given = config.resources.get("memory").map(|bytes| *bytes as u64);
+        let MemoryShares { store: store_bytes, memory } =
+            MemoryShares::of(free_bytes(limits.as_ref()), config.object_store_memory, given);
         if store_bytes < STORE_BYTES_MIN {
             return Err(PlanError::StoreTooSmall { given: store_bytes });
         }
         let mut requested = config.resources.clone();
-        requested.entry("CPU".into()).or_insert_with(|| machine::processors() as f64);
-        requested.entry("memory".into()).or_insert((ram as f64 * MEMORY_SHARE).floor());
+        requested.entry("CPU".into()).or_insert_with(|| {
+            let quota = limits.as_ref().and_then(Limits::cpu);
+            machine::processors(quota.map(|quota| quota.limit)) as f64
+        });
+        requested.entry("memory".into()).or_insert(memory as f64);
         requested.insert("object_store_memory".into(), store_bytes as f64);
         requested.insert(format!("node:{ip}"), 1.0);
         if config.join.is_none() {
@@ -191,6 +229,8 @@ impl Plan {
             inventory,
             labels,
             store_bytes,
+            limits,
+            monitor: monitor(host.variable(MEMORY_THRESHOLD_VARIABLE), host.variable(MEMORY_PERIOD_VARIABLE))?,
             spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
             hostname: machine::hostname(),
             name: config.node_name.clone().unwrap_or_else(|| ip.clone()),
@@ -219,12 +259,33 @@ impl Plan {
     }
 }
 
+/// Bytes that this process may still use, by the tightest of its limits; 1 GiB where the kernel does not tell.
+fn free_bytes(limits: Option<&Limits>) -> u64 {
+    let levels = limits.map(Limits::memory).unwrap_or_default();
+    levels.iter().map(Level::free).min().unwrap_or(1 << 30)
+}
+
 fn fullness(given: Option<String>) -> Result<u32, PlanError> {
     let Some(given) = given else { return Ok(SPILL_FULLNESS_MAX) };
-    match given.parse::<f64>() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok((share * 1000.0).round() as u32),
-        _ => Err(PlanError::Fullness { given }),
-    }
+    thousandths(&given).ok_or(PlanError::Fullness { given })
+}
+
+/// A share of one, in thousandths.
+fn thousandths(given: &str) -> Option<u32> {
+    let share = given.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.map(|share| (share * 1000.0).round() as u32)
+}
+
+fn monitor(threshold: Option<String>, period: Option<String>) -> Result<MonitorOptions, PlanError> {
+    let threshold = match threshold {
+        None => MEMORY_THRESHOLD,
+        Some(given) => thousandths(&given).ok_or(PlanError::MemoryThreshold { given })?,
+    };
+    let period = match period {
+        None => MEMORY_PERIOD_MS,
+        Some(given) => given.trim().parse().map_err(|_| PlanError::MemoryPeriod { given })?,
+    };
+    Ok(MonitorOptions { threshold, period: Duration::from_millis(period) })
 }
 
 fn node_wait(given: Option<String>) -> Result<Duration, PlanError> {
@@ -250,6 +311,38 @@ mod tests {
         assert_eq!(plan.inventory.total("node:__internal_head__").units(), 10_000);
         assert_eq!(plan.labels["zone"], "a");
         assert!(plan.inventory.total("memory").wholes() > 0);
+    }
+
+    #[test]
+    fn a_container_offers_what_it_has() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            std::fs::create_dir_all(file.parent().expect("a path has a folder")).expect("a folder");
+            std::fs::write(file, text).expect("a file");
+        };
+        write("host.json", "{}");
+        write("proc/meminfo", "MemTotal: 536870912 kB\nMemAvailable: 536870912 kB\n");
+        write("proc/self/cgroup", "0::/\n");
+        write("proc/self/mountinfo", "1 2 0:27 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+        write("sys/fs/cgroup/memory.max", "2147483648\n");
+        write("sys/fs/cgroup/memory.current", "147483648\n");
+        write("sys/fs/cgroup/cpu.max", "100000 100000\n");
+        let plan = Plan::make(&Config::default(), &Host::recorded(root.path()).expect("a host")).expect("a plan");
+        assert_eq!(plan.inventory.total("memory").wholes(), 1_200_000_000);
+        assert_eq!(plan.store_bytes, 600_000_000);
+        assert_eq!(plan.inventory.total("CPU").wholes(), 1);
+    }
+
+    #[test]
+    fn the_memory_monitor_follows_rays_variables() {
+        let options = |threshold: &str, period: &str| monitor(Some(threshold.into()), Some(period.into()));
+        let default = MonitorOptions { threshold: 950, period: Duration::from_millis(250) };
+        assert_eq!(monitor(None, None).expect("options"), default);
+        let given = MonitorOptions { threshold: 800, period: Duration::ZERO };
+        assert_eq!(options("0.8", "0").expect("options"), given);
+        assert!(options("95", "0").is_err_and(|error| error.to_string().contains("RAY_memory_usage_threshold")));
+        assert!(options("0.9", "-1").is_err_and(|error| error.to_string().contains("RAY_memory_monitor_refresh_ms")));
     }
 
     #[test]

@@ -20,8 +20,9 @@ mod audit;
 mod census;
 mod clients;
 mod device_use;
+mod door;
 mod drain;
-mod ending;
+pub(crate) mod ending;
 mod ends;
 mod environments;
 mod explain;
@@ -71,6 +72,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 pub(crate) use alarms::Alarm;
+pub(crate) use door::identifier;
 pub(crate) use holdings::LENT;
 pub use locations::Whereabouts;
 pub(crate) use object_rows::NOT_RECORDED;
@@ -88,14 +90,6 @@ pub type TemplateKey = u32;
 
 /// How many forks may be under way at once.
 pub(crate) const STARTING_MAX: usize = 64;
-
-/// An identifier from bytes that came over the wire; malformed ones name nothing.
-macro_rules! identifier {
-    ($kind:ty, $bytes:expr) => {
-        <$kind>::from_slice($bytes).unwrap_or(<$kind>::NIL)
-    };
-}
-pub(crate) use identifier;
 
 /// What the shell is to do.
 #[derive(Debug)]
@@ -160,6 +154,13 @@ pub enum Effect {
     },
     /// What is to become of a submitted job.
     Submission(SubmissionOrder),
+    /// End a peer that said what no honest peer says, and tell it why (DOOR-1).
+    Expel {
+        /// Which: a driver, a visitor, a worker or a member.
+        peer: Key,
+        /// What it said.
+        why: String,
+    },
     /// Close a driver's stream when everything queued on it is sent.
     Close {
         /// The driver.
@@ -225,6 +226,7 @@ pub(crate) struct Worker {
     is_doomed: bool,
     /// Why it ends, in its own or its daemon's words; said before it does.
     last_words: Option<String>,
+    memory: ending::memory::OfWorker,
     /// The actor ends with it, whatever restarts are left.
     ends_for_good: bool,
     /// It ended with its node, which was emptied: its actor's restart is not counted.
@@ -252,6 +254,7 @@ impl Worker {
             outlives_job: false,
             is_doomed: false,
             last_words: None,
+            memory: ending::memory::OfWorker::default(),
             ends_for_good: false,
             is_moved: false,
             is_ready: false,
@@ -471,7 +474,7 @@ impl Core {
             Message::GroupQuery(asked) => self.group_query(from, &asked),
             Message::DrainAsked(asked) => self.drain_asked(from, &asked),
             Message::CollectGarbage(_) => self.collect_garbage(from),
-            Message::Goodbye(_) => self.goodbye(from),
+            Message::Goodbye(said) => self.goodbye(from, said),
             Message::ClientResume(told) => self.resume_client(from, &told),
             Message::ClientSettled(said) => self.client_settled(from, &said),
             other => {

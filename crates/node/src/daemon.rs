@@ -7,7 +7,9 @@
 
 mod admission;
 mod arrival;
+mod descriptors;
 mod effects;
+mod entry;
 mod environments;
 mod freight;
 mod guests;
@@ -17,6 +19,7 @@ mod join;
 mod journal;
 mod line_log;
 mod members;
+mod memory;
 mod network;
 mod output;
 mod packages;
@@ -30,9 +33,11 @@ mod store_desk;
 mod streams;
 mod submissions;
 mod transfer;
+mod worker_logs;
 
 use crate::core::{Core, Key, Origin, TemplateKey};
 use crate::session::Session;
+use admission::Door;
 use heartbeats::Ended;
 use line_log::LineLog;
 use network::Network;
@@ -41,12 +46,13 @@ use oxiray_processes::Brood;
 use poller::{Poller, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::time::Instant;
 use store_desk::StoreDesk;
 use streams::Stream;
 use transfer::Transfer;
+use worker_logs::WorkerLogs;
 
+pub use memory::MonitorOptions;
 pub use start::{Mode, Ready, StartError, root, run};
 
 /// A worker's process, from the order to fork it until its tree is gone.
@@ -76,7 +82,7 @@ pub(crate) struct Daemon {
     poller: Poller,
     brood: Brood,
     stop_signals: OwnedFd,
-    listener: UnixListener,
+    door: Door,
     token: String,
     /// Address that `init(address=…)` takes.
     address: String,
@@ -110,10 +116,11 @@ pub(crate) struct Daemon {
     processes: BTreeMap<Key, Process>,
     by_pid: BTreeMap<u32, Key>,
     store: StoreDesk,
+    memory: memory::MemoryWatch,
     /// Where a head writes down what must outlive it.
     journal: Option<Box<dyn oxiray_journal::Store>>,
     log: LineLog,
-    worker_log: LineLog,
+    worker_logs: WorkerLogs,
     session: Session,
     /// The driver that a private daemon lives for.
     only_driver: Option<Key>,
@@ -128,11 +135,14 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Serves until it is to stop, then ends everything.
     pub(crate) fn serve(mut self) -> Result<Ended, rustix::io::Errno> {
+        self.look_at_memory();
         self.carry_out();
+        self.open_door();
         while !self.is_stopping {
             let own = [self.core.next_alarm(), self.store.next_deadline(), self.admission_deadline()];
             let turns = [self.network_deadline(), self.return_deadline(), self.turn_deadline()];
-            let deadlines = own.into_iter().chain(turns).chain([self.submission_deadline()]);
+            let others = [self.submission_deadline(), self.progress_deadline(), self.memory_deadline()];
+            let deadlines = own.into_iter().chain(turns).chain(others);
             let limit = deadlines.flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
             let ready = self.poller.wait(limit)?;
             self.now = Instant::now();
@@ -143,12 +153,16 @@ impl Daemon {
             for token in ready {
                 self.serve_one(token);
             }
+            self.look_at_memory();
             self.store.expire(self.now);
             self.end_slow_newcomers();
+            self.end_stalled();
             self.end_overdue_submissions();
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
+            self.open_door();
+            self.tell_turned_away();
         }
         Ok(self.end())
     }
@@ -185,22 +199,22 @@ impl Daemon {
         self.dismiss_all();
         self.flush_all();
         let head = self.core.head_key().and_then(|head| self.streams.remove(&head));
-        let head = head.filter(|head| !head.is_over && self.ended == Ended::Stopped);
+        let head = head.filter(|head| !head.is_over && matches!(self.ended, Ended::Stopped));
         self.streams.clear();
         self.templates.clear();
         self.early_template = None;
         self.end_brood();
-        if let (Some(network), Ended::Stopped) = (self.network, self.ended) {
+        if let (Some(network), Ended::Stopped) = (self.network, &self.ended) {
             if let Some(head) = head {
                 Self::say_farewell(head.connection);
             }
             network.finish();
         }
-        if let (Some(journal), Ended::Stopped) = (&mut self.journal, self.ended) {
+        if let (Some(journal), Ended::Stopped) = (&mut self.journal, &self.ended) {
             journal.finish();
         }
         self.log.line("the daemon ends");
-        if self.ended != Ended::Left {
+        if !matches!(self.ended, Ended::Left) {
             self.session.remove();
         }
         self.ended

@@ -10,12 +10,15 @@ mod core;
 mod daemon;
 pub mod device_check;
 mod fetches;
+mod kept_logs;
 pub mod lease;
+pub mod limits;
 mod listing;
 mod logs;
 mod machine;
 pub mod session;
+mod tokens;
 
 pub use config::{Config, Plan, PlanError};
 pub use core::{Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts};
-pub use daemon::{Mode, Ready, StartError, root, run};
+pub use daemon::{Mode, MonitorOptions, Ready, StartError, root, run};

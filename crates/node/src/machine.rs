@@ -1,28 +1,19 @@
 //! Facts about this machine.
 
+use crate::limits::kibibytes;
 use std::fs;
 use std::net::UdpSocket;
 
-/// How many processors this process may use.
-pub(crate) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Bytes of main memory; 1 GiB where the kernel does not tell.
-pub(crate) fn memory_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    kibibytes(&text, "MemTotal:").unwrap_or(1 << 20) << 10
+/// How many processors this process may use, where quotas leave so many.
+pub(crate) fn processors(quota: Option<f64>) -> usize {
+    let here = std::thread::available_parallelism().map_or(1, usize::from);
+    quota.map_or(here, |quota| here.min((quota as usize).max(1)))
 }
 
 /// Bytes of memory that this process holds.
 pub(crate) fn resident_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
     kibibytes(&text, "VmRSS:").unwrap_or(0) << 10
-}
-
-fn kibibytes(text: &str, field: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// The host's name.
@@ -48,6 +39,7 @@ mod tests {
     fn sizes_are_read_from_kernel_tables() {
         assert_eq!(kibibytes("MemTotal:       16314 kB\nMemFree: 1 kB\n", "MemTotal:"), Some(16314));
         assert_eq!(kibibytes("", "MemTotal:"), None);
-        assert!(memory_bytes() > 64 << 20 && resident_bytes() > 0 && processors() > 0);
+        assert!(resident_bytes() > 0 && processors(None) > 0);
+        assert_eq!((processors(Some(0.5)), processors(Some(1.9))), (1, 1));
     }
 }

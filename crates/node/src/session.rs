@@ -6,7 +6,8 @@
 //! Where a session lies elsewhere than its user's sessions do, a link among those leads to it, so that whoever looks for
 //! it need not know where it is. Only the user can make such a link, since nobody else may enter that directory.
 
-use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, private_directory};
+use crate::kept_logs;
+use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, logs_of, private_directory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -35,8 +36,10 @@ pub struct Description {
     pub address: String,
     /// The secret that lets a client in.
     pub token: String,
-    /// The daemon's process.
+    /// The daemon's process, as it counts in its own PID namespace: [`Description::process`] is what others may use.
     pub pid: u32,
+    /// That namespace.
+    pub pid_namespace: u64,
     /// The node, in hexadecimal digits.
     pub node: String,
     /// The version of the daemon.
@@ -53,6 +56,12 @@ pub struct Description {
 }
 
 impl Description {
+    /// The daemon's process; `None` where it runs in another PID namespace, such as another container, since its number
+    /// means another process here.
+    pub fn process(&self) -> Option<u32> {
+        (self.pid_namespace == oxiray_processes::pid_namespace()).then_some(self.pid)
+    }
+
     /// The port that its address ends with.
     pub fn port(&self) -> Option<u16> {
         self.address.rsplit_once(':')?.1.parse().ok()
@@ -90,6 +99,8 @@ impl Session {
             if let Some(lock) = lock(&directory)?
                 && directory.exists()
             {
+                kept_logs::make(&directory)?;
+                kept_logs::make_latest(root, &directory)?;
                 return Ok(Self { directory, lock, shown_in: None, is_resumed: false });
             }
         }
@@ -99,7 +110,7 @@ impl Session {
     pub fn resume(root: &Path, port: u16) -> Option<Self> {
         left(root, port).find_map(|(entry, description)| {
             let directory = if entry.is_symlink() { fs::canonicalize(&entry).ok()? } else { entry.clone() };
-            let lock = lock_of_killed(&directory, description.pid).ok()??;
+            let lock = lock_of_killed(&directory, &description).ok()??;
             let shown_in = entry.is_symlink().then(|| root.to_owned());
             directory.join(JOURNAL).exists().then_some(Self { directory, lock, shown_in, is_resumed: true })
         })
@@ -122,6 +133,11 @@ impl Session {
         }
     }
 
+    /// Where its logs are, which it leaves behind.
+    pub fn logs(&self) -> PathBuf {
+        logs_of(&self.directory)
+    }
+
     /// Where it is.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -130,6 +146,7 @@ impl Session {
     /// Lets the session be found under `root` too.
     pub fn show_in(&mut self, root: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(fs::canonicalize(&self.directory)?, root.join(self.name()))?;
+        kept_logs::make_latest(root, &self.directory)?;
         self.shown_in = Some(root.to_owned());
         Ok(())
     }
@@ -178,7 +195,7 @@ impl Session {
         fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
     }
 
-    /// Removes everything.
+    /// Removes everything but the logs.
     pub fn remove(self) {
         for current in self.roots().map(|root| root.join(CURRENT)) {
             if fs::read_to_string(&current).is_ok_and(|name| name.trim() == self.name()) {
@@ -189,6 +206,7 @@ impl Session {
         if let Some(root) = &self.shown_in {
             let _ = fs::remove_file(root.join(self.name()));
         }
+        self.roots().for_each(kept_logs::trim);
     }
 
     fn name(&self) -> String {
@@ -215,6 +233,7 @@ pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
 /// Removes what killed daemons left under `root`, but for what a head can go on with.
 pub fn sweep(root: &Path) {
     remove_dead(directories(root).filter(|directory| !directory.join(JOURNAL).exists()));
+    kept_logs::trim(root);
 }
 
 /// Removes all that killed daemons left under `root`. Returns how many heads could have gone on.
@@ -228,7 +247,7 @@ pub fn forget_all(root: &Path) -> usize {
 /// Removes what a killed head left under `root` that had this port.
 pub fn forget(root: &Path, port: u16) {
     for (directory, description) in left(root, port) {
-        let _ = lock_of_killed(&directory, description.pid);
+        let _ = lock_of_killed(&directory, &description);
         remove_dead(std::iter::once(directory));
     }
 }
@@ -244,11 +263,11 @@ fn left(root: &Path, port: u16) -> impl Iterator<Item = (PathBuf, Description)> 
 }
 
 /// The lock of a daemon that was killed; `None` where it lives.
-fn lock_of_killed(directory: &Path, pid: u32) -> io::Result<Option<OwnedFd>> {
+fn lock_of_killed(directory: &Path, description: &Description) -> io::Result<Option<OwnedFd>> {
     if let Some(locked) = lock(directory)? {
         return Ok(Some(locked));
     }
-    if !ends(pid) {
+    if !description.process().is_some_and(ends) {
         return lock(directory);
     }
     // A process that it was about to start shares its lock until it runs its own program.
@@ -334,12 +353,26 @@ mod tests {
             address: "127.0.0.1:6379".into(),
             token: "secret".into(),
             pid: 7,
+            pid_namespace: oxiray_processes::pid_namespace(),
             node: "ab".into(),
             version: "0".into(),
             private: false,
             member: false,
             ip: "127.0.0.1".into(),
         }
+    }
+
+    #[test]
+    fn a_process_of_another_pid_namespace_is_nobody_here() {
+        assert_eq!(description().process(), Some(7));
+        let elsewhere = Description { pid_namespace: description().pid_namespace + 1, ..description() };
+        assert_eq!(elsewhere.process(), None);
+    }
+
+    /// What is in a directory of sessions, besides their logs.
+    fn names(root: &Path) -> Vec<String> {
+        let entries = fs::read_dir(root).expect("there").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name != "logs").collect()
     }
 
     #[test]
@@ -366,7 +399,7 @@ mod tests {
     #[test]
     fn a_session_that_lies_elsewhere_is_found_and_swept_like_any_other() {
         let (root, elsewhere) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-        let entries = |root: &tempfile::TempDir| fs::read_dir(root.path()).expect("there").count();
+        let entries = |root: &tempfile::TempDir| names(root.path()).len();
         let make = || {
             let mut session = Session::make(elsewhere.path()).expect("a session");
             session.show_in(root.path()).expect("shown");
@@ -397,12 +430,19 @@ mod tests {
     }
 
     #[test]
-    fn a_session_takes_its_traces_along() {
+    fn a_session_takes_its_traces_along_but_for_its_logs() {
         let root = tempfile::tempdir().expect("a directory");
         let session = Session::make(root.path()).expect("a session");
         session.make_current().expect("current");
+        let (directory, logs) = (session.directory().to_owned(), session.logs());
+        fs::write(logs.join("daemon.log"), "words").expect("written");
         session.remove();
-        assert_eq!(fs::read_dir(root.path()).expect("there").count(), 0);
+        assert!(names(root.path()).is_empty() && !directory.exists());
+        let latest = root.path().join("logs/latest/daemon.log");
+        assert_eq!(fs::read_to_string(latest).expect("the logs stay"), "words");
+        let modes =
+            [&logs, &root.path().join("logs")].map(|path| fs::metadata(path).expect("there").permissions().mode());
+        assert_eq!(modes.map(|mode| mode & 0o777), [0o700, 0o700]);
     }
 
     #[test]

@@ -40,6 +40,8 @@ impl Node {
             offer,
             labels: BTreeMap::new(),
             store_bytes: 0,
+            limits: None,
+            monitor: oxiray_node::MonitorOptions::default(),
             spill_fullness_max: 950,
             hostname: "here".into(),
             name: "test".into(),
@@ -106,7 +108,7 @@ impl Node {
     }
 
     fn detail(&self) -> serde_json::Value {
-        let report = self.core.report(1, StoreFigures::default(), 0);
+        let report = self.core.report(1, &StoreFigures::default(), 0);
         serde_json::from_str(&report.detail).expect("JSON")
     }
 

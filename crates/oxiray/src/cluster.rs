@@ -291,7 +291,8 @@ impl Builder {
             environment: Some(environment),
             entrypoint: command.join(" ").chars().take(ENTRYPOINT_MAX).collect(),
             started_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
-            metadata: "{}".into(),
+            metadata: std::env::var("OXIRAY_SUBMISSION_ID")
+                .map_or_else(|_| "{}".into(), |id| serde_json::json!({"job_submission_id": id}).to_string()),
         };
         let entry = Entry { token: token.clone(), driver: driver.clone() };
         connection.send(&Hello { token, driver: Some(driver), ..Hello::default() });
@@ -361,7 +362,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        runtime.say_goodbye();
+        runtime.say_goodbye(if std::thread::panicking() { "its program panicked" } else { "" });
         news::await_end(LAST_NEWS_LIMIT);
         process::set(None);
         runtime.close();

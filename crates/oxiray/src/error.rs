@@ -209,8 +209,8 @@ impl From<Failure> for Error {
             return Self::Task(Box::new(TaskError::from_blob(&cause)));
         }
         match code.as_str() {
-            "worker_crashed" | "node_died" => Self::WorkerDied(text),
-            "actor_died" | "actor_placement_group_removed" => Self::ActorDied(text),
+            "worker_crashed" | "node_died" | "out_of_memory" => Self::WorkerDied(text),
+            "actor_died" | "actor_left" | "actor_placement_group_removed" => Self::ActorDied(text),
             "actor_unavailable" => Self::ActorUnavailable(text),
             "task_unschedulable" | "actor_unschedulable" | "task_placement_group_removed" => Self::Unschedulable(text),
             "cancelled" => Self::Cancelled(text),

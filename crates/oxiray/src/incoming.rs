@@ -148,7 +148,7 @@ fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
     });
     let (id, owner) = ids.ok_or_else(|| Error::Invalid("an argument arrived without saying which it is".into()))?;
     if let Some(value) = argument.value.as_ref().filter(|value| !matches!(value.content, Some(Content::Stored(_)))) {
-        return objects::blob(runtime, id, Seen::from(value), None);
+        return objects::blob(runtime, id, Seen::from(value), None, None);
     }
     // The object is to be known here in case that its stored bytes are lost.
     runtime.borrow(id, owner);
@@ -157,7 +157,7 @@ fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
         // Too much to travel with the call: the daemon has it.
         None => process::patiently(|| runtime.get_one(id, None)),
     };
-    let blob = seen.and_then(|seen| objects::blob(runtime, id, seen, None));
+    let blob = seen.and_then(|seen| objects::blob(runtime, id, seen, None, None));
     runtime.release(id);
     blob
 }

@@ -6,7 +6,9 @@ use crate::process;
 use crate::reference::{ObjectRef, collecting};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_runtime::{INLINE_BYTES, LOST, Pinned, Runtime, RuntimeError, Seen, Waitable};
+use oxiray_runtime::{
+    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, Seen, Waitable,
+};
 use oxiray_values::{Common, Decoded, Encoded};
 use oxiray_wire::message::{Content, Value};
 use serde::Serialize;
@@ -97,12 +99,17 @@ pub(crate) fn keep(
 }
 
 /// The bytes of a value that was seen; those of a stored one in place.
-pub(crate) fn blob(runtime: &Runtime, id: ObjectId, seen: Seen, deadline: Option<Instant>) -> Result<Bytes> {
-    let mut seen = seen;
+pub(crate) fn blob(
+    runtime: &Runtime,
+    id: ObjectId,
+    mut seen: Seen,
+    mut asked: Option<AskedPin>,
+    deadline: Option<Instant>,
+) -> Result<Bytes> {
     loop {
         match seen.content {
             Some(Content::Inline(blob)) => return Ok(blob),
-            Some(Content::Stored(_)) => match runtime.pin(id, deadline) {
+            Some(Content::Stored(_)) => match runtime.pin(id, asked.take(), deadline) {
                 Ok(pinned) => return Ok(Bytes::from_owner(Stored(pinned))),
                 Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
                     seen = process::patiently(|| runtime.get_one(id, deadline))?;
@@ -132,7 +139,7 @@ pub(crate) fn of_ended_connection(id: ObjectId) -> Error {
 
 fn read<T: DeserializeOwned>(runtime: &Runtime, id: ObjectId, deadline: Option<Instant>) -> Result<T> {
     let seen = process::patiently(|| runtime.get_one(id, deadline))?;
-    let blob = blob(runtime, id, seen, deadline)?;
+    let blob = blob(runtime, id, seen, None, deadline)?;
     Ok(Decoded::new(&blob)?.value()?)
 }
 
@@ -158,7 +165,8 @@ pub fn put_common<T: Serialize>(value: &T) -> Result<ObjectRef<T>> {
     put_encoded(|| Encoded::common(&Common::of(value)?))
 }
 
-/// The values of several references, in order. The first error among them is returned.
+/// The values of several references, in order. An error is returned as soon as it is known, though others are still to
+/// come.
 pub fn get<T: DeserializeOwned>(references: &[ObjectRef<T>]) -> Result<Vec<T>> {
     get_until(references, None)
 }
@@ -175,9 +183,18 @@ fn get_until<T: DeserializeOwned>(references: &[ObjectRef<T>], deadline: Option<
     let runtime = process::required()?;
     let ids = references.iter().map(|reference| reference.id_on(&runtime)).collect::<Result<Vec<_>>>()?;
     // All are asked for before the first is read.
-    let seen = process::patiently(|| runtime.get(&ids, deadline))?;
-    let value = |(id, seen)| Ok(Decoded::new(&blob(&runtime, id, seen, deadline)?)?.value()?);
-    ids.into_iter().zip(seen).map(value).collect()
+    let seen = match process::patiently(|| runtime.get(&ids, deadline))? {
+        Gathered::All(seen) => seen,
+        Gathered::Failed(place, seen) => {
+            return Err(blob(&runtime, ids[place], seen, None, deadline).expect_err("a failed value is an error"));
+        }
+    };
+    let mut ahead = PinsAhead::new(&runtime, &ids, &seen);
+    let value = |(id, seen): (ObjectId, Seen)| {
+        let asked = ahead.next(id);
+        Ok(Decoded::new(&blob(&runtime, id, seen, asked, deadline)?)?.value()?)
+    };
+    ids.iter().copied().zip(seen).map(value).collect()
 }
 
 /// Those that are there, and the others.

@@ -189,6 +189,7 @@ pub(crate) fn inherit(number: i32) -> io::Result<()> {
 /// In a new worker: it dies with its template, and keeps its descendants.
 fn be_born(parent: u32) -> io::Result<()> {
     oxiray_processes::reset_signals_after_fork();
+    oxiray_processes::go_first_where_memory_is_short();
     oxiray_processes::die_with_parent(parent)?;
     oxiray_processes::become_subreaper()?;
     Ok(())

@@ -65,7 +65,7 @@ pub(crate) fn flush() {
 pub(crate) fn main(descriptor: i32) -> i32 {
     // SAFETY: the template passed this descriptor to this process alone, for this.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    match serve(socket) {
+    match oxiray_runtime::begin_output().and_then(|()| serve(socket)) {
         Ok(()) => 0,
         Err(error) => {
             say(&format!("a worker ended: {error}\n"));

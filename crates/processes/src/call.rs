@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Has the kernel kill this process when its parent dies, and fails with `ESRCH` where the parent is
 /// not `expected_parent` any more.
@@ -19,6 +19,13 @@ pub fn die_with_parent(expected_parent: u32) -> Result<(), Errno> {
 pub fn become_subreaper() -> Result<(), Errno> {
     // The call takes a pid only to name a yes; any will do.
     rustix::process::set_child_subreaper(Some(Pid::INIT))
+}
+
+/// Has the kernel end this process and what it starts before others where memory is short: a worker can be replaced, its
+/// daemon and its driver cannot.
+pub fn go_first_where_memory_is_short() {
+    // Everybody may raise their own; where `/proc` is not to be written to, all are equal as before.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
 }
 
 /// What a forked child of a [`Brood`](crate::Brood)'s process does first: nothing is blocked, and every
@@ -119,4 +126,30 @@ mod tests {
         assert_eq!(describe_status(0x0b | 0x80), "killed by signal 11 (SIGSEGV, core dumped)");
         assert_eq!(describe_status(40), "killed by signal 40");
     }
+}
+
+/// The process at the other end of a local socket, as the kernel tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id; 0 where it has none here, since it is in another PID namespace.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+}
+
+/// Who is at the other end of a local socket.
+pub fn peer_of(socket: impl AsFd) -> std::io::Result<Peer> {
+    let mut told = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes into `told`, whose fields are numbers of which every value is one.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut told).cast(),
+            &raw mut bytes,
+        )
+    };
+    if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(Peer { pid: told.pid as u32, uid: told.uid }) }
 }

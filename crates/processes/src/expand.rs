@@ -1,6 +1,7 @@
 //! Variables within the values of others.
 
-/// `${NAME}` and `$NAME` stand for what this process has; what it does not have stays as it is, as in Python.
+/// `${NAME}` and `$NAME` stand for what this process has. Where it has no such variable, `${NAME}` is empty, and `$NAME`
+/// stays as it is, as in Ray.
 pub fn expanded(value: &str) -> String {
     let mut text = String::new();
     let mut rest = value;
@@ -13,7 +14,8 @@ pub fn expanded(value: &str) -> String {
         let plain = behind.find(|character| !is_word(character)).unwrap_or(behind.len());
         let (name, bytes) = braced.unwrap_or((&behind[..plain], plain + 1));
         let known = if name.is_empty() { None } else { std::env::var(name).ok() };
-        text.push_str(known.as_deref().unwrap_or(&rest[at..at + bytes]));
+        let unknown = if braced.is_some() { "" } else { &rest[at..at + bytes] };
+        text.push_str(known.as_deref().unwrap_or(unknown));
         rest = &rest[at + bytes..];
     }
     text + rest
@@ -24,7 +26,7 @@ mod tests {
     use super::expanded;
 
     #[test]
-    fn variables_are_expanded_as_in_python() {
+    fn variables_are_expanded_as_in_ray() {
         let home = std::env::var("HOME").unwrap_or_default();
         for (value, expected) in [
             ("plain", "plain".to_owned()),
@@ -32,7 +34,7 @@ mod tests {
             ("a$HOME/b", format!("a{home}/b")),
             ("$", "$".to_owned()),
             ("${HOME", "${HOME".to_owned()),
-            ("${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH", "${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH".to_owned()),
+            ("${OXIRAY_NO_SUCH}x$OXIRAY_NO_SUCH", "x$OXIRAY_NO_SUCH".to_owned()),
         ] {
             assert_eq!(expanded(value), expected, "{value}");
         }

@@ -15,16 +15,19 @@
 mod brood;
 mod call;
 mod expand;
+mod path;
 mod switch;
 mod tree;
 
 pub use brood::{Brood, BroodError, Departed};
 pub use call::{
-    become_subreaper, describe_status, die_with_parent, kill_by_pidfd, pidfd_of, reset_signals_after_fork, stop_signals,
+    Peer, become_subreaper, describe_status, die_with_parent, go_first_where_memory_is_short, kill_by_pidfd, peer_of,
+    pidfd_of, reset_signals_after_fork, stop_signals,
 };
 pub use expand::expanded;
+pub use path::{program, without_working_directory};
 pub use switch::DeadMansSwitch;
-pub use tree::{children_of, descendants_of, started_with};
+pub use tree::{children_of, descendants_of, pid_namespace, started_with};
 
 #[cfg(test)]
 mod tests;

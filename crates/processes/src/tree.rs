@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
+
+/// The PID namespace of this process, by the inode that names it: elsewhere its process numbers mean other processes.
+pub fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
 
 /// The living and unreaped children of `pid`.
 pub fn children_of(pid: u32) -> Vec<u32> {

@@ -12,7 +12,7 @@ use oxiray_runtime::{ActorWork, Runtime, amounts};
 use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 use std::collections::BTreeMap;
 
 /// Counts one handle of an actor for as long as it lives.
@@ -76,6 +76,12 @@ impl Hold {
         let driver = context::assigned().driver.unwrap_or(self.runtime.identity().worker);
         self.runtime.keep_for_job(self.actor, driver);
         Ok(())
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, (ActorID, bool))> {
+        let this = slf.get();
+        this.hand_on(slf.py())?;
+        Ok((slf.get_type(), (ActorID(this.actor), this.keeps)))
     }
 }
 

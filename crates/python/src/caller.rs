@@ -1,13 +1,13 @@
 //! What `.remote(...)` calls: arguments in, references out.
 
 use crate::actors::Hold;
-use crate::blob::{Serialized, is_plain};
+use crate::blob::Serialized;
 use crate::environment::AskedEnvironment;
 use crate::generator::ObjectRefGenerator;
 use crate::reference::ObjectRef;
 use crate::strategy::{self, Told};
 use crate::values::keep;
-use crate::{common, context, process, python};
+use crate::{common, context, process};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_resources::Quantity;
@@ -233,20 +233,8 @@ pub(crate) fn arguments(
             references.push((Place::Keyword(keyword.extract()?), reference.get().id_on(runtime)?));
         }
     }
-    if references.is_empty()
-        && kwargs.is_empty()
-        && args.iter_borrowed().all(|argument| argument.is_none() || is_plain(&argument))
-    {
-        let pickle = python::pickle_dumps(py)?.call1(((args, py.None()), 5))?;
-        let pickle: &[u8] = pickle.extract()?;
-        if pickle.len() < INLINE_BYTES {
-            let mut payload = Vec::with_capacity(pickle.len() + 1);
-            payload.push(0);
-            payload.extend_from_slice(pickle);
-            return Ok(Arguments { payload: payload.into(), references, contained: Vec::new() });
-        }
-    }
     let (args, kwargs) = without(args, kwargs, &references)?;
+    let kwargs = (!kwargs.is_empty()).then_some(kwargs);
     let serialized = Serialized::of((args, kwargs).into_pyobject(py)?.as_any())?;
     packed(py, runtime, serialized, references)
 }

@@ -138,11 +138,12 @@ pub(crate) fn first_message(
     }
 }
 
-/// Says that the job is over.
+/// Says that the job is over, and which exception ended its program, if one did.
 #[pyfunction]
-fn say_goodbye() {
+#[pyo3(signature = (error = ""))]
+fn say_goodbye(error: &str) {
     if let Some(runtime) = process::current() {
-        runtime.say_goodbye();
+        runtime.say_goodbye(error);
     }
 }
 

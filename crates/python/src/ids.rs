@@ -13,7 +13,7 @@ pub(crate) fn hash(value: &impl Hash) -> u64 {
 }
 
 macro_rules! id_class {
-    ($name:ident, $inner:ty, $doc:literal) => {
+    ($name:ident, $inner:ty, $doc:literal $(, $($more:tt)*)?) => {
         #[doc = $doc]
         #[pyclass(frozen, eq, hash, module = "oxiray._core")]
         #[derive(Clone, PartialEq, Eq, Hash)]
@@ -71,11 +71,22 @@ macro_rules! id_class {
             fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyAny>, (Bound<'py, PyBytes>,)) {
                 (slf.get_type().into_any(), (PyBytes::new(slf.py(), slf.get().0.as_bytes()),))
             }
+
+            $($($more)*)?
         }
     };
 }
 
-id_class!(JobID, oxiray_ids::JobId, "A driver's connection to a cluster.");
+id_class!(
+    JobID,
+    oxiray_ids::JobId,
+    "A driver's connection to a cluster.",
+    /// The job of this number.
+    #[staticmethod]
+    fn from_int(value: u32) -> Self {
+        Self(oxiray_ids::JobId::from_number(value))
+    }
+);
 id_class!(ActorID, oxiray_ids::ActorId, "An actor.");
 id_class!(TaskID, oxiray_ids::TaskId, "One call of a function or method.");
 id_class!(PlacementGroupID, oxiray_ids::PlacementGroupId, "Resources that were reserved together.");

@@ -9,7 +9,7 @@
 //! generator.rs  ObjectRefGenerator; streaming.rs: what feeds it, in the worker
 //! groups.rs     placement groups
 //! ids.rs        JobID, ActorID, ...
-//! blob.rs       values as bytes, and back
+//! blob.rs       values as bytes, and back; plain.rs: those of built-in types, without pickle
 //! common.rs     values that cross to and from Rust
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
@@ -39,6 +39,7 @@ mod ids;
 mod looking;
 mod memory;
 mod metrics;
+mod plain;
 mod process;
 mod python;
 mod raised;

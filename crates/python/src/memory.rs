@@ -2,6 +2,7 @@
 
 use crate::process;
 use crate::values::ids_of;
+use oxiray_runtime::MemoryRetries;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::time::Duration;
@@ -58,10 +59,14 @@ fn configure_lineage(enabled: bool, bytes_limit: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// How many milliseconds a task waits at least before it is run again.
+/// How many milliseconds a task waits at least before it is run again, and how often and after which first pause one is
+/// that was ended for want of memory; a negative count is none.
 #[pyfunction]
-fn configure_retries(delay_ms: u64) -> PyResult<()> {
-    process::required()?.configure_retries(Duration::from_millis(delay_ms.min(DELAY_MS_MAX)));
+fn configure_retries(delay_ms: u64, memory_retries: i64, memory_delay_ms: u64) -> PyResult<()> {
+    let delay = |milliseconds: u64| Duration::from_millis(milliseconds.min(DELAY_MS_MAX));
+    let limit = u64::try_from(memory_retries).ok().map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    let memory = MemoryRetries { limit, pause: delay(memory_delay_ms) };
+    process::required()?.configure_retries(delay(delay_ms), memory);
     Ok(())
 }
 

@@ -29,19 +29,19 @@ looked_up!(
     "from_common"
 );
 looked_up!(
-    /// Serializes plain values.
-    pickle_dumps,
-    "pickle",
-    "dumps"
-);
-looked_up!(
     /// Deserializes.
     pickle_loads,
     "pickle",
     "loads"
 );
 looked_up!(
-    /// Serializes anything: `dumps(value) -> (bytes, [PickleBuffer])`.
+    /// The status that a process ends with: `status_of(exit) -> int`.
+    exit_status,
+    "oxiray._worker_exit",
+    "status_of"
+);
+looked_up!(
+    /// Serializes anything: `dumps(value) -> (parts of a pickle, buffers)`.
     dumps,
     "oxiray._serialization",
     "dumps"

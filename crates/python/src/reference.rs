@@ -1,6 +1,7 @@
 //! `ObjectRef`: a value that is here, elsewhere, or still being made.
 
 use crate::ids::{JobID, TaskID, hash};
+use crate::plain::Uncollected;
 use crate::{process, python};
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_runtime::Runtime;
@@ -66,9 +67,8 @@ struct Expected {
 /// While this lives, the references inside of an object's value take uses that were counted together, so that not each of
 /// them asks for the runtime's lock. One that comes out of turn counts its own; what is left over is given back.
 pub(crate) struct Expecting<'py> {
-    _py: Python<'py>,
     outer: Option<Expected>,
-    collects_after: bool,
+    _uncollected: Option<Uncollected<'py>>,
 }
 
 impl<'py> Expecting<'py> {
@@ -86,9 +86,8 @@ impl<'py> Expecting<'py> {
         let anchors: Vec<ObjectId> = ids.extract_if(.., |inner| inner.anchored_actor().is_some()).collect();
         runtime.release_all(&anchors);
         let expected = Expected { runtime: runtime.clone(), ids: ids.into_iter() };
-        // SAFETY: the interpreter's lock is held, as `py` proves.
-        let collects_after = contained >= Self::MANY && unsafe { pyo3::ffi::PyGC_Disable() } == 1;
-        Some(Self { _py: py, outer: EXPECTED.replace(Some(expected)), collects_after })
+        let uncollected = (contained >= Self::MANY).then(|| Uncollected::begin(py));
+        Some(Self { outer: EXPECTED.replace(Some(expected)), _uncollected: uncollected })
     }
 
     fn take(id: ObjectId) -> Option<Runtime> {
@@ -106,10 +105,6 @@ impl Drop for Expecting<'_> {
     fn drop(&mut self) {
         if let Some(left) = EXPECTED.replace(self.outer.take()) {
             left.runtime.release_all(left.ids.as_slice());
-        }
-        if self.collects_after {
-            // SAFETY: the interpreter's lock is held, as `_py` proves.
-            unsafe { pyo3::ffi::PyGC_Enable() };
         }
     }
 }

@@ -84,6 +84,7 @@ impl Template {
         drop(daemon);
         drop(brood);
         oxiray_processes::reset_signals_after_fork();
+        oxiray_processes::go_first_where_memory_is_short();
         oxiray_processes::die_with_parent(pid).map_err(|error| os_error("tie the worker to itself", error))?;
         oxiray_processes::become_subreaper().map_err(|error| os_error("keep the worker's descendants", error))?;
         let descriptors = current.take().map(|(_, descriptors)| descriptors).unwrap_or_default();
@@ -91,6 +92,9 @@ impl Template {
             descriptors.try_into().map_err(|_| os_error("fork", "three descriptors belong to a wish"))?;
         rustix::stdio::dup2_stdout(&output).map_err(|error| os_error("redirect output", error))?;
         rustix::stdio::dup2_stderr(&errors).map_err(|error| os_error("redirect errors", error))?;
+        oxiray_runtime::begin_output().map_err(|error| os_error("label its output", error))?;
+        oxiray_runtime::begin_titles();
+        oxiray_runtime::show_title(crate::worker::IDLE);
         Ok(control.into_raw_fd())
     }
 }

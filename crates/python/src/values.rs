@@ -6,7 +6,7 @@ use crate::reference::{Expecting, ObjectRef};
 use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_runtime::{INLINE_BYTES, LOST, Runtime, RuntimeError, Seen, Unmet, Waitable};
+use oxiray_runtime::{AskedPin, Gathered, INLINE_BYTES, LOST, PinsAhead, Runtime, RuntimeError, Seen, Unmet, Waitable};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -33,12 +33,13 @@ pub(crate) fn keep(
 }
 
 /// The Python object of a value, or the exception that it is. Where its stored bytes are lost, waits until they are made
-/// again: the object must be known to this process.
+/// again: the object must be known to this process. `asked` is the pin of stored bytes where it was asked for ahead.
 pub(crate) fn load<'py>(
     py: Python<'py>,
     runtime: &Runtime,
     id: ObjectId,
     value: &Seen,
+    asked: Option<AskedPin>,
     deadline: Option<Instant>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let expecting = || Expecting::begin(py, runtime, id, value.contained);
@@ -47,15 +48,15 @@ pub(crate) fn load<'py>(
             let _expecting = expecting();
             blob::load_inline(py, blob)
         }
-        Some(Content::Stored(_)) => match py.detach(|| runtime.pin(id, deadline)) {
+        Some(Content::Stored(_)) => match py.detach(|| runtime.pin(id, asked, deadline)) {
             Ok(pinned) => {
                 let _expecting = expecting();
                 blob::load_pinned(py, pinned)
             }
             Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
-                let again = process::patiently(py, || runtime.get(&[id], deadline))?;
+                let again = process::patiently(py, || runtime.get_one(id, deadline))?;
                 let again = again.map_err(|error| process::error(py, &error))?;
-                load(py, runtime, id, &again[0], deadline)
+                load(py, runtime, id, &again, None, deadline)
             }
             Err(RuntimeError::Failed(failure)) => Err(python::failure(py, &failure, Some(id))),
             Err(error) => Err(process::error(py, &error)),
@@ -100,7 +101,7 @@ fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     Ok(Instant::now().checked_add(length))
 }
 
-/// The values of several references, in order; the first error among them is raised.
+/// The values of several references, in order. An error is raised as soon as it is known, though others are still to come.
 #[pyfunction]
 #[pyo3(signature = (references, timeout = None))]
 fn get_all<'py>(
@@ -113,8 +114,10 @@ fn get_all<'py>(
     let until = deadline(timeout)?;
     let values = await_values(py, &runtime, &ids, until, timeout)?;
     let loaded = PyList::empty(py);
+    let mut ahead = PinsAhead::new(&runtime, &ids, &values);
     for (id, value) in ids.iter().zip(&values) {
-        loaded.append(load(py, &runtime, *id, value, until)?)?;
+        let asked = ahead.next(*id);
+        loaded.append(load(py, &runtime, *id, value, asked, until)?)?;
     }
     Ok(loaded)
 }
@@ -131,12 +134,13 @@ fn get_one<'py>(
     let id = reference.get().id_on(&runtime)?;
     let until = deadline(timeout)?;
     if let Some(value) = runtime.peek(id) {
-        return load(py, &runtime, id, &value, until);
+        return load(py, &runtime, id, &value, None, until);
     }
     let values = await_values(py, &runtime, &[id], until, timeout)?;
-    load(py, &runtime, id, &values[0], until)
+    load(py, &runtime, id, &values[0], None, until)
 }
 
+/// Waits for all of them; raises what one of them failed with as soon as that is known.
 fn await_values(
     py: Python<'_>,
     runtime: &Runtime,
@@ -145,7 +149,10 @@ fn await_values(
     timeout: Option<f64>,
 ) -> PyResult<Vec<Seen>> {
     match process::patiently(py, || runtime.get(ids, deadline))? {
-        Ok(values) => Ok(values),
+        Ok(Gathered::All(values)) => Ok(values),
+        Ok(Gathered::Failed(place, error)) => {
+            Err(load(py, runtime, ids[place], &error, None, deadline).expect_err("a failed value is an error"))
+        }
         Err(RuntimeError::Unmet(Unmet::TimedOut)) => {
             let missing = ids.iter().filter(|id| runtime.peek(**id).is_none()).count();
             let text = format!(

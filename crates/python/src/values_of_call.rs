@@ -57,20 +57,19 @@ impl Worker {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
         };
         if let Some(value) = argument.value.as_ref().filter(|value| !is_stored(value)) {
-            return load(py, &self.runtime, id, &Seen::from(value), None);
+            return load(py, &self.runtime, id, &Seen::from(value), None, None);
         }
         // The object is to be known here in case that its stored bytes are lost.
         self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
         if let Some(value) = &argument.value {
-            let loaded = load(py, &self.runtime, id, &Seen::from(value), None);
+            let loaded = load(py, &self.runtime, id, &Seen::from(value), None, None);
             self.runtime.release(id);
             return loaded;
         }
         // Too much to travel with the call: the daemon has it.
-        let waited = process::patiently(py, || self.runtime.get(&[id], None));
-        let values = waited.and_then(|values| values.map_err(|error| process::error(py, &error)));
-        let loaded = values.map(|mut values| values.remove(0));
-        let loaded = loaded.and_then(|value| load(py, &self.runtime, id, &value, None));
+        let waited = process::patiently(py, || self.runtime.get_one(id, None));
+        let value = waited.and_then(|value| value.map_err(|error| process::error(py, &error)));
+        let loaded = value.and_then(|value| load(py, &self.runtime, id, &value, None, None));
         self.runtime.release(id);
         loaded
     }
@@ -139,7 +138,7 @@ fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<
 /// What a call has for its result that ended its actor.
 pub(crate) fn left() -> Value {
     let text = "The actor is dead because it called exit_actor().".to_owned();
-    let failure = Failure { code: "actor_died".into(), text, cause: Bytes::new() };
+    let failure = Failure { code: "actor_left".into(), text, cause: Bytes::new() };
     Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }
 

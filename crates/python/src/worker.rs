@@ -4,22 +4,25 @@
 //! - WORKER-2: every call that is taken is answered once, or its process dies.
 //! - WORKER-3: an actor's call that raises what is to be retried is run again in its place, before those behind it.
 
+mod actor;
+
 use crate::completion::Completion;
 use crate::context::{self, Assigned, Running};
 use crate::raised::{asks_retry, raised};
 use crate::reference::{begin_borrowing, end_borrowing};
 use crate::values_of_call::{left, none};
-use crate::{caller, cancel, common, connect, process, python};
+use crate::{cancel, common, connect, process, python};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use oxiray_runtime::{Duty, Identity, Outcome, Runtime, Ticket};
-use oxiray_wire::message::{ActorCreate, Assign, Call, Content, Failure, Value, Variable};
+use oxiray_wire::message::{Assign, Call, Content, Failure, Value, Variable};
 use oxiray_wire::{Connection, Message};
 use pyo3::exceptions::{PySystemExit, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::collections::HashMap;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +31,9 @@ const FINISHING_LIMIT: Duration = Duration::from_secs(5);
 
 /// The most functions that a worker keeps; with one more, it begins anew, and counts their calls anew.
 const FUNCTIONS_LIMIT: usize = 1_000;
+
+/// The title of a worker that runs nothing.
+pub(crate) const IDLE: &str = "IDLE";
 
 /// Functions by content hash, and how often each has run here.
 type Functions = HashMap<Bytes, (Py<PyAny>, u32)>;
@@ -43,6 +49,10 @@ pub(crate) struct Worker {
     groups: Vec<String>,
     /// The name that the output is labelled with.
     label: Mutex<String>,
+    /// The class of an actor.
+    class: OnceLock<String>,
+    /// What the process ends with: what the user's code asked for with `sys.exit`.
+    status: AtomicI32,
     /// What is wrong with the runtime environment.
     flaw: Mutex<Option<Value>>,
 }
@@ -94,14 +104,14 @@ pub(crate) enum Ended {
 }
 
 /// Serves as the worker that the daemon wants at the other end of `descriptor`, until there is nothing
-/// more to do. `False` where the daemon went away before it wanted anything.
+/// more to do. Returns the status that the process is to end with.
 #[pyfunction]
-fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
+fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     // SAFETY: the template passed this descriptor to this process alone, for this.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let mut connection = Connection::new(socket).map_err(std::io::Error::from)?;
-    let Ok((first, early)) = py.detach(|| connect::first_message(&mut connection, None)) else { return Ok(false) };
-    let Message::Assign(assign) = first.message else { return Ok(false) };
+    let Ok((first, early)) = py.detach(|| connect::first_message(&mut connection, None)) else { return Ok(0) };
+    let Message::Assign(assign) = first.message else { return Ok(0) };
     let welcome = assign.welcome.clone().unwrap_or_default();
     let identity =
         Identity::from_welcome(&welcome).ok_or_else(|| PyValueError::new_err("the daemon assigned malformed ids"))?;
@@ -118,6 +128,8 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         event_loop: Mutex::new(None),
         groups: assign.actor.iter().flat_map(|actor| &actor.groups).map(|group| group.name.clone()).collect(),
         label: Mutex::new(String::new()),
+        class: OnceLock::new(),
+        status: AtomicI32::new(0),
         flaw: Mutex::new(None),
     });
     worker.note_flaw(flaw);
@@ -125,10 +137,10 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
         worker.attend(py, None)?;
         worker.runtime.tell_all();
         worker.runtime.stop_serving();
-        return Ok(true);
+        return Ok(worker.status.load(Ordering::Relaxed));
     };
     if !worker.construct(py, actor) {
-        return Ok(true);
+        return Ok(worker.status.load(Ordering::Relaxed));
     }
     let groups: Vec<(&str, u32)> = actor.groups.iter().map(|group| (group.name.as_str(), group.limit)).collect();
     let event_loop = python::serve_beside(py)?.call1((actor.max_concurrency, groups))?;
@@ -142,7 +154,9 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<bool> {
     worker.runtime.stop_serving();
     worker.runtime.actor_leaving("it was asked to end".into(), false);
     py.detach(|| worker.runtime.finish_calls(FINISHING_LIMIT));
-    Ok(true)
+    // From here on nothing in the runtime keeps the actor from its end.
+    drop(worker.actor.lock().unwrap_or_else(PoisonError::into_inner).take());
+    Ok(worker.status.load(Ordering::Relaxed))
 }
 
 /// Calls of an actor's concurrency groups go to threads of their own, see [`serve_too`].
@@ -231,8 +245,12 @@ impl Worker {
         }
         let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
         let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
-        self.label(&call.name);
-        self.attempt(py, UnderWay { ticket, call, task, name, is_common: false, yielded: 0, borrowed: Vec::new() })
+        self.label(py, &call.name);
+        oxiray_runtime::show_title(&name);
+        let under_way = UnderWay { ticket, call, task, name, is_common: false, yielded: 0, borrowed: Vec::new() };
+        let ended = self.attempt(py, under_way);
+        oxiray_runtime::show_title(self.class.get().map_or(IDLE, String::as_str));
+        ended
     }
 
     /// Runs a call, until it is answered or handed to an event loop.
@@ -345,6 +363,7 @@ impl Worker {
     /// `sys.exit` in a task ends its worker without an answer: the owner hears of the exit, and may retry.
     /// In an actor it ends the actor; a call that asked for that with `exit_actor` gets the outcome `last`.
     fn leave_at_exit(&self, py: Python<'_>, ticket: Ticket, last: Outcome, error: &PyErr) -> Ended {
+        self.end_with_status_of(py, error);
         let is_actor = context::assigned_to_actor();
         if is_actor {
             self.runtime.begin_no_more();
@@ -359,6 +378,12 @@ impl Worker {
         }
         flush_output(py);
         Ended::Leave
+    }
+
+    /// The process is to end as `sys.exit` was asked to.
+    fn end_with_status_of(&self, py: Python<'_>, error: &PyErr) {
+        let status = python::exit_status(py).and_then(|ask| ask.call1((error.value(py),))?.extract());
+        self.status.store(status.unwrap_or(1), Ordering::Relaxed);
     }
 
     /// What is to be called, and with what.
@@ -411,69 +436,6 @@ impl Worker {
     fn count(&self, hash: &Bytes) -> u32 {
         // A function that could not even be loaded has run as far as its limit is concerned.
         self.functions.lock().unwrap_or_else(PoisonError::into_inner).get(hash).map_or(u32::MAX, |(_, calls)| *calls)
-    }
-
-    /// Makes the actor; `false` where its constructor failed, which the daemon was told.
-    fn construct(&self, py: Python<'_>, create: &ActorCreate) -> bool {
-        self.label(&create.class_name);
-        let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
-        let name = format!("{}.__init__", create.class_name);
-        let task = id.creation_task();
-        context::enter(Running { task, name: name.clone(), function: "__init__".into() });
-        begin_borrowing();
-        if let Some(flaw) = self.flaw() {
-            self.runtime.actor_failed(flaw);
-            return false;
-        }
-        let failed = create
-            .references
-            .iter()
-            .find_map(|reference| reference.value.clone().filter(|value| caller::is_error(value.content.as_ref())));
-        let made = match failed {
-            Some(value) => {
-                self.runtime.actor_failed(value);
-                return false;
-            }
-            None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs, _)| {
-                let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
-                let (class, traits) = (PyBytes::new(py, &create.class), PyBytes::new(py, &create.handle));
-                python::construct(py)?.call1((class, args, kwargs, traits))
-            }),
-        };
-        context::leave();
-        let borrowed = end_borrowing();
-        match made {
-            Ok(actor) => {
-                *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor.unbind());
-                self.runtime.actor_ready(&borrowed);
-                true
-            }
-            Err(error) if error.is_instance_of::<PySystemExit>(py) => {
-                self.runtime.actor_leaving("its constructor called sys.exit()".into(), false);
-                false
-            }
-            Err(error) => {
-                self.runtime.actor_failed(raised(py, &name, task, &error, common::is_common(&create.arguments)));
-                false
-            }
-        }
-    }
-
-    fn qualified(&self, name: &str) -> String {
-        if !context::assigned_to_actor() {
-            return name.to_owned();
-        }
-        format!("{}.{name}", self.label.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Labels the output that follows; an actor keeps its class's name.
-    fn label(&self, name: &str) {
-        let mut label = self.label.lock().unwrap_or_else(PoisonError::into_inner);
-        if *label == name || (!label.is_empty() && context::assigned_to_actor()) {
-            return;
-        }
-        name.clone_into(&mut label);
-        oxiray_runtime::label_output(&label);
     }
 }
 

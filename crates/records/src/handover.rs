@@ -2,6 +2,7 @@
 
 use crate::{Secret, invalid};
 use std::io;
+use zeroize::Zeroizing;
 
 /// What belongs to a connection besides its socket, which goes along as a descriptor. All in one packet.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,9 +18,11 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// As one packet.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
+    /// As one packet, which is overwritten when it is dropped.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let secrets = self.sealing.packed_bytes() + self.opening.packed_bytes();
+        // It never grows: that would leave the keys behind in the memory that it had before.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(secrets + 4 + self.early.len() + self.unsent.len()));
         self.sealing.append(&mut bytes);
         self.opening.append(&mut bytes);
         bytes.extend_from_slice(&(self.early.len() as u32).to_le_bytes());

@@ -6,7 +6,8 @@
 //!
 //! - RECORDS-1: no sequence number is used twice with a key, and no more than the key's cipher is good for: a stream that
 //!   has come so far ends, and whoever needs one gets another, with other keys. ChaCha20-Poly1305 knows no such limit.
-//! - RECORDS-2: keys are in one process at a time: who hands them over has none left.
+//! - RECORDS-2: keys are in one process at a time: who hands them over has none left, and their bytes are overwritten when
+//!   they are dropped. (`ring` does not overwrite the cipher's own tables.)
 
 mod handover;
 mod secret;
@@ -16,6 +17,7 @@ pub use secret::{Cipher, Secret};
 
 use ring::aead::{Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use std::io::{self, ErrorKind};
+use zeroize::Zeroizing;
 
 /// The most bytes of content in a record.
 pub const CONTENT_MAX: usize = 16 << 10;
@@ -40,7 +42,7 @@ pub enum Kind {
 /// The keys of one direction.
 struct Keys {
     key: LessSafeKey,
-    iv: [u8; NONCE_LEN],
+    iv: Zeroizing<[u8; NONCE_LEN]>,
     sequence: u64,
     records_max: u64,
 }
@@ -60,7 +62,7 @@ impl Keys {
         let (cipher, key, iv, sequence) = secret.parts();
         let key =
             UnboundKey::new(cipher.algorithm(), key).map_err(|_| invalid("a key is not of its cipher's length"))?;
-        Ok(Self { key: LessSafeKey::new(key), iv, sequence, records_max: cipher.records_max() })
+        Ok(Self { key: LessSafeKey::new(key), iv: iv.clone(), sequence, records_max: cipher.records_max() })
     }
 
     /// RECORDS-1.
@@ -68,7 +70,7 @@ impl Keys {
         if self.sequence >= self.records_max {
             return Err(io::Error::other("its keys were used for as many records as they are good for"));
         }
-        let mut nonce = self.iv;
+        let mut nonce = *self.iv;
         for (byte, part) in nonce[NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
             *byte ^= part;
         }
@@ -98,6 +100,8 @@ impl Sealer {
         while !head.is_empty() || !body.is_empty() {
             let of_head = head.len().min(CONTENT_MAX);
             let of_body = body.len().min(CONTENT_MAX - of_head);
+            // Before anything is put into `out`, which never has content that is not sealed.
+            let nonce = self.0.nonce()?;
             let (start, length) = (out.len(), of_head + of_body + 1 + MAX_TAG_LEN);
             let [high, low] = (length as u16).to_be_bytes();
             let header = [Kind::Data as u8, 3, 3, high, low];
@@ -105,10 +109,12 @@ impl Sealer {
             out.extend_from_slice(&head[..of_head]);
             out.extend_from_slice(&body[..of_body]);
             out.push(kind as u8);
-            let nonce = self.0.nonce()?;
             let content = &mut out[start + HEADER_BYTES..];
-            let tag = self.0.key.seal_in_place_separate_tag(nonce, Aad::from(header), content);
-            out.extend_from_slice(tag.map_err(|_| invalid("a record cannot be sealed"))?.as_ref());
+            let Ok(tag) = self.0.key.seal_in_place_separate_tag(nonce, Aad::from(header), content) else {
+                out.truncate(start);
+                return Err(invalid("a record cannot be sealed"));
+            };
+            out.extend_from_slice(tag.as_ref());
             (head, body) = (&head[of_head..], &body[of_body..]);
         }
         Ok(())
@@ -205,7 +211,9 @@ mod tests {
             let (mut sealer, mut out) = (pair(cipher).0, Vec::new());
             sealer.0.sequence = cipher.records_max() - 1;
             sealer.seal(Kind::Data, &[1], &[], &mut out).expect("the last one");
+            let sealed = out.clone();
             assert!(sealer.seal(Kind::Data, &[1], &[], &mut out).is_err());
+            assert_eq!(out, sealed, "nothing that is not sealed is to be sent");
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::invalid;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305, NONCE_LEN};
 use std::fmt;
 use std::io;
+use zeroize::Zeroizing;
 
 /// How many full records a key of AES-GCM is good for (RFC 8446, 5.5), rounded down: 256 GiB.
 const RECORDS_OF_AES: u64 = 1 << 24;
@@ -44,12 +45,13 @@ impl Cipher {
     }
 }
 
-/// What seals or opens the records of one direction, and the number of the next one. It is not printed.
+/// What seals or opens the records of one direction, and the number of the next one. It is not printed, and overwritten
+/// when it is dropped.
 #[derive(PartialEq, Eq)]
 pub struct Secret {
     cipher: Cipher,
-    key: Vec<u8>,
-    iv: [u8; NONCE_LEN],
+    key: Zeroizing<Vec<u8>>,
+    iv: Zeroizing<[u8; NONCE_LEN]>,
     sequence: u64,
 }
 
@@ -65,21 +67,26 @@ impl Secret {
     /// # Errors
     /// Where key or vector are not of the cipher's length.
     pub fn new(cipher: Cipher, key: &[u8], iv: &[u8], sequence: u64) -> io::Result<Self> {
-        let iv = iv.try_into().map_err(|_| invalid("a vector is not of its cipher's length"))?;
+        let iv = Zeroizing::new(iv.try_into().map_err(|_| invalid("a vector is not of its cipher's length"))?);
         if key.len() != cipher.algorithm().key_len() {
             return Err(invalid("a key is not of its cipher's length"));
         }
-        Ok(Self { cipher, key: key.to_vec(), iv, sequence })
+        Ok(Self { cipher, key: Zeroizing::new(key.to_vec()), iv, sequence })
     }
 
-    pub(crate) fn parts(&self) -> (Cipher, &[u8], [u8; NONCE_LEN], u64) {
-        (self.cipher, &self.key, self.iv, self.sequence)
+    pub(crate) fn parts(&self) -> (Cipher, &[u8], &Zeroizing<[u8; NONCE_LEN]>, u64) {
+        (self.cipher, &self.key, &self.iv, self.sequence)
+    }
+
+    /// How many bytes it is as a part of a packet.
+    pub(crate) fn packed_bytes(&self) -> usize {
+        HEAD_BYTES + self.key.len()
     }
 
     pub(crate) fn append(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.cipher as u8);
         bytes.extend_from_slice(&self.sequence.to_le_bytes());
-        bytes.extend_from_slice(&self.iv);
+        bytes.extend_from_slice(&*self.iv);
         bytes.extend_from_slice(&self.key);
     }
 

@@ -305,6 +305,13 @@ impl State {
         }
     }
 
+    /// The network made no stream to the actor's process. Calls that were to go through it have not begun, and none spends
+    /// a retry.
+    pub(crate) fn actor_unreached(&mut self, id: ActorId) {
+        self.lose_calls(id, None, false);
+        self.actor_silent(id);
+    }
+
     /// ACTORS-2: the actor's process died, and there will be another.
     pub(crate) fn actor_restarting(&mut self, said: ActorRestarting) {
         let Some(id) = ActorId::from_slice(&said.actor) else { return };

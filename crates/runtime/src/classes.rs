@@ -26,6 +26,7 @@ impl Submission {
             requests: Vec::new(),
             average_us: None,
             has_told_of_pauses: false,
+            has_told_of_network: false,
         };
         let index = self.free_queues.pop().unwrap_or(self.queues.len());
         if index == self.queues.len() {

@@ -7,7 +7,7 @@
 
 use crate::interrupt::Interrupts;
 use crate::links::{DAEMON, Role, Token};
-use crate::objects::copy;
+use crate::objects::{copy, is_error};
 use crate::state::State;
 use crate::task_log::TaskLog;
 use bytes::Bytes;
@@ -302,15 +302,16 @@ impl State {
         self.give_up_written(&outcome.stored);
         let ended = Instant::now();
         let ran = self.log.started(place).map_or(Duration::ZERO, |started| ended - started);
+        let shared = shared_error(&outcome.results);
         let reply = ReplyFrame {
             task: task.as_bytes(),
-            results: &outcome.results,
+            results: if shared.is_some() { &[] } else { &outcome.results },
             kept: &kept,
             retiring: outcome.retiring,
             run_us: u32::try_from(ran.as_micros()).unwrap_or(u32::MAX),
             retry: outcome.retry,
             items: outcome.items,
-            raised: outcome.raised.as_ref(),
+            raised: shared.or(outcome.raised.as_ref()),
         };
         // Never gathered: what is done must be known before the next call can take this process down.
         self.links.post_now(from, &reply);
@@ -386,6 +387,12 @@ pub struct Outcome {
     pub raised: Option<Value>,
     /// Whether the worker leaves now.
     pub retiring: bool,
+}
+
+/// The error that all results are, where there are several: it is sent once.
+fn shared_error(results: &[Value]) -> Option<&Value> {
+    let (first, others) = results.split_first().filter(|(first, others)| is_error(first) && !others.is_empty())?;
+    others.iter().all(|other| other == first).then_some(first)
 }
 
 impl Outcome {

@@ -16,6 +16,7 @@ impl State {
         if reply.retry && self.try_again(id, None) {
             return;
         }
+        self.share_error(id, &mut reply);
         if let Some(task) = self.take_plain(id, &reply) {
             for (value, index) in reply.results.into_iter().zip(1..) {
                 self.notice_unseen(id.object(index), &value);
@@ -54,6 +55,14 @@ impl State {
         self.drop_task(id);
         if let Some(yielded) = yielded {
             self.make_missing_items(id, items, &yielded, is_repeated);
+        }
+    }
+
+    /// What all results are came once.
+    fn share_error(&mut self, id: TaskId, reply: &mut Reply) {
+        let Some(task) = self.tasks.tasks.get(&id).filter(|_| reply.results.is_empty()) else { return };
+        if let Some(value) = reply.raised.take_if(|_| task.work.stream.is_none()) {
+            reply.results = vec![value; task.work.results as usize];
         }
     }
 

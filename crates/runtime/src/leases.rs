@@ -3,10 +3,12 @@
 use crate::code::Codes;
 use crate::links::{DAEMON, Role};
 use crate::state::State;
-use crate::submit::{IDLE_LIMIT, Lease, amounts};
+use crate::submit::{IDLE_LIMIT, Lease, Task, amounts};
 use bytes::Bytes;
-use oxiray_ids::WorkerId;
-use oxiray_wire::message::{Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn};
+use oxiray_ids::{TaskId, WorkerId};
+use oxiray_wire::message::{
+    Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn, OutOfMemory,
+};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -19,14 +21,16 @@ impl State {
         let request = self.tasks.next_request;
         queue.requests.push(request);
         self.tasks.requests.insert(request, index);
-        let label =
-            queue.pending.front().and_then(|task| self.tasks.tasks.get(task)).map(|task| task.work.name.clone());
+        let first = queue.pending.front().and_then(|task| self.tasks.tasks.get(task));
+        let label = first.map(|task| task.work.name.clone());
+        let may_repeat = first.is_some_and(Task::may_repeat);
         let message = LeaseRequest {
             request,
             demand: amounts(&queue.class.demand),
             environment: Some(queue.class.environment.clone()),
             fresh: queue.class.fresh,
             label: label.unwrap_or_default(),
+            may_repeat,
             strategy: queue.class.strategy.clone(),
             arguments: queue.class.large_arguments(),
         };
@@ -94,6 +98,19 @@ impl State {
         }
     }
 
+    /// The network made no stream to a worker: it has begun nothing and is given back, and its tasks try another, which
+    /// spends no retry.
+    pub(crate) fn lease_unreached(&mut self, id: u64) {
+        let Some(lease) = self.tasks.remove_lease(id) else { return };
+        self.links.post_now(DAEMON, &LeaseReturn { lease: id, retiring: false });
+        for task in lease.under_way.into_iter().rev() {
+            if !self.end_if_cancelled(task) {
+                self.reach_again(task);
+            }
+        }
+        self.pump(lease.queue);
+    }
+
     pub(crate) fn lease_ended(&mut self, ended: &LeaseEnded) {
         if let Some(lease) = self.tasks.leases.get(&ended.lease) {
             self.hear_last_words(lease.token, Role::Lease(ended.lease));
@@ -113,23 +130,27 @@ impl State {
             self.fail_task(task, failure);
         } else if let Some(task) = running
             && !self.end_if_cancelled(task)
-            && !(ended.was_drained && self.try_elsewhere(task))
-            && !self.try_again(task, Some(&ended.text))
+            && !self.goes_on(task, ended)
         {
             let (name, attempts) = self
                 .tasks
                 .tasks
                 .get(&task)
                 .map_or((String::new(), 1), |task| (task.work.name.clone(), task.attempt + 1));
-            let text = format!(
-                "the worker that ran `{name}` died: {}. This was attempt {attempts}, the last that max_retries allows. \
-                 Look at its output above, at memory use, and at native code it calls",
-                ended.text
-            );
-            let code = if ended.node_died { "node_died" } else { "worker_crashed" };
-            self.fail_task(task, &Failure { code: code.into(), text, cause: Bytes::new() });
+            self.fail_task(task, &lost_with(ended, &name, attempts));
         }
         self.pump(lease.queue);
+    }
+
+    /// Whether the task whose worker ended is run again.
+    fn goes_on(&mut self, task: TaskId, ended: &LeaseEnded) -> bool {
+        match ended.out_of_memory() {
+            OutOfMemory::Passing => self.try_with_more_memory(task, &ended.text),
+            OutOfMemory::Lasting => false,
+            OutOfMemory::None | OutOfMemory::Kernel => {
+                ended.was_drained && self.try_elsewhere(task) || self.try_again(task, Some(&ended.text))
+            }
+        }
     }
 
     /// The lease's machine is being emptied: nothing more is begun on it.
@@ -175,4 +196,27 @@ impl State {
             self.return_lease(id);
         }
     }
+}
+
+/// What a task ends with whose worker ended, and that is not run again.
+fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32) -> Failure {
+    let LeaseEnded { text, node_died, .. } = ended;
+    let which = format!("This was attempt {attempts}, the last that max_retries allows");
+    let (code, text) = match ended.out_of_memory() {
+        OutOfMemory::None if *node_died => ("node_died", died(name, text, &which)),
+        OutOfMemory::None => ("worker_crashed", died(name, text, &which)),
+        OutOfMemory::Kernel => ("out_of_memory", format!("the worker that ran `{name}` died: {text}. {which}")),
+        OutOfMemory::Passing | OutOfMemory::Lasting => (
+            "out_of_memory",
+            format!("the worker that ran `{name}` did not finish: {text}. This was attempt {attempts}"),
+        ),
+    };
+    Failure { code: code.into(), text, cause: Bytes::new() }
+}
+
+fn died(name: &str, how: &str, which: &str) -> String {
+    format!(
+        "the worker that ran `{name}` died: {how}. {which}. Look at its output above, at memory use, and at native code it \
+         calls"
+    )
 }

@@ -99,6 +99,8 @@ pub(crate) struct Links {
     pub(crate) watched: Watched,
     /// A peer made room in shared memory.
     pub(crate) made_room: bool,
+    /// The last stream that ended before the daemons had made its connection: nothing has gone through it.
+    unmade: Option<Token>,
 }
 
 impl Links {
@@ -117,6 +119,7 @@ impl Links {
             flush_at: None,
             watched: Watched::default(),
             made_room: false,
+            unmade: None,
         };
         links.insert(daemon, Role::Daemon)?;
         Ok(links)
@@ -285,7 +288,10 @@ impl Links {
             came &= epoll::add(&self.epoll, &link.connection, event, epoll::EventFlags::IN).is_ok();
             self.flush(token);
         }
-        let Some(link) = self.open.get_mut(&token).filter(|_| came) else {
+        let Some(link) = self.open.get_mut(&token).filter(|link| {
+            self.unmade = (!came && link.connection.is_promised()).then_some(token).or(self.unmade);
+            came
+        }) else {
             self.remove(token);
             return true;
         };
@@ -301,6 +307,11 @@ impl Links {
             self.flush(token);
         }
         false
+    }
+
+    /// Whether a stream that is over ended before its connection was made.
+    pub(crate) fn was_unmade(&self, token: Token) -> bool {
+        self.unmade == Some(token)
     }
 
     /// The next message of what was read; an error where the stream broke with that, and was removed.

@@ -84,6 +84,7 @@ pub(crate) struct Objects {
     me: WorkerId,
     known: Table<ObjectId, Object>,
     values_came: u64,
+    errors_came: u64,
     sites: sites::Sites,
     /// Values that were published and that nobody here refers to any more, until nobody anywhere does.
     kept: FxHashMap<ObjectId, Value>,
@@ -94,7 +95,7 @@ pub(crate) struct Objects {
 impl Objects {
     pub(crate) fn new(me: WorkerId, keeps: bool) -> Self {
         let (known, kept) = (Table::default(), FxHashMap::default());
-        Self { me, known, values_came: 0, sites: sites::Sites::default(), kept, keeps }
+        Self { me, known, values_came: 0, errors_came: 0, sites: sites::Sites::default(), kept, keeps }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -194,8 +195,9 @@ impl Objects {
         let contained = inner_ids(&value);
         match self.known.get_mut(&id) {
             Some(object) if object.value.is_none() => {
-                object.value = Some(value);
                 self.values_came += 1;
+                self.errors_came += u64::from(is_error(&value));
+                object.value = Some(value);
                 object.holds += holds;
                 effects.resolved.extend(std::mem::take(&mut object.dependents).into_iter().map(|task| (task, id)));
                 if object.promised {
@@ -264,6 +266,11 @@ impl Objects {
     /// How many values have come so far: as long as this stays, nothing that had none has one.
     pub(crate) fn values_came(&self) -> u64 {
         self.values_came
+    }
+
+    /// How many values became errors so far: as long as this stays, nothing has failed that had not.
+    pub(crate) fn errors_came(&self) -> u64 {
+        self.errors_came
     }
 
     /// Whether its value is there.

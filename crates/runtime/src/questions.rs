@@ -1,24 +1,27 @@
 //! Questions to the daemon that have one answer each, and the segments that came with answers.
+//!
+//! - QUESTIONS-1: every question that somebody waits for is answered: those that are open when the daemon is lost, and
+//!   those asked after that, are answered with the reason.
 
 use crate::slack::shed_map;
 use crate::stored::SEALED;
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_store::{Access, SegmentCache, SegmentId};
+use oxiray_store::{Access, Extent, FileId, SegmentCache, SegmentId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer, StateReport};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::os::fd::OwnedFd;
 
-/// Segments that stay mapped though nothing in them is read or written, about.
-const SEGMENTS_LIMIT: usize = 1024;
+/// Files of the store that stay mapped though nothing in them is read or written, about.
+const FILES_LIMIT: usize = 1024;
 
 /// What the daemon said.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Room to write: the segment.
+    /// Room to write: where.
     Allocated(SegmentId),
-    /// An object to read: the segment and the object's bytes.
+    /// An object to read: where it is, and its bytes.
     Pinned(SegmentId, u64),
     Cluster(Box<ClusterReport>),
     Actor(Box<ActorAnswer>),
@@ -36,6 +39,8 @@ pub(crate) struct Questions {
     last: u64,
     answers: FxHashMap<u64, Answer>,
     open: Vec<u64>,
+    /// Why no answer comes any more: the daemon is gone for good.
+    over: Option<Failure>,
     /// Questions nobody waits for any more, and the object that an answer would pin.
     abandoned: FxHashMap<u64, Option<Bytes>>,
     /// What was asked, for a head that comes back.
@@ -43,15 +48,19 @@ pub(crate) struct Questions {
     /// Objects with room in the store that this process holds for nothing but their writing.
     pub(crate) writing: FxHashSet<ObjectId>,
     pub(crate) segments: SegmentCache,
-    /// Segments that were unmapped, of which the daemon is to hear before it is asked for anything else.
-    pub(crate) unmapped: Vec<SegmentId>,
+    /// Files that were unmapped, of which the daemon is to hear before it is asked for anything else.
+    pub(crate) unmapped: Vec<FileId>,
 }
 
 impl Questions {
     /// A number for a new question.
     pub(crate) fn ask(&mut self) -> u64 {
         self.last += 1;
-        self.open.push(self.last);
+        match &self.over {
+            // QUESTIONS-1.
+            Some(failure) => drop(self.answers.insert(self.last, Answer::Refused(failure.clone()))),
+            None => self.open.push(self.last),
+        }
         self.last
     }
 
@@ -88,7 +97,9 @@ impl Questions {
 
     /// The question, in case it has to be asked again.
     pub(crate) fn note(&mut self, question: u64, message: &Message) {
-        self.asked.insert(question, message.clone());
+        if self.over.is_none() {
+            self.asked.insert(question, message.clone());
+        }
     }
 
     /// The question is answered.
@@ -105,7 +116,9 @@ impl Questions {
         asked.into_iter().map(|(_, message)| message.clone()).collect()
     }
 
+    /// QUESTIONS-1: the daemon is gone for good.
     pub(crate) fn fail_all(&mut self, failure: &Failure) {
+        self.over = Some(failure.clone());
         for question in std::mem::take(&mut self.open) {
             self.answers.insert(question, Answer::Refused(failure.clone()));
         }
@@ -115,16 +128,16 @@ impl Questions {
     pub(crate) fn answer(&mut self, message: Message, descriptor: Option<OwnedFd>) -> Option<Bytes> {
         let (question, answer) = match message {
             Message::Allocated(said) => {
-                let segment = SegmentId(said.segment);
-                (
-                    said.request,
-                    self.mapped(segment, Access::ReadWrite, said.capacity, descriptor, Answer::Allocated(segment)),
-                )
+                let segment = SegmentId { file: FileId(said.file), offset: said.offset };
+                let extent = Extent { base: said.base, bytes: said.mapped };
+                let answer = Answer::Allocated(segment);
+                (said.request, self.mapped(segment.file, Access::ReadWrite, extent, descriptor, answer))
             }
             Message::Pinned(said) => {
-                let segment = SegmentId(said.segment);
+                let segment = SegmentId { file: FileId(said.file), offset: said.offset };
+                let extent = Extent { base: said.base, bytes: said.mapped };
                 let answer = Answer::Pinned(segment, said.size);
-                (said.request, self.mapped(segment, Access::ReadOnly, said.capacity, descriptor, answer))
+                (said.request, self.mapped(segment.file, Access::ReadOnly, extent, descriptor, answer))
             }
             Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
             Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
@@ -135,7 +148,7 @@ impl Questions {
             Message::GroupReport(said) => (said.request, Answer::Groups(Box::new(said))),
             Message::ActorAnswer(said) => (said.request, Answer::Actor(said)),
             Message::SegmentRetired(said) => {
-                self.segments.retire(SegmentId(said.segment));
+                self.segments.retire(FileId(said.file));
                 return None;
             }
             _ => return None,
@@ -158,21 +171,24 @@ impl Questions {
 
     fn mapped(
         &mut self,
-        segment: SegmentId,
+        file: FileId,
         access: Access,
-        capacity: u64,
+        extent: Extent,
         descriptor: Option<OwnedFd>,
         answer: Answer,
     ) -> Answer {
         let Some(descriptor) = descriptor else { return answer };
-        match self.segments.insert(segment, access, &descriptor, capacity) {
+        match self.segments.insert(file, access, &descriptor, extent) {
             Ok(()) => {
-                self.unmapped.extend(self.segments.trim(SEGMENTS_LIMIT, segment));
+                self.unmapped.extend(self.segments.trim(FILES_LIMIT, file));
                 answer
             }
             Err(error) => Answer::Refused(Failure {
                 code: "system".into(),
-                text: format!("a segment of {capacity} bytes could not be mapped into this process: {error}"),
+                text: format!(
+                    "{} bytes of the object store could not be mapped into this process: {error}",
+                    extent.bytes
+                ),
                 cause: bytes::Bytes::new(),
             }),
         }

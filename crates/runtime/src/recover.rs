@@ -272,8 +272,11 @@ impl State {
     }
 
     pub(crate) fn tell_unseen(&mut self, value: Value) {
-        let was_cancelled = matches!(&value.content, Some(Content::Failed(failure)) if failure.code == "cancelled");
-        if self.lost.is_none() && !self.tasks.leaving && !was_cancelled {
+        let was_wanted = matches!(
+            &value.content,
+            Some(Content::Failed(failure)) if failure.code == "cancelled" || failure.code == "actor_left"
+        );
+        if self.lost.is_none() && !self.tasks.leaving && !was_wanted {
             self.tell(News::Unseen(value));
         }
     }

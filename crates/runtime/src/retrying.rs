@@ -19,11 +19,31 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// How often and when what was ended for want of memory is run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryRetries {
+    /// How often at most; `None` for as often as it takes.
+    pub limit: Option<u32>,
+    /// The first pause; each further one is twice as long, up to a minute.
+    pub pause: Duration,
+}
+
+impl Default for MemoryRetries {
+    fn default() -> Self {
+        Self { limit: None, pause: Duration::from_secs(1) }
+    }
+}
+
+/// The longest pause after an end for want of memory.
+const MEMORY_PAUSE_MAX: Duration = Duration::from_secs(60);
+
 /// The tasks that wait for their next attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Retrying {
     /// How long every task waits at least.
     pub(crate) delay: Duration,
+    /// For tasks that were ended for want of memory.
+    pub(crate) memory: MemoryRetries,
     waiting: BTreeSet<(Instant, TaskId)>,
 }
 
@@ -51,27 +71,84 @@ impl State {
         }
         let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
         task.suspect = crash.is_some();
+        task.unreached = 0;
         task.crashes = if crash.is_some() { task.crashes + 1 } else { 0 };
         let Target::Class(queue) = task.target else { return false };
-        let pause = self.retrying.delay.max(pause_after(task.crashes));
-        if pause.is_zero() {
-            self.tasks.queues[queue].pending.push_front(id);
+        let (crashes, pause) = (task.crashes, self.retrying.delay.max(pause_after(task.crashes)));
+        if !self.pause(id, queue, pause) {
             return true;
         }
-        let until = Instant::now() + pause;
-        task.paused_until = Some(until);
-        let (name, crashes) = (task.work.name.clone(), task.crashes);
-        self.retrying.waiting.insert((until, id));
-        self.timer_moved = true;
         if let Some(crash) = crash
             && crashes == CRASHES_WITHOUT_PAUSE + 1
             && !std::mem::replace(&mut self.tasks.queues[queue].has_told_of_pauses, true)
         {
+            let name = self.name_of(id);
             self.tell(News::Notice(format!(
                 "`{name}` was begun {crashes} times, and each time its worker died: {crash}. It is tried again after pauses \
                  of up to {} s, since its max_retries allows more attempts; cancel() ends that, and the worker's output and \
                  the session's daemon.log may tell what is wrong",
                 PAUSE_MAX.as_secs()
+            )));
+        }
+        true
+    }
+
+    /// Puts a task back into its queue that no worker has begun, since the network made no stream to that. It spends no
+    /// retry, and waits longer and longer.
+    pub(crate) fn reach_again(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.tasks.get_mut(&id) else { return };
+        let Target::Class(queue) = task.target else { return };
+        task.unreached = task.unreached.saturating_add(1);
+        let pause = pause_after(task.unreached);
+        self.pause(id, queue, pause);
+        if !std::mem::replace(&mut self.tasks.queues[queue].has_told_of_network, true) {
+            let name = self.name_of(id);
+            self.tell(News::Notice(format!(
+                "no connection could be made to the worker on another node that was to run `{name}`. It has not begun, which \
+                 counts as no attempt, and is tried again until it is cancelled; daemon.log of the session on either node \
+                 says why. Check that the nodes reach each other's ports"
+            )));
+        }
+    }
+
+    fn name_of(&self, id: TaskId) -> String {
+        self.tasks.tasks.get(&id).map(|task| task.work.name.clone()).unwrap_or_default()
+    }
+
+    /// Puts a task into its queue, now or after a pause; whether there is one (RETRY-1).
+    fn pause(&mut self, id: TaskId, queue: usize, pause: Duration) -> bool {
+        let Some(task) = self.tasks.tasks.get_mut(&id).filter(|_| !pause.is_zero()) else {
+            self.tasks.queues[queue].pending.push_front(id);
+            return false;
+        };
+        let until = Instant::now() + pause;
+        task.paused_until = Some(until);
+        self.retrying.waiting.insert((until, id));
+        self.timer_moved = true;
+        true
+    }
+
+    /// Has a task that was ended since others took memory too run again later, without that being counted.
+    pub(crate) fn try_with_more_memory(&mut self, id: TaskId, why: &str) -> bool {
+        let MemoryRetries { limit, pause } = self.retrying.memory;
+        let shortages = self.tasks.tasks.get(&id).map_or(0, |task| task.shortages);
+        if limit.is_some_and(|limit| shortages >= limit) || !self.repeat_uncounted(id) {
+            return false;
+        }
+        let Some(task) = self.tasks.tasks.get_mut(&id) else { return false };
+        let Target::Class(queue) = task.target else { return false };
+        task.shortages += 1;
+        let count = task.shortages;
+        let pause = pause.saturating_mul(1 << (count - 1).min(16)).min(MEMORY_PAUSE_MAX);
+        self.pause(id, queue, pause);
+        // One that never finds memory is told of ever more seldom, and never in silence.
+        if count.is_power_of_two() {
+            let name = self.name_of(id);
+            let left = limit.map_or("without a limit".to_owned(), |limit| format!("{limit} times at most"));
+            self.tell(News::Notice(format!(
+                "`{name}` did not finish: {why}. It is begun again in {:.1} s, when others may have ended; so far it was ended \
+                 {count} times, and is begun again {left} (RAY_task_oom_retries)",
+                pause.as_secs_f64()
             )));
         }
         true
@@ -93,7 +170,7 @@ impl State {
     pub(crate) fn repeat_uncounted(&mut self, id: TaskId) -> bool {
         let leaving = self.tasks.leaving;
         let Some(task) = self.tasks.tasks.get_mut(&id).filter(|_| !leaving) else { return false };
-        let may_repeat = !task.cancelled && (task.work.retries != 0 || task.attempt > 0);
+        let may_repeat = task.may_repeat();
         task.attempt += u32::from(may_repeat);
         may_repeat
     }

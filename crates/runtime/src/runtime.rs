@@ -110,12 +110,13 @@ impl Runtime {
         &self.shared.identity
     }
 
-    /// Says that the job is over; [`News::Over`] follows the last of its workers' output.
-    pub fn say_goodbye(&self) {
+    /// Says that the job is over, and which error ended its program, empty where none did; [`News::Over`] follows the
+    /// last of its workers' output.
+    pub fn say_goodbye(&self, error: &str) {
         self.shared.with(|state| {
             state.tasks.leaving = true;
             state.tell_of_metrics();
-            state.links.post_now(DAEMON, &Goodbye {});
+            state.links.post_now(DAEMON, &Goodbye { error: error.to_owned() });
             if state.is_away() {
                 // Its job ends for want of it.
                 state.daemon_gone();
@@ -185,30 +186,6 @@ impl Runtime {
     /// The value where it is there already, without waiting.
     pub fn peek(&self, id: ObjectId) -> Option<Seen> {
         self.shared.with(|state| state.objects.look_at(id).map(Seen::from))
-    }
-
-    /// Waits for every value, in order.
-    pub fn get(&self, ids: &[ObjectId], deadline: Option<Instant>) -> Result<Vec<Seen>, RuntimeError> {
-        // Each object is looked at once where that can be: where there are many, they are in no cache.
-        let (mut seen, mut errors) = (Vec::with_capacity(ids.len()), Vec::new());
-        self.waiting(ids, deadline, |state| {
-            while let Some(id) = ids.get(seen.len())
-                && let Some(value) = state.objects.value(*id)
-            {
-                if is_error(value) {
-                    errors.push(*id);
-                }
-                seen.push(Seen::from(value));
-            }
-            if seen.len() < ids.len() {
-                return None;
-            }
-            // Who waits in vain has seen none of them.
-            for id in &errors {
-                state.objects.look_at(*id);
-            }
-            Some(std::mem::take(&mut seen))
-        })
     }
 
     /// Waits for the value of one object.
@@ -281,11 +258,13 @@ impl Runtime {
         message: impl FnOnce(u64) -> oxiray_wire::Message,
     ) -> Result<Answer, RuntimeError> {
         let question = self.shared.with(|state| {
-            if let Some(failure) = &state.lost {
-                return Err(RuntimeError::Failed(failure.clone()));
-            }
             let question = state.questions.ask();
             let message = message(question);
+            if let Err(error) = message.check_size() {
+                state.questions.withdraw(question);
+                let failure = Failure { code: "invalid".into(), text: error.to_string(), cause: Bytes::new() };
+                return Err(RuntimeError::Failed(failure));
+            }
             state.note_question(question, &message);
             state.links.post_now(DAEMON, &message);
             Ok(question)

@@ -27,6 +27,7 @@ use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
     Failure, Hold, LogLines, Notice, Promise, Publish, SegmentsUnmapped, Subscribe, Unhold, Unpin, Value,
 };
+use oxiray_wire::plain;
 use oxiray_wire::{Message, Received};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -211,7 +212,9 @@ impl State {
     fn ended(&mut self, token: Token, role: Role) {
         match role {
             Role::Daemon => self.daemon_silent(),
+            Role::Lease(lease) if self.links.was_unmade(token) => self.lease_unreached(lease),
             Role::Lease(lease) => self.lease_silent(lease),
+            Role::Actor(actor) if self.links.was_unmade(token) => self.actor_unreached(actor),
             Role::Actor(actor) => self.actor_silent(actor),
             Role::Client(_) => {
                 self.codes.remove(&token);
@@ -377,15 +380,18 @@ impl State {
                 }
                 let unmapped = std::mem::take(&mut self.questions.unmapped);
                 if !unmapped.is_empty() {
-                    let segments = unmapped.into_iter().map(|segment| segment.0).collect();
-                    self.links.post_now(DAEMON, &SegmentsUnmapped { segments });
+                    let files = unmapped.into_iter().map(|file| file.0).collect();
+                    self.links.post_now(DAEMON, &SegmentsUnmapped { files });
                 }
                 self.news = true;
             }
             Message::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
             Message::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
-            Message::LogLines(lines) => self.tell(News::Lines(lines)),
-            Message::Notice(Notice { text }) => self.tell(News::Notice(text)),
+            Message::LogLines(mut lines) => {
+                lines.name = plain(&lines.name).into_owned();
+                self.tell(News::Lines(lines));
+            }
+            Message::Notice(Notice { text }) => self.tell(News::Notice(plain(&text).into_owned())),
             Message::Assign(assign) => {
                 self.inbox.assign(assign);
                 self.news = true;
@@ -421,7 +427,7 @@ impl State {
         if dropped > 0 {
             let text = format!(
                 "{dropped} messages of workers are not shown here, since more came than this program could print: the \
-                 session's worker.log has them all"
+                 files of its workers among the session's logs have them all"
             );
             self.headlines.push_back(News::Notice(text));
         }

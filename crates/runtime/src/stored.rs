@@ -3,7 +3,9 @@
 use crate::lead::Shared;
 use crate::links::DAEMON;
 use crate::objects::copy;
+use crate::pins_ahead::AskedPin;
 use crate::questions::Answer;
+use crate::retrying::MemoryRetries;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::state::State;
 use bytes::Bytes;
@@ -25,8 +27,7 @@ pub const LOST: &str = "object_lost";
 /// A stored object mapped for reading; it stays in memory until this is dropped.
 #[derive(Debug)]
 pub struct Pinned {
-    mapping: Arc<ReadMapping>,
-    size: usize,
+    mapping: ReadMapping,
     id: ObjectId,
     /// The head under which it was mapped: on that one's machine, the next daemon knows nothing of it.
     epoch: u64,
@@ -36,7 +37,7 @@ pub struct Pinned {
 impl Pinned {
     /// The object's bytes, 64-byte aligned.
     pub fn bytes(&self) -> &[u8] {
-        &self.mapping.as_slice()[..self.size]
+        self.mapping.as_slice()
     }
 }
 
@@ -73,7 +74,7 @@ pub struct Figures {
     pub recipes: usize,
     /// Bytes of the records for that.
     pub recipe_bytes: usize,
-    /// Segments of the store that are mapped.
+    /// Files of the store that are mapped.
     pub segments: usize,
 }
 
@@ -100,16 +101,16 @@ impl Runtime {
                 Err(RuntimeError::Failed(failure)) if failure.code == SEALED => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let mapping: Option<Arc<WriteMapping>> = self.shared.with(|state| {
+            let mapping: Option<WriteMapping> = self.shared.with(|state| {
                 let is_of_this_daemon = !state.away_since(epoch);
-                state.questions.segments.writer(segment).filter(|_| is_of_this_daemon)
+                state.questions.segments.writer(segment, size).filter(|_| is_of_this_daemon)
             });
             let Some(mapping) = mapping else {
                 self.shared.with(|state| state.questions.writing.remove(&id));
                 self.give_up(segment, &Abort { object: object.clone() }.into());
                 continue;
             };
-            mapping.edit(|bytes| write(&mut bytes[..size]));
+            mapping.edit(write);
             self.shared.with(|state| state.seal(id, size, || self.new_name()));
             return Ok(());
         }
@@ -126,17 +127,28 @@ impl Runtime {
     /// Maps a stored object, waiting until `deadline` for room to read it back into.
     ///
     /// Where it fails with code `object_lost`, the loss is reported: the object has no value until it is made again, and
-    /// [`Runtime::get`] waits for that.
-    pub fn pin(&self, id: ObjectId, deadline: Option<Instant>) -> Result<Pinned, RuntimeError> {
+    /// [`Runtime::get`] waits for that. `asked` is the pin where [`crate::PinsAhead`] asked for it.
+    pub fn pin(
+        &self,
+        id: ObjectId,
+        mut asked: Option<AskedPin>,
+        deadline: Option<Instant>,
+    ) -> Result<Pinned, RuntimeError> {
         let object = copy(id.as_bytes());
-        let losses = self.shared.with(|state| state.objects.losses(id));
         for _ in 0..GRANTS_LIMIT {
-            let epoch = self.shared.with(|state| state.resuming.epoch);
-            let answer =
-                self.ask_until(deadline, Some(&object), |request| Pin { request, object: object.clone() }.into());
+            let is_asked = asked.is_some();
+            let (answer, epoch, losses) = if let Some((question, epoch)) = asked.take().map(AskedPin::take) {
+                (self.answer_to(question, deadline, Some(&object)), epoch, 0)
+            } else {
+                let (epoch, losses) = self.shared.with(|state| (state.resuming.epoch, state.objects.losses(id)));
+                let ask = |request| Pin { request, object: object.clone() }.into();
+                (self.ask_until(deadline, Some(&object), ask), epoch, losses)
+            };
             let (segment, size) = match answer {
                 Ok(Answer::Pinned(segment, size)) => (segment, size as usize),
                 Ok(_) => return Err(unexpected()),
+                // Too many may have been asked for: this one alone is another matter.
+                Err(RuntimeError::Failed(_)) if is_asked => continue,
                 Err(error) => {
                     if matches!(&error, RuntimeError::Failed(failure) if failure.code == LOST) {
                         self.shared.with(|state| state.report_lost(id, losses));
@@ -146,12 +158,12 @@ impl Runtime {
             };
             let mapping = self.shared.with(|state| {
                 let is_of_this_daemon = !state.away_since(epoch);
-                let mapping = state.questions.segments.reader(segment).filter(|_| is_of_this_daemon)?;
+                let mapping = state.questions.segments.reader(segment, size).filter(|_| is_of_this_daemon)?;
                 *state.pinned.entry(id).or_default() += 1;
                 Some(mapping)
             });
             match mapping {
-                Some(mapping) => return Ok(Pinned { mapping, size, id, epoch, shared: Arc::clone(&self.shared) }),
+                Some(mapping) => return Ok(Pinned { mapping, id, epoch, shared: Arc::clone(&self.shared) }),
                 None => self.give_up(segment, &Unpin { object: object.clone() }.into()),
             }
         }
@@ -163,7 +175,7 @@ impl Runtime {
     fn give_up(&self, segment: SegmentId, back: &Message) {
         self.shared.with(|state| {
             state.links.post(DAEMON, back);
-            state.links.post_now(DAEMON, &SegmentsUnmapped { segments: vec![segment.0] });
+            state.links.post_now(DAEMON, &SegmentsUnmapped { files: vec![segment.file.0] });
         });
     }
 
@@ -182,9 +194,9 @@ impl Runtime {
         self.shared.with(|state| state.lineage.configure(enabled, bytes_limit));
     }
 
-    /// How long a task waits at least before it is run again.
-    pub fn configure_retries(&self, delay: Duration) {
-        self.shared.with(|state| state.retrying.delay = delay);
+    /// How long a task waits at least before it is run again, and how often and when one is that memory was short for.
+    pub fn configure_retries(&self, delay: Duration, memory: MemoryRetries) {
+        self.shared.with(|state| (state.retrying.delay, state.retrying.memory) = (delay, memory));
     }
 
     /// What this process keeps.

@@ -57,11 +57,20 @@ pub(crate) struct Task {
     pub(crate) cancelled: bool,
     /// How many workers in a row died of it.
     pub(crate) crashes: u32,
+    /// How many workers in a row the network could not reach for it.
+    pub(crate) unreached: u32,
+    /// How often its worker was ended for want of memory.
+    pub(crate) shortages: u32,
     /// It waits so long for its next attempt.
     pub(crate) paused_until: Option<Instant>,
 }
 
 impl Task {
+    /// Whether it may run more than once.
+    pub(crate) fn may_repeat(&self) -> bool {
+        !self.cancelled && (self.work.retries != 0 || self.attempt > 0)
+    }
+
     fn runs_alone(&self) -> bool {
         self.suspect || self.work.max_calls > 0 || self.work.retries == 0
     }
@@ -78,6 +87,8 @@ pub(crate) struct Queue {
     pub(crate) average_us: Option<f32>,
     /// The user knows that its tasks wait before they are tried again.
     pub(crate) has_told_of_pauses: bool,
+    /// Its user was told that workers cannot be reached.
+    pub(crate) has_told_of_network: bool,
 }
 
 #[derive(Debug)]
@@ -225,6 +236,8 @@ impl State {
             sent: 0,
             cancelled: false,
             crashes: 0,
+            unreached: 0,
+            shortages: 0,
             paused_until: None,
         };
         self.tasks.tasks.insert(task, entry);

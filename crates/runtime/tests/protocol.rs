@@ -124,7 +124,7 @@ fn submit(runtime: &Runtime, work: Work) -> ObjectId {
 
 fn value_of(runtime: &Runtime, id: ObjectId) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
-    let seen = runtime.get(&[id], Some(deadline)).expect("the value comes").remove(0);
+    let seen = runtime.get_one(id, Some(deadline)).expect("the value comes");
     Value { content: seen.content, contained: Vec::new() }
 }
 
@@ -318,6 +318,36 @@ fn a_stream_that_breaks_while_its_worker_lives_gets_a_verdict() {
     }
     daemon.say(LeaseEnded { lease: 7, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
     assert_eq!(failure_of(&runtime, id).code, "worker_crashed");
+}
+
+/// Nothing has gone through such a stream, so that its worker lives and no retry is spent.
+#[test]
+fn a_stream_that_the_network_did_not_make_is_no_death_of_its_worker() {
+    let (runtime, mut daemon) = started();
+    let id = submit(&runtime, Work { retries: 0, ..work("f") });
+    for lease in 1..=6 {
+        let request = daemon.lease_request();
+        let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
+        let granted = LeaseGranted { request, lease, worker, is_alone: false, is_near: false };
+        let (promised, kept) = oxiray_wire::connection::promise_pair().expect("a pair");
+        daemon.connection.send_with(&granted.into(), vec![promised]);
+        while !daemon.connection.flush().expect("the runtime keeps the stream open") {}
+        drop(kept);
+        loop {
+            match daemon.next() {
+                Message::LeaseReturn(returned) => {
+                    break assert_eq!((returned.lease, returned.retiring), (lease, false));
+                }
+                Message::LeaseCancel(_) => {}
+                other => panic!("the lease is to be given back, not {other:?}"),
+            }
+        }
+    }
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 7);
+    let call = worker.call();
+    worker.reply(&call, "v");
+    assert_eq!(value_of(&runtime, id), inline("v"));
 }
 
 #[test]

@@ -50,7 +50,13 @@ fn play(mut connection: Connection, lends: bool, seen: &Sender<Seen>) {
                     segment += 1;
                     let file = memfd_create("segment", MemfdFlags::CLOEXEC).expect("a memory file");
                     ftruncate(&file, asked.size).expect("it has a size");
-                    let granted = Allocated { request: asked.request, segment, capacity: asked.size };
+                    let granted = Allocated {
+                        request: asked.request,
+                        file: segment,
+                        mapped: asked.size,
+                        size: asked.size,
+                        ..Allocated::default()
+                    };
                     connection.send_with(&granted.into(), vec![file]);
                     assert!(!asked.ahead || lent.is_empty(), "AHEAD-1: for one object at a time");
                     let of = if asked.ahead { &mut lent } else { &mut written };

@@ -107,10 +107,10 @@ pub fn place_group(nodes: &[NodeView], group: &Group) -> GroupPlacement {
         return GroupPlacement::On(machines);
     }
     if fleet.could_ever_place(group) {
-        return GroupPlacement::Wait(GroupReason::of(nodes, group));
+        return GroupPlacement::Wait(GroupReason::of(nodes, group, false));
     }
     let emptied: Vec<NodeView> = nodes.iter().map(NodeView::emptied).collect();
-    GroupPlacement::Never(GroupReason::of(&emptied, group))
+    GroupPlacement::Never(GroupReason::of(&emptied, group, true))
 }
 
 impl Fleet {

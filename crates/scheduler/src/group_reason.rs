@@ -2,7 +2,10 @@
 
 use oxiray_resources::Demand;
 
-use crate::{Bundle, Group, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, Strategy, Wish, place};
+use crate::{
+    Bundle, Group, GroupPlacement, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, Strategy, Wish,
+    place, place_group,
+};
 
 /// Why a placement group is not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,10 +30,17 @@ pub enum GroupObstacle {
     Machines {
         /// How many bundles there are.
         bundles: usize,
-        /// How many machines have room for at least one of them.
+        /// What those of them ask for that want more machines than have room for it; `None` where all kinds of bundles
+        /// together do.
+        demand: Option<Demand>,
+        /// How many bundles ask for that.
+        wanted: usize,
+        /// How many machines have room for one of these.
         with_room: usize,
         /// How many machines there are.
         machines: usize,
+        /// Whether the group could be placed if bundles were allowed to share machines.
+        could_spread: bool,
     },
     /// The first bundles together have no room.
     Together {
@@ -46,10 +56,13 @@ pub enum GroupObstacle {
 }
 
 impl GroupReason {
-    /// Why there is no room on these machines.
-    pub(crate) fn of(nodes: &[NodeView], group: &Group) -> Self {
+    /// Why there is no room on these machines; `is_never` where they are the machines with nothing running.
+    pub(crate) fn of(nodes: &[NodeView], group: &Group, is_never: bool) -> Self {
         let alone = group.kinds().into_iter().find_map(|(index, bundle)| alone(nodes, index, bundle));
-        let obstacle = alone.unwrap_or_else(|| together(nodes, group));
+        let obstacle = alone.unwrap_or_else(|| match group.strategy {
+            GroupStrategy::StrictSpread => apart(nodes, group, is_never),
+            _ => together(nodes, group),
+        });
         Self { strategy: group.strategy, obstacle }
     }
 
@@ -58,15 +71,28 @@ impl GroupReason {
         let advice = if is_never { "; ask for less, or start the cluster with more" } else { "" };
         match &self.obstacle {
             GroupObstacle::Bundle { bundle, reason } => reason.message(&format!("bundle {bundle}")),
-            GroupObstacle::Machines { bundles, with_room, machines } => {
-                let room = if is_never || with_room == machines {
+            GroupObstacle::Machines { bundles, demand, wanted, with_room, machines, could_spread } => {
+                let of_them = match demand {
+                    Some(demand) if wanted == bundles => format!(", {demand}"),
+                    Some(demand) => format!(": {} {} for {demand}", plural(*wanted, "bundle"), asks(*wanted)),
+                    None => String::new(),
+                };
+                let now = if is_never { "" } else { "now " };
+                let room = if is_never && with_room == machines {
                     format!("there {}", count(*machines, "is", "are", "machine"))
                 } else {
-                    format!("of {} {with_room} now {} room for one", plural(*machines, "machine"), have(*with_room))
+                    let one = if demand.is_some() { "room for it" } else { "room for any of them" };
+                    format!("{with_room} of {} {now}{} {one}", plural(*machines, "machine"), have(*with_room))
                 };
-                let advice = if is_never { "; use SPREAD, or start more machines" } else { "" };
-                let strategy = self.strategy.name();
-                format!("{strategy} wants a machine of its own for each of the {bundles} bundles, and {room}{advice}")
+                let advice = match (is_never, could_spread) {
+                    (true, true) => "; use SPREAD, or start more such machines",
+                    (true, false) => "; start more such machines",
+                    (false, _) => "",
+                };
+                format!(
+                    "{} wants a machine of its own for each of the {bundles} bundles{of_them}, and {room}{advice}",
+                    self.strategy.name()
+                )
             }
             GroupObstacle::Together { bundle, demand, misfit } => {
                 let Misfit { resource, asked, free, total, .. } = misfit;
@@ -98,13 +124,31 @@ fn alone(nodes: &[NodeView], index: usize, bundle: &Bundle) -> Option<GroupObsta
     }
 }
 
-fn together(nodes: &[NodeView], group: &Group) -> GroupObstacle {
-    if group.strategy == GroupStrategy::StrictSpread {
-        let kinds = group.kinds();
-        let has_room = |view: &&NodeView| kinds.iter().any(|(_, bundle)| view.fits(&bundle.demand).is_ok());
-        let with_room = nodes.iter().filter(has_room).count();
-        return GroupObstacle::Machines { bundles: group.bundles.len(), with_room, machines: nodes.len() };
+/// Why there is no machine for each bundle: too few for those of one kind, too few for all, or a mixture of both.
+fn apart(nodes: &[NodeView], group: &Group, is_never: bool) -> GroupObstacle {
+    let kinds = group.kinds();
+    let has_room =
+        |view: &NodeView, bundle: &Bundle| bundle.selector.matches(&view.labels) && view.fits(&bundle.demand).is_ok();
+    let of_kind = kinds.iter().map(|(_, kind)| {
+        let wanted = group.bundles.iter().filter(|bundle| bundle == kind).count();
+        (Some(kind.demand.clone()), wanted, nodes.iter().filter(|view| has_room(view, kind)).count())
+    });
+    let any = nodes.iter().filter(|view| kinds.iter().any(|(_, kind)| has_room(view, kind))).count();
+    let scarce = of_kind.chain([(None, group.bundles.len(), any)]).find(|(_, wanted, with_room)| wanted > with_room);
+    let Some((demand, wanted, with_room)) = scarce else { return GroupObstacle::NoWay };
+    let spread = Group { strategy: GroupStrategy::Spread, ..group.clone() };
+    let could_spread = is_never && matches!(place_group(nodes, &spread), GroupPlacement::On(_));
+    GroupObstacle::Machines {
+        bundles: group.bundles.len(),
+        demand,
+        wanted,
+        with_room,
+        machines: nodes.len(),
+        could_spread,
     }
+}
+
+fn together(nodes: &[NodeView], group: &Group) -> GroupObstacle {
     if nodes.len() > 1 && group.strategy != GroupStrategy::StrictPack {
         return GroupObstacle::NoWay;
     }
@@ -135,6 +179,10 @@ fn plural(count: usize, word: &str) -> String {
 
 fn count(count: usize, one: &str, many: &str, word: &str) -> String {
     format!("{} {}", if count == 1 { one } else { many }, plural(count, word))
+}
+
+fn asks(count: usize) -> &'static str {
+    if count == 1 { "asks" } else { "ask" }
 }
 
 fn have(count: usize) -> &'static str {

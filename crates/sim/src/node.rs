@@ -127,6 +127,8 @@ impl World {
             offer,
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
             store_bytes: 1 << 30,
+            limits: None,
+            monitor: oxiray_node::MonitorOptions::default(),
             spill_fullness_max: 950,
             hostname: format!("machine-{index}"),
             name: format!("node-{index}"),
@@ -221,6 +223,7 @@ impl World {
                 }
                 Some((member, worker)) => self.queue(node, member, WorkerKill { worker }.into(), None),
             },
+            Effect::Expel { peer, why } => panic!("node {node} ends {peer}, which is honest: {why}"),
             Effect::Close { client } => {
                 if let Some((stream, _)) = self.nodes[node].streams.get(&client).copied() {
                     self.close(Descriptor { stream, side: 0 });

@@ -166,7 +166,7 @@ impl World {
     /// The program is at its end.
     pub(crate) fn leaves(&mut self, process: ProcessIndex) {
         self.processes[process].is_leaving = true;
-        self.say(process, Goodbye {});
+        self.say(process, Goodbye::default());
     }
 
     fn make_task(&mut self, process: ProcessIndex) {

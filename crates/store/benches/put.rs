@@ -34,16 +34,17 @@ impl Loop {
         self.store.create(Ticket(self.count), CLIENT, object, bytes.len() as u64);
         for event in self.store.events() {
             match event {
-                Event::Created { segment, capacity, .. } => {
-                    let sent = self.store.descriptor(segment, CLIENT, Access::ReadWrite).expect("a descriptor");
-                    if let Some(descriptor) = sent {
-                        self.cache.insert(segment, Access::ReadWrite, &descriptor, capacity).expect("a mapping");
+                Event::Created { segment, .. } => {
+                    let file = segment.file;
+                    let sent = self.store.descriptor(file, CLIENT, Access::ReadWrite).expect("a descriptor");
+                    if let Some((descriptor, extent)) = sent {
+                        self.cache.insert(file, Access::ReadWrite, &descriptor, extent).expect("a mapping");
                     }
-                    let writer = self.cache.writer(segment).expect("a mapped segment");
-                    writer.edit(|room| room[..bytes.len()].copy_from_slice(bytes));
+                    let writer = self.cache.writer(segment, bytes.len()).expect("a mapped segment");
+                    writer.edit(|room| room.copy_from_slice(bytes));
                     self.store.seal(CLIENT, object).expect("its creator seals it");
                 }
-                Event::Retired { segment, .. } => self.cache.retire(segment),
+                Event::Retired { file, .. } => self.cache.retire(file),
                 event => panic!("{event:?}"),
             }
         }

@@ -18,10 +18,10 @@ mod tests;
 
 use crate::class::segment_capacity;
 use crate::error::StoreError;
-use crate::terms::{Access, ClientId, Event, ObjectState, SegmentId, Stats, Ticket};
+use crate::terms::{Access, ClientId, Event, FileId, ObjectState, SegmentId, Stats, Ticket};
+pub(crate) use jobs::{CopyId, JobResult};
 use jobs::{Disk, Job};
-pub(crate) use jobs::{JobId, JobResult};
-use oxiray_ids::ObjectId;
+use oxiray_ids::{JobId, ObjectId};
 use place::{Object, Place};
 use queue::{Request, Wish};
 use segments::Segments;
@@ -32,21 +32,23 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Make a memory file. What it is for is the next effect.
-    Make { segment: SegmentId, capacity: u64 },
-    /// Give the memory file's pages back.
-    Discard { segment: SegmentId },
+    Make { file: FileId, bytes: u64 },
+    /// Give the segment's pages back.
+    Discard { segment: SegmentId, capacity: u64 },
+    /// Drop a memory file with all its pages, or the name of a file on disk.
+    Drop { file: FileId },
     /// Make a file of `size` bytes named by the job, for a client to write.
-    File { job: JobId, size: u64 },
+    File { job: CopyId, size: u64 },
     /// Copy `size` bytes of the segment into a new file named by the job.
-    Spill { job: JobId, segment: SegmentId, size: u64 },
+    Spill { job: CopyId, segment: SegmentId, size: u64, owner: JobId },
     /// Compare the file with what was written to it.
-    Check { job: JobId, file: JobId },
-    /// The segment is the file, for reading or for writing.
-    Map { segment: SegmentId, file: JobId },
+    Check { job: CopyId, file: CopyId },
+    /// The name stands for the file, for reading or for writing.
+    Map { name: FileId, file: CopyId },
     /// Copy the file back into the segment.
-    Restore { job: JobId, segment: SegmentId, file: JobId },
+    Restore { job: CopyId, segment: SegmentId, file: CopyId },
     /// Drop a file.
-    Forget { file: JobId },
+    Forget { file: CopyId },
     /// Say something.
     Tell(Event),
 }
@@ -56,6 +58,10 @@ pub(crate) enum Effect {
 pub(crate) struct Limits {
     pub(crate) capacity: u64,
     pub(crate) pool: u64,
+    /// The smallest segment.
+    pub(crate) smallest: u64,
+    /// About how many bytes a memory file has that several objects share.
+    pub(crate) slab: u64,
     /// 0 turns spilling off.
     pub(crate) disk: u64,
     pub(crate) directory: PathBuf,
@@ -81,7 +87,12 @@ struct Waiting {
 struct Written {
     segment: SegmentId,
     deleted: bool,
-    file: Option<JobId>,
+    file: Option<CopyId>,
+}
+
+/// The job that an object belongs to.
+fn job_of(object: ObjectId) -> JobId {
+    object.task().job()
 }
 
 #[derive(Debug)]
@@ -100,7 +111,7 @@ pub(crate) struct Book {
     is_crowded: bool,
     /// Every unanswered request.
     waiting: BTreeMap<Ticket, Waiting>,
-    jobs: HashMap<JobId, Job>,
+    jobs: HashMap<CopyId, Job>,
     disk: Disk,
     /// Counts uses, for the order of idle objects, and names jobs.
     clock: u64,
@@ -110,7 +121,7 @@ pub(crate) struct Book {
 impl Book {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            segments: Segments::new(limits.capacity, limits.pool),
+            segments: Segments::new(limits.capacity, limits.pool, limits.slab),
             disk: Disk::new(limits.disk),
             limits,
             objects: HashMap::new(),
@@ -140,7 +151,7 @@ impl Book {
         } else {
             None
         };
-        let capacity = match (refusal, segment_capacity(size, self.limits.capacity)) {
+        let capacity = match (refusal, self.capacity_for(size)) {
             (Some(error), _) => return self.refuse(ticket, client, error),
             (None, Some(capacity)) => capacity,
             // The disk may have room for what memory never will.
@@ -272,15 +283,14 @@ impl Book {
 
     fn grant_pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
         let known = self.objects.get_mut(&object).expect("a pinned object is known");
-        let (segment, pins, capacity) = match &mut known.place {
-            Place::Pinned { segment, pins, .. } => (*segment, pins, known.capacity),
-            Place::OnDisk { segment, pins, .. } => (*segment, pins, known.size),
-            _ => unreachable!("the caller made the object pinned"),
+        let (Place::Pinned { segment, pins, .. } | Place::OnDisk { segment, pins, .. }) = &mut known.place else {
+            unreachable!("the caller made the object pinned");
         };
+        let segment = *segment;
         *pins += 1;
         *self.clients.entry(client).or_default().pins.entry(object).or_default() += 1;
         let size = known.size;
-        self.tell(Event::Pinned { ticket, client, object, segment, capacity, size });
+        self.tell(Event::Pinned { ticket, client, object, segment, size });
     }
 
     pub(crate) fn unpin(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
@@ -387,7 +397,7 @@ impl Book {
     }
 
     pub(crate) fn client_gone(&mut self, client: ClientId) {
-        self.segments.client_gone(client);
+        self.segments.client_gone(client, &mut self.out);
         let tickets: Vec<Ticket> =
             self.waiting.iter().filter(|(_, waiting)| waiting.client == client).map(|(&ticket, _)| ticket).collect();
         for ticket in tickets {
@@ -426,12 +436,17 @@ impl Book {
         }
     }
 
-    pub(crate) fn give(&mut self, segment: SegmentId, client: ClientId, access: Access) -> Option<bool> {
-        self.segments.give(segment, client, access)
+    pub(crate) fn give(&mut self, file: FileId, client: ClientId, access: Access) -> Option<bool> {
+        self.segments.give(file, client, access)
     }
 
-    pub(crate) fn take_back(&mut self, segment: SegmentId, client: ClientId) {
-        self.segments.take_back(segment, client);
+    pub(crate) fn take_back(&mut self, file: FileId, client: ClientId) {
+        self.segments.take_back(file, client, &mut self.out);
+    }
+
+    /// The bytes of the segment for an object of `size`; `None` where memory never has room for it.
+    fn capacity_for(&self, size: u64) -> Option<u64> {
+        segment_capacity(size, self.limits.smallest, self.limits.capacity)
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> {

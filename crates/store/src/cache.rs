@@ -1,7 +1,7 @@
 //! A client's mappings, kept from object to object so that pages are touched once.
 
-use crate::mapping::{ReadMapping, WriteMapping};
-use crate::terms::{Access, SegmentId};
+use crate::mapping::{ReadMapping, Region, WriteMapping};
+use crate::terms::{Access, Extent, FileId, SegmentId};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,22 +9,21 @@ use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct Mapped {
-    read: Option<Arc<ReadMapping>>,
-    write: Option<Arc<WriteMapping>>,
+    read: Option<Arc<Region>>,
+    write: Option<Arc<Region>>,
 }
 
 impl Mapped {
     fn in_use(&self) -> bool {
-        self.read.as_ref().is_some_and(|mapping| Arc::strong_count(mapping) > 1)
-            || self.write.as_ref().is_some_and(|mapping| Arc::strong_count(mapping) > 1)
+        [&self.read, &self.write].into_iter().flatten().any(|region| Arc::strong_count(region) > 1)
     }
 }
 
-/// The segments that a client has mapped. The daemon sends a segment's descriptor once per access and counts on the
-/// client to keep the mapping until it says that the segment is retired.
+/// The files that a client has mapped. The daemon sends a file's descriptor once per access and counts on the client to
+/// keep the mapping until it says that the file is retired.
 #[derive(Debug, Default)]
 pub struct SegmentCache {
-    mapped: BTreeMap<SegmentId, Mapped>,
+    mapped: BTreeMap<FileId, Mapped>,
 }
 
 impl SegmentCache {
@@ -33,57 +32,49 @@ impl SegmentCache {
         Self::default()
     }
 
-    /// Maps a descriptor that the daemon sent.
-    pub fn insert(
-        &mut self,
-        segment: SegmentId,
-        access: Access,
-        descriptor: &OwnedFd,
-        capacity: u64,
-    ) -> io::Result<()> {
-        let (mut read, mut write) = (None, None);
+    /// Maps a range of a descriptor that the daemon sent.
+    pub fn insert(&mut self, file: FileId, access: Access, descriptor: &OwnedFd, range: Extent) -> io::Result<()> {
+        let region = Arc::new(Region::map(descriptor.as_fd(), access, range.base, range.bytes)?);
+        let mapped = self.mapped.entry(file).or_default();
         match access {
-            Access::ReadOnly => read = Some(Arc::new(ReadMapping::new(descriptor.as_fd(), capacity)?)),
-            Access::ReadWrite => write = Some(Arc::new(WriteMapping::new(descriptor.as_fd(), capacity)?)),
+            Access::ReadOnly => mapped.read = Some(region),
+            Access::ReadWrite => mapped.write = Some(region),
         }
-        let mapped = self.mapped.entry(segment).or_default();
-        mapped.read = read.or(mapped.read.take());
-        mapped.write = write.or(mapped.write.take());
         Ok(())
     }
 
-    /// The segment mapped for reading.
-    pub fn reader(&self, segment: SegmentId) -> Option<Arc<ReadMapping>> {
-        self.mapped.get(&segment)?.read.clone()
+    /// An object of `size` bytes, mapped for reading; nothing where its file is not.
+    pub fn reader(&self, segment: SegmentId, size: usize) -> Option<ReadMapping> {
+        ReadMapping::new(self.mapped.get(&segment.file)?.read.as_ref()?, segment.offset, size)
     }
 
-    /// The segment mapped for writing.
-    pub fn writer(&self, segment: SegmentId) -> Option<Arc<WriteMapping>> {
-        self.mapped.get(&segment)?.write.clone()
+    /// Room for an object of `size` bytes, mapped for writing; nothing where its file is not.
+    pub fn writer(&self, segment: SegmentId, size: usize) -> Option<WriteMapping> {
+        WriteMapping::new(self.mapped.get(&segment.file)?.write.as_ref()?, segment.offset, size)
     }
 
-    /// The daemon retired the segment. A mapping in use lives until its last user drops it.
-    pub fn retire(&mut self, segment: SegmentId) {
-        self.mapped.remove(&segment);
+    /// The daemon retired the file. A mapping in use lives until its last user drops it.
+    pub fn retire(&mut self, file: FileId) {
+        self.mapped.remove(&file);
     }
 
-    /// Drops mappings that nobody uses, the oldest segments first and `spared` never, until at most `keep` segments are
-    /// mapped, and tells which: the daemon must hear of each (`Store::mapping_dropped`) before this client asks it for anything else.
-    /// The kernel limits the mappings of a process (65,530 by default).
-    pub fn trim(&mut self, keep: usize, spared: SegmentId) -> Vec<SegmentId> {
+    /// Drops mappings that nobody uses, the oldest files first and `spared` never, until at most `keep` files are mapped,
+    /// and tells which: the daemon must hear of each (`Store::mapping_dropped`) before this client asks it for anything
+    /// else. The kernel limits the mappings of a process (65,530 by default).
+    pub fn trim(&mut self, keep: usize, spared: FileId) -> Vec<FileId> {
         let surplus = self.mapped.len().saturating_sub(keep);
         if surplus == 0 {
             return Vec::new();
         }
-        let idle = self.mapped.iter().filter(|(segment, mapped)| **segment != spared && !mapped.in_use());
-        let dropped: Vec<SegmentId> = idle.map(|(&segment, _)| segment).take(surplus).collect();
-        for segment in &dropped {
-            self.mapped.remove(segment);
+        let idle = self.mapped.iter().filter(|(file, mapped)| **file != spared && !mapped.in_use());
+        let dropped: Vec<FileId> = idle.map(|(&file, _)| file).take(surplus).collect();
+        for file in &dropped {
+            self.mapped.remove(file);
         }
         dropped
     }
 
-    /// How many segments are mapped.
+    /// How many files are mapped.
     pub fn len(&self) -> usize {
         self.mapped.len()
     }
@@ -102,20 +93,27 @@ mod tests {
 
     const CAPACITY: u64 = 8192;
 
-    fn insert(cache: &mut SegmentCache, segment: u64, memory: &Memory, access: Access) {
-        cache.insert(SegmentId(segment), access, &memory.open(access).unwrap(), CAPACITY).unwrap();
+    const ALL: Extent = Extent { base: 0, bytes: CAPACITY };
+
+    fn insert(cache: &mut SegmentCache, file: u64, memory: &Memory, access: Access) {
+        cache.insert(FileId(file), access, &memory.open(access).unwrap(), ALL).unwrap();
+    }
+
+    fn at(file: u64, offset: u64) -> SegmentId {
+        SegmentId { file: FileId(file), offset }
     }
 
     #[test]
     fn what_one_mapping_writes_the_other_reads() {
         let (memory, mut cache) = (Memory::new(CAPACITY).unwrap(), SegmentCache::new());
         insert(&mut cache, 1, &memory, Access::ReadWrite);
-        assert!(cache.reader(SegmentId(1)).is_none());
+        assert!(cache.reader(at(1, 0), 1).is_none());
         insert(&mut cache, 1, &memory, Access::ReadOnly);
-        cache.writer(SegmentId(1)).unwrap().edit(|bytes| bytes[4096..4101].copy_from_slice(b"hello"));
-        let reader = cache.reader(SegmentId(1)).unwrap();
-        assert_eq!(&reader.as_slice()[4096..4101], b"hello");
-        assert_eq!(reader.as_slice().len(), CAPACITY as usize);
+        cache.writer(at(1, 4096), 5).unwrap().edit(|bytes| bytes.copy_from_slice(b"hello"));
+        let reader = cache.reader(at(1, 4096), 4096).unwrap();
+        assert_eq!(&reader.as_slice()[..5], b"hello");
+        assert_eq!(reader.as_slice().len(), 4096);
+        assert!(cache.reader(at(1, 4096), 4097).is_none() && cache.writer(at(1, u64::MAX), 2).is_none());
         assert_eq!(reader.as_slice().as_ptr() as usize % 64, 0);
     }
 
@@ -123,9 +121,9 @@ mod tests {
     fn a_retired_mapping_lives_until_its_last_user_drops_it() {
         let (memory, mut cache) = (Memory::new(CAPACITY).unwrap(), SegmentCache::new());
         insert(&mut cache, 1, &memory, Access::ReadWrite);
-        let writer = cache.writer(SegmentId(1)).unwrap();
-        cache.retire(SegmentId(1));
-        assert!(cache.is_empty() && cache.writer(SegmentId(1)).is_none());
+        let writer = cache.writer(at(1, 0), 1).unwrap();
+        cache.retire(FileId(1));
+        assert!(cache.is_empty() && cache.writer(at(1, 0), 1).is_none());
         writer.edit(|bytes| bytes[0] = 1);
     }
 
@@ -135,19 +133,19 @@ mod tests {
         for segment in 0..4 {
             insert(&mut cache, segment, &memory, Access::ReadOnly);
         }
-        let used = cache.reader(SegmentId(0)).unwrap();
-        assert_eq!(cache.trim(2, SegmentId(1)), [SegmentId(2), SegmentId(3)]);
-        assert_eq!(cache.trim(0, SegmentId(9)), [SegmentId(1)]);
+        let used = cache.reader(at(0, 0), 1).unwrap();
+        assert_eq!(cache.trim(2, FileId(1)), [FileId(2), FileId(3)]);
+        assert_eq!(cache.trim(0, FileId(9)), [FileId(1)]);
         assert_eq!(used.as_slice()[0], 0);
         drop(used);
-        assert_eq!(cache.trim(0, SegmentId(9)), [SegmentId(0)]);
+        assert_eq!(cache.trim(0, FileId(9)), [FileId(0)]);
     }
 
     #[test]
     fn a_readers_descriptor_cannot_be_mapped_writable() {
         let memory = Memory::new(CAPACITY).unwrap();
         let descriptor = memory.open(Access::ReadOnly).unwrap();
-        let refused = WriteMapping::new(descriptor.as_fd(), CAPACITY).unwrap_err();
+        let refused = Region::map(descriptor.as_fd(), Access::ReadWrite, 0, CAPACITY).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
         let length = CAPACITY as usize;
         // SAFETY: the kernel chooses the place of the mapping; nothing reads it.
@@ -165,7 +163,8 @@ mod tests {
         let memory = Memory::new(CAPACITY).unwrap();
         let descriptor = memory.open(Access::ReadOnly).unwrap();
         let mut cache = SegmentCache::new();
-        let refused = cache.insert(SegmentId(1), Access::ReadOnly, &descriptor, CAPACITY + 1).unwrap_err();
+        let refused =
+            cache.insert(FileId(1), Access::ReadOnly, &descriptor, Extent { base: 4096, bytes: CAPACITY }).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -4,8 +4,8 @@
 //! their segments go from object to object, but not more than a limit: what a process has mapped counts as its own where
 //! the kernel, out of memory, looks for whom to end.
 
-use crate::mapping::WriteMapping;
-use crate::terms::SegmentId;
+use crate::mapping::{Region, WriteMapping};
+use crate::terms::{FileId, SegmentId};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -25,25 +25,35 @@ impl KeptMappings {
         Self { limit_bytes, kept: VecDeque::new() }
     }
 
-    /// The segment's mapping, made where there is none. It is kept even where it is larger than the limit, until the next
-    /// one is asked for or [`KeptMappings::trim`] is called.
+    /// The mapping of a segment, of which an object of `size` bytes is looked at; `map` maps its file where none of the
+    /// segments that are kept is in it. It is kept even where it is larger than the limit, until the next one is asked for
+    /// or [`KeptMappings::trim`] is called.
     pub(crate) fn get(
         &mut self,
         segment: SegmentId,
-        make: impl FnOnce() -> io::Result<WriteMapping>,
+        size: usize,
+        map: impl FnOnce() -> io::Result<Region>,
     ) -> io::Result<Arc<WriteMapping>> {
         let mapping = match self.take(segment) {
-            Some(mapping) => mapping,
-            None => Arc::new(make()?),
+            Some(mapping) if mapping.length() == size => mapping,
+            _ => {
+                let same_file = self.kept.iter().find(|(kept, _)| kept.file == segment.file);
+                let region = match same_file {
+                    Some((_, kept)) => Arc::clone(kept.region()),
+                    None => Arc::new(map()?),
+                };
+                let mapping = WriteMapping::new(&region, segment.offset, size);
+                Arc::new(mapping.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?)
+            }
         };
         self.trim_to(self.limit_bytes.saturating_sub(mapping.length()), KEPT_MAX - 1);
         self.kept.push_back((segment, mapping.clone()));
         Ok(mapping)
     }
 
-    /// The segment is gone.
-    pub(crate) fn forget(&mut self, segment: SegmentId) {
-        drop(self.take(segment));
+    /// The file is gone.
+    pub(crate) fn forget(&mut self, file: FileId) {
+        self.kept.retain(|(kept, _)| kept.file != file);
     }
 
     /// Drops those that were not asked for for longest, until the limit is held. One in use lives until its last user
@@ -75,22 +85,27 @@ mod tests {
     use std::os::fd::AsFd;
 
     const CAPACITY: u64 = 8192;
+    const SIZE: usize = CAPACITY as usize;
 
-    fn make(capacity: u64) -> io::Result<WriteMapping> {
+    fn make(capacity: u64) -> io::Result<Region> {
         let memory = Memory::new(capacity)?;
-        WriteMapping::new(memory.open(Access::ReadWrite)?.as_fd(), capacity)
+        Region::map(memory.open(Access::ReadWrite)?.as_fd(), Access::ReadWrite, 0, capacity)
+    }
+
+    fn segment(file: u64) -> SegmentId {
+        SegmentId { file: FileId(file), offset: 0 }
     }
 
     #[test]
     fn those_used_last_are_kept_up_to_the_limit() {
-        let mut kept = KeptMappings::new(2 * CAPACITY as usize);
-        let first = kept.get(SegmentId(1), || make(CAPACITY)).unwrap();
-        kept.get(SegmentId(2), || make(CAPACITY)).unwrap();
-        let again = kept.get(SegmentId(1), || panic!("it is there")).unwrap();
+        let mut kept = KeptMappings::new(2 * SIZE);
+        let first = kept.get(segment(1), SIZE, || make(CAPACITY)).unwrap();
+        kept.get(segment(2), SIZE, || make(CAPACITY)).unwrap();
+        let again = kept.get(segment(1), SIZE, || panic!("it is there")).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
-        kept.get(SegmentId(3), || make(CAPACITY)).unwrap();
+        kept.get(segment(3), SIZE, || make(CAPACITY)).unwrap();
         let mut is_made = false;
-        kept.get(SegmentId(2), || {
+        kept.get(segment(2), SIZE, || {
             is_made = true;
             make(CAPACITY)
         })
@@ -100,13 +115,13 @@ mod tests {
 
     #[test]
     fn one_beyond_the_limit_is_kept_while_it_is_the_last() {
-        let mut kept = KeptMappings::new(CAPACITY as usize);
-        let large = kept.get(SegmentId(1), || make(2 * CAPACITY)).unwrap();
+        let mut kept = KeptMappings::new(SIZE);
+        let large = kept.get(segment(1), 2 * SIZE, || make(2 * CAPACITY)).unwrap();
         assert_eq!(Arc::strong_count(&large), 2);
         kept.trim();
         assert_eq!(Arc::strong_count(&large), 1);
-        let small = kept.get(SegmentId(2), || make(CAPACITY)).unwrap();
-        kept.forget(SegmentId(2));
+        let small = kept.get(segment(2), SIZE, || make(CAPACITY)).unwrap();
+        kept.forget(FileId(2));
         assert_eq!(Arc::strong_count(&small), 1);
     }
 }

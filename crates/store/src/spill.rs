@@ -1,33 +1,70 @@
 //! The thread that copies objects to disk and back.
 //!
-//! Spilled files have no name: a process that dies leaves none behind (STORE-5).
+//! Spilled files have no name: a process that dies leaves none behind (STORE-5). Objects of one job share files, so that
+//! descriptors are counted by what is on disk, not by the object. Where an object goes, its part of the file is punched
+//! out; the file goes with the last.
 
-use crate::book::{JobId, JobResult};
+use crate::book::{CopyId, JobResult};
 use crate::checksum::Checksum;
-use crate::terms::Access;
+use crate::memory::open_as;
+use crate::terms::{Access, Extent};
+use oxiray_ids::JobId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 /// Bytes copied in one step.
 const STEP: usize = 1 << 20;
 
+/// About how many bytes a file of several objects gets. What is larger than a quarter has a file to itself.
+const SHARED_BYTES: u64 = 64 << 20;
+const SHARED_PART: u64 = 4;
+/// What can be mapped begins at a multiple of this, whatever pages the kernel was built for.
+const PAGE_BYTES_MAX: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+
+/// A part of a file on disk, which is given back when nobody has it any more.
+#[derive(Debug)]
+struct Part {
+    file: Arc<File>,
+    /// A multiple of a page, so that it can be mapped.
+    offset: u64,
+    bytes: u64,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // The last part goes with its file. A file system that cannot punch holes gives all back then.
+        if Arc::strong_count(&self.file) > 1 {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&*self.file, flags, self.offset, self.bytes);
+        }
+    }
+}
+
 /// A spilled object.
 #[derive(Debug, Clone)]
 pub(crate) struct SpilledFile {
-    file: Arc<File>,
+    part: Arc<Part>,
     size: u64,
     /// Nothing where clients write the file.
     checksum: Option<u32>,
+}
+
+/// Where bytes begin in a file.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) file: Arc<File>,
+    pub(crate) offset: u64,
 }
 
 /// A copy to be made.
@@ -38,11 +75,12 @@ pub(crate) enum Copy {
         size: u64,
     },
     ToDisk {
-        memory: Arc<File>,
+        memory: Place,
         size: u64,
+        owner: JobId,
     },
     FromDisk {
-        memory: Arc<File>,
+        memory: Place,
         spilled: SpilledFile,
     },
     /// No copy: reads the file and compares its checksum.
@@ -54,27 +92,31 @@ pub(crate) enum Copy {
 impl SpilledFile {
     /// Reads as many bytes as there is room for.
     pub(crate) fn read(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(bytes, offset)
+        self.part.file.read_exact_at(bytes, self.part.offset + offset)
     }
 
     /// Writes into a file that is not sealed.
     pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.part.file.write_all_at(bytes, self.part.offset + offset)
+    }
+
+    /// What a client maps of the descriptor.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { base: self.part.offset, bytes: self.size.max(1) }
+    }
+
+    fn place(&self) -> Place {
+        Place { file: Arc::clone(&self.part.file), offset: self.part.offset }
     }
 
     /// A descriptor for a client to read or write the file by.
     pub(crate) fn open(&self, access: Access) -> io::Result<OwnedFd> {
-        let mode = match access {
-            Access::ReadOnly => OFlags::RDONLY,
-            Access::ReadWrite => OFlags::RDWR,
-        };
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(rustix::fs::open(path, mode | OFlags::CLOEXEC, Mode::empty())?)
+        open_as(&self.part.file, access)
     }
 }
 
 /// What came of a copy; the file where it went to disk.
-pub(crate) type Copied = (JobId, Result<Option<SpilledFile>, String>);
+pub(crate) type Copied = (CopyId, Result<Option<SpilledFile>, String>);
 
 /// Where spilled files lie.
 #[derive(Debug)]
@@ -116,23 +158,19 @@ impl Directory {
         )))
     }
 
-    /// A new file without a name, with room for `size` bytes where the file system can tell that beforehand; with
-    /// whether it can.
-    fn file(&self, job: JobId, size: u64) -> io::Result<(File, bool)> {
-        self.check_room(size)?;
-        let file = self.nameless(job)?;
-        if size == 0 {
-            return Ok((file, true));
-        }
-        match fallocate(&file, FallocateFlags::empty(), 0, size) {
-            Ok(()) => Ok((file, true)),
-            Err(Errno::OPNOTSUPP) => Ok((file, false)),
+    /// A part of the file with room for `bytes` where the file system can tell that beforehand; with whether it can.
+    fn part(&self, file: &Arc<File>, offset: u64, bytes: u64) -> io::Result<(Part, bool)> {
+        self.check_room(bytes)?;
+        let part = Part { file: Arc::clone(file), offset, bytes };
+        match fallocate(&**file, FallocateFlags::empty(), offset, bytes) {
+            Ok(()) => Ok((part, true)),
+            Err(Errno::OPNOTSUPP) => Ok((part, false)),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn nameless(&self, job: JobId) -> io::Result<File> {
-        let (mode, flags) = (Mode::RUSR | Mode::WUSR, OFlags::RDWR | OFlags::CLOEXEC);
+    fn nameless(&self, job: CopyId) -> io::Result<File> {
+        let (mode, flags) = (Mode::RUSR, OFlags::RDWR | OFlags::CLOEXEC);
         match openat(&self.descriptor, ".", flags | OFlags::TMPFILE, mode) {
             // Not every file system makes files without a name: give one a name for a moment.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {
@@ -159,7 +197,7 @@ impl Drop for Directory {
 #[derive(Debug)]
 pub(crate) struct Spiller {
     /// `None` only while the store is dropped.
-    copies: Option<SyncSender<(JobId, Copy)>>,
+    copies: Option<SyncSender<(CopyId, Copy)>>,
     copied: Receiver<Copied>,
     wake: Arc<OwnedFd>,
     stop: Arc<AtomicBool>,
@@ -175,12 +213,13 @@ impl Spiller {
         let stop = Arc::new(AtomicBool::new(false));
         let (copies, incoming) = sync_channel(copies_limit);
         let (outgoing, copied) = channel();
-        let copier = Copier { directory, incoming, outgoing, wake: Arc::clone(&wake), stop: Arc::clone(&stop) };
+        let open = HashMap::new();
+        let copier = Copier { directory, open, incoming, outgoing, wake: Arc::clone(&wake), stop: Arc::clone(&stop) };
         let thread = std::thread::Builder::new().name("store-spill".into()).spawn(move || copier.run())?;
         Ok(Self { copies: Some(copies), copied, wake, stop, thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, job: JobId, copy: Copy) -> JobResult {
+    pub(crate) fn submit(&self, job: CopyId, copy: Copy) -> JobResult {
         let copies = self.copies.as_ref().expect("the store lives");
         copies.try_send((job, copy)).map_err(|error| format!("the spilling thread takes no more work: {error}"))
     }
@@ -208,18 +247,25 @@ impl Drop for Spiller {
     }
 }
 
+/// A file that objects of one job are added to, as long as one lies in it.
+struct Open {
+    file: Weak<File>,
+    end: u64,
+}
+
 struct Copier {
     directory: Directory,
-    incoming: Receiver<(JobId, Copy)>,
+    open: HashMap<JobId, Open>,
+    incoming: Receiver<(CopyId, Copy)>,
     outgoing: Sender<Copied>,
     wake: Arc<OwnedFd>,
     stop: Arc<AtomicBool>,
 }
 
 impl Copier {
-    fn run(self) {
+    fn run(mut self) {
         let mut buffer = vec![0; STEP];
-        for (job, copy) in &self.incoming {
+        while let Ok((job, copy)) = self.incoming.recv() {
             if self.stop.load(Ordering::Relaxed) {
                 return;
             }
@@ -228,8 +274,8 @@ impl Copier {
                     .make(job, size, &mut buffer)
                     .map(Some)
                     .map_err(|error| format!("making a file for an object: {error}")),
-                Copy::ToDisk { memory, size } => self
-                    .save(job, &memory, size, &mut buffer)
+                Copy::ToDisk { memory, size, owner } => self
+                    .save(job, &memory, size, owner, &mut buffer)
                     .map(Some)
                     .map_err(|error| format!("writing a spilled object: {error}")),
                 Copy::FromDisk { memory, spilled } => self.load(Some(&memory), &spilled, &mut buffer).map(|()| None),
@@ -243,30 +289,58 @@ impl Copier {
         }
     }
 
-    fn save(&self, job: JobId, memory: &File, size: u64, buffer: &mut [u8]) -> io::Result<SpilledFile> {
-        let (file, _) = self.directory.file(job, size)?;
-        let checksum = self.copy(memory, Some(&file), size, buffer)?;
-        Ok(SpilledFile { file: Arc::new(file), size, checksum: Some(checksum) })
+    fn save(
+        &mut self,
+        job: CopyId,
+        memory: &Place,
+        size: u64,
+        owner: JobId,
+        buffer: &mut [u8],
+    ) -> io::Result<SpilledFile> {
+        let part = self.part_for(job, size, owner)?;
+        let to = Place { file: Arc::clone(&part.file), offset: part.offset };
+        let checksum = self.copy(memory, Some(&to), size, buffer)?;
+        Ok(SpilledFile { part: Arc::new(part), size, checksum: Some(checksum) })
+    }
+
+    /// Room on disk for an object of `owner`, in a file that it shares where it is not large.
+    fn part_for(&mut self, job: CopyId, size: u64, owner: JobId) -> io::Result<Part> {
+        let bytes = size.max(1).next_multiple_of(PAGE_BYTES_MAX);
+        if bytes > SHARED_BYTES / SHARED_PART {
+            let file = Arc::new(self.directory.nameless(job)?);
+            return Ok(self.directory.part(&file, 0, bytes)?.0);
+        }
+        self.open.retain(|_, open| open.file.strong_count() > 0);
+        let known = self.open.get(&owner).filter(|open| open.end + bytes <= SHARED_BYTES);
+        let (file, offset) = match known.and_then(|open| Some((open.file.upgrade()?, open.end))) {
+            Some(known) => known,
+            // The full one stays as long as objects lie in it.
+            None => (Arc::new(self.directory.nameless(job)?), 0),
+        };
+        let (part, _) = self.directory.part(&file, offset, bytes)?;
+        self.open.insert(owner, Open { file: Arc::downgrade(&file), end: offset + bytes });
+        Ok(part)
     }
 
     /// A file that a client can write through a mapping, without ever being killed for want of room.
-    fn make(&self, job: JobId, size: u64, buffer: &mut [u8]) -> io::Result<SpilledFile> {
+    fn make(&self, job: CopyId, size: u64, buffer: &mut [u8]) -> io::Result<SpilledFile> {
         let room = size.max(1);
-        let (file, is_there) = self.directory.file(job, room)?;
+        let file = Arc::new(self.directory.nameless(job)?);
+        let (part, is_there) = self.directory.part(&file, 0, room)?;
         if !is_there {
             buffer.fill(0);
             self.in_steps(room, |offset, step| file.write_all_at(&buffer[..step], offset))?;
         }
-        Ok(SpilledFile { file: Arc::new(file), size, checksum: None })
+        Ok(SpilledFile { part: Arc::new(part), size, checksum: None })
     }
 
-    fn load(&self, memory: Option<&File>, spilled: &SpilledFile, buffer: &mut [u8]) -> JobResult {
-        let SpilledFile { file, size, checksum } = spilled;
+    fn load(&self, memory: Option<&Place>, spilled: &SpilledFile, buffer: &mut [u8]) -> JobResult {
+        let SpilledFile { size, checksum, .. } = spilled;
         if memory.is_none() && checksum.is_none() {
             return Ok(());
         }
         let found = self
-            .copy(file, memory, *size, buffer)
+            .copy(&spilled.place(), memory, *size, buffer)
             .map_err(|error| format!("its spilled bytes could not be read back: {error}"))?;
         match checksum {
             Some(checksum) if found != *checksum => {
@@ -276,13 +350,13 @@ impl Copier {
         }
     }
 
-    fn copy(&self, from: &File, to: Option<&File>, size: u64, buffer: &mut [u8]) -> io::Result<u32> {
+    fn copy(&self, from: &Place, to: Option<&Place>, size: u64, buffer: &mut [u8]) -> io::Result<u32> {
         let mut checksum = Checksum::new();
         self.in_steps(size, |offset, step| {
             let bytes = &mut buffer[..step];
-            from.read_exact_at(bytes, offset)?;
+            from.file.read_exact_at(bytes, from.offset + offset)?;
             checksum.update(bytes);
-            to.map_or(Ok(()), |to| to.write_all_at(bytes, offset))
+            to.map_or(Ok(()), |to| to.file.write_all_at(bytes, to.offset + offset))
         })?;
         Ok(checksum.value())
     }
@@ -311,6 +385,37 @@ mod tests {
         spiller.copied.recv().unwrap()
     }
 
+    fn to_disk(memory: &Memory, size: u64, owner: u32) -> Copy {
+        let owner = JobId::from_number(owner);
+        Copy::ToDisk { memory: Place { file: memory.file(), offset: 0 }, size, owner }
+    }
+
+    #[test]
+    fn small_objects_of_one_job_share_files_whose_parts_go_one_by_one() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir().unwrap();
+        let spiller = Spiller::start(directory.path(), 2, 1000).unwrap();
+        let memory = Memory::new(1 << 20).unwrap();
+        memory.file().write_all_at(&vec![7; 1 << 20], 0).unwrap();
+        let spill = |number: u64, owner: u32| {
+            spiller.submit(CopyId(number), to_disk(&memory, 100_000, owner)).unwrap();
+            let (_, Ok(Some(spilled))) = wait(&spiller) else { panic!("there is room") };
+            spilled
+        };
+        let mut spilled: Vec<_> = (0..100).map(|number| spill(number, 1)).collect();
+        let other = spill(100, 2);
+        let file = Arc::clone(&spilled[0].part.file);
+        assert!(spilled.iter().all(|spilled| Arc::ptr_eq(&spilled.part.file, &file)));
+        assert!(!Arc::ptr_eq(&other.part.file, &file), "STORE-6");
+        assert!(spilled.iter().all(|spilled| spilled.extent().base % PAGE_BYTES_MAX == 0));
+        let blocks = file.metadata().unwrap().blocks();
+        spilled.retain(|spilled| spilled.part.offset == 0);
+        assert!(file.metadata().unwrap().blocks() <= blocks / 50, "what nobody has any more is given back");
+        let mut bytes = vec![0; 100_000];
+        spilled[0].read(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 7));
+    }
+
     #[test]
     fn bytes_come_back_and_changed_bytes_are_noticed() {
         let directory = tempfile::tempdir().unwrap();
@@ -318,23 +423,23 @@ mod tests {
         let size = STEP as u64 + 5;
         let memory = Memory::new(2 << 20).unwrap();
         memory.file().write_all_at(&vec![7; STEP + 5], 0).unwrap();
-        spiller.submit(JobId(1), Copy::ToDisk { memory: memory.file(), size }).unwrap();
-        let (JobId(1), Ok(Some(spilled))) = wait(&spiller) else { panic!("the copy to disk works") };
+        spiller.submit(CopyId(1), to_disk(&memory, size, 1)).unwrap();
+        let (CopyId(1), Ok(Some(spilled))) = wait(&spiller) else { panic!("the copy to disk works") };
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "STORE-5");
 
         let back = Memory::new(2 << 20).unwrap();
-        let copy = || Copy::FromDisk { memory: back.file(), spilled: spilled.clone() };
-        spiller.submit(JobId(2), copy()).unwrap();
+        let copy = || Copy::FromDisk { memory: Place { file: back.file(), offset: 0 }, spilled: spilled.clone() };
+        spiller.submit(CopyId(2), copy()).unwrap();
         assert!(wait(&spiller).1.is_ok());
         let mut bytes = vec![0; STEP + 6];
         back.file().read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes[..STEP + 5].iter().all(|&byte| byte == 7) && bytes[STEP + 5] == 0);
 
-        spilled.file.write_all_at(&[8], 1000).unwrap();
-        spiller.submit(JobId(3), copy()).unwrap();
+        spilled.write(&[8], 1000).unwrap();
+        spiller.submit(CopyId(3), copy()).unwrap();
         assert!(wait(&spiller).1.unwrap_err().contains("changed on disk"));
-        spilled.file.set_len(10).unwrap();
-        spiller.submit(JobId(4), copy()).unwrap();
+        spilled.part.file.set_len(10).unwrap();
+        spiller.submit(CopyId(4), copy()).unwrap();
         assert!(wait(&spiller).1.unwrap_err().contains("could not be read back"));
     }
 
@@ -343,16 +448,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let spiller = Spiller::start(directory.path(), 1, 1000).unwrap();
         let size = 3 * STEP as u64;
-        spiller.submit(JobId(1), Copy::Nothing { size }).unwrap();
+        spiller.submit(CopyId(1), Copy::Nothing { size }).unwrap();
         let (_, Ok(Some(file))) = wait(&spiller) else { panic!("there is room") };
-        assert_eq!(file.file.metadata().unwrap().len(), size);
+        assert_eq!(file.part.file.metadata().unwrap().len(), size);
         let writer = File::from(file.open(Access::ReadWrite).unwrap());
         writer.write_all_at(&[7], size - 1).unwrap();
         assert!(File::from(file.open(Access::ReadOnly).unwrap()).write_at(&[7], 0).is_err());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "STORE-5");
 
         let full = Spiller::start(directory.path(), 1, 0).unwrap();
-        full.submit(JobId(1), Copy::Nothing { size }).unwrap();
+        full.submit(CopyId(1), Copy::Nothing { size }).unwrap();
         let refused = wait(&full).1.unwrap_err();
         assert!(refused.contains("may get 0.0 % full"), "{refused}");
     }

@@ -1,13 +1,13 @@
 //! The daemon's side of the store: the book's effects carried out.
 
-use crate::book::{Book, Effect, JobId, Limits};
+use crate::book::{Book, CopyId, Effect, Limits};
 use crate::class::SMALLEST;
 use crate::error::StoreError;
 use crate::kept::KeptMappings;
-use crate::mapping::WriteMapping;
+use crate::mapping::{Region, WriteMapping};
 use crate::memory::Memory;
-use crate::spill::{Copy, SpilledFile, Spiller};
-use crate::terms::{Access, ClientId, Event, Expired, ObjectState, SegmentId, Stats, Ticket};
+use crate::spill::{Copy, Place, SpilledFile, Spiller};
+use crate::terms::{Access, ClientId, Event, Expired, Extent, FileId, ObjectState, SegmentId, Stats, Ticket};
 use oxiray_ids::ObjectId;
 use std::collections::HashMap;
 use std::io;
@@ -22,6 +22,11 @@ const COPIES_LIMIT: usize = 8;
 const KEPT_MAPPED_BYTES: u64 = 2 << 30;
 const KEPT_MAPPED_PART: u64 = 2;
 
+/// How many bytes a memory file has that several objects share, and which part of the capacity at least: so files, their
+/// descriptors and their mappings are hundreds, however large the store and however small its objects.
+const SLAB_BYTES: u64 = 64 << 20;
+const SLAB_PART: u64 = 128;
+
 /// How large a store is and where it spills.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -29,6 +34,8 @@ pub struct Options {
     pub capacity_bytes: u64,
     /// The most bytes of segments kept for the next object.
     pub pool_limit_bytes: u64,
+    /// The smallest segment: what a smaller object takes. Whole pages.
+    pub smallest_bytes: u64,
     /// Where objects go that memory has no room for; `None` turns spilling off. Made (0700) where it is missing, and
     /// removed then with the store; its parent must exist. Nothing in it ever has a name.
     pub spill_directory: Option<PathBuf>,
@@ -46,6 +53,7 @@ impl Options {
         Self {
             capacity_bytes,
             pool_limit_bytes: capacity_bytes,
+            smallest_bytes: SMALLEST,
             spill_directory: None,
             spill_limit_bytes: u64::MAX,
             spill_fullness_max: 1000,
@@ -56,15 +64,15 @@ impl Options {
 
 /// All objects of a node. See the crate's documentation for what clients and daemon owe each other.
 ///
-/// Each spilled object and each segment takes a file descriptor: raise the soft limit of open files to the hard one
-/// before a store is made.
+/// Files take descriptors, of which objects up to 16 MiB share one for each 64 MiB: raise the soft limit of open files to
+/// the hard one before a store is made.
 #[derive(Debug)]
 pub struct Store {
     book: Book,
-    memory: HashMap<SegmentId, Memory>,
-    spilled: HashMap<JobId, SpilledFile>,
+    memory: HashMap<FileId, Memory>,
+    spilled: HashMap<CopyId, SpilledFile>,
     /// Files that are read or written where they are.
-    mapped: HashMap<SegmentId, SpilledFile>,
+    mapped: HashMap<FileId, SpilledFile>,
     spiller: Option<Spiller>,
     kept: KeptMappings,
     events: Vec<Event>,
@@ -74,9 +82,10 @@ impl Store {
     /// An empty store. Fails where the capacity is less than the smallest segment, or the spill directory is not to
     /// be had.
     pub fn new(options: Options) -> io::Result<Self> {
-        if options.capacity_bytes < SMALLEST {
+        let smallest = options.smallest_bytes;
+        if options.capacity_bytes < smallest {
             let text = format!(
-                "an object store of {} bytes was asked for; it needs {SMALLEST} or more (object_store_memory)",
+                "an object store of {} bytes was asked for; it needs {smallest} or more (object_store_memory)",
                 options.capacity_bytes
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -92,6 +101,8 @@ impl Store {
         let book = Book::new(Limits {
             capacity: options.capacity_bytes,
             pool: options.pool_limit_bytes,
+            smallest,
+            slab: SLAB_BYTES.max(options.capacity_bytes / SLAB_PART),
             disk: if spiller.is_some() { options.spill_limit_bytes } else { 0 },
             directory: options.spill_directory.unwrap_or_default(),
             jobs: COPIES_LIMIT,
@@ -183,39 +194,47 @@ impl Store {
         expired
     }
 
-    /// A descriptor of `segment` to be sent to `client`; `None` where the client was given one with this access, so
-    /// that it has the segment mapped. Call it for the segment of each [`Event::Created`] (read and write) and each
-    /// [`Event::Pinned`] (read only), and send what it gives along; where it fails, abort or unpin and refuse the client.
-    pub fn descriptor(&mut self, segment: SegmentId, client: ClientId, access: Access) -> io::Result<Option<OwnedFd>> {
-        if !self.memory.contains_key(&segment) && !self.mapped.contains_key(&segment) {
-            return Err(gone(segment));
-        }
-        if !self.book.give(segment, client, access).ok_or_else(|| gone(segment))? {
+    /// A descriptor of `file` to be sent to `client`, and what to map of it; `None` where the client was given one with
+    /// this access, so that it has the file mapped. Call it for the segment of each [`Event::Created`] (read and write) and
+    /// each [`Event::Pinned`] (read only), and send what it gives along; where it fails, abort or unpin and refuse the
+    /// client.
+    pub fn descriptor(
+        &mut self,
+        file: FileId,
+        client: ClientId,
+        access: Access,
+    ) -> io::Result<Option<(OwnedFd, Extent)>> {
+        if !self.book.give(file, client, access).ok_or_else(|| gone(file))? {
             return Ok(None);
         }
-        let descriptor = match self.memory.get(&segment) {
-            Some(memory) => memory.open(access),
-            None => self.mapped[&segment].open(access),
+        let opened = match (self.memory.get(&file), self.mapped.get(&file)) {
+            (Some(memory), _) => {
+                memory.open(access).map(|descriptor| (descriptor, Extent { base: 0, bytes: memory.bytes() }))
+            }
+            (None, Some(spilled)) => spilled.open(access).map(|descriptor| (descriptor, spilled.extent())),
+            (None, None) => Err(gone(file)),
         };
-        if descriptor.is_err() {
-            self.book.take_back(segment, client);
+        if opened.is_err() {
+            self.book.take_back(file, client);
+            self.apply();
         }
-        descriptor.map(Some)
+        opened.map(Some)
     }
 
-    /// `client` dropped its mappings of `segment` (see [`crate::SegmentCache::trim`]): the next
-    /// [`Store::descriptor`] gives one again.
-    pub fn mapping_dropped(&mut self, segment: SegmentId, client: ClientId) {
-        self.book.take_back(segment, client);
+    /// `client` dropped its mappings of `file` (see [`crate::SegmentCache::trim`]): the next [`Store::descriptor`] gives
+    /// one again.
+    pub fn mapping_dropped(&mut self, file: FileId, client: ClientId) {
+        self.book.take_back(file, client);
+        self.apply();
     }
 
     /// Bytes of an object that is pinned, by the segment that the pin named: for a daemon that gives them to others.
     pub fn read(&self, segment: SegmentId, offset: u64, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count];
-        match (self.memory.get(&segment), self.mapped.get(&segment)) {
-            (Some(memory), _) => memory.file().read_exact_at(&mut bytes, offset)?,
+        match (self.memory.get(&segment.file), self.mapped.get(&segment.file)) {
+            (Some(memory), _) => memory.file().read_exact_at(&mut bytes, segment.offset + offset)?,
             (None, Some(spilled)) => spilled.read(&mut bytes, offset)?,
-            (None, None) => return Err(gone(segment)),
+            (None, None) => return Err(gone(segment.file)),
         }
         Ok(bytes)
     }
@@ -223,18 +242,19 @@ impl Store {
     /// Writes into an object that is not sealed, by the segment that was granted: for a daemon that fetches it from
     /// elsewhere.
     pub fn write(&self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        match (self.memory.get(&segment), self.mapped.get(&segment)) {
-            (Some(memory), _) => memory.file().write_all_at(bytes, offset),
+        match (self.memory.get(&segment.file), self.mapped.get(&segment.file)) {
+            (Some(memory), _) => memory.file().write_all_at(bytes, segment.offset + offset),
             (None, Some(made)) => made.write(bytes, offset),
-            (None, None) => Err(gone(segment)),
+            (None, None) => Err(gone(segment.file)),
         }
     }
 
-    /// A segment that is pinned, or that was granted and is not sealed, mapped for the daemon itself; none where it is on
-    /// disk or cannot be mapped. Whoever asks must touch it no more once that is over.
-    pub fn mapping_of(&mut self, segment: SegmentId) -> Option<Arc<WriteMapping>> {
-        let memory = self.memory.get(&segment)?;
-        self.kept.get(segment, || WriteMapping::new(memory.file().as_fd(), memory.capacity())).ok()
+    /// The segment of an object of `size` bytes that is pinned, or that was granted and is not sealed, mapped for the
+    /// daemon itself; none where it is on disk or cannot be mapped. Whoever asks must touch it no more once that is over.
+    pub fn mapping_of(&mut self, segment: SegmentId, size: u64) -> Option<Arc<WriteMapping>> {
+        let memory = self.memory.get(&segment.file)?;
+        let map = || Region::map(memory.file().as_fd(), Access::ReadWrite, 0, memory.bytes());
+        self.kept.get(segment, usize::try_from(size).ok()?, map).ok()
     }
 
     /// Nobody uses a mapping any more that [`Store::mapping_of`] gave: what is beyond the limit of those kept goes.
@@ -246,6 +266,18 @@ impl Store {
     pub fn trim(&mut self, keep_bytes: u64) {
         self.book.trim(keep_bytes);
         self.apply();
+    }
+
+    /// Has segments take so many bytes of the capacity at most, from now on: pooled ones go at once, idle objects to disk,
+    /// and what is pinned or being written stays.
+    pub fn set_bound(&mut self, bytes: u64) {
+        self.book.set_bound(bytes);
+        self.apply();
+    }
+
+    /// Bytes that the store is about to give back, since it may take less than it does.
+    pub fn leaving_bytes(&self) -> u64 {
+        self.book.leaving_bytes()
     }
 
     /// Becomes readable when [`Store::progress`] has something to do. `None` where spilling is off.
@@ -301,30 +333,30 @@ impl Store {
     fn apply(&mut self) {
         while let Some(effect) = self.book.next_effect() {
             match effect {
-                Effect::Make { segment, capacity } => match Memory::new(capacity) {
-                    Ok(memory) => drop(self.memory.insert(segment, memory)),
-                    Err(error) => self.book.make_failed(segment, error.to_string()),
+                Effect::Make { file, bytes } => match Memory::new(bytes) {
+                    Ok(memory) => drop(self.memory.insert(file, memory)),
+                    Err(error) => self.book.make_failed(file, error.to_string()),
                 },
-                Effect::Discard { segment } => match self.memory.remove(&segment) {
+                Effect::Discard { segment, capacity } => self.memory[&segment.file].discard(segment.offset, capacity),
+                Effect::Drop { file } => match self.memory.remove(&file) {
                     Some(memory) => {
-                        self.kept.forget(segment);
-                        memory.discard();
+                        self.kept.forget(file);
+                        memory.discard(0, memory.bytes());
                     }
-                    None => drop(self.mapped.remove(&segment).expect("segments are discarded once")),
+                    None => drop(self.mapped.remove(&file).expect("files are dropped once")),
                 },
-                Effect::Map { segment, file } => drop(self.mapped.insert(segment, self.spilled[&file].clone())),
+                Effect::Map { name, file } => drop(self.mapped.insert(name, self.spilled[&file].clone())),
                 Effect::Check { job, file } => {
                     let spilled = self.spilled[&file].clone();
                     self.submit(job, Copy::Check { spilled });
                 }
                 Effect::File { job, size } => self.submit(job, Copy::Nothing { size }),
-                Effect::Spill { job, segment, size } => {
-                    let memory = self.memory[&segment].file();
-                    self.submit(job, Copy::ToDisk { memory, size });
+                Effect::Spill { job, segment, size, owner } => {
+                    self.submit(job, Copy::ToDisk { memory: self.place_of(segment), size, owner });
                 }
                 Effect::Restore { job, segment, file } => {
-                    let (memory, spilled) = (self.memory[&segment].file(), self.spilled[&file].clone());
-                    self.submit(job, Copy::FromDisk { memory, spilled });
+                    let spilled = self.spilled[&file].clone();
+                    self.submit(job, Copy::FromDisk { memory: self.place_of(segment), spilled });
                 }
                 Effect::Forget { file } => drop(self.spilled.remove(&file).expect("files are forgotten once")),
                 Effect::Tell(event) => self.events.push(event),
@@ -332,7 +364,11 @@ impl Store {
         }
     }
 
-    fn submit(&mut self, job: JobId, copy: Copy) {
+    fn place_of(&self, segment: SegmentId) -> Place {
+        Place { file: self.memory[&segment.file].file(), offset: segment.offset }
+    }
+
+    fn submit(&mut self, job: CopyId, copy: Copy) {
         let spiller = self.spiller.as_ref().expect("nothing is copied where spilling is off");
         if let Err(reason) = spiller.submit(job, copy) {
             self.book.job_done(job, Err(reason));
@@ -340,6 +376,6 @@ impl Store {
     }
 }
 
-fn gone(segment: SegmentId) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("segment {} is gone", segment.0))
+fn gone(file: FileId) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("file {} is gone", file.0))
 }

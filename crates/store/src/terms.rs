@@ -11,9 +11,28 @@ pub struct ClientId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// One memory file. Never reused for another file in a store's life.
+/// One memory file, which the objects of one job share, or one file on disk that clients read or write. Never reused for
+/// another file in a store's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentId(pub u64);
+pub struct FileId(pub u64);
+
+/// The part of a file that one object has at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId {
+    /// The file.
+    pub file: FileId,
+    /// Where the segment begins in what clients map of the file: a multiple of a page.
+    pub offset: u64,
+}
+
+/// What a client maps of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Where the mapping begins in the file: a multiple of a page.
+    pub base: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
 
 /// What a descriptor lets its holder do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,10 +54,8 @@ pub enum Event {
         client: ClientId,
         /// The object to be written.
         object: ObjectId,
-        /// Where its bytes go, from offset 0.
+        /// Where its bytes go.
         segment: SegmentId,
-        /// How many bytes to map.
-        capacity: u64,
         /// How many bytes the object has.
         size: u64,
     },
@@ -50,10 +67,8 @@ pub enum Event {
         client: ClientId,
         /// The object.
         object: ObjectId,
-        /// Where its bytes are, from offset 0.
+        /// Where its bytes are.
         segment: SegmentId,
-        /// How many bytes to map.
-        capacity: u64,
         /// How many bytes the object has.
         size: u64,
     },
@@ -66,10 +81,10 @@ pub enum Event {
         /// Why.
         error: StoreError,
     },
-    /// A segment is gone; its pages are given back already. These clients hold mappings of it that they must drop.
+    /// A file is gone; its pages are given back already. These clients hold mappings of it that they must drop.
     Retired {
-        /// The segment.
-        segment: SegmentId,
+        /// The file.
+        file: FileId,
         /// Who was given a descriptor of it.
         clients: Vec<ClientId>,
     },
@@ -124,6 +139,6 @@ pub struct Stats {
     pub spilled: usize,
     /// Requests that wait for room, for a seal or for the disk.
     pub waiting: usize,
-    /// Memory files.
-    pub segments: usize,
+    /// Memory files, and files on disk that clients have mapped.
+    pub files: usize,
 }

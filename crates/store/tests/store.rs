@@ -12,6 +12,8 @@ use std::process::{Command, Stdio};
 const MIB: u64 = 1 << 20;
 /// Names the spill directory to the child of `a_killed_daemon_leaves_nothing`.
 const CHILD: &str = "OXIRAY_STORE_TEST_DIRECTORY";
+/// The same to that of `thousands_of_objects_take_few_descriptors`.
+const FEW: &str = "OXIRAY_STORE_TEST_FEW";
 
 fn object(number: u64) -> ObjectId {
     let mut bytes = [0; 28];
@@ -50,9 +52,9 @@ impl Pair {
         loop {
             for event in self.store.events() {
                 match event {
-                    Event::Retired { segment, ref clients } => {
+                    Event::Retired { file, ref clients } => {
                         assert_eq!(*clients, [self.client]);
-                        self.cache.retire(segment);
+                        self.cache.retire(file);
                     }
                     Event::Created { ticket: found, .. }
                     | Event::Pinned { ticket: found, .. }
@@ -69,9 +71,10 @@ impl Pair {
         }
     }
 
-    fn map(&mut self, segment: SegmentId, capacity: u64, access: Access) {
-        if let Some(descriptor) = self.store.descriptor(segment, self.client, access).expect("a descriptor") {
-            self.cache.insert(segment, access, &descriptor, capacity).expect("a mapping");
+    fn map(&mut self, segment: SegmentId, access: Access) {
+        let file = segment.file;
+        if let Some((descriptor, extent)) = self.store.descriptor(file, self.client, access).expect("a descriptor") {
+            self.cache.insert(file, access, &descriptor, extent).expect("a mapping");
         }
     }
 
@@ -79,12 +82,10 @@ impl Pair {
         let ticket = self.ticket();
         self.store.create(ticket, self.client, object(number), bytes.len() as u64);
         match self.answer(ticket) {
-            Event::Created { segment, capacity, .. } => {
-                self.map(segment, capacity, Access::ReadWrite);
-                self.cache
-                    .writer(segment)
-                    .expect("a mapped segment")
-                    .edit(|room| room[..bytes.len()].copy_from_slice(bytes));
+            Event::Created { segment, .. } => {
+                self.map(segment, Access::ReadWrite);
+                let writer = self.cache.writer(segment, bytes.len()).expect("a mapped segment");
+                writer.edit(|room| room.copy_from_slice(bytes));
                 self.store.seal(self.client, object(number)).expect("its creator seals it");
                 Ok(segment)
             }
@@ -97,9 +98,9 @@ impl Pair {
         let ticket = self.ticket();
         self.store.pin(ticket, self.client, object(number));
         match self.answer(ticket) {
-            Event::Pinned { segment, capacity, size, .. } => {
-                self.map(segment, capacity, Access::ReadOnly);
-                let bytes = self.cache.reader(segment).expect("a mapped segment").as_slice()[..size as usize].to_vec();
+            Event::Pinned { segment, size, .. } => {
+                self.map(segment, Access::ReadOnly);
+                let bytes = self.cache.reader(segment, size as usize).expect("a mapped segment").as_slice().to_vec();
                 self.store.unpin(self.client, object(number)).expect("it is pinned");
                 Ok(bytes)
             }
@@ -154,28 +155,28 @@ fn a_client_is_sent_a_segments_descriptor_once() {
     let first = pair.put(1, b"one").unwrap();
     pair.store.delete(object(1));
     assert_eq!(pair.put(2, b"two").unwrap(), first, "the segment that the client has mapped is used again");
-    assert!(pair.store.descriptor(first, ClientId(1), Access::ReadWrite).unwrap().is_none());
-    assert!(pair.store.descriptor(first, ClientId(2), Access::ReadWrite).unwrap().is_some());
-    pair.store.mapping_dropped(first, ClientId(2));
-    assert!(pair.store.descriptor(first, ClientId(2), Access::ReadWrite).unwrap().is_some());
+    assert!(pair.store.descriptor(first.file, ClientId(1), Access::ReadWrite).unwrap().is_none());
+    assert!(pair.store.descriptor(first.file, ClientId(2), Access::ReadWrite).unwrap().is_some());
+    pair.store.mapping_dropped(first.file, ClientId(2));
+    assert!(pair.store.descriptor(first.file, ClientId(2), Access::ReadWrite).unwrap().is_some());
     pair.store.client_gone(ClientId(2));
     pair.store.delete(object(2));
     pair.store.trim(0);
-    assert_eq!(pair.store.events(), [Event::Retired { segment: first, clients: vec![ClientId(1)] }]);
-    assert!(pair.store.descriptor(first, ClientId(1), Access::ReadOnly).is_err());
+    assert_eq!(pair.store.events(), [Event::Retired { file: first.file, clients: vec![ClientId(1)] }]);
+    assert!(pair.store.descriptor(first.file, ClientId(1), Access::ReadOnly).is_err());
 }
 
 #[test]
 fn deleted_bytes_stay_while_they_are_pinned() {
     let mut pair = Pair::new(2 * MIB, None, 0);
     let segment = pair.put(1, &content(1, MIB as usize)).unwrap();
-    pair.map(segment, MIB, Access::ReadOnly);
     let ticket = pair.ticket();
     pair.store.pin(ticket, pair.client, object(1));
     pair.answer(ticket);
     pair.store.delete(object(1));
     assert_ne!(pair.put(2, &content(2, MIB as usize)).unwrap(), segment);
-    let reader = pair.cache.reader(segment).unwrap();
+    pair.map(segment, Access::ReadOnly);
+    let reader = pair.cache.reader(segment, MIB as usize).unwrap();
     assert_eq!(reader.as_slice(), content(1, MIB as usize));
     pair.store.unpin(pair.client, object(1)).unwrap();
     assert_eq!(pair.put(3, &content(3, MIB as usize)).unwrap(), segment);
@@ -227,12 +228,51 @@ fn a_killed_daemon_leaves_nothing() {
         .count()
     };
     // The files are there, on disk and in memory, and none has a name.
-    assert!(open_files(&format!("{}/", directory.path().display())) >= 4);
-    assert_eq!(open_files("/memfd:oxiray-object"), 2);
+    assert!(open_files(&format!("{}/", directory.path().display())) >= 1);
+    assert_eq!(open_files("/memfd:oxiray-object"), 1);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "STORE-5");
+}
+
+/// The daemon of `thousands_of_objects_take_few_descriptors`; does nothing when it is run as a test of its own.
+#[test]
+fn child_of_few_descriptors() {
+    const COUNT: u64 = 20_000;
+    let Some(directory) = std::env::var_os(FEW) else { return };
+    let limit = Some(256);
+    rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: limit, maximum: limit },
+    )
+    .unwrap();
+    let smallest_bytes = 4096;
+    let options = Options { smallest_bytes, spill_directory: Some(directory.into()), ..Options::new(40 * MIB) };
+    let store = Store::new(options).unwrap();
+    let mut pair = Pair { store, cache: SegmentCache::new(), client: ClientId(1), tickets: 0 };
+    for number in 0..COUNT {
+        pair.put(number, &content(number, 1000)).unwrap();
+    }
+    assert!(pair.store.stats().spilled > 9000);
+    for number in (0..COUNT).step_by(97) {
+        assert_eq!(pair.get(number).unwrap(), content(number, 1000), "object {number}");
+    }
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    assert!(files < 50, "{files}");
+    (0..COUNT).for_each(|number| pair.store.delete(object(number)));
+    assert_eq!((pair.store.stats().spilled_bytes, pair.store.used_bytes()), (0, 0));
+}
+
+#[test]
+fn thousands_of_objects_take_few_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_of_few_descriptors", "--nocapture"])
+        .env(FEW, directory.path())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
 #[derive(Debug, Clone)]

@@ -144,7 +144,7 @@ impl Encoded {
             return target.copy_from_slice(self.plain());
         }
         let buffers = self.buffers.iter().map(|buffer| &buffer[..]);
-        layout::write(target, self.encoding.tag(true), &self.body[1..], buffers, copy);
+        layout::write(target, self.encoding.tag(true), &[&self.body[1..]], buffers, copy);
     }
 
     /// As bytes of its own.
@@ -174,7 +174,7 @@ impl Decoded {
     /// Takes a blob apart. Its buffers share its memory.
     pub fn new(blob: &Bytes) -> Result<Self, ValueError> {
         let (encoding, has_buffers) = match *blob.first().ok_or(ValueError::Malformed)? {
-            0 | 1 => return Err(ValueError::Pickled),
+            0 | 1 | 7 | 8 => return Err(ValueError::OnlyPython),
             NONE => {
                 let null = Encoded::common(&Common::Null)?.into_bytes();
                 return Self::new(&null);

@@ -18,22 +18,32 @@ pub fn size(body: usize, buffers: impl ExactSizeIterator<Item = usize>) -> usize
     buffers.fold(before, |size, buffer| size.next_multiple_of(ALIGNMENT) + buffer)
 }
 
-/// Writes a blob; `target` has just its [`size`]. `copy` copies large memory.
+/// Writes a body, part after part; `target` has just its size. `copy` copies large memory.
+pub fn write_body(mut target: &mut [u8], parts: &[&[u8]], copy: impl Fn(&mut [u8], &[u8])) {
+    for part in parts {
+        let (place, rest) = target.split_at_mut(part.len());
+        copy(place, part);
+        target = rest;
+    }
+}
+
+/// Writes a blob whose body comes in parts; `target` has just its [`size`]. `copy` copies large memory.
 pub fn write<'buffers>(
     target: &mut [u8],
     tag: u8,
-    body: &[u8],
+    body: &[&[u8]],
     buffers: impl ExactSizeIterator<Item = &'buffers [u8]> + Clone,
     copy: impl Fn(&mut [u8], &[u8]),
 ) {
     target[..8].copy_from_slice(&[tag, 0, 0, 0, 0, 0, 0, 0]);
-    let numbers = [buffers.len(), body.len()].into_iter().chain(buffers.clone().map(<[u8]>::len));
+    let body_bytes = body.iter().map(|part| part.len()).sum();
+    let numbers = [buffers.len(), body_bytes].into_iter().chain(buffers.clone().map(<[u8]>::len));
     for (number, slot) in numbers.zip(target[8..].chunks_exact_mut(8)) {
         slot.copy_from_slice(&(number as u64).to_le_bytes());
     }
     let mut at = header_bytes(buffers.len());
-    target[at..at + body.len()].copy_from_slice(body);
-    at += body.len();
+    write_body(&mut target[at..at + body_bytes], body, &copy);
+    at += body_bytes;
     for buffer in buffers {
         let start = at.next_multiple_of(ALIGNMENT);
         target[at..start].fill(0);

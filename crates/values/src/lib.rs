@@ -4,11 +4,12 @@
 //! encode.rs   a value written as a blob, and a blob taken apart
 //! blob.rs     Blob: memory that is never copied on the way
 //! layout.rs   how a blob with buffers is laid out, Python's too
+//! plain.rs    values of Python's built-in types, piece by piece: Python reads and writes them, Rust does not yet
 //! array.rs    Array: numbers in such memory, with a shape
 //! common.rs   Common: what every language has; writing.rs and reading.rs: Rust's types from and to it
 //! ```
 //!
-//! A blob begins with what it is ([`Encoding`]). What Python pickled has numbers below 3 and is Python's business; the
+//! A blob begins with what it is ([`Encoding`]). Numbers below 3, and 7 and 8, are what Python writes for itself; the
 //! rest is this crate's:
 //!
 //! ```text
@@ -25,6 +26,7 @@ mod blob;
 mod common;
 mod encode;
 pub mod layout;
+pub mod plain;
 mod reading;
 mod writing;
 
@@ -48,12 +50,12 @@ pub enum ValueError {
     /// The value is not what its reader expects, or has a type that cannot be written.
     #[error("{0}")]
     Unfit(String),
-    /// Python pickled it.
+    /// Python wrote it for itself.
     #[error(
-        "the value was pickled by Python, which Rust cannot read: have the Python side return it to a call that Rust made, \
+        "the value was written by Python for Python, which Rust cannot read: have the Python side return it to a call that Rust made, \
          or put it with oxiray.rust.put()"
     )]
-    Pickled,
+    OnlyPython,
 }
 
 impl serde::ser::Error for ValueError {

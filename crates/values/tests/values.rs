@@ -101,7 +101,10 @@ fn what_does_not_fit_says_so() {
     let read = Common::of(&Array::from(vec![1_i64])).expect("it can be written").read::<Array<f64>>();
     assert!(read.expect_err("another kind").to_string().contains("<i8"));
     assert!(Common::of(&u64::MAX).expect_err("too large").to_string().contains("64 bits"));
-    assert_eq!(Decoded::new(&Bytes::from_static(&[0, 1, 2])).expect_err("Python's"), ValueError::Pickled);
+    for tag in [0, 1, 7, 8] {
+        let blob = Bytes::from(vec![tag, 1, 2]);
+        assert_eq!(Decoded::new(&blob).expect_err("Python's"), ValueError::OnlyPython);
+    }
     assert!(Array::new([2, 2], vec![1.0]).is_err());
     assert_eq!(Common::Int(3).read::<f64>(), Ok(3.0));
 }

@@ -12,16 +12,18 @@ use crate::frame::{
 use crate::message::{Message, RingOffered, RingTaken};
 use crate::ring::{Ring, Watch};
 use bytes::{Buf, BytesMut};
+use error::broken;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    Shutdown, SocketType,
 };
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 /// How much is asked of the kernel at once.
 pub(crate) const READ_BYTES: usize = 64 << 10;
@@ -50,23 +52,6 @@ pub struct Received {
     pub message: Message,
     /// Its descriptors, in the order sent.
     pub descriptors: Vec<OwnedFd>,
-}
-
-/// Why a connection is over.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectionError {
-    /// The peer closed its end, or died.
-    #[error("the peer closed the connection")]
-    Closed,
-    /// The peer broke the format.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// The operating system refused.
-    #[error("socket error {0}")]
-    Socket(Errno),
-    /// The connection to another machine did not come, broke, or brought what its peer cannot have sealed.
-    #[error("the connection to another machine: {0}")]
-    Far(std::io::Error),
 }
 
 /// What frames go through.
@@ -99,6 +84,10 @@ pub struct Connection {
     bytes_limit: usize,
     beside: Option<Beside>,
     takes_rings: bool,
+    /// What was to be sent and is too large: the connection is over (WIRE-4).
+    unsendable: Option<FrameError>,
+    /// How much there is of a frame that has not come whole, and since when.
+    begun: Option<(usize, Instant)>,
 }
 
 impl Connection {
@@ -128,6 +117,8 @@ impl Connection {
             bytes_limit: FRAME_BYTES_LIMIT,
             beside: None,
             takes_rings: false,
+            unsendable: None,
+            begun: None,
         }
     }
 
@@ -148,18 +139,29 @@ impl Connection {
     }
 
     /// Queues a message; [`Connection::flush`] sends it.
+    /// One that is too large ends the connection (WIRE-4).
     pub fn send(&mut self, message: &impl Body) {
-        frame::append(message, 0, &mut self.outgoing);
+        if let Err(error) = frame::append(message, 0, &mut self.outgoing) {
+            self.end(error);
+        }
     }
 
-    /// Queues a message with descriptors, which only travel through a socket of this machine.
+    /// WIRE-4: whoever waits for something on the socket, here or there, wakes up to its end.
+    fn end(&mut self, error: FrameError) {
+        self.unsendable.get_or_insert(error);
+        let _ = rustix::net::shutdown(self.channel.as_fd(), Shutdown::Both);
+    }
+
+    /// Queues a message with descriptors, which only travel through a socket of this machine. One that is too large ends the
+    /// connection (WIRE-4).
     pub fn send_with(&mut self, message: &Message, descriptors: Vec<OwnedFd>) {
-        let count = descriptors.len();
-        if count > 0 {
+        let (count, position) = (descriptors.len(), self.position());
+        if let Err(error) = frame::append(message, count, &mut self.outgoing) {
+            self.end(error);
+        } else if count > 0 {
             assert!(matches!(self.channel, Channel::Socket(_)), "descriptors do not travel between machines");
-            self.departing.push_back((self.sent_bytes + self.outgoing.len() as u64, descriptors));
+            self.departing.push_back((position, descriptors));
         }
-        frame::append(message, count, &mut self.outgoing);
     }
 
     /// How many bytes were queued since the start.
@@ -216,7 +218,7 @@ impl Connection {
 
     /// The last frame on the socket says that the others come through shared memory.
     fn turn_to_ring(&mut self) {
-        frame::append(&Message::from(RingTaken {}), 0, &mut self.outgoing);
+        self.send(&RingTaken {});
         let position = self.position();
         if let Some(beside) = &mut self.beside {
             beside.writes_from = Some(position);
@@ -255,6 +257,9 @@ impl Connection {
     /// Sends what the kernel, or the shared memory, will take; `Ok(true)` when nothing is left that either
     /// could take later.
     pub fn flush(&mut self) -> Result<bool, ConnectionError> {
+        if let Some(error) = self.unsendable.clone() {
+            return Err(error.into());
+        }
         match &mut self.channel {
             Channel::Socket(_) => self.flush_socket(),
             Channel::Far(far) => {
@@ -329,7 +334,7 @@ impl Connection {
                 Came::Ended => return Err(ConnectionError::Closed),
             }
         }
-        Ok(())
+        self.unsendable.clone().map_or(Ok(()), |error| Err(error.into()))
     }
 
     fn read_socket(&mut self) -> Result<Came, ConnectionError> {
@@ -408,6 +413,7 @@ impl Connection {
             if self.incoming.len() < HEADER_BYTES + header.length {
                 break;
             }
+            self.begun = None;
             if header.descriptors > self.arrived.len() {
                 let arrived = self.arrived.len();
                 return Err(FrameError::Descriptors { announced: header.descriptors, arrived }.into());
@@ -419,10 +425,23 @@ impl Connection {
                 Some(Message::RingOffered(_)) => self.ring_offered(descriptors)?,
                 Some(Message::RingTaken(_)) => self.ring_taken(),
                 Some(message) => return Ok(Some(Received { message, descriptors })),
+                // A later version may say more; who has yet to greet has nothing else to say.
+                None if self.bytes_limit == HELLO_BYTES_LIMIT => {
+                    return Err(FrameError::Stranger { kind: header.kind }.into());
+                }
                 None => {}
             }
         }
+        let length = self.incoming.len();
+        if self.begun.is_none_or(|(had, _)| had != length) {
+            self.begun = (length > 0).then(|| (length, Instant::now()));
+        }
         Ok(None)
+    }
+
+    /// Since when nothing more has come of a frame that was begun, where one was.
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.begun.map(|(_, since)| since)
     }
 
     fn ring_offered(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), FrameError> {
@@ -462,23 +481,10 @@ impl AsFd for Channel {
     }
 }
 
-/// What ended a connection to another machine.
-fn broken(error: std::io::Error) -> ConnectionError {
-    match error.kind() {
-        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ConnectionError::Closed,
-        _ => ConnectionError::Far(error),
-    }
-}
-
-/// Two connected stream sockets, closed on exec.
-pub fn socket_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-}
-
-/// The two ends of a promise: of whoever keeps it, and of who it is given ([`Connection::introduced`]).
-pub fn promise_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-}
-
+mod error;
+mod pairs;
 #[cfg(test)]
 mod tests;
+
+pub use error::ConnectionError;
+pub use pairs::{promise_pair, socket_pair};

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::body::Body;
+use crate::message::Message;
 use bytes::{Buf, BytesMut};
 
 /// The version of framing and schema; peers must agree on it exactly.
@@ -24,11 +25,22 @@ pub const HEADER_BYTES: usize = 8;
 /// The largest body; larger values travel through the object store.
 pub const FRAME_BYTES_LIMIT: usize = 128 << 20;
 
+/// The largest body of any message but [`Relay`](crate::message::Relay), which is to have room for it.
+pub const MESSAGE_BYTES_LIMIT: usize = FRAME_BYTES_LIMIT - (4 << 10);
+
+/// The largest body of a message that neither carries values nor lists things.
+pub const CONTROL_BYTES_LIMIT: usize = 1 << 20;
+
 /// The largest body before the peer has been let in.
 pub const HELLO_BYTES_LIMIT: usize = 64 << 10;
 
 /// The most descriptors that one frame carries.
 pub const FRAME_DESCRIPTORS_LIMIT: usize = 8;
+
+/// The most bytes that the body of a message of that kind has.
+pub fn body_limit(kind: u16) -> usize {
+    Message::body_limit(kind)
+}
 
 /// What a peer sent is not a frame of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +59,24 @@ pub enum FrameError {
         /// The limit in force.
         limit: usize,
     },
+    /// The body would take many times its size in memory.
+    #[error("the body of a frame of kind {kind} has more entries than one of its size may have")]
+    Crowded {
+        /// The frame's kind.
+        kind: u16,
+    },
+    /// A message is too large to be sent.
+    #[error(
+        "a message of kind {kind} has {bytes} bytes, at most {limit} are sent: put large values into the object store"
+    )]
+    Unsendable {
+        /// Its kind.
+        kind: u16,
+        /// Bytes of its body.
+        bytes: usize,
+        /// The most that it may have.
+        limit: usize,
+    },
     /// The header announces more descriptors than a frame may carry, or than arrived.
     #[error("a frame announced {announced} descriptors, {arrived} arrived")]
     Descriptors {
@@ -58,6 +88,12 @@ pub enum FrameError {
     /// The body is not the protobuf message that its kind names.
     #[error("the body of a frame of kind {kind} cannot be read")]
     Body {
+        /// The frame's kind.
+        kind: u16,
+    },
+    /// Before a greeting, a frame of a kind that nobody here knows.
+    #[error("a frame of the unknown kind {kind} came before the greeting")]
+    Stranger {
         /// The frame's kind.
         kind: u16,
     },
@@ -88,8 +124,9 @@ impl Header {
         if version != WIRE_VERSION {
             return Err(FrameError::Version { theirs: version });
         }
-        if length > bytes_limit {
-            return Err(FrameError::Oversized { bytes: length, limit: bytes_limit });
+        let limit = bytes_limit.min(body_limit(kind));
+        if length > limit {
+            return Err(FrameError::Oversized { bytes: length, limit });
         }
         if descriptors > FRAME_DESCRIPTORS_LIMIT {
             return Err(FrameError::Descriptors { announced: descriptors, arrived: 0 });
@@ -98,33 +135,34 @@ impl Header {
     }
 }
 
-/// Appends `message` as a frame to `buffer`.
-///
-/// # Panics
-/// Where the body exceeds [`FRAME_BYTES_LIMIT`]: senders put large values into the object store.
-pub fn append(message: &impl Body, descriptors: usize, buffer: &mut BytesMut) {
+/// Appends `message` as a frame to `buffer`; nothing of it where its body exceeds [`body_limit`] (WIRE-4).
+pub fn append(message: &impl Body, descriptors: usize, buffer: &mut BytesMut) -> Result<(), FrameError> {
     assert!(descriptors <= FRAME_DESCRIPTORS_LIMIT, "a frame carries at most {FRAME_DESCRIPTORS_LIMIT} descriptors");
-    let length = message.body_bytes();
-    assert!(length <= FRAME_BYTES_LIMIT, "a frame of {length} bytes exceeds {FRAME_BYTES_LIMIT}");
+    let (kind, length) = (message.kind(), message.body_bytes());
+    let limit = body_limit(kind);
+    if length > limit {
+        return Err(FrameError::Unsendable { kind, bytes: length, limit });
+    }
     buffer.reserve(HEADER_BYTES + length);
     let mut head = [0; HEADER_BYTES];
     head[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    head[4..6].copy_from_slice(&message.kind().to_le_bytes());
+    head[4..6].copy_from_slice(&kind.to_le_bytes());
     head[6] = descriptors as u8;
     head[7] = WIRE_VERSION;
     buffer.extend_from_slice(&head);
     message.append_body(buffer);
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Goodbye, LeaseReturn, Message};
+    use crate::message::{Goodbye, LeaseReturn};
 
     #[test]
     fn a_header_is_read_back() {
         let mut buffer = BytesMut::new();
-        append(&Message::LeaseReturn(LeaseReturn { lease: 300, retiring: false }), 2, &mut buffer);
+        append(&Message::LeaseReturn(LeaseReturn { lease: 300, retiring: false }), 2, &mut buffer).expect("it fits");
         let header = Header::peek(&buffer, 64).expect("well-formed").expect("complete");
         assert_eq!((header.length, header.descriptors), (buffer.len() - HEADER_BYTES, 2));
         assert_eq!(Header::peek(&buffer[..7], 64), Ok(None));
@@ -133,7 +171,7 @@ mod tests {
     #[test]
     fn malformed_headers_are_refused() {
         let mut buffer = BytesMut::new();
-        append(&Message::Goodbye(Goodbye {}), 0, &mut buffer);
+        append(&Message::Goodbye(Goodbye::default()), 0, &mut buffer).expect("it fits");
         buffer[7] = 9;
         assert_eq!(Header::peek(&buffer, 64), Err(FrameError::Version { theirs: 9 }));
         buffer[7] = WIRE_VERSION;

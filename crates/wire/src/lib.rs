@@ -13,19 +13,24 @@
 //!
 //! - WIRE-1: nothing but [`Hello`](message::Hello) is read from a peer that has not been let in, and
 //!   at most [`frame::HELLO_BYTES_LIMIT`] of it.
-//! - WIRE-2: a frame that breaks the format ends its connection; it never panics and never makes the
-//!   reader set aside more memory than [`frame::FRAME_BYTES_LIMIT`].
+//! - WIRE-2: a frame that breaks the format ends its connection; it never panics. A body has at most as many bytes as its
+//!   kind may have ([`frame::body_limit`]), and takes memory in proportion to them ([`shape`]).
+//! - WIRE-4: a message that no frame can carry is never sent: it ends the connection, which both ends hear of.
 //! - WIRE-3: frames of a kind that the reader does not know are skipped, so that a newer peer may say more.
 
 mod body;
 pub mod connection;
 mod far;
 pub mod frame;
+pub mod labels;
 pub mod message;
+mod plain;
 pub mod ring;
 pub mod session;
+pub mod shape;
 
 pub use body::{Body, CallFrame, ReplyFrame};
 pub use connection::{Connection, Received};
 pub use frame::FrameError;
 pub use message::Message;
+pub use plain::{plain, plain_lines};

@@ -6,11 +6,13 @@
 //! Naming: a *client* is a process with a runtime, driver or worker; the *owner* of an object or a
 //! lease is the client that asked for it.
 
-use crate::frame::FrameError;
+use crate::frame::{CONTROL_BYTES_LIMIT, FRAME_BYTES_LIMIT, FrameError, MESSAGE_BYTES_LIMIT};
+use crate::shape::Shape;
 use bytes::{Bytes, BytesMut};
 use prost::{Message as _, Oneof};
 
 mod actor;
+mod answer;
 mod call;
 mod cancel;
 mod drain;
@@ -36,6 +38,7 @@ mod strategy;
 mod stream;
 mod submission;
 mod template;
+mod token;
 mod transfer;
 mod work;
 mod worker;
@@ -65,6 +68,7 @@ pub use strategy::*;
 pub use stream::*;
 pub use submission::*;
 pub use template::*;
+pub use token::*;
 pub use transfer::*;
 pub use work::*;
 pub use worker::*;
@@ -80,8 +84,22 @@ macro_rules! held {
     ($name:ident boxed) => { Box<$name> };
 }
 
+/// How large bodies may be: of messages that carry values, errors, setups, pieces of files, printed lines, or as many of
+/// something as there are; of those that another has around it; of all others.
+macro_rules! limit {
+    (values) => {
+        MESSAGE_BYTES_LIMIT
+    };
+    (relay) => {
+        FRAME_BYTES_LIMIT
+    };
+    () => {
+        CONTROL_BYTES_LIMIT
+    };
+}
+
 macro_rules! messages {
-    ($($kind:literal => $name:ident $($boxed:ident)?,)*) => {
+    ($($kind:literal => $name:ident $($boxed:ident)? $([$size:ident])?,)*) => {
         /// A message of any kind. Large ones are boxed, so that they are moved around cheaply.
         #[derive(Debug, Clone, PartialEq)]
         #[expect(missing_docs, reason = "each variant holds the struct of its name, documented there")]
@@ -92,12 +110,24 @@ macro_rules! messages {
         })*
 
         impl Message {
+            /// The kinds of all messages.
+            pub const KINDS: &[u16] = &[$($kind),*];
+
+            /// The most bytes that the body of a message of that kind has.
+            pub(crate) fn body_limit(kind: u16) -> usize {
+                match kind {
+                    $($kind => limit!($($size)?),)*
+                    _ => CONTROL_BYTES_LIMIT,
+                }
+            }
+
             /// The number that stands for this message in a frame's header.
             pub fn kind(&self) -> u16 {
                 match self { $(Self::$name(_) => $kind,)* }
             }
 
-            pub(crate) fn body_bytes(&self) -> usize {
+            /// How many bytes its body takes.
+            pub fn body_bytes(&self) -> usize {
                 match self { $(Self::$name(body) => body.encoded_len(),)* }
             }
 
@@ -115,6 +145,9 @@ macro_rules! messages {
             /// Reads the body of a frame; `None` where the kind is unknown here (WIRE-3).
             pub fn decode(kind: u16, body: Bytes) -> Result<Option<Self>, FrameError> {
                 let malformed = |_| FrameError::Body { kind };
+                if !Shape::allows(kind, &body) {
+                    return Err(FrameError::Crowded { kind });
+                }
                 if kind == Call::KIND {
                     return Ok(Some(Self::Call(Call::read(&body).map_err(malformed)?)));
                 }
@@ -132,48 +165,48 @@ macro_rules! messages {
 }
 
 messages! {
-    1 => Hello boxed,
-    2 => Welcome boxed,
+    1 => Hello boxed [values],
+    2 => Welcome boxed [values],
     3 => Refused,
     4 => Goodbye,
     5 => Stop,
-    10 => LeaseRequest boxed,
+    10 => LeaseRequest boxed [values],
     11 => LeaseCancel,
     12 => LeaseGranted,
-    13 => LeaseRefused,
+    13 => LeaseRefused [values],
     14 => LeaseReturn,
     15 => LeaseReclaim,
-    16 => LeaseEnded boxed,
+    16 => LeaseEnded boxed [values],
     17 => CancelObject,
     18 => LeaseKill,
-    20 => Assign boxed,
+    20 => Assign boxed [values],
     21 => Peer,
     22 => Blocked,
     23 => Unblocked,
     24 => ActorReady,
-    25 => ActorFailed boxed,
+    25 => ActorFailed boxed [values],
     26 => ActorLeaving,
-    30 => ActorCreate boxed,
-    31 => ActorAnswer boxed,
+    30 => ActorCreate boxed [values],
+    31 => ActorAnswer boxed [values],
     32 => ActorConnect,
     33 => ActorPlaced,
-    34 => ActorDied boxed,
+    34 => ActorDied boxed [values],
     35 => ActorKill,
     36 => ActorLookup,
-    38 => ActorRestarting boxed,
-    40 => Promise,
-    41 => Publish boxed,
+    38 => ActorRestarting boxed [values],
+    40 => Promise [values],
+    41 => Publish boxed [values],
     42 => Subscribe,
-    43 => Published boxed,
-    44 => Hold,
-    45 => Unhold,
+    43 => Published boxed [values],
+    44 => Hold [values],
+    45 => Unhold [values],
     46 => Recover,
     47 => Lost,
-    48 => Free,
+    48 => Free [values],
     49 => Freed,
     50 => Allocate,
     51 => Allocated,
-    52 => StoreRefused,
+    52 => StoreRefused [values],
     53 => Seal,
     54 => Abort,
     55 => Pin,
@@ -181,53 +214,53 @@ messages! {
     57 => Unpin,
     58 => SegmentRetired,
     60 => ClusterQuery,
-    61 => ClusterReport,
-    62 => LogLines,
+    61 => ClusterReport [values],
+    62 => LogLines [values],
     63 => Notice,
-    64 => KeptRequest boxed,
-    65 => KeptAnswer boxed,
-    66 => StateQuery,
-    67 => StateReport boxed,
+    64 => KeptRequest boxed [values],
+    65 => KeptAnswer boxed [values],
+    66 => StateQuery [values],
+    67 => StateReport boxed [values],
     68 => TaskLogQuery,
-    69 => TaskLog,
-    70 => Function,
-    71 => Call boxed,
-    72 => Reply boxed,
-    73 => Returned,
-    74 => StreamItem boxed,
+    69 => TaskLog [values],
+    70 => Function [values],
+    71 => Call boxed [values],
+    72 => Reply boxed [values],
+    73 => Returned [values],
+    74 => StreamItem boxed [values],
     75 => StreamRead,
     76 => StreamStop,
     78 => Cancel,
     80 => TemplateReady,
-    81 => Fork,
-    82 => Forked,
+    81 => Fork [values],
+    82 => Forked [values],
     83 => Gone,
     90 => Retried,
-    100 => GroupCreate boxed,
-    101 => GroupAnswer,
+    100 => GroupCreate boxed [values],
+    101 => GroupAnswer [values],
     102 => GroupAwait,
     103 => GroupRemove,
     104 => GroupQuery,
-    105 => GroupReport,
-    110 => SegmentsUnmapped,
+    105 => GroupReport [values],
+    110 => SegmentsUnmapped [values],
     111 => Forgotten,
     112 => HoldingsQuery,
-    113 => Holdings,
+    113 => Holdings [values],
     114 => CollectGarbage,
-    115 => Metrics,
+    115 => Metrics [values],
     116 => MetricsQuery,
-    117 => MetricsReport,
+    117 => MetricsReport [values],
     118 => ObjectLogQuery,
-    119 => ObjectLog,
-    130 => Relay boxed,
+    119 => ObjectLog [values],
+    130 => Relay boxed [relay],
     131 => NodeAdmitted boxed,
-    132 => NodeJoin boxed,
-    133 => NodeState boxed,
-    134 => JobTold boxed,
+    132 => NodeJoin boxed [values],
+    133 => NodeState boxed [values],
+    134 => JobTold boxed [values],
     135 => JobOver,
-    136 => Place boxed,
+    136 => Place boxed [values],
     137 => Placed,
-    138 => PlaceRefused boxed,
+    138 => PlaceRefused boxed [values],
     139 => WorkerReturn,
     140 => WorkerKill,
     141 => WorkerForked,
@@ -236,10 +269,10 @@ messages! {
     146 => Stored,
     147 => ObjectDelete,
     148 => Locate,
-    149 => Located boxed,
+    149 => Located boxed [values],
     150 => NodePeer boxed,
     151 => Fetch,
-    152 => Chunk boxed,
+    152 => Chunk boxed [values],
     153 => Fetched,
     154 => Copied,
     155 => Seek,
@@ -251,31 +284,35 @@ messages! {
     162 => NodeGone,
     163 => NodeLeaves,
     164 => HeadBack,
-    165 => ClientResume,
+    165 => ClientResume [values],
     166 => Resumed,
     167 => ClientSettled,
-    168 => NodeResume boxed,
-    190 => GroupPrepare,
+    168 => NodeResume boxed [values],
+    190 => GroupPrepare [values],
     191 => GroupPrepared,
-    192 => GroupRelease,
+    192 => GroupRelease [values],
     200 => DrainAsked,
     201 => NodeDismissed,
     202 => Draining,
     203 => LeaseRetire,
     204 => CopyWanted,
     210 => CopyRefused,
-    215 => GuestJoined boxed,
+    215 => GuestJoined boxed [values],
     216 => GuestLeft,
     217 => GuestClose,
     218 => PackageWanted,
-    219 => PackagePiece,
-    230 => GrowthState boxed,
-    231 => GrowthTold,
+    219 => PackagePiece [values],
+    230 => GrowthState boxed [values],
+    231 => GrowthTold [values],
     232 => GrowthQuery,
-    233 => SubmissionAsked boxed,
-    234 => SubmissionTold boxed,
+    233 => SubmissionAsked boxed [values],
+    234 => SubmissionTold boxed [values],
     245 => RingOffered,
     246 => RingTaken,
+    310 => TokenAsked,
+    311 => TokenTold boxed,
+    312 => CertificateWanted,
+    313 => CertificateIssued,
 }
 
 /// How much of a resource.

@@ -6,8 +6,14 @@
 //!   <session>/              0700; a link to such a directory where the session was told to lie elsewhere
 //!     socket                0600, the daemon listens here
 //!     session.json          0600, address, token and process id
-//!     daemon.log            0600
 //!     journal               0600, what a head writes down to outlive it
+//!   logs/                   0700
+//!     <session>/            0700; stays when the session ends, until it is one of too many, too old or too large
+//!       daemon.log          0600
+//!       worker-<worker>-<job>-<pid>.out, .err
+//!       runtime_env_setup-<number>.log
+//!       submitted-<job>.log
+//!     latest                leads to the logs of the session that was begun last
 //! ```
 //!
 //! A root that belongs to someone else, or that others may enter, is refused: whoever could plant a
@@ -23,6 +29,17 @@ pub const SOCKET: &str = "socket";
 pub const DESCRIPTION: &str = "session.json";
 /// In the root, the file that names the current session.
 pub const CURRENT: &str = "current";
+
+/// In the root, the directory of the logs of all sessions.
+pub const LOGS: &str = "logs";
+/// In that, the link to the logs of the session that was begun last.
+pub const LATEST: &str = "latest";
+
+/// Where the logs are of the session with this directory.
+pub fn logs_of(session: &Path) -> PathBuf {
+    let root = session.parent().unwrap_or(session);
+    root.join(LOGS).join(session.file_name().unwrap_or_default())
+}
 
 /// The directory of all sessions of this user, made with mode 0700 where it is missing.
 ///
@@ -41,12 +58,17 @@ pub fn root(variable: impl Fn(&str) -> Option<String>) -> io::Result<PathBuf> {
 
 /// Makes `path` with mode 0700, or checks that it is a directory of ours that nobody else may enter.
 pub fn private_directory(path: &Path) -> io::Result<()> {
+    let named = |error: io::Error, place: &Path| {
+        let text =
+            format!("{}: {error}; name a folder that is writable with OXIRAY_TMPDIR or --temp-dir", place.display());
+        io::Error::new(error.kind(), text)
+    };
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        std::fs::create_dir_all(parent).map_err(|error| named(error, parent))?;
     }
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(named(error.into(), path)),
     }
     let found = rustix::fs::lstat(path)?;
     let is_directory = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();

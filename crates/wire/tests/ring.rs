@@ -156,7 +156,7 @@ fn memory_is_taken_from_nobody_who_may_not_offer_it() {
 fn the_socket_does_until_the_offer_is_answered() {
     let (mut near, mut far) = both();
     near.offer_ring().expect("memory");
-    near.send(&Goodbye {});
+    near.send(&Goodbye::default());
     near.send(&Peer { client: Bytes::from_static(b"who") });
     assert!(!near.writes_to_ring(), "nothing was answered");
     near.flush().expect("open");

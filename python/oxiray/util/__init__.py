@@ -5,6 +5,7 @@ from oxiray.util._explain import explain
 from oxiray.util._named_actors import list_named_actors
 from oxiray.util._node import get_node_instance_id, get_node_ip_address
 from oxiray.util.actor_pool import ActorPool
+from oxiray.util.annotations import DeveloperAPI, PublicAPI
 from oxiray.util.check_serialize import inspect_serializability
 from oxiray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
 from oxiray.util.helpers import as_completed, map_unordered
@@ -19,6 +20,8 @@ from oxiray.util.serialization import deregister_serializer, register_serializer
 
 __all__ = [
     "ActorPool",
+    "DeveloperAPI",
+    "PublicAPI",
     "accelerators",
     "annotations",
     "as_completed",

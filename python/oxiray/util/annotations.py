@@ -39,7 +39,7 @@ def PublicAPI(*args: Any, **options: Any) -> Any:  # noqa: N802
 
 def DeveloperAPI(*args: Any, **options: Any) -> Any:  # noqa: N802
     """Mark as meant for authors of libraries."""
-    _check_options("DeveloperAPI", options, {"api_group"})
+    _check_options("DeveloperAPI", options, {"stability", "api_group"})
     group = options.get("api_group", "Others")
     return _decorate(args, lambda target: _mark(target, AnnotationType.DEVELOPER_API, group))
 

@@ -8,7 +8,6 @@ Invariant: whatever is refused names the bundle and the rule.
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from typing import Any
 
@@ -272,13 +271,14 @@ def _check_bundle(index: int, bundle: Any) -> None:
 
 def _check_amount(where: str, resource: str, amount: float) -> None:
     from oxiray import _option_rules
+    from oxiray._init_options import QUANTITY_MAX
 
     if resource == "bundle" or "_group_" in resource:
         raise ValueError(f"{where} asks for {resource!r}, a name that is reserved for placement groups: use another name")
-    if not math.isfinite(amount):
-        raise ValueError(f"{where} asks for {amount} {resource}: an amount is a finite number")
     if amount < 0:
         raise ValueError(f"{where} asks for {amount} {resource}: an amount cannot be negative")
+    if not amount <= QUANTITY_MAX:
+        raise ValueError(f"{where} asks for {amount} {resource}: an amount is a finite number of at most {QUANTITY_MAX:.0e}")
     if 0 < amount < _FINEST:
         raise ValueError(f"{where} asks for {amount} {resource}, finer than {_FINEST}, the smallest amount there is")
     try:

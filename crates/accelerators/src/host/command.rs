@@ -1,5 +1,6 @@
 //! A vendor's command, run for a bounded time.
 
+use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
@@ -15,6 +16,7 @@ pub(super) const OUTPUT_BYTES_LIMIT: usize = 1024 * 1024;
 pub(super) fn run(program: &Path, arguments: &[&str], limit: Duration) -> Result<Option<String>, String> {
     let name = program.display();
     let spawned = Command::new(program)
+        .env("PATH", search_path(std::env::var_os("PATH")))
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -42,6 +44,15 @@ pub(super) fn run(program: &Path, arguments: &[&str], limit: Duration) -> Result
         return Err(format!("`{name}` failed ({status})"));
     }
     Ok(Some(String::from_utf8_lossy(&output).into_owned()))
+}
+
+/// Where a program is looked for, and looks for others: never in the working directory, where others may write. Where
+/// nothing is left, an empty list would mean that one.
+fn search_path(given: Option<OsString>) -> OsString {
+    let folders =
+        std::env::split_paths(&given.unwrap_or_default()).filter(|folder| folder.is_absolute()).collect::<Vec<_>>();
+    let joined = std::env::join_paths(folders).unwrap_or_default();
+    if joined.is_empty() { "/usr/local/bin:/usr/bin:/bin".into() } else { joined }
 }
 
 fn read_all(mut stdout: ChildStdout, deadline: Instant) -> io::Result<Vec<u8>> {
@@ -103,6 +114,19 @@ mod tests {
 
     fn shell(script: &str, limit: Duration) -> Result<Option<String>, String> {
         run(Path::new("/bin/sh"), &["-c", script], limit)
+    }
+
+    #[test]
+    fn no_program_is_looked_for_in_the_working_directory() {
+        for (given, expected) in [
+            (None, "/usr/local/bin:/usr/bin:/bin"),
+            (Some(""), "/usr/local/bin:/usr/bin:/bin"),
+            (Some(".:relative"), "/usr/local/bin:/usr/bin:/bin"),
+            (Some("/a:"), "/a"),
+            (Some(":/a:./b:/c"), "/a:/c"),
+        ] {
+            assert_eq!(search_path(given.map(OsString::from)), expected, "{given:?}");
+        }
     }
 
     #[test]

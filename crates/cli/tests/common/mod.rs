@@ -1,6 +1,7 @@
 //! A session of its own for each test: the real binary, in a directory that goes with the test.
 
 use oxiray_wire::message::Hello;
+use oxiray_wire::session::{LOGS, logs_of};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::net::UnixStream;
@@ -52,8 +53,13 @@ impl Place {
 
     /// The directories of all sessions, running or not.
     pub(crate) fn sessions(&self) -> Vec<PathBuf> {
+        self.left().into_iter().filter(|path| path.is_dir()).collect()
+    }
+
+    /// What is there besides the logs, which stay.
+    pub(crate) fn left(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.root()).into_iter().flatten().flatten().map(|entry| entry.path());
-        entries.filter(|path| path.is_dir()).collect()
+        entries.filter(|path| !path.ends_with(LOGS)).collect()
     }
 
     pub(crate) fn session(&self) -> PathBuf {
@@ -71,7 +77,61 @@ impl Place {
     }
 
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.session().join("daemon.log")).expect("a log")
+        std::fs::read_to_string(logs_of(&self.session()).join("daemon.log")).expect("a log")
+    }
+
+    /// The command under a limit of descriptors.
+    pub(crate) fn limited(&self, descriptors: u32, arguments: &[&str]) -> Command {
+        let own = self.command(arguments);
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]).arg(own.get_program());
+        command.args(own.get_args());
+        for (name, value) in own.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn daemon(&self) -> rustix::process::Pid {
+        let pid = self.description()["pid"].as_i64().expect("its process id");
+        rustix::process::Pid::from_raw(pid as i32).expect("a process id")
+    }
+
+    /// Waits until the log tells of so many who were turned away; it does so once a second.
+    pub(crate) fn wait_for_turned_away(&self, count: usize) {
+        let told = |log: &str| -> usize {
+            let of_line = |line: &str| {
+                let more = line.split_once(" more such lines").map_or("0", |(before, _)| before);
+                let more: usize = more.rsplit(' ').next().and_then(|more| more.parse().ok()).unwrap_or(0);
+                more + usize::from(line.contains("was refused") || line.contains("the connection of client"))
+            };
+            log.lines().map(of_line).sum()
+        };
+        self.wait_for(|place| told(&place.log()) == count);
+    }
+
+    pub(crate) fn wait_for_line(&self, text: &str) {
+        self.wait_for(|place| place.log().contains(text));
+    }
+
+    pub(crate) fn wait_for_session(&self) {
+        self.wait_for(|place| place.sessions().iter().any(|session| session.join("session.json").exists()));
+    }
+
+    /// Waits until that holds of the log, or of the session.
+    fn wait_for(&self, holds: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !holds(self) {
+            assert!(Instant::now() < until, "{}", self.log());
+            let _ = poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 10_000_000 }));
+        }
     }
 
     pub(crate) fn peer(&self) -> Peer {

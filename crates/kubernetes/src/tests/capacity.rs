@@ -119,7 +119,7 @@ fn a_slice_of_tpus_has_one_first_host() {
 #[test]
 fn what_is_written_by_hand_wins() {
     let gpu = limits(json!({"nvidia.com/gpu": 1, "memory": "10Gi"}), json!({}));
-    let memory = (10.0 * 1024f64.powi(3) * 0.7).floor();
+    let memory = (10.0 * 1024f64.powi(3) * 0.6).floor();
     check("limits", &json!({"template": gpu}), &[("GPU", 1.0), ("memory", memory)]);
     check("num-gpus", &json!({"template": gpu, "start": {"num-gpus": "2"}}), &[("GPU", 2.0), ("memory", memory)]);
     check(
@@ -137,10 +137,31 @@ fn what_is_written_by_hand_wins() {
 }
 
 #[test]
+fn the_object_store_has_a_part_of_the_pods_memory_beside_what_is_said_by_hand() {
+    let pod = limits(json!({"memory": "1000"}), json!({}));
+    let shares = |start: Value, resources: Value| {
+        let group = json!({"template": pod, "start": start, "resources": resources});
+        let (_, told) = offered(&group, &Catalogue::default());
+        assert!(told.notes.is_empty() && !told.per_host.contains_key("object_store_memory"), "{told:?}");
+        (told.per_host["memory"], told.store)
+    };
+    assert_eq!(shares(json!({}), json!({})), (600.0, Some(300)));
+    assert_eq!(shares(json!({"memory": "500"}), json!({})), (500.0, Some(300)));
+    assert_eq!(shares(json!({}), json!({"memory": 500})), (500.0, Some(300)));
+    assert_eq!(shares(json!({"object-store-memory": "100"}), json!({})), (800.0, Some(100)));
+    assert_eq!(shares(json!({"object-store-memory": "100", "memory": "5"}), json!({})), (5.0, Some(100)));
+    let undeclared = json!({"template": limits(json!({}), json!({}))});
+    assert_eq!(offered(&undeclared, &Catalogue::default()).1.store, None, "the node looks for its limit by itself");
+    let wrong = json!({"template": pod, "start": {"object-store-memory": "half"}});
+    let (_, told) = offered(&wrong, &Catalogue::default());
+    assert!(told.store == Some(300) && told.notes[0].contains("object-store-memory"), "{told:?}");
+}
+
+#[test]
 fn requests_stand_in_for_limits_and_the_pod_for_its_container() {
     let requests = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1000"}}}]}});
     let (counted, told) = offered(&json!({"template": requests}), &Catalogue::default());
-    assert_eq!((told.per_host["CPU"], counted["memory"]), (2.0, 700.0));
+    assert_eq!((told.per_host["CPU"], counted["memory"]), (2.0, 600.0));
     let whole = json!({"spec": {"resources": {"limits": {"cpu": 6}}, "containers": [{}]}});
     assert_eq!(offered(&json!({"template": whole}), &Catalogue::default()).1.per_host["CPU"], 6.0);
     let (_, told) = offered(&json!({"template": {"spec": {"containers": [{}]}}}), &Catalogue::default());

@@ -1,5 +1,6 @@
 //! Actors: made, placed, connected, ended. What follows the loss of a process is in `restarts`.
 
+use super::door::{check_name, cut};
 use super::ending::LEAVING_LIMIT;
 use super::journal::Undo;
 use super::objects::contained_in;
@@ -7,6 +8,7 @@ use super::records::Row;
 use super::restarts::death;
 use super::{Alarm, Core, Duty, Key, Want, bytes_of, identifier};
 use crate::core::assign::Post;
+use crate::core::ending::memory::Caller;
 use crate::core::groups::{Home, Need, home};
 use crate::core::leases::demand_of;
 use bytes::Bytes;
@@ -81,7 +83,8 @@ impl Making {
 }
 
 impl Core {
-    pub(crate) fn actor_create(&mut self, from: Key, asked: ActorCreate) {
+    pub(crate) fn actor_create(&mut self, from: Key, mut asked: ActorCreate) {
+        asked.class_name = cut(asked.class_name);
         let Some(client) = self.clients.get(&from) else { return };
         let (job, creator) = (client.job, client.id);
         let Some(id) = ActorId::from_slice(&asked.actor) else { return };
@@ -119,6 +122,11 @@ impl Core {
             max_restarts: asked.max_restarts,
         };
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
+        let checked = check_name("an actor's name", &asked.name);
+        if let Err(text) = checked.and_then(|()| check_name("a namespace", &asked.namespace)) {
+            let failure = Some(Failure { code: "invalid".into(), text, cause: Bytes::new() });
+            return self.send(from, ActorAnswer { failure, ..answer });
+        }
         match self.actors.create(description, asked.get_if_exists) {
             Created::New => {
                 self.answered_by_next(from, Undo::Actor { request: asked.request, id });
@@ -233,7 +241,16 @@ impl Core {
         let environment = spec.environment.clone().unwrap_or_default();
         let outlives_job = self.actor_outlives_its_job(id);
         let home = home(spec.strategy.as_ref());
-        let post = Post { job: making.job, environment, label, fresh: true, outlives_job, actor: Some(spec), home };
+        let post = Post {
+            job: making.job,
+            environment,
+            label,
+            fresh: true,
+            outlives_job,
+            actor: Some(spec),
+            home,
+            caller: Caller::NOBODY,
+        };
         (post, making.running.clone())
     }
 
@@ -331,7 +348,10 @@ impl Core {
         let own = job.map(|job| job.namespace.clone()).unwrap_or_default();
         let namespace = if asked.namespace.is_empty() { &own } else { &asked.namespace };
         let answer = ActorAnswer { request: asked.request, ..ActorAnswer::default() };
-        let answer = if let Some(id) = self.actors.lookup(namespace, &asked.name) {
+        let checked = check_name("an actor's name", &asked.name).and_then(|()| check_name("a namespace", namespace));
+        let answer = if let Err(text) = checked {
+            ActorAnswer { failure: Some(Failure { code: "invalid".into(), text, cause: Bytes::new() }), ..answer }
+        } else if let Some(id) = self.actors.lookup(namespace, &asked.name) {
             self.found(answer, id)
         } else {
             let text = format!(
@@ -383,7 +403,7 @@ impl Core {
 
     pub(crate) fn actor_leaving(&mut self, from: Key, said: &ActorLeaving) {
         if let Some(worker) = self.workers.get_mut(&from) {
-            worker.last_words.get_or_insert_with(|| format!("{}.", said.text));
+            worker.last_words.get_or_insert_with(|| format!("{}.", cut(said.text.clone())));
             worker.ends_for_good |= !said.unintended;
             self.alarm_at(self.now + LEAVING_LIMIT, Alarm::Overdue(from));
         }

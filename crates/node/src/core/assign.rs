@@ -2,6 +2,7 @@
 
 use super::{Core, Effect, Key, bytes_of};
 use crate::core::clients::amounts;
+use crate::core::ending::memory::Caller;
 use crate::core::groups::{Home, home_bytes};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_ids::JobId;
@@ -22,6 +23,7 @@ pub(crate) struct Post {
     pub(crate) outlives_job: bool,
     pub(crate) actor: Option<ActorCreate>,
     pub(crate) home: Option<Home>,
+    pub(crate) caller: Caller,
 }
 
 impl Core {
@@ -44,6 +46,7 @@ impl Core {
         worker.outlives_job = post.outlives_job;
         worker.label = post.label;
         worker.home = post.home;
+        worker.memory.caller = post.caller;
         worker.environment = environment;
         let id = worker.id;
         let mut assign = self.assignment(&self.workers[&key].environment, &grant);

@@ -4,6 +4,7 @@
 //!   [`PATIENCE`] is over.
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
+use super::door::{check_name, cut};
 use super::explain::EXPLAIN;
 use super::object_rows::ObjectsTold;
 use super::{Alarm, Core, Key, bytes_of, identifier};
@@ -88,6 +89,12 @@ impl Census {
 impl Core {
     /// Somebody asks for a list or a summary.
     pub fn state_query(&mut self, asker: Key, asked: StateQuery) {
+        let texts = asked.filters.iter().flat_map(|filter| [&filter.key, &filter.value]);
+        let checked =
+            texts.chain([&asked.kind]).try_for_each(|text| check_name("a kind, or a text of a filter,", text));
+        if let Err(text) = checked {
+            return self.refuse_state(asker, asked.request, text);
+        }
         let question: fn(u64) -> Message = match asked.kind.as_str() {
             "tasks" | "timeline" | EXPLAIN => |number| TaskLogQuery { number }.into(),
             "objects" => |number| ObjectLogQuery { number }.into(),
@@ -111,11 +118,19 @@ impl Core {
     }
 
     /// A process tells of its calls.
-    pub(crate) fn task_log(&mut self, from: Key, log: TaskLog) {
+    pub(crate) fn task_log(&mut self, from: Key, mut log: TaskLog) {
+        for record in &mut log.records {
+            for text in [&mut record.name, &mut record.error, &mut record.text] {
+                *text = cut(std::mem::take(text));
+            }
+        }
         let Some(by) = self.clients.get(&from).map(|client| client.id) else { return };
         let pid = self.workers.get(&from).and_then(|worker| worker.pid).unwrap_or(0);
         if log.number == 0 {
-            return self.census.remember(&log, by, pid);
+            if !log.records.is_empty() {
+                self.census.remember(&log, by, pid);
+            }
+            return;
         }
         let told = log.records.into_iter().map(|record| Told { record, by, pid });
         self.hear_census(log.number, from, |heard| heard.calls.extend(told));

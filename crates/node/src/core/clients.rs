@@ -4,9 +4,10 @@ use super::journal::Undo;
 use super::records::Row;
 use super::shortage::Noticed;
 use super::{Client, Core, Duty, Effect, JobDetail, Key, Origin, bytes_of};
+use oxiray_head::{JobEnd, JobFacts};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Quantity;
-use oxiray_wire::message::{Amount, Driver, Welcome};
+use oxiray_wire::message::{Amount, Driver, Goodbye, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
@@ -14,6 +15,12 @@ impl Core {
     pub fn log_target(&self, worker: Key) -> Option<Key> {
         let detail = self.details.get(&self.workers.get(&worker)?.job?)?;
         (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
+    }
+
+    /// Whose output a worker's is: the worker and the job that it works for, of none where it is a spare one.
+    pub fn named_in_logs(&self, worker: Key) -> Option<(WorkerId, JobId)> {
+        let worker = self.workers.get(&worker)?;
+        Some((worker.id, worker.job.unwrap_or(JobId::NIL)))
     }
 
     /// A driver was let in.
@@ -25,6 +32,14 @@ impl Core {
         self.touch(Row::LastJob);
         self.touch(Row::Job(job));
         self.join(key, id, job);
+        let facts = JobFacts {
+            entrypoint: told.entrypoint.clone(),
+            metadata: told.metadata.clone(),
+            started_ms: told.started_ms,
+            ip: self.ip_of(key).to_owned(),
+            node: self.node_of(key),
+        };
+        self.jobs.set_facts(job, facts);
         let detail = JobDetail {
             driver: key,
             driver_id: id,
@@ -45,11 +60,12 @@ impl Core {
     }
 
     /// A driver said that it leaves: its stream is closed when the last of its workers is gone.
-    pub(crate) fn goodbye(&mut self, key: Key) {
+    pub(crate) fn goodbye(&mut self, key: Key, said: Goodbye) {
         let Some(job) = self.clients.get(&key).map(|client| client.job) else { return };
         let Some(detail) = self.details.get_mut(&job).filter(|detail| detail.driver == key) else { return };
         detail.said_goodbye = true;
-        self.end_job(job);
+        let end = if said.error.is_empty() { JobEnd::Succeeded } else { JobEnd::Failed(said.error) };
+        self.end_job(job, end);
         self.close_when_over(job);
     }
 
@@ -57,7 +73,8 @@ impl Core {
     pub fn driver_left(&mut self, key: Key) {
         let Some(client) = self.clients.get(&key) else { return };
         let job = client.job;
-        self.end_job(job);
+        let text = "its driver ended without disconnecting: it was killed, it crashed, or it left by os._exit()";
+        self.end_job(job, JobEnd::Failed(text.to_owned()));
         if let Some(detail) = self.details.get_mut(&job) {
             detail.is_over = true;
             detail.said_goodbye = false;
@@ -127,9 +144,9 @@ impl Core {
     }
 
     /// Kills what lives only for the job.
-    pub(crate) fn end_job(&mut self, job: JobId) {
+    pub(crate) fn end_job(&mut self, job: JobId, end: JobEnd) {
         self.touch(Row::Job(job));
-        for forgotten in self.jobs.end(job) {
+        for forgotten in self.jobs.end(job, end) {
             self.touch(Row::Job(forgotten));
         }
         let of_job = self.workers.iter().filter(|(_, worker)| worker.job == Some(job)).map(|(key, _)| *key);

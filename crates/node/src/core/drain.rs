@@ -8,6 +8,7 @@
 //!   no program, no bundle, and no object of which there is no other copy.
 //! - DRAIN-4: the bundles of a group that are there move together, when nothing runs within them.
 
+use super::door::check_name;
 use super::members::{Member, Members, Order};
 use super::{Alarm, Core, Duty, Effect, Key, bytes_of};
 use oxiray_head::{GroupPhase, PlacementGroup};
@@ -89,6 +90,8 @@ impl Core {
     }
 
     fn drain(&mut self, asked: &DrainAsked) -> Result<Json, String> {
+        check_name("a node's name", &asked.node)?;
+        check_name("a reason", &asked.reason)?;
         let (key, node) = self.drainable(&asked.node)?;
         if asked.undo {
             return self.keep_after_all(key, node);
@@ -148,7 +151,7 @@ impl Core {
     }
 
     /// The one member that is meant.
-    fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
+    pub(crate) fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
         let own = &self.plan;
         if !text.is_empty() && (own.node.hex().starts_with(text) || [&own.name, &own.ip].contains(&&text.to_owned())) {
             return Err(format!(
@@ -165,6 +168,9 @@ impl Core {
         match (meant.next(), meant.next()) {
             (Some((key, member)), None) => Ok((*key, member.view.node)),
             (Some(_), Some(_)) => Err(format!("`{text}` may mean several nodes: name one of {}", names())),
+            (None, _) if living().next().is_none() => {
+                Err(format!("no living node is `{text}`: there is none beside the head, which cannot be drained"))
+            }
             (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
         }
     }

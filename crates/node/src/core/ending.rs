@@ -1,5 +1,7 @@
 //! How workers end, and when what they held is given back.
 
+pub(crate) mod memory;
+
 use super::restarts::death;
 use super::{Alarm, Core, Duty, Effect, Key};
 use crate::device_check::{ANY_OF_THE_DEAD, Residue};
@@ -110,6 +112,8 @@ impl Core {
         let Some(worker) = self.workers.get_mut(&key) else { return };
         let pid = worker.pid.unwrap_or(0);
         let last_words = worker.last_words.take();
+        let cause = worker.memory.cause.as_ref().map(|cause| cause.text.clone());
+        let text = cause.as_deref().unwrap_or(text);
         let duty = worker.duty;
         self.tell_died(key, text);
         match duty {

@@ -3,6 +3,7 @@
 //! - CORE-5: a group's bundles are in the ledger from the moment that all of it is reserved until it is removed, and
 //!   nothing is granted within one that is removed.
 
+use super::door::check_name;
 use super::journal::Undo;
 use super::leases::demand_of;
 use super::records::Row;
@@ -97,6 +98,7 @@ impl Core {
             return Err(ending());
         }
         let id = PlacementGroupId::from_slice(&asked.group).ok_or_else(|| invalid("it has no identifier".into()))?;
+        check_name("a placement group's name", &asked.name).map_err(invalid)?;
         let group = group_of(asked).map_err(invalid)?;
         let owner =
             if asked.detached { GroupOwner::Nobody } else { self.owner_of_what(from, job).ok_or_else(ending)? };

@@ -2,6 +2,7 @@
 //!
 //! - GUEST-1: a guest is routed like a worker of its member, and is gone with it.
 
+use super::door::ProtocolError;
 use super::{Core, Key};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_wire::message::{GuestJoined, Refused, Welcome};
@@ -22,17 +23,19 @@ enum Guest {
 
 impl Core {
     /// A member let somebody in.
-    pub(crate) fn guest_joined(&mut self, member: Key, said: GuestJoined) {
+    pub(crate) fn guest_joined(&mut self, member: Key, said: GuestJoined) -> Result<(), ProtocolError> {
         if !self.members.by_key.contains_key(&member) {
-            return;
+            return Ok(());
         }
+        let number = self.new_number(member, said.guest)?;
         let key = self.new_key();
-        self.members.add_route(key, member, said.guest);
+        self.members.add_route(key, member, number);
         let guest = if said.driver.is_some() { Guest::Driver } else { Guest::Visitor };
         self.members.guests.by_key.insert(key, guest);
         if let (Some(driver), Some(who)) = (&said.driver, &said.returning) {
             if let Err(text) = self.resume_driver(key, driver.clone(), who) {
-                return self.send(key, Refused { text });
+                self.send(key, Refused { text });
+                return Ok(());
             }
         } else if let Some(driver) = said.driver {
             self.log(format!("driver {key} joins by member {member}: process {}", driver.pid));
@@ -42,12 +45,12 @@ impl Core {
         if let Some(told) = self.draining_of(member).filter(|_| guest == Guest::Driver) {
             self.send(key, told);
         }
+        Ok(())
     }
 
     /// The guest of a member is gone.
     pub(crate) fn guest_left(&mut self, member: Key, number: u64) {
-        let workers = self.members.by_key.get(&member).map(|member| &member.workers);
-        let known = workers.and_then(|workers| workers.get(&number)).copied();
+        let known = self.process_of(member, number);
         if let Some(key) = known.filter(|key| self.members.guests.by_key.contains_key(key)) {
             self.guest_gone(key);
             self.members.remove_route(key);

@@ -1,5 +1,6 @@
 //! Leases: asked for, granted, returned.
 
+use super::door::{ProtocolError, cut};
 use super::groups::{Need, home};
 use super::strategy::wish;
 use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
@@ -17,8 +18,12 @@ pub(crate) const LARGE_ARGUMENTS_MAX: usize = 16;
 pub(crate) type Refusal = String;
 
 impl Core {
-    pub(crate) fn lease_request(&mut self, from: Key, asked: LeaseRequest) {
+    pub(crate) fn lease_request(&mut self, from: Key, mut asked: LeaseRequest) {
+        asked.label = cut(asked.label);
         let Some(job) = self.clients.get(&from).map(|client| client.job) else { return };
+        if self.clients.get(&from).is_some_and(|client| client.waiting.contains_key(&asked.request)) {
+            return self.expel(from, &ProtocolError::RequestTwice(asked.request));
+        }
         if !self.may_begin(from, job) {
             return self.refuse_lease(from, asked.request, "its job is ending".to_owned());
         }
@@ -39,8 +44,8 @@ impl Core {
         };
         let environment = asked.environment.unwrap_or_default();
         let arguments = large(&asked.arguments);
-        let want =
-            Want::Lease { client: from, request: asked.request, environment, fresh: asked.fresh, home, arguments };
+        let (request, fresh, may_repeat) = (asked.request, asked.fresh, asked.may_repeat);
+        let want = Want::Lease { client: from, request, environment, fresh, home, arguments, may_repeat };
         match self.enqueue(want, job, asked.label, need) {
             Ok(ticket) => {
                 let client = self.clients.get_mut(&from).expect("it was just looked up");
@@ -140,7 +145,10 @@ impl Core {
         if let Some(owner) = self.clients.get_mut(&lease.owner) {
             owner.leases.remove(&number);
             let text = text.to_owned();
-            self.send(lease.owner, LeaseEnded { lease: number, text, node_died: true, failure: None, was_drained });
+            self.send(
+                lease.owner,
+                LeaseEnded { lease: number, text, node_died: true, was_drained, ..LeaseEnded::default() },
+            );
         }
     }
 
@@ -247,7 +255,9 @@ impl Core {
             owner.leases.remove(&number);
             let failure = failure.cloned();
             let (text, was_drained) = (text.to_owned(), self.dies_of_drain(lease.worker));
-            self.send(lease.owner, LeaseEnded { lease: number, text, node_died: was_drained, failure, was_drained });
+            let ended =
+                LeaseEnded { lease: number, text, node_died: was_drained, failure, was_drained, out_of_memory: 0 };
+            self.send(lease.owner, self.with_cause(lease.worker, ended));
         }
     }
 }

@@ -7,11 +7,12 @@
 //! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
 
 use super::clients::amounts;
+use super::door::ProtocolError;
 use super::groups::Need;
 use super::records::Row;
 use super::rooms::{BundleKey, Prepare};
 use super::told::{apply, bundles_of, is_placed_by, view_of};
-use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of, identifier};
+use super::{Core, Duty, Key, TemplateKey, Want, Wanted, Worker, bytes_of};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Fleet, NodeView};
@@ -144,37 +145,37 @@ impl Members {
 impl Core {
     /// What a member says; what one of its workers says is returned, with the worker.
     pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
-        if let Message::NodeJoin(told) = message {
-            self.member_joined(from, *told);
-            return None;
+        if let Message::Relay(relayed) = message {
+            let key = self.process_of(from, relayed.worker)?;
+            let message = Message::decode(u16::try_from(relayed.kind).ok()?, relayed.body).ok()??;
+            return Some((key, message));
         }
-        let worker = |number: u64| self.members.by_key.get(&from)?.workers.get(&number).copied();
+        if let Err(error) = self.member_told(from, message) {
+            self.expel(from, &error);
+        }
+        None
+    }
+
+    fn member_told(&mut self, from: Key, message: Message) -> Result<(), ProtocolError> {
         match message {
-            Message::Relay(relayed) => {
-                let key = worker(relayed.worker)?;
-                let message = Message::decode(u16::try_from(relayed.kind).ok()?, relayed.body).ok()??;
-                return Some((key, message));
-            }
-            Message::NodeResume(told) => self.resume_member(from, *told),
+            Message::NodeJoin(told) => self.member_joined(from, *told)?,
+            Message::NodeResume(told) => self.resume_member(from, *told)?,
             Message::NodeState(state) => self.member_changed(from, &state),
-            Message::GuestJoined(said) => self.guest_joined(from, *said),
+            Message::GuestJoined(said) => self.guest_joined(from, *said)?,
             Message::GuestLeft(said) => self.guest_left(from, said.guest),
-            Message::Placed(said) => self.placed(from, &said),
+            Message::Placed(said) => self.placed(from, &said)?,
             Message::Sought(said) => self.sought(from, &said),
-            Message::PlaceRefused(said) => self.place_refused(from, *said),
-            Message::GroupPrepared(said) => self.prepared_there(from, &said),
+            Message::PlaceRefused(said) => self.place_refused(from, *said)?,
+            Message::GroupPrepared(said) => self.prepared_there(from, &said)?,
             Message::WorkerForked(said) => {
-                if let Some(key) = worker(said.worker).filter(|key| self.workers[key].pid.is_none()) {
+                let has_none = |key: &Key| self.workers.get(key).is_some_and(|worker| worker.pid.is_none());
+                if let Some(key) = self.worker_of(from, said.worker)?.filter(has_none) {
                     self.forked(key, said.pid);
                 }
             }
-            Message::WorkerDied(said) => {
-                if let Some(key) = worker(said.worker) {
-                    self.verdict(key, &said.text);
-                }
-            }
+            Message::WorkerDied(said) => self.died_there(self.worker_of(from, said.worker)?, &said),
             Message::WorkerGone(said) => {
-                if let Some(key) = worker(said.worker) {
+                if let Some(key) = self.worker_of(from, said.worker)? {
                     self.members.remove_route(key);
                     self.worker_gone(key, &said.text);
                 }
@@ -182,13 +183,11 @@ impl Core {
             Message::Notice(said) => self.log(format!("member {from}: {}", said.text)),
             other => self.log(format!("member {from} sent a message of kind {} that is not for a head", other.kind())),
         }
-        None
+        Ok(())
     }
 
-    pub(crate) fn member_joined(&mut self, key: Key, told: NodeJoin) {
-        let Some(reported) = view_of(&told) else {
-            return self.log(format!("member {key} describes itself in a way that cannot be read"));
-        };
+    pub(crate) fn member_joined(&mut self, key: Key, told: NodeJoin) -> Result<(), ProtocolError> {
+        let reported = self.new_node(key, &told).and_then(|_| view_of(&told).ok_or(ProtocolError::Description))?;
         self.log(format!("node {} joins from {}", reported.node, told.session));
         let member = Member {
             state: told.state.clone().unwrap_or_default(),
@@ -209,6 +208,7 @@ impl Core {
         self.members.show(key);
         self.drain_leaving(key);
         self.wants_pump = true;
+        Ok(())
     }
 
     pub(crate) fn member_changed(&mut self, key: Key, state: &NodeState) {
@@ -219,7 +219,7 @@ impl Core {
         }
         apply(&mut member.reported, state);
         member.reported_bundles = bundles_of(member.reported.node, state);
-        member.under_way = member.under_way.split_off(&(state.order + 1));
+        member.under_way.retain(|order, _| *order > state.order);
         member.look_again();
         self.members.show(key);
         self.wants_pump = true;
@@ -241,7 +241,9 @@ impl Core {
             ..Place::default()
         };
         match &wanted.want {
-            Want::Lease { client, environment, fresh, home, .. } => {
+            Want::Lease { client, environment, fresh, home, may_repeat, .. } => {
+                let caller = self.caller(*client, *may_repeat);
+                (place.owner, place.may_repeat) = (caller.owner_bytes(), caller.may_repeat);
                 place.captures = home.is_some_and(|home| home.captures);
                 place.environment = Some(environment.clone());
                 place.fresh = *fresh;
@@ -299,19 +301,25 @@ impl Core {
         }
     }
 
-    fn placed(&mut self, member: Key, said: &Placed) {
-        let Some(order) = self.members.orders.remove(&said.order) else { return };
-        let worker = self.worker_on(member, said, &order.wanted);
+    fn placed(&mut self, member: Key, said: &Placed) -> Result<(), ProtocolError> {
+        // Before the order is taken: where this cannot be meant, the order ends with its member (MEMBER-3).
+        let known = self.placed_worker(member, said)?;
+        let id = if known.is_none() { self.new_worker_id(&said.id)? } else { WorkerId::NIL };
+        let Some(order) = self.answered_order(member, said.order)? else { return Ok(()) };
+        let worker = known.unwrap_or_else(|| self.new_worker_on(member, id, said, order.wanted.job));
+        self.serves_on(worker, said, &order.wanted);
         if self.members.drains.contains_key(&member) {
             self.kill_worker(worker);
-            return self.queue_again(order);
+            self.queue_again(order);
+            return Ok(());
         }
         let Order { ticket, wanted, .. } = order;
         if let Some(failure) = self.home_lost(&wanted.want) {
             if self.still_waits(&wanted, ticket) {
                 self.refuse_home(&wanted.want, &failure);
             }
-            return self.kill_worker(worker);
+            self.kill_worker(worker);
+            return Ok(());
         }
         match wanted.want {
             Want::Lease { client, request, .. } if self.still_waits(&wanted, ticket) => {
@@ -322,6 +330,7 @@ impl Core {
             Want::Lease { .. } if !self.is_ending(wanted.job) => self.return_to_member(worker),
             Want::Lease { .. } | Want::Actor(_) | Want::Group { .. } => self.kill_worker(worker),
         }
+        Ok(())
     }
 
     /// Whether nobody took back meanwhile what was ordered.
@@ -341,19 +350,19 @@ impl Core {
     }
 
     /// MEMBER-2.
-    fn worker_on(&mut self, member: Key, said: &Placed, wanted: &Wanted) -> Key {
-        let known = self.members.by_key.get(&member).and_then(|member| member.workers.get(&said.worker)).copied();
-        let key = known.unwrap_or_else(|| {
-            let key = self.new_key();
-            let id = identifier!(WorkerId, &said.id);
-            let mut worker = Worker::new(id, ELSEWHERE);
-            worker.pid = (said.pid != 0).then_some(said.pid);
-            self.starting += usize::from(said.pid == 0);
-            self.workers.insert(key, worker);
-            self.members.add_route(key, member, said.worker);
-            self.join(key, id, wanted.job);
-            key
-        });
+    fn new_worker_on(&mut self, member: Key, id: WorkerId, said: &Placed, job: JobId) -> Key {
+        let key = self.new_key();
+        let mut worker = Worker::new(id, ELSEWHERE);
+        worker.pid = (said.pid != 0).then_some(said.pid);
+        self.starting += usize::from(said.pid == 0);
+        self.workers.insert(key, worker);
+        self.members.add_route(key, member, said.worker);
+        self.join(key, id, job);
+        key
+    }
+
+    /// What the worker is there for from here on, but for whose it is.
+    fn serves_on(&mut self, key: Key, said: &Placed, wanted: &Wanted) {
         let home = match wanted.want {
             Want::Lease { home, .. } => home,
             Want::Actor(id) => self.making.get(&id).and_then(super::actors::Making::home),
@@ -364,17 +373,17 @@ impl Core {
             Want::Actor(id) => self.actor_outlives_its_job(id),
             Want::Group { .. } => false,
         };
-        let worker = self.workers.get_mut(&key).expect("it was just found or made");
+        let Some(worker) = self.workers.get_mut(&key) else { return };
         worker.duty = Duty::Ending;
         worker.job = Some(wanted.job);
         worker.once = said.once;
         worker.home = home;
         worker.outlives_job = outlives_job;
         worker.label.clone_from(&wanted.label);
-        key
     }
 
-    fn place_refused(&mut self, member: Key, said: PlaceRefused) {
+    fn place_refused(&mut self, member: Key, said: PlaceRefused) -> Result<(), ProtocolError> {
+        let order = self.answered_order(member, said.order)?;
         if let Some(state) = said.state {
             self.member_changed(member, &state);
         }
@@ -383,7 +392,7 @@ impl Core {
             found.look_again();
         }
         self.members.show(member);
-        let Some(order) = self.members.orders.remove(&said.order) else { return };
+        let Some(order) = order else { return Ok(()) };
         match said.failure {
             None => self.queue_again(order),
             Some(failure) if self.still_waits(&order.wanted, order.ticket) => {
@@ -391,6 +400,7 @@ impl Core {
             }
             Some(_) => {}
         }
+        Ok(())
     }
 
     fn queue_again(&mut self, order: Order) {

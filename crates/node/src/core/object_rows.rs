@@ -1,6 +1,7 @@
 //! References to objects as rows with Ray's column names: one for each object and process that refers to it.
 
 use super::census::stage_name;
+use super::door::cut;
 use super::{Core, Key, identifier};
 use oxiray_ids::ObjectId;
 use oxiray_wire::message::{ObjectLog, ObjectRecord, ObjectUse};
@@ -21,7 +22,10 @@ pub(crate) struct ObjectsTold {
 
 impl Core {
     /// A process tells to which objects it refers.
-    pub(crate) fn object_log(&mut self, from: Key, log: ObjectLog) {
+    pub(crate) fn object_log(&mut self, from: Key, mut log: ObjectLog) {
+        for record in &mut log.records {
+            record.site = cut(std::mem::take(&mut record.site));
+        }
         let number = log.number;
         self.hear_census(number, from, |heard| heard.objects.push(ObjectsTold { by: from, log }));
     }

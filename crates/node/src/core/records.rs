@@ -4,7 +4,7 @@
 use super::actors::Making;
 use super::{Core, bytes_of};
 use bytes::Bytes;
-use oxiray_head::{Actor, ActorState, GroupOwner, PlacementGroup};
+use oxiray_head::{Actor, ActorState, GroupOwner, JobEnd, PlacementGroup};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
 use oxiray_journal::{Change, Table};
 use oxiray_wire::message::{Driver, Failure, GroupCreate};
@@ -69,6 +69,20 @@ pub(crate) struct JobRow {
     /// What its driver said, as long as something of the job may have to be started.
     #[prost(message, optional, tag = "5")]
     pub(crate) told: Option<Driver>,
+    /// Why it failed, where it did.
+    #[prost(string, optional, tag = "6")]
+    pub(crate) error: Option<String>,
+    #[prost(string, tag = "7")]
+    pub(crate) entrypoint: String,
+    #[prost(string, tag = "8")]
+    pub(crate) metadata: String,
+    #[prost(uint64, tag = "9")]
+    pub(crate) started_ms: u64,
+    #[prost(string, tag = "10")]
+    pub(crate) ip: String,
+    /// `NodeId` of its driver.
+    #[prost(bytes = "bytes", tag = "11")]
+    pub(crate) node: Bytes,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -203,8 +217,17 @@ impl Core {
             driver: bytes_of(job.driver.as_bytes()),
             pid: job.pid,
             namespace: job.namespace.clone(),
-            ended: job.ended,
+            ended: job.end.is_some(),
             told: self.details.get(&id).map(|detail| detail.told.clone()),
+            error: match &job.end {
+                Some(JobEnd::Failed(text)) => Some(text.clone()),
+                Some(JobEnd::Succeeded) | None => None,
+            },
+            entrypoint: job.facts.entrypoint.clone(),
+            metadata: job.facts.metadata.clone(),
+            started_ms: job.facts.started_ms,
+            ip: job.facts.ip.clone(),
+            node: bytes_of(job.facts.node.as_bytes()),
         })
     }
 

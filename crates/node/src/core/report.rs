@@ -1,9 +1,10 @@
 //! How things are, for people and for `nodes()`.
 //!
 //! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`,
-//! `autoscaler`, `store`, `daemon`.
+//! `autoscaler`, `store`, `memory`, `daemon`.
 
 use super::{Core, Duty, clients::amounts, device_use::shown_use};
+use crate::limits::Level;
 use oxiray_accelerators::families_of;
 use oxiray_head::ActorState;
 use oxiray_resources::{Quantity, ResourceName};
@@ -14,8 +15,10 @@ use serde_json::{Value as Json, json};
 const LISTED_MAX: usize = 1000;
 
 /// What the shell knows and the core does not.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct StoreFigures {
+    /// The bound on the machine's memory that is the nearest.
+    pub memory: Option<Level>,
     /// Bytes of the store.
     pub capacity: u64,
     /// Bytes of segments that belong to objects.
@@ -26,13 +29,13 @@ pub struct StoreFigures {
     pub spilled: u64,
     /// Objects in it.
     pub objects: usize,
-    /// Memory files of it.
-    pub segments: usize,
+    /// Memory files, and files on disk that clients have mapped.
+    pub files: usize,
 }
 
 impl Core {
     /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
-    pub fn report(&self, request: u64, store: StoreFigures, resident_bytes: u64) -> ClusterReport {
+    pub fn report(&self, request: u64, store: &StoreFigures, resident_bytes: u64) -> ClusterReport {
         let (totals, available) = self.cluster_amounts();
         let detail = json!({
             "nodes": self.all_nodes(),
@@ -45,8 +48,9 @@ impl Core {
             "autoscaler": self.growth_shown(),
             "store": {
                 "capacity": store.capacity, "used": store.used, "pooled": store.pooled, "spilled": store.spilled,
-                "objects": store.objects, "segments": store.segments, "published": self.objects.len(),
+                "objects": store.objects, "files": store.files, "published": self.objects.len(),
             },
+            "memory": store.memory,
             "daemon": {
                 "pid": std::process::id(), "resident_bytes": resident_bytes, "session": self.session,
                 "address": self.address, "warnings": self.plan.warnings,
@@ -148,7 +152,7 @@ impl Core {
     }
 
     fn job_list(&self) -> Vec<Json> {
-        let one = |job: &oxiray_head::Job| json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.ended});
+        let one = |job: &oxiray_head::Job| json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.end.is_some()});
         self.jobs.iter().take(LISTED_MAX).map(one).collect()
     }
 }

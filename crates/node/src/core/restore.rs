@@ -11,7 +11,7 @@ use super::restarts::death;
 use super::shortage::Noticed;
 use super::{Core, JobDetail, identifier};
 use bytes::Bytes;
-use oxiray_head::{Actor, ActorState, Description, GroupDescription, GroupOwner, Job};
+use oxiray_head::{Actor, ActorState, Description, GroupDescription, GroupOwner, Job, JobEnd, JobFacts};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_journal::{Rows, Table};
 use oxiray_wire::message::{ActorCreate, Value};
@@ -59,7 +59,8 @@ impl Core {
         let mut members = BTreeSet::new();
         for ((table, key), value) in rows {
             match *table {
-                table::ABOUT => {}
+                // The daemon's own.
+                table::ABOUT | crate::tokens::TOKEN | crate::tokens::REVOKED => {}
                 table::KEPT => self.restore_kept(key, value)?,
                 table::LAST_JOB => {
                     let number = value[..].try_into().map_err(|_| NotRestored::Row(*table))?;
@@ -102,7 +103,15 @@ impl Core {
 
     fn restore_job(&mut self, id: JobId, row: JobRow) {
         let driver_id = identifier!(WorkerId, &row.driver);
-        self.jobs.restore(Job { id, driver: driver_id, pid: row.pid, namespace: row.namespace, ended: row.ended });
+        let facts = JobFacts {
+            entrypoint: row.entrypoint,
+            metadata: row.metadata,
+            started_ms: row.started_ms,
+            ip: row.ip,
+            node: identifier!(NodeId, &row.node),
+        };
+        let end = row.ended.then(|| row.error.map_or(JobEnd::Succeeded, JobEnd::Failed));
+        self.jobs.restore(Job { id, driver: driver_id, pid: row.pid, namespace: row.namespace, facts, end });
         if let Some(told) = row.told {
             // Nobody's, until the driver is back.
             let driver = self.new_key();

@@ -9,13 +9,14 @@
 //! - RESUME-3: a worker that nobody claims, an actor that nobody knows, and whoever runs within a group that is removed,
 //!   is killed.
 
+use super::door::ProtocolError;
 use super::groups::Home;
 use super::members::ELSEWHERE;
 use super::records::Row;
 use super::restarts::death;
 use super::{Client, Core, Duty, Key, Lease, Origin, Worker, bytes_of, identifier};
 use bytes::Bytes;
-use oxiray_head::{Connect, GroupPhase};
+use oxiray_head::{Connect, GroupPhase, JobEnd};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_wire::message::{
     ActorDied, ActorRestarting, ClientResume, ClientSettled, Driver, Failure, GroupRelease, JobOver, LeaseEnded,
@@ -76,23 +77,21 @@ impl Core {
     }
 
     /// A node that served the last head.
-    pub(crate) fn resume_member(&mut self, key: Key, told: NodeResume) {
-        let Some(described) = told.node else { return };
+    pub(crate) fn resume_member(&mut self, key: Key, told: NodeResume) -> Result<(), ProtocolError> {
+        let described = told.node.ok_or(ProtocolError::Description)?;
         let (node, state) = (identifier!(NodeId, &described.node), described.state.clone());
         let draining = described.draining.clone();
         if !self.is_awaited(node) {
             let text = "this head does not wait for the node any more: it is to end its work and to join anew".into();
-            return self.send(key, Refused { text });
+            self.send(key, Refused { text });
+            return Ok(());
         }
-        self.member_joined(key, described);
-        if !self.members.by_key.contains_key(&key) {
-            return;
-        }
+        self.member_joined(key, described)?;
         self.log(format!("node {node} is back with {} workers", told.workers.len()));
         self.resume_jobs(key, &told.jobs);
         self.resume_bundles(key, node, &state.unwrap_or_default());
         for worker in &told.workers {
-            self.resume_worker(key, worker);
+            self.resume_worker(key, worker)?;
         }
         for object in told.stored.iter().filter_map(|object| ObjectId::from_slice(object)) {
             self.found_on(key, object);
@@ -106,12 +105,15 @@ impl Core {
         self.wants_pump = true;
         self.drain_again(key, draining);
         self.end_resumption_when_done();
+        Ok(())
     }
 
     fn resume_jobs(&mut self, member: Key, jobs: &[Bytes]) {
         for job in jobs.iter().map(|job| identifier!(JobId, job)) {
             if self.details.contains_key(&job) {
-                self.members.by_key.get_mut(&member).expect("it just joined").jobs.insert(job);
+                if let Some(member) = self.members.by_key.get_mut(&member) {
+                    member.jobs.insert(job);
+                }
             } else {
                 self.send(member, JobOver { job: bytes_of(job.as_bytes()) });
             }
@@ -144,9 +146,10 @@ impl Core {
         }
     }
 
-    fn resume_worker(&mut self, member: Key, told: &WorkerHeld) {
+    fn resume_worker(&mut self, member: Key, told: &WorkerHeld) -> Result<(), ProtocolError> {
+        let number = self.new_number(member, told.number)?;
+        let (id, job) = (self.new_worker_id(&told.id)?, identifier!(JobId, &told.job));
         let key = self.new_key();
-        let (id, job) = (identifier!(WorkerId, &told.id), identifier!(JobId, &told.job));
         // The word that the group is removed may have been lost with the last head.
         let is_homeless =
             !told.group.is_empty() && !self.reservations.contains_key(&identifier!(PlacementGroupId, &told.group));
@@ -161,8 +164,7 @@ impl Core {
         worker.duty = if told.is_leased { Duty::Leased(UNCLAIMED) } else { Duty::Idle };
         self.starting += usize::from(told.pid == 0);
         self.workers.insert(key, worker);
-        self.members.routes.insert(key, (member, told.number));
-        self.members.by_key.get_mut(&member).expect("it just joined").workers.insert(told.number, key);
+        self.members.add_route(key, member, number);
         self.join(key, id, job);
         if let Some(resumption) = &mut self.resumption {
             resumption.unsettled.insert(key);
@@ -177,6 +179,7 @@ impl Core {
         } else if !self.details.contains_key(&job) {
             self.kill_worker(key);
         }
+        Ok(())
     }
 
     fn resume_actor(&mut self, worker: Key, id: ActorId, is_ready: bool) {
@@ -361,7 +364,8 @@ impl Core {
         detail.is_over = true;
         let driver = detail.driver_id;
         self.log(format!("the driver of job {job} did not come back"));
-        self.end_job(job);
+        let text = "its driver did not come back when the cluster's head did";
+        self.end_job(job, JobEnd::Failed(text.to_owned()));
         for actor in self.actors.client_died(driver) {
             self.end_actor(actor, "its owner has died: the process that made it is gone, and it was not detached.");
         }

@@ -8,6 +8,7 @@
 //! - ROOM-2: a bundle keeps its place in its group when it moves to another node; the bundles that did not lose theirs
 //!   stay where they are.
 
+use super::door::ProtocolError;
 use super::groups::Need;
 use super::placing::Share;
 use super::records::Row;
@@ -37,7 +38,7 @@ pub(crate) struct Room {
 /// What a member was asked to set aside.
 #[derive(Debug)]
 pub(crate) struct Prepare {
-    member: Key,
+    pub(super) member: Key,
     group: PlacementGroupId,
 }
 
@@ -117,11 +118,12 @@ impl Core {
     }
 
     /// What a member says to an order to set bundles aside (ROOM-1).
-    pub(crate) fn prepared_there(&mut self, from: Key, said: &GroupPrepared) {
-        let Some(Prepare { group, .. }) = self.members.prepares.remove(&said.order) else { return };
-        let Some(node) = self.members.by_key.get(&from).map(|member| member.view.node) else { return };
+    pub(crate) fn prepared_there(&mut self, from: Key, said: &GroupPrepared) -> Result<(), ProtocolError> {
+        let Some(Prepare { group, .. }) = self.answered_prepare(from, said.order)? else { return Ok(()) };
+        let Some(node) = self.members.by_key.get(&from).map(|member| member.view.node) else { return Ok(()) };
         if !said.is_refused {
-            return self.node_prepared(group, node);
+            self.node_prepared(group, node);
+            return Ok(());
         }
         if let Some(member) = self.members.by_key.get_mut(&from) {
             member.under_way.remove(&said.order);
@@ -131,6 +133,7 @@ impl Core {
         self.groups.refused(group, node);
         self.undo(group, offered, node);
         self.group_waits_again(group);
+        Ok(())
     }
 
     /// The bundles of an attempt that is under way, and the node of each.

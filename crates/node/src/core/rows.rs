@@ -1,6 +1,8 @@
 //! Actors, nodes, workers, jobs and environments as rows with Ray's column names.
 
 use super::{Core, Duty, Key};
+use oxiray_head::JobEnd;
+use oxiray_wire::message::{Submission, SubmissionState};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
@@ -41,23 +43,25 @@ impl Core {
             .collect()
     }
 
+    /// Submitted jobs, each with the driver that its entrypoint connected, and the drivers that nobody submitted.
     fn job_rows(&self) -> Vec<Json> {
-        let row = |job: &oxiray_head::Job| {
-            let detail = self.details.get(&job.id);
-            let told = detail.map(|detail| &detail.told);
-            let driver = detail.map_or(0, |detail| detail.driver);
-            let (ip, node) = (self.ip_of(driver), self.node_of(driver));
-            json!({
-                "type": "DRIVER", "job_id": job.id.hex(), "submission_id": null,
-                "driver_info": {"id": job.id.hex(), "node_ip_address": ip, "pid": job.pid.to_string()},
-                "status": if job.ended { "SUCCEEDED" } else { "RUNNING" },
-                "entrypoint": told.map(|told| told.entrypoint.clone()), "driver_node_id": node.hex(),
-                "start_time": told.map(|told| told.started_ms).filter(|at| *at > 0),
-                "metadata": told.and_then(|told| serde_json::from_str::<Json>(&told.metadata).ok()),
-                "ray_namespace": job.namespace,
-            })
-        };
-        self.jobs.iter().take(ROWS_MAX).map(row).collect()
+        let submissions = self.submitted.jobs.all();
+        let mut driver_of: BTreeMap<String, Json> = BTreeMap::new();
+        let mut rows = Vec::new();
+        for job in self.jobs.iter() {
+            let row = driver_row(job);
+            match submission_of(&row["metadata"]) {
+                Some((_, true)) => {}
+                Some((id, false)) if submissions.iter().any(|submission| submission.id == id) => {
+                    // Of several drivers that one entrypoint connects, the last one stands for the job, as in Ray.
+                    driver_of.insert(id.to_owned(), row);
+                }
+                _ => rows.push(row),
+            }
+        }
+        rows.extend(submissions.iter().map(|submission| submission_row(submission, driver_of.get(&submission.id))));
+        rows.truncate(ROWS_MAX);
+        rows
     }
 
     fn environment_rows(&self) -> Vec<Json> {
@@ -74,6 +78,46 @@ impl Core {
         };
         uses.into_iter().take(ROWS_MAX).map(row).collect()
     }
+}
+
+/// The submitted job that a driver belongs to, by what it says of itself; and whether it is the one that runs the
+/// entrypoint, which is no driver of the user's.
+fn submission_of(metadata: &Json) -> Option<(&str, bool)> {
+    let id = metadata["job_submission_id"].as_str()?;
+    Some((id, !metadata["oxiray_runs_entrypoint"].is_null()))
+}
+
+fn driver_row(job: &oxiray_head::Job) -> Json {
+    let (status, message) = match &job.end {
+        None => ("RUNNING", None),
+        Some(JobEnd::Succeeded) => ("SUCCEEDED", None),
+        Some(JobEnd::Failed(text)) => ("FAILED", Some(text)),
+    };
+    let facts = &job.facts;
+    json!({
+        "type": "DRIVER", "job_id": job.id.hex(), "submission_id": null,
+        "driver_info": {"id": job.id.hex(), "node_ip_address": facts.ip, "pid": job.pid.to_string()},
+        "status": status, "message": message, "entrypoint": facts.entrypoint, "driver_node_id": facts.node.hex(),
+        "start_time": (facts.started_ms > 0).then_some(facts.started_ms),
+        "metadata": serde_json::from_str::<Json>(&facts.metadata).ok(), "ray_namespace": job.namespace,
+    })
+}
+
+fn submission_row(submission: &Submission, driver: Option<&Json>) -> Json {
+    let of_driver = |column: &str| driver.map_or(Json::Null, |row| row[column].clone());
+    let spec = submission.spec.as_ref();
+    let time = |at: u64| (at > 0).then_some(at);
+    let has_failed = submission.state() == SubmissionState::Failed;
+    json!({
+        "type": "SUBMISSION", "job_id": of_driver("job_id"), "submission_id": submission.id,
+        "driver_info": of_driver("driver_info"), "status": submission.state().name(), "message": submission.message,
+        "error_type": (has_failed && submission.exit_code.is_some()).then_some("JOB_ENTRYPOINT_COMMAND_ERROR"),
+        "entrypoint": spec.map(|spec| &spec.entrypoint), "driver_node_id": of_driver("driver_node_id"),
+        "start_time": time(submission.submitted_ms), "end_time": time(submission.ended_ms),
+        "metadata": spec.map(|spec| &spec.metadata), "driver_exit_code": submission.exit_code,
+        "runtime_env": spec.and_then(|spec| serde_json::from_str::<Json>(&spec.runtime_env).ok()),
+        "ray_namespace": of_driver("ray_namespace"),
+    })
 }
 
 fn actor_row(actor: &Json) -> Json {

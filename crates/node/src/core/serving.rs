@@ -4,6 +4,7 @@ use super::clients::amounts;
 use super::shortage::Noticed;
 use super::{Core, Duty, JobDetail, Key, Origin, bytes_of, identifier};
 use crate::core::assign::Post;
+use crate::core::ending::memory::Caller;
 use crate::core::groups::Home;
 use crate::core::rooms::BundleKey;
 use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
@@ -143,6 +144,7 @@ impl Core {
             actor: order.actor,
             home: (!order.group.is_empty())
                 .then(|| Home { group: identifier!(PlacementGroupId, &order.group), captures: order.captures }),
+            caller: Caller { owner: identifier!(WorkerId, &order.owner), may_repeat: order.may_repeat },
         };
         let key = self.appoint(post, grant).expect("orders of a job that is over are refused");
         let worker = self.workers.get_mut(&key).expect("it was just appointed");
@@ -170,7 +172,9 @@ impl Core {
 
     pub(crate) fn tell_died(&mut self, worker: Key, text: &str) {
         if let Some(to) = self.head_key() {
-            self.send(to, WorkerDied { worker, text: text.to_owned() });
+            let cause = self.workers.get(&worker).and_then(|worker| worker.memory.cause.clone());
+            let out_of_memory = cause.map_or(0, |cause| cause.kind.into());
+            self.send(to, WorkerDied { worker, text: text.to_owned(), out_of_memory });
         }
     }
 

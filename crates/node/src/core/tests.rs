@@ -12,7 +12,9 @@ mod growth;
 mod guests;
 mod held;
 mod journal;
+mod liars;
 mod members;
+mod memory;
 mod near;
 mod resumption;
 mod rooms;
@@ -187,7 +189,7 @@ fn a_goodbye_is_answered_when_the_last_worker_is_gone() {
     let driver = world.driver();
     world.say(driver, request(1, &[CPU]));
     let (_, worker) = world.granted(driver, 1);
-    world.say(driver, Goodbye {});
+    world.say(driver, Goodbye::default());
     assert!(world.is_killed(worker) && !world.is_closed(driver));
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     assert!(world.is_closed(driver));

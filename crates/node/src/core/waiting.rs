@@ -27,6 +27,8 @@ pub(crate) enum Want {
         home: Option<Home>,
         /// Large objects that are read, and their bytes.
         arguments: Vec<(ObjectId, u64)>,
+        /// Whether its tasks may be run again.
+        may_repeat: bool,
     },
     Actor(ActorId),
     Group {
@@ -102,10 +104,11 @@ impl Core {
                     Want::Actor(id) => self.place_actor(id, wanted.label, grant),
                     // A group is given room, never a grant.
                     Want::Group { .. } => self.ledger.release(grant),
-                    Want::Lease { client, request, environment, fresh, home, .. } => {
+                    Want::Lease { client, request, environment, fresh, home, may_repeat, .. } => {
+                        let caller = self.caller(client, may_repeat);
                         let outlives_job = self.outlives_its_job(client);
                         let (job, label) = (wanted.job, wanted.label);
-                        let post = Post { job, environment, label, fresh, outlives_job, actor: None, home };
+                        let post = Post { job, environment, label, fresh, outlives_job, actor: None, home, caller };
                         if let Some(worker) = self.appoint(post, grant) {
                             self.grant_lease(client, request, worker);
                         }
@@ -193,8 +196,9 @@ impl Core {
             }
             Need::Group(group) => {
                 let (strategy, count) = (group.strategy.name(), group.bundles.len());
+                let plural = if count == 1 { "" } else { "s" };
                 let why = self.why_not_placed(group);
-                return format!("{what} ({strategy}, {count} bundles) has waited {waited} s{others}: {why}");
+                return format!("{what} ({strategy}, {count} bundle{plural}) has waited {waited} s{others}: {why}");
             }
         };
         let demand = &wish.demand;
@@ -210,7 +214,13 @@ impl Core {
                 let reason = never.message(&what);
                 return format!("{reason}. It has waited {waited} s for such a machine to join");
             }
-            None => return format!("{what} has waited {waited} s for {demand}{others}"),
+            None => {
+                let starting = self.starting;
+                return format!(
+                    "{what} has waited {waited} s{others}: there is room for {demand}, and its worker process has not \
+                     started yet ({starting} are starting now)"
+                );
+            }
         };
         let resource = busy.resource.as_str();
         let holders = self.named_holders(resource);

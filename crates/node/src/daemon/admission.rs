@@ -2,57 +2,154 @@
 //!
 //! - ADMIT-1: until a peer has shown the session's token, nothing but its greeting is read, no more than
 //!   [`oxiray_wire::frame::HELLO_BYTES_LIMIT`] of it, for no longer than [`GREETING_LIMIT`].
-//! - ADMIT-2: at most [`NEWCOMERS_MAX`] peers are in that state; more wait in the kernel's queue.
+//! - ADMIT-2: at most [`NEWCOMERS_MAX`] peers are in that state; more wait in the kernel's queue, and so do all while there
+//!   are no descriptors for them. The listener is watched again in one place ([`Daemon::open_door`]), whatever became of
+//!   the newcomers.
+//! - ADMIT-3: the log tells of those who are turned away once a second at most, and how many they were.
 
+use super::descriptors::{in_words, pidfd_of};
 use super::streams::{Role, Stream};
 use super::{Daemon, Token};
 use crate::core::Key;
+use oxiray_processes::peer_of;
 use oxiray_wire::message::{Driver, Hello, Refused, Returning};
 use oxiray_wire::{Connection, Message};
-use rustix::net::sockopt::socket_peercred;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 /// How long a newcomer has to greet.
 pub(super) const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// How many newcomers there may be at once.
 pub(super) const NEWCOMERS_MAX: usize = 64;
+/// How long nobody is accepted after that has failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often the log tells of those who were turned away.
+const TELLING_PERIOD: Duration = Duration::from_secs(1);
+
+/// Where newcomers come in.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: UnixListener,
+    is_watched: bool,
+    paused_until: Option<Instant>,
+    turned_away: TurnedAway,
+}
+
+impl Door {
+    pub(super) fn new(listener: UnixListener) -> Self {
+        Self { listener, is_watched: false, paused_until: None, turned_away: TurnedAway::default() }
+    }
+}
+
+/// What the log has yet to tell (ADMIT-3).
+#[derive(Debug, Default)]
+struct TurnedAway {
+    untold: u64,
+    last: String,
+    told: Option<Instant>,
+}
+
+impl TurnedAway {
+    fn note(&mut self, text: String) {
+        self.untold += 1;
+        self.last = text;
+    }
+
+    /// When there is something to tell.
+    fn due(&self) -> Option<Instant> {
+        (self.untold > 0).then(|| self.told.map(|told| told + TELLING_PERIOD)).flatten()
+    }
+
+    /// What the log is told now.
+    fn tell(&mut self, now: Instant) -> Option<String> {
+        if self.untold == 0 || self.due().is_some_and(|due| due > now) {
+            return None;
+        }
+        self.told = Some(now);
+        let text = std::mem::take(&mut self.last);
+        Some(match std::mem::take(&mut self.untold) - 1 {
+            0 => text,
+            more => format!("{text}; {more} more such lines were left out"),
+        })
+    }
+}
 
 impl Daemon {
     pub(super) fn admit(&mut self) {
-        let newcomers = self.streams.values().filter(|stream| matches!(stream.role, Role::Newcomer(_))).count();
-        for _ in newcomers..NEWCOMERS_MAX {
-            match self.listener.accept() {
+        for _ in self.newcomers()..NEWCOMERS_MAX {
+            match self.door.listener.accept() {
                 Ok((socket, _)) => self.newcomer(socket.into()),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(error) => return self.log.line(&format!("a newcomer cannot be accepted: {error}")),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    self.turned_away(format!("newcomers have to wait: {}", in_words(&error)));
+                    self.door.paused_until = Some(self.now + PAUSE);
+                    break;
+                }
             }
         }
-        // ADMIT-2: the listener is watched again when one of them has greeted or is gone.
-        self.poller.forget(&self.listener);
+        self.poller.forget(&self.door.listener);
+        self.door.is_watched = false;
     }
 
-    fn newcomer(&mut self, socket: std::os::fd::OwnedFd) {
-        let own = rustix::process::geteuid();
-        let (uid, pid) = match socket_peercred(&socket) {
-            Ok(peer) => (peer.uid, peer.pid.as_raw_nonzero().get() as u32),
-            Err(error) => return self.log.line(&format!("a newcomer has no credentials: {error}")),
+    fn newcomers(&self) -> usize {
+        self.streams.values().filter(|stream| matches!(stream.role, Role::Newcomer(_))).count()
+    }
+
+    /// ADMIT-2. Called when all else of a round is done.
+    pub(super) fn open_door(&mut self) {
+        if self.door.is_watched || self.door.paused_until.is_some_and(|until| until > self.now) {
+            return;
+        }
+        self.door.paused_until = None;
+        if self.newcomers() < NEWCOMERS_MAX {
+            self.door.is_watched = self.poller.watch(&self.door.listener, Token::Listener).is_ok();
+            self.door.paused_until = (!self.door.is_watched).then(|| self.now + PAUSE);
+        }
+    }
+
+    pub(super) fn turned_away(&mut self, text: String) {
+        self.door.turned_away.note(text);
+        self.tell_turned_away();
+    }
+
+    pub(super) fn tell_turned_away(&mut self) {
+        if let Some(text) = self.door.turned_away.tell(self.now) {
+            self.log.line(&text);
+        }
+    }
+
+    fn newcomer(&mut self, socket: OwnedFd) {
+        let peer = match peer_of(&socket) {
+            Ok(peer) => peer,
+            Err(error) => return self.turned_away(format!("a newcomer has no credentials: {error}")),
         };
-        if uid != own {
-            return self.log.line(&format!("process {pid} of user {} was turned away", uid.as_raw()));
+        if peer.uid != rustix::process::geteuid().as_raw() {
+            return self.turned_away(format!("process {} of user {} was turned away", peer.pid, peer.uid));
         }
         match Connection::unproven(socket) {
             Ok(connection) => {
                 let key = self.core.new_key();
                 let role = Role::Newcomer(self.now + GREETING_LIMIT);
-                self.add_stream(key, Stream::new(connection, role, pid));
+                self.add_stream(key, Stream::new(connection, role, peer.pid));
+                if peer.pid == 0 {
+                    self.refuse(
+                        key,
+                        "this process is in a PID namespace that the daemon does not see into, so that it cannot be \
+                         watched: start it in the daemon's (with `docker run --pid=...`, or `shareProcessNamespace` of a \
+                         pod), or start a daemon of its own there",
+                    );
+                }
             }
-            Err(error) => self.log.line(&format!("a newcomer's socket cannot be used: {error}")),
+            Err(error) => self.turned_away(format!("a newcomer's socket cannot be used: {error}")),
         }
     }
 
     /// The first message of a peer.
     pub(super) fn greeted(&mut self, key: Key, message: Message) {
-        let Some(stream) = self.streams.get(&key) else { return };
+        let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_closing) else { return };
         let (is_expected, peer_pid) = (matches!(stream.role, Role::Expected), stream.peer_pid);
         let Message::Hello(hello) = message else {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
@@ -80,7 +177,6 @@ impl Daemon {
                 }
             }
         }
-        self.watch_listener();
     }
 
     fn admit_driver(
@@ -97,7 +193,10 @@ impl Daemon {
                 format!("the driver says that it is process {}, and the socket that it is {peer_pid}", driver.pid);
             return self.refuse(key, &text);
         }
-        let pidfd = oxiray_processes::pidfd_of(driver.pid).ok();
+        let pidfd = match pidfd_of(driver.pid) {
+            Ok(pidfd) => pidfd,
+            Err(text) => return self.refuse(key, &text),
+        };
         self.log.line(&format!("driver {key} joins: process {}", driver.pid));
         match self.core.head_key() {
             Some(head) => self.admit_guest(head, key, Some(driver), pidfd),
@@ -106,37 +205,31 @@ impl Daemon {
     }
 
     pub(super) fn refuse(&mut self, key: Key, text: &str) {
-        self.log.line(&format!("client {key} was refused: {text}"));
-        self.queue(key, &Refused { text: text.to_owned() }.into(), Vec::new());
-        if let Some(stream) = self.streams.get_mut(&key) {
-            stream.is_closing = true;
+        let line = format!("client {key} was refused: {text}");
+        match self.streams.get(&key).map(|stream| &stream.role) {
+            Some(Role::Newcomer(_)) => self.turned_away(line),
+            _ => self.log.line(&line),
         }
+        self.queue(key, &Refused { text: text.to_owned() }.into(), Vec::new());
+        self.close_when_sent(key);
     }
 
-    /// When the longest-waiting newcomer has to have greeted.
+    /// When the longest-waiting newcomer has to have greeted, the door is to be opened, or the log to be told.
     pub(super) fn admission_deadline(&self) -> Option<Instant> {
         let deadlines = self.streams.values().filter_map(|stream| match stream.role {
             Role::Newcomer(until) => Some(until),
             _ => None,
         });
-        deadlines.min()
+        deadlines.chain(self.door.paused_until).chain(self.door.turned_away.due()).min()
     }
 
     pub(super) fn end_slow_newcomers(&mut self) {
         let is_late = |stream: &Stream| matches!(stream.role, Role::Newcomer(until) if until <= self.now);
         let late: Vec<Key> = self.streams.iter().filter(|(_, stream)| is_late(stream)).map(|(key, _)| *key).collect();
         for key in &late {
-            self.log.line(&format!("client {key} did not greet within {} s", GREETING_LIMIT.as_secs()));
+            self.turned_away(format!("client {key} did not greet within {} s", GREETING_LIMIT.as_secs()));
             self.stream_over(*key);
         }
-        if !late.is_empty() {
-            self.watch_listener();
-        }
-    }
-
-    fn watch_listener(&mut self) {
-        // It may be watched already, which is as good.
-        let _ = self.poller.watch(&self.listener, Token::Listener);
     }
 }
 
@@ -148,7 +241,24 @@ fn same(given: &[u8], wanted: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::same;
+    use super::{TELLING_PERIOD, TurnedAway, same};
+    use std::time::Instant;
+
+    #[test]
+    fn the_log_tells_of_many_in_one_line_a_second() {
+        let (mut turned_away, begun) = (TurnedAway::default(), Instant::now());
+        assert_eq!((turned_away.tell(begun), turned_away.due()), (None, None));
+        turned_away.note("one was".into());
+        assert_eq!(turned_away.tell(begun).as_deref(), Some("one was"));
+        for number in 0..1000 {
+            turned_away.note(format!("number {number} was"));
+            assert_eq!(turned_away.tell(begun + TELLING_PERIOD / 2), None);
+        }
+        assert_eq!(turned_away.due(), Some(begun + TELLING_PERIOD));
+        let told = turned_away.tell(begun + TELLING_PERIOD);
+        assert_eq!(told.as_deref(), Some("number 999 was; 999 more such lines were left out"));
+        assert_eq!((turned_away.tell(begun + 9 * TELLING_PERIOD), turned_away.due()), (None, None));
+    }
 
     #[test]
     fn tokens_are_equal_only_in_whole() {

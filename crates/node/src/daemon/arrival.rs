@@ -5,7 +5,7 @@ use super::join::{JoinError, first_answer};
 use super::network::Network;
 use crate::config::Config;
 use oxiray_ids::NodeId;
-use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, TokenError, join};
+use oxiray_network::{Credentials, Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, TokenError, join};
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::NodeAdmitted;
 use oxiray_wire::{Connection, Message};
@@ -50,9 +50,11 @@ pub enum TokenFault {
 }
 
 /// What a node was that lost its head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Predecessor {
     pub(super) node: NodeId,
+    /// By what the head knows that the successor is the same machine.
+    pub(super) credentials: Option<Credentials>,
     /// Whether a head that was killed is started again: one without a journal never is.
     pub(super) head_may_come_back: bool,
 }
@@ -131,10 +133,21 @@ pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -
 fn may_change(failure: &JoinFailure, back: &Return<'_>) -> bool {
     match failure {
         JoinFailure::Unreachable(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            back.predecessor.is_none_or(|before| before.head_may_come_back)
+            back.predecessor.as_ref().is_none_or(|before| before.head_may_come_back)
         }
-        JoinFailure::Unreachable(_) | JoinFailure::Unresolved(_) | JoinFailure::Broken(_) => true,
-        JoinFailure::Foreign | JoinFailure::Refused | JoinFailure::Version => false,
+        JoinFailure::Unreachable(_)
+        | JoinFailure::Unresolved(_)
+        | JoinFailure::Broken(_)
+        | JoinFailure::Barred
+        | JoinFailure::Clock
+        // An earlier try may have been heard, and its answer lost: the head gives that up.
+        | JoinFailure::Taken
+        | JoinFailure::Unwritten => true,
+        JoinFailure::Foreign
+        | JoinFailure::Refused
+        | JoinFailure::Ended
+        | JoinFailure::Revoked
+        | JoinFailure::Version => false,
     }
 }
 
@@ -150,12 +163,24 @@ fn is_to_end(back: &Return<'_>) -> bool {
 }
 
 /// Goes to a head that came back, as the node that the last one had let in. It blocks.
-pub(super) fn rejoin(address: &str, token_file: &Path, node: NodeId) -> Result<Joined, JoinFailure> {
+pub(super) fn rejoin(
+    address: &str,
+    token_file: &Path,
+    node: NodeId,
+    before: Option<&Credentials>,
+) -> Result<Joined, JoinFailure> {
     let unread = |fault: TokenFault| JoinFailure::Broken(io::Error::other(fault.to_string()));
     let (token, protocol) = (read_token(token_file).map_err(unread)?, protocol());
     let at = |address| {
-        let newcomer =
-            Newcomer { address, token: &token, node, predecessor: None, protocol: &protocol, limit: STEP_LIMIT };
+        let newcomer = Newcomer {
+            address,
+            token: &token,
+            node,
+            predecessor: None,
+            before,
+            protocol: &protocol,
+            limit: STEP_LIMIT,
+        };
         join(&newcomer)
     };
     let mut failed = JoinFailure::Broken(io::ErrorKind::AddrNotAvailable.into());
@@ -177,10 +202,18 @@ fn attempt(
 ) -> Result<Arrival, JoinError> {
     let silent = |source| JoinError::Silent { address: address.to_owned(), source };
     let (asked, protocol) = (since_boot(), protocol());
-    let predecessor = back.and_then(|back| back.predecessor).map(|before| before.node);
-    let newcomer = Newcomer { address, token, node, predecessor, protocol: &protocol, limit: STEP_LIMIT };
+    let before = back.and_then(|back| back.predecessor.as_ref());
+    let newcomer = Newcomer {
+        address,
+        token,
+        node,
+        predecessor: before.map(|before| before.node),
+        before: before.and_then(|before| before.credentials.as_ref()),
+        protocol: &protocol,
+        limit: STEP_LIMIT,
+    };
     let joined = join(&newcomer).map_err(|source| JoinError::Network { address: address.to_owned(), source })?;
-    let head = joined.head;
+    let (head, credentials) = (joined.head, joined.credentials.clone());
     let own = own_address(config, joined.own_ip)?;
     let listen = SocketAddr::new(own, config.node_manager_port.unwrap_or(0));
     let started = Gateway::start_joined(joined, listen, protocol.clone(), Limits::default());
@@ -192,7 +225,8 @@ fn attempt(
     admitted.ip = own.to_string();
     let lease = Duration::from_millis(admitted.lease_ms);
     let home = Home::new(head, lease, asked).map_err(|error| silent(error.into()))?;
-    Ok(Arrival { network: Network::new(gateway, lease, Some(home)), connection, admitted: *admitted })
+    let network = Network::of_member(gateway, credentials, lease, home);
+    Ok(Arrival { network, connection, admitted: *admitted })
 }
 
 /// Where others reach this node: what was said, or what the head sees.

@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::store_desk::Answer;
 use super::streams::Role;
-use crate::core::{Effect, Key};
+use crate::core::{Effect, Key, StoreFigures};
 use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
@@ -52,6 +52,7 @@ impl Daemon {
                 Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
             },
             Effect::Submission(order) => self.order_submission(order),
+            Effect::Expel { peer, why } => self.expel(peer, &why),
             Effect::Close { client } => self.close_when_sent(client),
             Effect::Located(found) => self.tell_whereabouts(found),
             Effect::Copy { object } => self.copy_here(object),
@@ -127,7 +128,7 @@ impl Daemon {
                 Ok(())
             }
             Message::SegmentsUnmapped(said) => {
-                self.store.unmapped(from, &said.segments);
+                self.store.unmapped(from, &said.files);
                 Ok(())
             }
             // What can be read, or was made again meanwhile, is not lost.
@@ -183,7 +184,8 @@ impl Daemon {
     }
 
     pub(super) fn report(&mut self, to: Key, request: u64) {
-        let report = self.core.report(request, self.store.figures(), machine::resident_bytes());
+        let figures = StoreFigures { memory: self.memory.nearest.clone(), ..self.store.figures() };
+        let report = self.core.report(request, &figures, machine::resident_bytes());
         self.queue(to, &report.into(), Vec::new());
     }
 }

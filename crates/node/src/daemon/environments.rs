@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// What such a process runs.
 const PROGRAM: &str = program!("oxiray._environment_setup");
@@ -34,6 +34,7 @@ pub(crate) struct Preparation {
 struct Order<'order> {
     specification: &'order str,
     session: &'order Path,
+    logs: &'order Path,
     cache: &'order Path,
     lock: Option<i32>,
     daemon: u32,
@@ -102,13 +103,15 @@ impl Daemon {
         let lock_number = inherited.as_ref().map(rustix::fd::AsRawFd::as_raw_fd);
         let daemon = std::process::id();
         let in_use = self.preparations.values().map(|preparation| preparation.specification.as_str()).collect();
-        let order = Order { specification, session, cache: &cache, lock: lock_number, daemon, number, in_use };
+        let logs = self.session.logs();
+        let order =
+            Order { specification, session, logs: &logs, cache: &cache, lock: lock_number, daemon, number, in_use };
         let told = rustix::fs::memfd_create("oxiray-order", MemfdFlags::CLOEXEC)?;
         let text = serde_json::to_vec(&order)?;
         write_all(&told, &text)?;
         rustix::fs::seek(&told, rustix::fs::SeekFrom::Start(0))?;
         let result = rustix::fs::memfd_create("oxiray-outcome", MemfdFlags::CLOEXEC)?;
-        let mut command = Command::new(super::interpreters::here(interpreter));
+        let mut command = super::interpreters::command(interpreter)?;
         command.args(["-c", PROGRAM]);
         let output = rustix::io::fcntl_dupfd_cloexec(&result, 0)?;
         command.stdin(Stdio::from(told)).stdout(Stdio::from(output)).stderr(self.log.handle()?);
@@ -129,7 +132,7 @@ impl Daemon {
             _ => Err(format!(
                 "the process that installs it {} without a word; {} tells more",
                 describe_status(status),
-                self.session.directory().join("daemon.log").display()
+                self.session.logs().join("daemon.log").display()
             )),
         };
         if result.is_err() {

@@ -85,7 +85,7 @@ impl Daemon {
         }
         let Some(freight) = freights.by_link.get(&link) else { return false };
         let Some((segment, size)) = self.transfer.rooms.get(&object).copied() else { return false };
-        let Some(mapping) = self.store.mapping_of(segment) else { return false };
+        let Some(mapping) = self.store.mapping_of(segment, size) else { return false };
         freight.open(number, Arc::new(Mapped(mapping)), size);
         self.transfer.freights.holds.insert(object, (link, number));
         true
@@ -94,7 +94,8 @@ impl Daemon {
     /// Gives a piece beside the messages; `false` where it must be in one.
     pub(super) fn load_piece(&mut self, link: Key, chunk: &Chunk, segment: SegmentId, bytes: u64) -> bool {
         let Some(freight) = self.transfer.freights.by_link.get(&link) else { return false };
-        let (Some(mapping), Some(stream)) = (self.store.mapping_of(segment), self.streams.get(&link)) else {
+        let (Some(mapping), Some(stream)) = (self.store.mapping_of(segment, chunk.size), self.streams.get(&link))
+        else {
             return false;
         };
         let load = Load { tag: chunk.number, memory: Arc::new(Mapped(mapping)), offset: chunk.offset, bytes };

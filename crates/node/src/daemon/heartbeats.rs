@@ -84,7 +84,8 @@ impl Daemon {
         let own = network.home.as_ref().map(|home| Instant::now() + home.lease.next().saturating_sub(since_boot()));
         // Looked at more often than an absence lasts, so that sleep is not taken for one.
         let look = (!network.remotes.is_empty()).then(|| network.looked + network.lease / LOOKS);
-        verdicts.chain(own).chain(look).min()
+        let certificate = self.certificate_due().map(|due| Instant::now() + due.saturating_sub(since_boot()));
+        verdicts.chain(own).chain(look).chain(certificate).min()
     }
 
     /// BEAT-1: whether this member may go on. Asked before anything is served.
@@ -103,13 +104,17 @@ impl Daemon {
             return;
         }
         self.log.line(&format!("{why}: this node ends what it was granted, and will join anew"));
-        self.ended =
-            Ended::LostHead(Predecessor { node: self.core.own_node(), head_may_come_back: self.core.epoch() > 0 });
+        self.ended = Ended::LostHead(Predecessor {
+            node: self.core.own_node(),
+            credentials: self.network.as_ref().map(|network| network.badge.credentials.clone()),
+            head_may_come_back: self.core.epoch() > 0,
+        });
         self.is_stopping = true;
     }
 
     /// Says a word where it is time, and gives up whoever has said none for too long (BEAT-3).
     pub(super) fn keep_leases(&mut self) {
+        self.renew_certificate(since_boot());
         let Some(network) = &mut self.network else { return };
         let absence = self.now.saturating_duration_since(std::mem::replace(&mut network.looked, self.now));
         if absence > 2 * (network.lease / LOOKS) {
@@ -173,7 +178,13 @@ impl Daemon {
     /// The member is dead: its work is placed anew, and its devices are counted out.
     pub(super) fn give_up(&mut self, key: Key, why: &str) {
         let Some(remote) = self.network.as_ref().and_then(|network| network.remotes.get(&key)) else { return };
-        self.log.line(&format!("node {} is given up: {why}", remote.node));
+        let node = remote.node;
+        self.log.line(&format!("node {node} is given up: {why}"));
+        if self.core.is_dismissed(key)
+            && let Err(fault) = self.shut_out(node)
+        {
+            self.log.line(&format!("the certificate of node {node} cannot be revoked: {fault}"));
+        }
         if let Some(stream) = self.streams.remove(&key) {
             self.poller.forget(&stream.connection);
         }
@@ -183,7 +194,7 @@ impl Daemon {
 
     /// On the head, before it ends for good: its members end with it, and no driver waits for it.
     pub(super) fn dismiss_all(&mut self) {
-        if self.ended != Ended::Stopped || self.core.head_key().is_some() {
+        if !matches!(self.ended, Ended::Stopped) || self.core.head_key().is_some() {
             return;
         }
         let said = |stream: &Stream| match stream.role {
@@ -206,7 +217,7 @@ impl Daemon {
 }
 
 /// How a daemon has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Ended {
     /// For good.
     Stopped,

@@ -1,24 +1,33 @@
 //! Which program stands for a driver's interpreter on this machine.
 
+use std::io;
 use std::path::Path;
+use std::process::Command;
 
 /// The variable that names the interpreter by which Oxiray was started here; the `oxiray` command of a Python
 /// installation sets it.
 const VARIABLE: &str = "OXIRAY_INTERPRETER";
+/// The variables that say where interpreters look for code before a program of theirs begins.
+const SEARCH_PATHS: [&str; 2] = ["PYTHONPATH", "LD_LIBRARY_PATH"];
 
 /// The Python program that runs a module's `main`. Where this interpreter lacks Oxiray, the one by which Oxiray was started
 /// here takes its place within the same process.
+///
+/// It first takes off the import path what Python put there for it: the working directory, in which others may have left
+/// an `oxiray.py`, or the folder that the program lies in.
 macro_rules! program {
     ($module:literal) => {
         concat!(
+            "import sys\n",
+            "sys.path[:] = [path for path in sys.path if path not in ('', sys.argv[0].rpartition('/')[0])]\n",
             "try:\n from ",
             $module,
             " import main\n",
             "except ImportError:\n",
-            " import os, sys\n",
+            " import os\n",
             " own = os.environ.get('OXIRAY_INTERPRETER')\n",
             " if not own or own == sys.executable:\n  raise\n",
-            " os.execv(own, [own, '-c', 'from ",
+            " os.execv(own, [own, '-c', 'import sys; sys.path[:] = filter(None, sys.path); from ",
             $module,
             " import main; main()'])\n",
             "main()\n",
@@ -27,6 +36,22 @@ macro_rules! program {
 }
 pub(super) use program;
 
+/// What starts an interpreter, itself found outside of the working directory, and told to look for code elsewhere only.
+pub(super) fn command(interpreter: &str) -> io::Result<Command> {
+    let mut command = Command::new(oxiray_processes::program(here(interpreter))?);
+    for name in SEARCH_PATHS {
+        if let Ok(value) = std::env::var(name) {
+            command.env(name, safe_value(name, value));
+        }
+    }
+    Ok(command)
+}
+
+/// The value of a variable for a process of Oxiray's: the working directory is on no search path.
+pub(super) fn safe_value(name: &str, value: String) -> String {
+    if SEARCH_PATHS.contains(&name) { oxiray_processes::without_working_directory(&value) } else { value }
+}
+
 /// The interpreter by which Oxiray was started here; where that is not known, the one that is found by its name.
 pub(super) fn own() -> String {
     std::env::var(VARIABLE).unwrap_or_else(|_| "python3".to_owned())
@@ -34,7 +59,7 @@ pub(super) fn own() -> String {
 
 /// The interpreter itself where this machine has it, else the one by which Oxiray was started here. That the two are of
 /// one minor version is seen to where they start to work.
-pub(super) fn here(interpreter: &str) -> String {
+fn here(interpreter: &str) -> String {
     let own = std::env::var(VARIABLE).ok();
     chosen(interpreter, own.as_deref(), |path| Path::new(path).is_file())
 }

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::core::Effect;
 use crate::session::Session;
 use bytes::Bytes;
-use oxiray_journal::{Change, Fault, LogFile, Store, Table};
+use oxiray_journal::{Change, Fault, LogFile, Opened, Store, Table};
 use oxiray_network::{Authority, AuthorityError, AuthorityParts};
 use prost::Message as _;
 use std::net::SocketAddr;
@@ -53,6 +53,19 @@ pub(super) struct Keeping {
     pub(super) warning: Option<String>,
 }
 
+/// What was cut off the journal's end.
+fn told_of(opened: &Opened) -> String {
+    let dropped = format!("the last {} bytes of the journal were dropped", opened.torn);
+    match &opened.kept {
+        None => format!("{dropped}: writing them was cut short, so nobody was told"),
+        Some(kept) => format!(
+            "{dropped}, which are no part of it: the machine stopped while they were written, so that nobody was told, or \
+             something else wrote them. They are kept in {}",
+            kept.display()
+        ),
+    }
+}
+
 impl Keeping {
     /// Opens the journal, and makes it a new one where there is none.
     pub(super) fn open(config: &Config, session: &Session, stop: &OwnedFd) -> Result<Self, StartError> {
@@ -61,12 +74,7 @@ impl Keeping {
             super::standby::claim(config, store, session, stop)?
         } else {
             let opened = LogFile::open(&session.journal())?;
-            warning = (opened.torn > 0).then(|| {
-                let torn = opened.torn;
-                format!(
-                    "the last {torn} bytes of the journal were dropped: writing them was cut short, so nobody was told"
-                )
-            });
+            warning = (opened.torn > 0).then(|| told_of(&opened));
             Box::new(opened.journal)
         };
         let row = |key: &'static [u8]| store.rows().get(&(ABOUT, Bytes::from_static(key)));

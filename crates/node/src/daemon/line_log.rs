@@ -1,5 +1,7 @@
 //! Files that lines are appended to and that do not grow without end.
 
+use super::descriptors::with_reserve;
+use oxiray_wire::plain;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -28,10 +30,11 @@ impl LineLog {
         self.file.try_clone()
     }
 
-    /// A line with the time. Where the disk is full there is nobody left to tell.
+    /// A line with the time; what programs chose of it is shown and not obeyed. Where the disk is full there is nobody left
+    /// to tell.
     pub(crate) fn line(&mut self, text: &str) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.append(format!("{}.{:03} {text}\n", time.as_secs(), time.subsec_millis()).as_bytes());
+        self.append(format!("{}.{:03} {}\n", time.as_secs(), time.subsec_millis(), plain(text)).as_bytes());
     }
 
     /// What was written last; where a child writes to the file too, its last words.
@@ -49,10 +52,43 @@ impl LineLog {
         self.bytes += bytes.len() as u64;
         let _ = self.file.write_all(bytes);
         if self.bytes > LOG_BYTES_MAX {
-            let _ = fs::rename(&self.path, self.path.with_extension("log.1"));
-            if let Ok(fresh) = Self::open(&self.path) {
-                *self = fresh;
-            }
+            // Where there can be no other file, this one goes on.
+            let _ = with_reserve(|| self.begin_anew());
         }
+    }
+
+    /// The new file is there before the old one gives up its name.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        let unnamed = self.path.with_extension("log.new");
+        let fresh = Self::open(&unnamed)?;
+        fs::rename(&self.path, self.path.with_extension("log.1"))?;
+        fs::rename(&unnamed, &self.path)?;
+        *self = Self { path: std::mem::take(&mut self.path), ..fresh };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_set_aside_and_goes_on_where_there_can_be_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("daemon.log");
+        let mut log = LineLog::open(&path).expect("a log");
+        // Nothing can be opened under this name.
+        fs::create_dir(folder.path().join("daemon.log.new")).expect("a folder");
+        log.line("first");
+        log.bytes = LOG_BYTES_MAX;
+        log.line("second");
+        log.line("third");
+        assert_eq!(fs::read_to_string(&path).expect("it is there").lines().count(), 3);
+        fs::remove_dir(folder.path().join("daemon.log.new")).expect("it is empty");
+        log.line("fourth");
+        log.line("fifth");
+        assert_eq!(fs::read_to_string(path.with_extension("log.1")).expect("set aside").lines().count(), 4);
+        assert!(fs::read_to_string(&path).expect("begun anew").ends_with("fifth\n"));
+        assert_eq!(log.last_line().map(|line| line.ends_with("fifth")), Some(true));
     }
 }

@@ -1,6 +1,7 @@
 //! Nodes among each other: members let in by a head, and a member's messages to and from its head.
 
 use super::Daemon;
+use super::descriptors::pidfd_of;
 use super::network::Purpose;
 use super::streams::Role;
 use crate::core::Key;
@@ -20,7 +21,10 @@ impl Daemon {
             let text = format!("the node says that it is process {}, and the socket that it is {peer_pid}", node.pid);
             return self.refuse(key, &text);
         }
-        let pidfd = oxiray_processes::pidfd_of(node.pid).ok();
+        let pidfd = match pidfd_of(node.pid) {
+            Ok(pidfd) => pidfd,
+            Err(text) => return self.refuse(key, &text),
+        };
         if let Some(pidfd) = &pidfd
             && let Err(error) = self.poller.watch(pidfd, super::Token::Driver(key))
         {
@@ -63,6 +67,7 @@ impl Daemon {
             Message::Copied(said) => return self.core.copied(from, object(&said.object)),
             Message::CopyRefused(said) => return self.core.cannot_come(Some(from), object(&said.object)),
             Message::Heartbeat(said) => return self.heartbeat(from, said),
+            Message::CertificateWanted(asked) => return self.certificate_wanted(from, asked),
             Message::PackageWanted(asked) => return self.give_package(from, asked.clone()),
             Message::PackagePiece(piece) => return self.take_package(from, piece),
             Message::NodeLeaves(_) => return self.member_leaves(from),
@@ -87,11 +92,10 @@ impl Daemon {
             Message::Stored(said) => self.core.stored_elsewhere(worker, object(&said.object)),
             Message::Abort(said) => self.core.unstored_elsewhere(worker, object(&said.object)),
             Message::LogLines(lines) => {
+                // Where nobody wants to see them, they are in the files of the worker's own node.
                 if let Some(driver) = self.core.log_target(worker) {
-                    return self.queue(driver, &Message::LogLines(lines), Vec::new());
+                    self.queue(driver, &Message::LogLines(lines), Vec::new());
                 }
-                self.worker_log.line(&format!("worker {worker}, pid {}, {}:", lines.pid, lines.name));
-                self.worker_log.append(&lines.lines);
             }
             message => self.dispatch(worker, message),
         }
@@ -134,6 +138,7 @@ impl Daemon {
                 }
             }
             Message::HeartbeatHeard(said) => self.heartbeat_heard(&said),
+            Message::CertificateIssued(said) => self.certificate_issued(&said),
             Message::PackageWanted(asked) => self.for_head(|daemon, head| daemon.give_package(head, asked)),
             Message::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
             Message::NodeGone(said) => self.node_gone(&said),

@@ -6,13 +6,14 @@
 //!
 //! [decision 8]: ../../../../docs/decisions/0008-members-join-over-tls.md
 
+use super::entry::{Badge, Entry};
 use super::heartbeats::{Home, Patience};
 use super::streams::{Role, Stream};
 use super::{Daemon, Token};
 use crate::core::Key;
 use bytes::Bytes;
 use oxiray_ids::NodeId;
-use oxiray_network::{Event, Expectation, Freight, Gateway, Joined, Local, Ticket, Way};
+use oxiray_network::{Credentials, Event, Expectation, Freight, Gateway, Joined, Local, Ticket, Way};
 use oxiray_wire::connection::{promise_pair, socket_pair};
 use oxiray_wire::message::{Hello, NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
 use oxiray_wire::{Connection, Message};
@@ -78,7 +79,11 @@ pub(super) struct Remote {
 /// All that a daemon has to do with other machines.
 #[derive(Debug)]
 pub(super) struct Network {
-    gateway: Gateway,
+    pub(super) gateway: Gateway,
+    /// What this node shows of itself.
+    pub(super) badge: Badge,
+    /// On a head: who may join.
+    pub(super) entry: Option<Entry>,
     pub(super) lease: Duration,
     pub(super) remotes: BTreeMap<Key, Remote>,
     /// On a member: the head.
@@ -90,8 +95,37 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(gateway: Gateway, lease: Duration, home: Option<Home>) -> Self {
-        Self { gateway, lease, remotes: BTreeMap::new(), home, looked: Instant::now(), halves: BTreeMap::new() }
+    /// Of a head.
+    pub(super) fn of_head(gateway: Gateway, credentials: Credentials, entry: Entry, lease: Duration) -> Self {
+        Self::new(gateway, credentials, Some(entry), lease, None)
+    }
+
+    /// Of a member.
+    pub(super) fn of_member(gateway: Gateway, credentials: Credentials, lease: Duration, home: Home) -> Self {
+        Self::new(gateway, credentials, None, lease, Some(home))
+    }
+
+    fn new(
+        gateway: Gateway,
+        credentials: Credentials,
+        entry: Option<Entry>,
+        lease: Duration,
+        home: Option<Home>,
+    ) -> Self {
+        let (remotes, halves, badge) = (BTreeMap::new(), BTreeMap::new(), Badge::new(credentials));
+        Self { gateway, badge, entry, lease, remotes, home, looked: Instant::now(), halves }
+    }
+
+    /// This is what the node shows of itself from here on.
+    pub(super) fn show(&mut self, credentials: Credentials) {
+        self.gateway.renew(credentials.clone());
+        self.badge = Badge::new(credentials);
+    }
+
+    /// On a head: the file of the token that it made at its first start, as long as that holds.
+    pub(super) fn token_file(&self) -> Option<String> {
+        let path = self.entry.as_ref()?.token_file();
+        path.exists().then(|| path.display().to_string())
     }
 
     /// Where other nodes reach this one.
@@ -126,6 +160,9 @@ impl Daemon {
         for event in network.gateway.events() {
             match event {
                 Event::Told(line) => self.log.line(&line),
+                Event::Asks { number, node, token, before } => {
+                    self.asks_to_join(number, node, token.as_deref(), before);
+                }
                 Event::Joined { node, predecessor, ip, local } => {
                     self.log.line(&format!("node {node} comes from {ip}"));
                     if let Some(predecessor) = predecessor {
@@ -137,7 +174,7 @@ impl Daemon {
         }
     }
 
-    /// A node that has proven the token's secret.
+    /// A node that was let in.
     fn admit_remote(&mut self, node: NodeId, ip: &str, local: OwnedFd) {
         let head = Bytes::copy_from_slice(self.core.own_node().as_bytes());
         let connection = match Connection::new(local) {

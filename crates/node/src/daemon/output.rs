@@ -1,4 +1,4 @@
-//! What workers print: read, cut into lines, shown to the driver or kept in a file.
+//! What workers print: read, cut into lines, kept in files, shown to the driver.
 
 use super::{Daemon, Token};
 use crate::core::Key;
@@ -10,6 +10,9 @@ use std::os::fd::OwnedFd;
 
 /// How much is read of one pipe before others get their turn.
 pub(super) const READ_BYTES: usize = 64 << 10;
+
+/// How a worker ends that was asked to, in the words of `describe_status`.
+const END_AS_USUAL: &str = "exited with status 0";
 
 /// The reading end of a worker's output.
 #[derive(Debug)]
@@ -94,6 +97,17 @@ impl Daemon {
         }
     }
 
+    /// How a worker ended, and where to read what it said last, if it did not end well and said anything.
+    pub(super) fn with_last_words(&self, key: Key, how: &str) -> String {
+        let named = self.core.named_in_logs(key).filter(|_| how != END_AS_USUAL);
+        let pid = self.processes.get(&key).map_or(0, |process| process.pid);
+        let files = named.map(|named| [true, false].map(|is_error| self.worker_logs.path(named, pid, is_error)));
+        match files.into_iter().flatten().find(|file| file.exists()) {
+            Some(file) => format!("{how}; its last output is in {} on {}", file.display(), self.core.own_ip()),
+            None => how.to_owned(),
+        }
+    }
+
     /// The driver has read what waited: its workers' output is read again.
     pub(super) fn resume_output(&mut self, way: Key) {
         let paused = self.processes.iter().filter(|(_, process)| process.output.is_paused || process.errors.is_paused);
@@ -111,14 +125,19 @@ impl Daemon {
         }
     }
 
+    /// Keeps what was printed, and shows it where there is a driver that wants to see it.
     fn show(&mut self, worker: Key, target: Option<Key>, pid: u32, error: bool, printed: Vec<Printed>) {
+        if printed.is_empty() {
+            return;
+        }
+        if let Some(named) = self.core.named_in_logs(worker) {
+            let path = self.worker_logs.path(named, pid, error);
+            let lines: Vec<&[u8]> = printed.iter().map(|printed| &printed.lines[..]).collect();
+            self.worker_logs.append(&path, &lines.concat());
+        }
+        let Some(target) = target else { return };
         let head = self.core.head_key();
         for Printed { name, lines } in printed {
-            let Some(target) = target else {
-                self.worker_log.line(&format!("worker {worker}, pid {pid}, {name}:"));
-                self.worker_log.append(&lines);
-                continue;
-            };
             let printed = Message::from(LogLines { pid, name, error, lines });
             let message = if head == Some(target) { printed.relayed(worker).into() } else { printed };
             self.queue(target, &message, Vec::new());

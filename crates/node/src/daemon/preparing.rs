@@ -1,6 +1,7 @@
 //! What is found out and set up before a daemon can serve: the machine, the cluster to join, the session's door.
 
-use super::arrival::{Arrival, Return, arrive, token_path};
+use super::arrival::{Arrival, Return, arrive};
+use super::entry::Entry;
 use super::join::{self, Joined, Way};
 use super::journal::Keeping;
 use super::network::Network;
@@ -14,7 +15,6 @@ use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_network::{Authority, AuthorityParts, Gateway, Limits, Options};
 use oxiray_wire::frame::protocol;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,10 @@ pub(super) fn prepare(
                 None => before.map_or_else(Authority::make, Ok)?,
             };
             authority = Some(made.to_parts());
-            Some(listen(config, session, node, address, made)?)
+            let lifetime = config.certificate_lifetime();
+            let store = keeping.as_mut().map(|keeping| &mut keeping.store);
+            let entry = Entry::open(made, lifetime, store, session)?;
+            Some(listen(config, node, address, entry)?)
         }
         (None, None) => None,
     };
@@ -172,25 +175,19 @@ fn read_authority(path: &Path) -> Result<Authority, AuthorityFault> {
     Authority::from_parts(&parts).map_err(|error| fault(error.to_string()))
 }
 
-/// Listens for nodes of other machines, and writes down what lets them in.
-fn listen(
-    config: &Config,
-    session: &Session,
-    node: NodeId,
-    address: SocketAddr,
-    authority: Authority,
-) -> Result<Network, StartError> {
-    let path = token_path(session.directory());
-    // A killed head's, which is the same or less.
-    let _ = std::fs::remove_file(&path);
-    let written = session.create(&path).and_then(|mut file| writeln!(file, "{}", authority.token().to_text()));
-    written.step("write the token for other machines")?;
-    let protocol = protocol();
+/// Listens for nodes of other machines.
+fn listen(config: &Config, node: NodeId, address: SocketAddr, entry: Entry) -> Result<Network, StartError> {
+    let (protocol, (authority, tokens)) = (protocol(), entry.for_gateway());
     let credentials = authority.head_credentials(node, &protocol)?;
-    let options =
-        Options { credentials, authority: Some(authority), listen: address, protocol, limits: Limits::default() };
+    let options = Options {
+        credentials: credentials.clone(),
+        authority: Some((authority, tokens)),
+        listen: address,
+        protocol,
+        limits: Limits::default(),
+    };
     let gateway = Gateway::start(options).map_err(|source| StartError::Listen { address, source })?;
-    Ok(Network::new(gateway, config.lease(), None))
+    Ok(Network::of_head(gateway, credentials, entry, config.lease()))
 }
 
 fn description((address, ip): (String, &str), node: NodeId, member: bool, private: bool) -> Description {
@@ -198,6 +195,7 @@ fn description((address, ip): (String, &str), node: NodeId, member: bool, privat
         address,
         token: hexadecimal(&oxiray_ids::random::<32>()),
         pid: std::process::id(),
+        pid_namespace: oxiray_processes::pid_namespace(),
         node: node.hex(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         private,

@@ -1,14 +1,17 @@
 //! Templates and workers: started, killed, mourned.
 
-use super::interpreters::program;
+use super::descriptors::{in_words, with_reserve};
+use super::interpreters::{self, program, safe_value};
 use super::output::Pipe;
 use super::streams::{Role, Stream};
 use super::{Daemon, Process, TemplateProcess, Token};
 use crate::core::{Key, Origin, TemplateKey};
-use oxiray_processes::describe_status;
+use oxiray_processes::{describe_status, expanded};
+use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{Fork, Forked};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::pipe::PipeFlags;
+use rustix::process::Signal;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -21,8 +24,8 @@ const ENDING_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a template runs, on an interpreter that may lack what it takes.
 const TEMPLATE_PROGRAM: &str = program!("oxiray._template");
-/// The same, as a module.
-const TEMPLATE_MODULE: &str = "oxiray._template";
+/// The file of a session that has the same.
+const TEMPLATE_FILE: &str = "template.py";
 /// The variable by which whatever a session started is known when its daemon was killed: its directory.
 pub(super) const SESSION_VARIABLE: &str = "OXIRAY_SESSION";
 
@@ -36,17 +39,23 @@ impl TemplateProcess {
         let mut command = if origin.native {
             Command::new(program)
         } else {
-            let mut command = Command::new(super::interpreters::here(program));
+            let mut command = interpreters::command(program)?;
             command.args(arguments);
-            // What starts interpreters knows `-m`; only an interpreter itself is sure to know the faster `-c`.
-            command.args(if arguments.is_empty() { ["-c", TEMPLATE_PROGRAM] } else { ["-m", TEMPLATE_MODULE] });
+            if arguments.is_empty() {
+                command.args(["-c", TEMPLATE_PROGRAM]);
+            } else {
+                // What starts interpreters knows files; only an interpreter itself is sure to know the faster `-c`.
+                let file = std::fs::canonicalize(session)?.join(TEMPLATE_FILE);
+                std::fs::write(&file, TEMPLATE_PROGRAM)?;
+                command.arg(file);
+            }
             command
         };
         command.env("OXIRAY_TEMPLATE_FD", inherited.as_raw_fd().to_string());
         command.env(SESSION_VARIABLE, session);
         for variable in &origin.variables {
             match &variable.value {
-                Some(value) => command.env(&variable.name, oxiray_processes::expanded(value)),
+                Some(value) => command.env(&variable.name, safe_value(&variable.name, expanded(value))),
                 None => command.env_remove(&variable.name),
             };
         }
@@ -113,6 +122,7 @@ impl Daemon {
             return self.core.worker_gone(key, &text.unwrap_or_else(unknown));
         }
         if let Err(error) = self.order_fork(key, template) {
+            let error = in_words(&error);
             self.log.line(&format!("worker {key} cannot be forked: {error}"));
             self.core.worker_gone(key, &format!("could not be started: {error}"));
         }
@@ -149,8 +159,14 @@ impl Daemon {
     pub(super) fn serve_template(&mut self, key: TemplateKey) {
         let mut inbox = Vec::new();
         let Some(template) = self.templates.get_mut(&key) else { return };
-        if template.connection.receive(&mut inbox).is_err() {
+        // The descriptors of its workers come along.
+        if let Err(error) = with_reserve(|| template.connection.receive(&mut inbox)) {
             self.poller.forget(&template.connection);
+            if !matches!(error, ConnectionError::Closed) {
+                // Nobody would hear it any more.
+                self.log.line(&format!("the connection of template {key} ends, and so does it: {error}"));
+                self.brood.kill(template.pid);
+            }
         } else if template.connection.unsent_bytes() > 0 {
             self.flush_template(key);
         }
@@ -176,6 +192,9 @@ impl Daemon {
                             said.pid, said.stragglers
                         );
                         self.log.line(&text);
+                    }
+                    if said.status & 0x7f == Signal::KILL.as_raw() {
+                        self.worker_was_killed(key);
                     }
                     self.finish_worker(key, &describe_status(said.status));
                 }
@@ -233,6 +252,7 @@ impl Daemon {
             }
         }
         self.drain_output(key);
+        let text = self.with_last_words(key, text);
         if let Some(stream) = self.streams.remove(&key) {
             self.poller.forget(&stream.connection);
         }
@@ -242,7 +262,7 @@ impl Daemon {
                 self.poller.forget(pidfd);
             }
         }
-        self.core.worker_gone(key, text);
+        self.core.worker_gone(key, &text);
     }
 
     fn has_more(&self, key: Key) -> bool {
@@ -254,7 +274,7 @@ impl Daemon {
 
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
     pub(super) fn reap_templates(&mut self) {
-        for departed in self.brood.reap() {
+        for departed in with_reserve(|| self.brood.reap()) {
             if self.preparation_ended(departed.pid, departed.status)
                 || self.submission_ended(departed.pid, departed.status)
             {
@@ -295,8 +315,10 @@ impl Daemon {
     pub(super) fn end_brood(&mut self) {
         let until = Instant::now() + ENDING_LIMIT;
         loop {
-            self.brood.kill_all();
-            self.brood.reap();
+            with_reserve(|| {
+                self.brood.kill_all();
+                self.brood.reap()
+            });
             let left = until.saturating_duration_since(Instant::now());
             if self.brood.is_empty() {
                 return;

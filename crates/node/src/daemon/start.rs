@@ -1,9 +1,12 @@
 //! How a daemon comes to life.
 
-use super::arrival::{Predecessor, Return, token_path};
+use super::admission::Door;
+use super::arrival::{Predecessor, Return};
+use super::descriptors::raise_limit;
 use super::heartbeats::Ended;
 use super::join::{JoinError, Joined};
 use super::line_log::LineLog;
+use super::network::Network;
 use super::poller::{Poller, Token};
 use super::preparing::{DEFAULT_PORT, Prepared, prepare};
 use super::processes::SESSION_VARIABLE;
@@ -18,7 +21,6 @@ use oxiray_processes::{Brood, BroodError, kill_by_pidfd, pidfd_of, started_with,
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Resource, Rlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -277,10 +279,10 @@ impl Foundation {
         keeps_output: bool,
         session: &Session,
     ) -> Result<(LineLog, Brood, OwnedFd, Option<TemplateProcess>), StartError> {
-        let log = LineLog::open(&session.directory().join("daemon.log")).step("open daemon.log")?;
+        let log = LineLog::open(&session.logs().join("daemon.log")).step("open daemon.log")?;
         let mut brood = Brood::new()?;
         let stop_signals = stop_signals().step("listen to signals")?;
-        raise_open_files();
+        raise_limit();
         let mut template = None;
         if let Some(interpreter) = &config.interpreter {
             let output = log.handle().step("open daemon.log")?;
@@ -324,7 +326,6 @@ impl Foundation {
         plan.warnings.iter().for_each(|warning| log.line(warning));
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
-        let is_head = joined.is_none();
         let now = Instant::now();
         let mut core = Core::new(plan, text.clone(), address.clone(), device_check, now);
         let resumed = go_on(&mut core, journal.as_deref(), config, &session)?;
@@ -338,17 +339,14 @@ impl Foundation {
             standby: false,
             resumed,
             listens: network.as_ref().map(|network| network.address().to_string()),
-            token_file: network
-                .as_ref()
-                .filter(|_| is_head)
-                .map(|_| token_path(session.directory()).display().to_string()),
+            token_file: network.as_ref().and_then(Network::token_file),
         };
         let mut daemon = Daemon {
             core,
             poller: Poller::new().step("make an epoll")?,
             brood,
             stop_signals,
-            listener,
+            door: Door::new(listener),
             token: description.token,
             address,
             transfer: super::transfer::Transfer::default(),
@@ -371,9 +369,10 @@ impl Foundation {
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             store,
+            memory: super::memory::MemoryWatch::default(),
             journal,
             log,
-            worker_log: LineLog::open(&session.directory().join("worker.log")).step("open worker.log")?,
+            worker_logs: super::worker_logs::WorkerLogs::new(session.logs()),
             session,
             only_driver: None,
             is_stopping: false,
@@ -407,7 +406,6 @@ impl Foundation {
 
 impl Daemon {
     fn watch_all(&self) -> io::Result<()> {
-        self.poller.watch(&self.listener, Token::Listener)?;
         self.poller.watch(&self.stop_signals, Token::Stop)?;
         self.poller.watch(self.brood.watch_fd(), Token::Children)?;
         self.watch_network()?;
@@ -482,13 +480,6 @@ pub fn root(config: &Config) -> io::Result<PathBuf> {
         (Some(directory), "OXIRAY_TMPDIR") => Some(directory.clone()),
         _ => std::env::var(name).ok(),
     })
-}
-
-/// Each worker takes a handful of descriptors, and each large object one.
-fn raise_open_files() {
-    let Rlimit { maximum, .. } = rustix::process::getrlimit(Resource::Nofile);
-    // Where it is refused, the limit stays as it is, and errors name it.
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 fn redirect(log: &std::fs::File) -> io::Result<()> {

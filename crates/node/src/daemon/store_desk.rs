@@ -3,7 +3,8 @@
 use crate::core::{Key, LENT, StoreFigures};
 use oxiray_ids::ObjectId;
 use oxiray_store::{
-    Access, ClientId, Event, Expired, ObjectState, Options, SegmentId, Store, StoreError, Ticket, WriteMapping,
+    Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
+    WriteMapping,
 };
 use oxiray_wire::Message;
 use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
@@ -76,6 +77,16 @@ impl StoreDesk {
         self.store.progress();
     }
 
+    /// Memory for segments of so many bytes is there.
+    pub(super) fn set_bound(&mut self, bytes: u64) {
+        self.store.set_bound(bytes);
+    }
+
+    /// Bytes that the store is about to give back.
+    pub(super) fn leaving_bytes(&self) -> u64 {
+        self.store.leaving_bytes()
+    }
+
     fn ticket(&mut self, open: Open) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
@@ -104,9 +115,9 @@ impl StoreDesk {
         self.store.read(segment, offset, count).map(bytes::Bytes::from)
     }
 
-    /// A pinned object, or room that this daemon was given, mapped.
-    pub(super) fn mapping_of(&mut self, segment: SegmentId) -> Option<Arc<WriteMapping>> {
-        self.store.mapping_of(segment)
+    /// A pinned object of `size` bytes, or room for one that this daemon was given, mapped.
+    pub(super) fn mapping_of(&mut self, segment: SegmentId, size: u64) -> Option<Arc<WriteMapping>> {
+        self.store.mapping_of(segment, size)
     }
 
     /// A mapping is used no more.
@@ -159,10 +170,10 @@ impl StoreDesk {
         self.store.unpin(ClientId(client), object)
     }
 
-    /// The client has mapped these segments no more.
-    pub(crate) fn unmapped(&mut self, client: Key, segments: &[u64]) {
-        for segment in segments {
-            self.store.mapping_dropped(SegmentId(*segment), ClientId(client));
+    /// The client has these files mapped no more.
+    pub(crate) fn unmapped(&mut self, client: Key, files: &[u64]) {
+        for file in files {
+            self.store.mapping_dropped(FileId(*file), ClientId(client));
         }
     }
 
@@ -231,12 +242,13 @@ impl StoreDesk {
     pub(crate) fn figures(&self) -> StoreFigures {
         let stats = self.store.stats();
         StoreFigures {
+            memory: None,
             capacity: stats.capacity,
             used: stats.used,
             pooled: stats.pooled,
             spilled: stats.spilled_bytes,
             objects: stats.objects,
-            segments: stats.segments,
+            files: stats.files,
         }
     }
 
@@ -246,11 +258,12 @@ impl StoreDesk {
         let mut answers = Vec::with_capacity(events.len());
         for event in events {
             match event {
-                Event::Created { ticket, client, object, segment, capacity, .. } => {
+                Event::Created { ticket, client, object, segment, size } => {
                     let request = self.answered(ticket);
-                    match self.descriptor(segment, client, Access::ReadWrite) {
-                        Ok(descriptor) => {
-                            let message = Allocated { request, segment: segment.0, capacity }.into();
+                    match self.descriptor(segment.file, client, Access::ReadWrite) {
+                        Ok((descriptor, Extent { base, bytes: mapped })) => {
+                            let (file, offset) = (segment.file.0, segment.offset);
+                            let message = Allocated { request, file, mapped, offset, base, size }.into();
                             answers.push(Answer { to: client.0, message, descriptor, stored: Some(object) });
                         }
                         Err(error) => {
@@ -259,11 +272,12 @@ impl StoreDesk {
                         }
                     }
                 }
-                Event::Pinned { ticket, client, object, segment, capacity, size } => {
+                Event::Pinned { ticket, client, object, segment, size } => {
                     let request = self.answered(ticket);
-                    match self.descriptor(segment, client, Access::ReadOnly) {
-                        Ok(descriptor) => {
-                            let message = Pinned { request, segment: segment.0, capacity, size }.into();
+                    match self.descriptor(segment.file, client, Access::ReadOnly) {
+                        Ok((descriptor, Extent { base, bytes: mapped })) => {
+                            let (file, offset) = (segment.file.0, segment.offset);
+                            let message = Pinned { request, file, mapped, size, offset, base }.into();
                             answers.push(Answer { to: client.0, message, descriptor, stored: None });
                         }
                         Err(error) => {
@@ -280,9 +294,9 @@ impl StoreDesk {
                     }
                     answers.push(answer);
                 }
-                Event::Retired { segment, clients } => answers.extend(clients.into_iter().map(|client| Answer {
+                Event::Retired { file, clients } => answers.extend(clients.into_iter().map(|client| Answer {
                     to: client.0,
-                    message: SegmentRetired { segment: segment.0 }.into(),
+                    message: SegmentRetired { file: file.0 }.into(),
                     descriptor: None,
                     stored: None,
                 })),
@@ -291,11 +305,10 @@ impl StoreDesk {
         answers
     }
 
-    fn descriptor(&mut self, segment: SegmentId, client: ClientId, access: Access) -> io::Result<Option<OwnedFd>> {
-        if self.is_itself(client.0) {
-            return Ok(None);
-        }
-        self.store.descriptor(segment, client, access)
+    /// What the client lacks to map the file, where it lacks it.
+    fn descriptor(&mut self, file: FileId, client: ClientId, access: Access) -> io::Result<(Option<OwnedFd>, Extent)> {
+        let sent = if self.is_itself(client.0) { None } else { self.store.descriptor(file, client, access)? };
+        Ok(sent.map_or((None, Extent { base: 0, bytes: 0 }), |(descriptor, extent)| (Some(descriptor), extent)))
     }
 
     fn answered(&mut self, ticket: Ticket) -> u64 {

@@ -5,12 +5,16 @@ use crate::core::Key;
 use oxiray_wire::message::{Driver, Returning};
 use oxiray_wire::{Connection, Message, Received};
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What may wait for a peer that does not read, before it is given up.
 const OUTBOX_BYTES_MAX: usize = 1 << 30;
 /// Above this much waiting for a driver, its workers' output is not read.
 pub(super) const OUTBOX_BYTES_CROWDED: usize = 4 << 20;
+
+/// For how long nothing more may come of a frame that was begun. Frames are written whole, so that only a process that is
+/// stopped in the midst of one, or lies about its length, takes longer; one that is slow does not.
+const FRAME_PROGRESS_LIMIT: Duration = Duration::from_secs(120);
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -69,6 +73,12 @@ impl Daemon {
     }
 
     pub(super) fn queue(&mut self, to: Key, message: &Message, descriptors: Vec<OwnedFd>) {
+        if let Err(error) = message.check_size() {
+            return match message.too_large() {
+                Some(refusal) => self.queue(to, &refusal, Vec::new()),
+                None => self.expel(to, &format!("what it is to be told is too large: {error}")),
+            };
+        }
         let Some(stream) = self.streams.get_mut(&to).filter(|stream| !stream.is_over) else {
             return self.queue_elsewhere(to, message, descriptors);
         };
@@ -81,6 +91,16 @@ impl Daemon {
         if let Some((member, worker)) = self.core.route(to) {
             self.queue(member, &message.relayed(worker).into(), descriptors);
         }
+    }
+
+    /// Ends a peer for what it said (DOOR-1).
+    pub(super) fn expel(&mut self, key: Key, why: &str) {
+        if self.streams.get(&key).is_some_and(|stream| matches!(stream.role, Role::Member(_))) {
+            self.log.line(&format!("member {key} is ended: {why}"));
+            self.kill_member(key);
+            return self.give_up(key, why);
+        }
+        self.refuse(key, why);
     }
 
     pub(super) fn flush_all(&mut self) {
@@ -126,7 +146,11 @@ impl Daemon {
         if let Err(error) = result {
             let is_known = matches!(error, oxiray_wire::connection::ConnectionError::Closed);
             if !is_known {
-                self.log.line(&format!("the connection of client {key} ends: {error}"));
+                let line = format!("the connection of client {key} ends: {error}");
+                match self.streams.get(&key).map(|stream| &stream.role) {
+                    Some(Role::Newcomer(_)) => self.turned_away(line),
+                    _ => self.log.line(&line),
+                }
             }
             return self.stream_over(key);
         }
@@ -137,7 +161,8 @@ impl Daemon {
     }
 
     fn received(&mut self, key: Key, Received { message, descriptors }: Received) {
-        let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_over) else { return };
+        let is_heard = |stream: &&Stream| !stream.is_over && !stream.is_closing;
+        let Some(stream) = self.streams.get(&key).filter(is_heard) else { return };
         match &stream.role {
             Role::Newcomer(_) | Role::Expected => self.greeted(key, message),
             Role::Visitor => match self.core.head_key() {
@@ -155,6 +180,26 @@ impl Daemon {
         }
     }
 
+    /// When a peer has to have gone on with the frame that it began.
+    pub(super) fn progress_deadline(&self) -> Option<Instant> {
+        let begun = self.streams.values().filter(|stream| !stream.is_over);
+        begun.filter_map(|stream| stream.connection.stalled_since()).min().map(|since| since + FRAME_PROGRESS_LIMIT)
+    }
+
+    pub(super) fn end_stalled(&mut self) {
+        if self.progress_deadline().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let is_late = |since: Instant| since + FRAME_PROGRESS_LIMIT <= self.now;
+        let is_stalled = |stream: &Stream| !stream.is_over && stream.connection.stalled_since().is_some_and(is_late);
+        let stalled = self.streams.iter().filter(|(_, stream)| is_stalled(stream));
+        for key in stalled.map(|(key, _)| *key).collect::<Vec<_>>() {
+            let seconds = FRAME_PROGRESS_LIMIT.as_secs();
+            self.log.line(&format!("client {key} began a frame, and nothing more of it has come for {seconds} s"));
+            self.stream_over(key);
+        }
+    }
+
     pub(super) fn visited(&mut self, key: Key, message: &Message) {
         match message {
             Message::ClusterQuery(asked) => self.report(key, asked.request),
@@ -164,6 +209,7 @@ impl Daemon {
             Message::DrainAsked(asked) => self.core.drain_asked(key, asked),
             Message::GrowthState(state) => self.core.growth_state(key, state),
             Message::SubmissionAsked(asked) => self.submission_asked(key, asked),
+            Message::TokenAsked(asked) => self.token_asked(key, asked),
             Message::GrowthQuery(asked) => self.core.growth_query(key, asked.request),
             Message::Stop(_) => {
                 self.log.line("the command line asks to stop");

@@ -11,7 +11,7 @@ use crate::core::{Key, SubmissionOrder};
 use bytes::Bytes;
 use oxiray_head::Word;
 use oxiray_processes::describe_status;
-use oxiray_wire::message::{SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionTold};
+use oxiray_wire::message::{Failure, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionTold};
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal};
@@ -21,7 +21,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What such a process runs.
@@ -72,15 +72,23 @@ impl Daemon {
         };
         let mut printed = vec![0; PRINTED_BYTES_MAX];
         let read = File::open(self.printed_by(&asked.id)).and_then(|file| file.read_at(&mut printed, asked.offset));
-        // A job that has not begun has no file yet.
-        printed.truncate(read.unwrap_or(0));
-        let told = SubmissionTold { request: asked.request, jobs: vec![job], printed: printed.into(), failure: None };
+        let (count, failure) = match read {
+            Ok(count) => (count, None),
+            // A job that has not begun has no file yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (0, None),
+            Err(error) => {
+                let text = format!("what the job printed cannot be read: {error}");
+                (0, Some(Failure { code: "unreadable".into(), text, cause: Bytes::new() }))
+            }
+        };
+        printed.truncate(count);
+        let told = SubmissionTold { request: asked.request, jobs: vec![job], printed: printed.into(), failure };
         self.queue(from, &told.into(), Vec::new());
     }
 
     /// Where it is kept what a job prints.
     fn printed_by(&self, id: &str) -> PathBuf {
-        self.session.directory().join(format!("submitted-{id}.log"))
+        self.session.logs().join(format!("submitted-{id}.log"))
     }
 
     pub(super) fn order_submission(&mut self, order: SubmissionOrder) {
@@ -124,7 +132,7 @@ impl Daemon {
         told.write_all(&serde_json::to_vec(&order)?)?;
         told.rewind()?;
         let output = self.session.create(&self.printed_by(id))?;
-        let mut command = Command::new(own());
+        let mut command = super::interpreters::command(&own())?;
         command.args(["-c", PROGRAM]).env(SESSION_VARIABLE, self.session.directory()).env_remove("RAY_ADDRESS");
         // It finds the session where this daemon keeps it, whatever is in the environment.
         if let Some(folder) = self.session.directory().ancestors().nth(2) {

@@ -14,7 +14,7 @@ use crate::fetches::{Fetches, Step};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_network::{Local, Way};
-use oxiray_store::SegmentId;
+use oxiray_store::{FileId, SegmentId};
 use oxiray_wire::message::{
     Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, StoreRefused,
 };
@@ -51,6 +51,10 @@ pub(super) struct Transfer {
 
 fn id(bytes: &[u8]) -> ObjectId {
     ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL)
+}
+
+fn segment_of(file: u64, offset: u64) -> SegmentId {
+    SegmentId { file: FileId(file), offset }
 }
 
 fn told(object: ObjectId) -> Bytes {
@@ -311,12 +315,12 @@ impl Daemon {
         match message {
             Message::Allocated(said) => {
                 if let Some(object) = self.transfer.fetches.room(said.request) {
-                    self.transfer.rooms.insert(object, (SegmentId(said.segment), said.capacity));
+                    self.transfer.rooms.insert(object, (segment_of(said.file, said.offset), said.size));
                 }
             }
             Message::Pinned(said) => {
                 let Some((number, object)) = self.transfer.questions.remove(&said.request) else { return };
-                let (segment, size) = (SegmentId(said.segment), said.size);
+                let (segment, size) = (segment_of(said.file, said.offset), said.size);
                 let pinned = Given::Pinned { object, segment, size };
                 match self.transfer.given.get_mut(&(to, number)) {
                     Some(given @ Given::Asked(_)) => {

@@ -35,7 +35,7 @@ pub(super) fn summary(rows: &[Json]) -> Json {
     let records_sites = !groups.contains_key(NOT_RECORDED);
     let entry = |(site, group): (String, Group)| {
         let counts = json!({
-            "total_objects": group.rows, "total_size_mb": group.bytes as f64 / MEBIBYTE,
+            "total_objects": group.rows, "total_size_mb": mebibytes(group.bytes),
             "total_num_workers": group.processes.len(), "total_num_nodes": group.machines.len(),
             "task_state_counts": group.by_status, "task_attempt_number_counts": group.by_attempt,
             "ref_type_counts": group.by_use,
@@ -44,9 +44,14 @@ pub(super) fn summary(rows: &[Json]) -> Json {
     };
     let by_site: Map<String, Json> = groups.into_iter().map(entry).collect();
     json!({"cluster": {
-        "summary": by_site, "total_objects": rows.len(), "total_size_mb": total_bytes as f64 / MEBIBYTE,
+        "summary": by_site, "total_objects": rows.len(), "total_size_mb": mebibytes(total_bytes),
         "callsite_enabled": records_sites, "summary_by": "callsite",
     }})
+}
+
+/// To three places.
+fn mebibytes(bytes: u64) -> f64 {
+    (bytes as f64 / MEBIBYTE * 1e3).round() / 1e3
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ impl<'work> PodHead<'work> {
             token: &token,
             node,
             predecessor: None,
+            before: None,
             protocol: &protocol,
             limit: STEP_LIMIT,
         };

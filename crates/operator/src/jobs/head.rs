@@ -21,6 +21,7 @@ pub(super) fn ask(address: SocketAddr, token: &str, asked: &SubmissionAsked) -> 
         token: &token,
         node: NodeId::generate(),
         predecessor: None,
+        before: None,
         protocol: &protocol,
         limit: STEP_LIMIT,
     };

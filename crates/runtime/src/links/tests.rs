@@ -52,6 +52,6 @@ fn a_stream_whose_socket_is_full_turns_to_shared_memory_once_there_is_room() {
 
     assert_eq!(poll(&mut [PollFd::new(&client, PollFlags::IN)], Some(&LIMIT)), Ok(1));
     let mut taken = bytes::BytesMut::new();
-    frame::append(&Message::from(RingTaken {}), 0, &mut taken);
+    frame::append(&Message::from(RingTaken {}), 0, &mut taken).expect("it fits");
     assert!(drain(&client).starts_with(&taken));
 }

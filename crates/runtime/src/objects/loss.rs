@@ -40,6 +40,7 @@ impl Objects {
         object.looked_at = true;
         let Some(value) = &mut object.value else { return };
         let freed = std::mem::replace(value, failed(failure));
+        self.errors_came += 1;
         for inner in inner_ids(&freed) {
             self.release(inner, effects);
         }

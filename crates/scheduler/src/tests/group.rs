@@ -100,8 +100,37 @@ fn a_group_that_waits_or_never_fits_is_told_which_bundle() {
     );
     assert_eq!(
         placed(&here, &group(GroupStrategy::StrictSpread, &["CPU 1", "CPU 1"])).unwrap_err(),
-        "never: STRICT_SPREAD wants a machine of its own for each of the 2 bundles, and there is 1 machine; use SPREAD, \
-         or start more machines"
+        "never: STRICT_SPREAD wants a machine of its own for each of the 2 bundles, {CPU: 1}, and there is 1 machine; use \
+         SPREAD, or start more such machines"
+    );
+}
+
+#[test]
+fn a_group_that_spreads_strictly_is_told_for_which_bundles_machines_lack() {
+    let machines = views(&["CPU 4", "CPU 4, GPU 1", "CPU 4, GPU 1"]);
+    let told = |bundles: &[&str]| placed(&machines, &group(GroupStrategy::StrictSpread, bundles)).unwrap_err();
+    assert_eq!(
+        told(&["GPU 1", "GPU 1", "GPU 1"]),
+        "never: STRICT_SPREAD wants a machine of its own for each of the 3 bundles, {GPU: 1}, and 2 of 3 machines have \
+         room for it; start more such machines"
+    );
+    assert_eq!(
+        told(&["CPU 1", "GPU 0.2", "GPU 0.2", "GPU 0.2"]),
+        "never: STRICT_SPREAD wants a machine of its own for each of the 4 bundles: 3 bundles ask for {GPU: 0.2}, and 2 of \
+         3 machines have room for it; use SPREAD, or start more such machines"
+    );
+    assert_eq!(
+        told(&["CPU 1", "CPU 1", "GPU 1", "GPU 1"]),
+        "never: STRICT_SPREAD wants a machine of its own for each of the 4 bundles, and there are 3 machines; use SPREAD, \
+         or start more such machines"
+    );
+    let mut busy = ledger("GPU 1");
+    let _held = busy.grant(&demand("GPU 1")).unwrap();
+    let views = [view(0, &ledger("GPU 1")), view(1, &busy)];
+    assert_eq!(
+        placed(&views, &group(GroupStrategy::StrictSpread, &["GPU 1", "GPU 1"])).unwrap_err(),
+        "wait: STRICT_SPREAD wants a machine of its own for each of the 2 bundles, {GPU: 1}, and 1 of 2 machines now has \
+         room for it"
     );
 }
 

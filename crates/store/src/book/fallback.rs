@@ -3,7 +3,7 @@
 //! The file is made by the disk's thread, which may take a while; its create waits for that as it would for memory. It is
 //! written through a segment that is only the file's name, and from its seal on the object is one on disk like others.
 
-use super::jobs::{Job, JobId, JobResult};
+use super::jobs::{CopyId, Job, JobResult};
 use super::queue::{Request, Wish};
 use super::{Book, Effect, Event, ObjectId, Place, SegmentId, StoreError, Ticket};
 
@@ -21,8 +21,7 @@ impl Book {
 
     /// Whether only those who hold memory can make room for `need` bytes.
     pub(super) fn is_held(&self, need: u64) -> bool {
-        let coming: u64 = self.jobs.values().map(Job::coming).sum();
-        let short = need.saturating_sub(self.segments.room() + coming);
+        let short = need.saturating_sub(self.segments.room() + self.coming());
         short > 0 && matches!(self.remedy(short), super::queue::Remedy::Held)
     }
 
@@ -49,7 +48,7 @@ impl Book {
         if !self.has_disk_for(size) || self.jobs.len() >= self.limits.jobs {
             return false;
         }
-        let job = JobId(self.tick());
+        let job = CopyId(self.tick());
         self.objects.get_mut(&object).expect("found above").place = Place::Making { ticket, job };
         self.disk.take(size);
         self.jobs.insert(job, Job::File { object: Some(object), size });
@@ -58,7 +57,7 @@ impl Book {
     }
 
     /// The file is there, or is not to be had: then its create stands in the queue again.
-    pub(super) fn file_done(&mut self, job: JobId, object: Option<ObjectId>, size: u64, result: JobResult) {
+    pub(super) fn file_done(&mut self, job: CopyId, object: Option<ObjectId>, size: u64, result: JobResult) {
         match (object, result) {
             (Some(object), Ok(())) => self.grant_file(object, job),
             (Some(object), Err(reason)) => {
@@ -80,23 +79,23 @@ impl Book {
         }
     }
 
-    fn grant_file(&mut self, object: ObjectId, file: JobId) {
+    fn grant_file(&mut self, object: ObjectId, file: CopyId) {
         let known = self.objects.get_mut(&object).expect("a job that is not struck out has an object");
         let Place::Making { ticket, .. } = known.place else {
             unreachable!("a job that is not struck out is its object's");
         };
         let size = known.size;
         let segment = self.segments.name();
-        self.out.push_back(Effect::Map { segment, file });
+        self.out.push_back(Effect::Map { name: segment.file, file });
         let client = self.answered(ticket).client;
         let place = Place::Writing { segment, writer: client, deleted: false, file: Some(file) };
         self.objects.get_mut(&object).expect("found above").place = place;
         self.clients.entry(client).or_default().writing.insert(object);
-        self.tell(Event::Created { ticket, client, object, segment, capacity: size.max(1), size });
+        self.tell(Event::Created { ticket, client, object, segment, size });
     }
 
     /// An object is written to disk: its readers get a name of their own for the file, which cannot be written by.
-    pub(super) fn sealed_on_disk(&mut self, object: ObjectId, segment: SegmentId, file: JobId, deleted: bool) {
+    pub(super) fn sealed_on_disk(&mut self, object: ObjectId, segment: SegmentId, file: CopyId, deleted: bool) {
         if deleted {
             self.drop_file(object, segment, file);
             self.objects.remove(&object);
@@ -107,7 +106,7 @@ impl Book {
     }
 
     /// What was written to a file is not wanted.
-    pub(super) fn drop_file(&mut self, object: ObjectId, segment: SegmentId, file: JobId) {
+    pub(super) fn drop_file(&mut self, object: ObjectId, segment: SegmentId, file: CopyId) {
         let size = self.objects[&object].size;
         self.segments.unname(segment, &mut self.out);
         self.forget(file, size);

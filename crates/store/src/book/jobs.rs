@@ -1,10 +1,10 @@
 //! Copies to and from disk: what is under way, what came of it, and how full the disk is.
 
-use super::{Book, Effect, Event, ObjectId, Place, SegmentId, StoreError};
+use super::{Book, Effect, Event, FileId, ObjectId, Place, SegmentId, StoreError, job_of};
 
 /// Names one copy to or from disk; a copy to disk names its file too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct JobId(pub(crate) u64);
+pub(crate) struct CopyId(pub(crate) u64);
 
 /// What came of a job; the text says why it failed.
 pub(crate) type JobResult = Result<(), String>;
@@ -93,7 +93,7 @@ impl Disk {
 impl Book {
     /// Starts to move an idle object to disk.
     pub(super) fn start_spill(&mut self, object: ObjectId) {
-        let job = JobId(self.tick());
+        let job = CopyId(self.tick());
         let known = self.objects.get_mut(&object).expect("idle objects are known");
         let Place::Idle { segment, since } = known.place else {
             unreachable!("only idle objects are spilled");
@@ -103,23 +103,23 @@ impl Book {
         self.no_longer_idle(since, capacity);
         self.disk.used += size;
         self.jobs.insert(job, Job::Spill { object: Some(object), size, capacity });
-        self.out.push_back(Effect::Spill { job, segment, size });
+        self.out.push_back(Effect::Spill { job, segment, size, owner: job_of(object) });
     }
 
     /// Starts to bring a spilled object back; its memory is there.
     pub(super) fn start_restore(&mut self, object: ObjectId) {
-        let job = JobId(self.tick());
+        let job = CopyId(self.tick());
         let known = self.objects.get_mut(&object).expect("restored objects are known");
         let Place::Spilled { file } = known.place else {
             unreachable!("only spilled objects are restored");
         };
-        let segment = self.segments.take(known.capacity, None, &mut self.out);
+        let segment = self.segments.take(known.capacity, job_of(object), None, &mut self.out);
         known.place = Place::Restoring { segment, job, file };
         self.jobs.insert(job, Job::Restore { object: Some(object), segment });
         self.out.push_back(Effect::Restore { job, segment, file });
     }
 
-    pub(crate) fn job_done(&mut self, job: JobId, result: JobResult) {
+    pub(crate) fn job_done(&mut self, job: CopyId, result: JobResult) {
         match self.jobs.remove(&job).expect("jobs end once") {
             Job::Spill { object, size, .. } => self.spill_done(job, object, size, result),
             Job::Restore { object: Some(object), .. } => self.restore_done(object, result),
@@ -128,10 +128,11 @@ impl Book {
             Job::Check { object: None } => {}
             Job::File { object, size } => self.file_done(job, object, size, result),
         }
+        self.shrink();
         self.pump();
     }
 
-    fn spill_done(&mut self, job: JobId, object: Option<ObjectId>, size: u64, result: JobResult) {
+    fn spill_done(&mut self, job: CopyId, object: Option<ObjectId>, size: u64, result: JobResult) {
         let segment = object.map(|object| match self.objects[&object].place {
             Place::Spilling { segment, job: own } if own == job => (object, segment),
             _ => unreachable!("a job that is not struck out is its object's"),
@@ -172,7 +173,7 @@ impl Book {
         if self.jobs.len() >= self.limits.jobs {
             return false;
         }
-        let job = JobId(self.tick());
+        let job = CopyId(self.tick());
         let known = self.objects.get_mut(&object).expect("objects to be read are known");
         let Place::Spilled { file } = known.place else {
             unreachable!("only spilled objects are read from disk");
@@ -198,7 +199,7 @@ impl Book {
     }
 
     /// The file of an object that is written may be read: whoever waits gets pins.
-    pub(super) fn readable_on_disk(&mut self, object: ObjectId, file: JobId) {
+    pub(super) fn readable_on_disk(&mut self, object: ObjectId, file: CopyId) {
         let known = self.objects.get_mut(&object).expect("the caller found the object");
         let waiters = std::mem::take(&mut known.waiters);
         if waiters.is_empty() {
@@ -206,7 +207,7 @@ impl Book {
             return;
         }
         let segment = self.segments.name();
-        self.out.push_back(Effect::Map { segment, file });
+        self.out.push_back(Effect::Map { name: segment.file, file });
         known.place = Place::OnDisk { segment, file, pins: 0, deleted: false };
         for ticket in waiters {
             let client = self.answered(ticket).client;
@@ -215,7 +216,7 @@ impl Book {
     }
 
     /// The last reader of an object on disk is gone.
-    pub(super) fn no_longer_on_disk(&mut self, object: ObjectId, segment: SegmentId, file: JobId, deleted: bool) {
+    pub(super) fn no_longer_on_disk(&mut self, object: ObjectId, segment: SegmentId, file: CopyId, deleted: bool) {
         self.segments.unname(segment, &mut self.out);
         let known = self.objects.get_mut(&object).expect("the caller found the object");
         if deleted {
@@ -227,19 +228,22 @@ impl Book {
         }
     }
 
-    pub(super) fn forget(&mut self, file: JobId, size: u64) {
+    pub(super) fn forget(&mut self, file: CopyId, size: u64) {
         self.disk.used -= size;
         self.disk.try_again();
         self.out.push_back(Effect::Forget { file });
     }
 
     /// The memory file of the last [`Effect::Make`] could not be made: takes back what it was for.
-    pub(crate) fn make_failed(&mut self, segment: SegmentId, reason: String) {
-        let asked = self.segments.capacity_of(segment);
-        let error = StoreError::NoMemoryFile { asked, reason };
+    pub(crate) fn make_failed(&mut self, failed: FileId, reason: String) {
+        let wanted = self.out.pop_front();
+        let Some(Effect::Tell(Event::Created { segment, .. }) | Effect::Restore { segment, .. }) = wanted else {
+            unreachable!("a memory file is made for what follows, not for {wanted:?}");
+        };
+        let error = StoreError::NoMemoryFile { asked: self.segments.capacity_of(segment), reason };
         self.segments.discard(segment, &mut self.out);
-        self.out.retain(|effect| *effect != Effect::Discard { segment });
-        match self.out.pop_front() {
+        self.out.retain(|effect| *effect != Effect::Drop { file: failed });
+        match wanted {
             Some(Effect::Tell(Event::Created { ticket, client, object, .. })) => {
                 self.clients.entry(client).or_default().writing.remove(&object);
                 self.remove(object, "no memory file could be made for it");
@@ -252,7 +256,7 @@ impl Book {
                 self.objects.get_mut(&object).expect("restored objects are known").place = Place::Spilled { file };
                 self.refuse_waiters(object, &error);
             }
-            effect => unreachable!("a memory file is made for what follows, not for {effect:?}"),
+            _ => {}
         }
         self.pump();
     }

@@ -2,18 +2,18 @@
 //!
 //! - LENT-1: what is lent ahead is room like any other against the capacity, and counts as pooled in the figures, until
 //!   its writer seals the object or gives it up, or is gone.
-//! - LENT-2: room is lent ahead only where nobody waits for room and half of the capacity stays free of objects and of
+//! - LENT-2: room is lent ahead only where nobody waits for room and half of what segments may take stays free of objects and of
 //!   what is lent: nothing is moved to disk for it, and nobody waits for it.
 
-use super::{Book, ClientId, Object, ObjectId, Place, StoreError, Ticket, Waiting, segment_capacity};
+use super::{Book, ClientId, Object, ObjectId, Place, StoreError, Ticket, Waiting};
 
-/// Which part of the capacity objects and what is lent ahead may take together.
+/// Which part of what segments may take objects and what is lent ahead may take together.
 const LENT_PART: u64 = 2;
 
 impl Book {
     /// As [`Book::create`], but answered at once: where it would cost anybody anything, it is refused.
     pub(crate) fn create_ahead(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
-        let class = segment_capacity(size, self.limits.capacity);
+        let class = self.capacity_for(size);
         let Some(capacity) =
             class.filter(|capacity| self.is_to_spare(*capacity) && !self.objects.contains_key(&object))
         else {
@@ -28,7 +28,7 @@ impl Book {
 
     /// LENT-2.
     fn is_to_spare(&self, capacity: u64) -> bool {
-        self.queue.is_empty() && self.segments.used() + capacity <= self.limits.capacity / LENT_PART
+        self.queue.is_empty() && self.segments.used() + capacity <= self.segments.bound() / LENT_PART
     }
 
     /// The object is written, or will not be.

@@ -1,6 +1,6 @@
 //! What is known of one object, and where it is.
 
-use super::{Book, ClientId, JobId, ObjectId, ObjectState, SegmentId, Stats, StoreError, Ticket};
+use super::{Book, ClientId, CopyId, ObjectId, ObjectState, SegmentId, Stats, StoreError, Ticket};
 
 #[derive(Debug)]
 pub(super) struct Object {
@@ -40,14 +40,14 @@ pub(super) enum Place {
     /// Its create found no memory, and waits for a file on disk.
     Making {
         ticket: Ticket,
-        job: JobId,
+        job: CopyId,
     },
     Writing {
         segment: SegmentId,
         writer: ClientId,
         deleted: bool,
         /// The file that the segment is, where it takes no memory.
-        file: Option<JobId>,
+        file: Option<CopyId>,
     },
     /// Sealed and not pinned since `since`: may be spilled.
     Idle {
@@ -61,26 +61,26 @@ pub(super) enum Place {
     },
     Spilling {
         segment: SegmentId,
-        job: JobId,
+        job: CopyId,
     },
     /// On disk; waits for room where it has waiters.
     Spilled {
-        file: JobId,
+        file: CopyId,
     },
     Restoring {
         segment: SegmentId,
-        job: JobId,
-        file: JobId,
+        job: CopyId,
+        file: CopyId,
     },
     /// On disk, and being compared with what was written, to be read from there.
     Checking {
-        file: JobId,
-        job: JobId,
+        file: CopyId,
+        job: CopyId,
     },
     /// Read from disk, since memory had no room; the segment is the file's name to clients and takes no memory.
     OnDisk {
         segment: SegmentId,
-        file: JobId,
+        file: CopyId,
         pins: u32,
         deleted: bool,
     },
@@ -145,7 +145,7 @@ impl Book {
                 )
             }),
             waiting: self.waiting.len(),
-            segments: self.segments.len(),
+            files: self.segments.len(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Who waits for memory, and what is moved to disk for them.
 
-use super::{Book, ClientId, Event, ObjectId, Place, StoreError, Ticket, Waiting};
+use super::{Book, ClientId, Event, ObjectId, Place, StoreError, Ticket, Waiting, job_of};
 use crate::terms::Expired;
 
 #[derive(Debug)]
@@ -58,8 +58,7 @@ impl Book {
         if self.queue.is_empty() {
             return;
         }
-        let mut unclaimed =
-            Unclaimed { room: self.segments.room(), coming: self.jobs.values().map(super::Job::coming).sum() };
+        let mut unclaimed = Unclaimed { room: self.segments.room(), coming: self.coming() };
         for request in std::mem::take(&mut self.queue) {
             if !self.attempt(&request, &mut unclaimed) {
                 self.queue.push_back(request);
@@ -101,16 +100,57 @@ impl Book {
                     return true;
                 }
                 Remedy::Spill(objects) => {
-                    let slots = self.limits.jobs.saturating_sub(self.jobs.len());
-                    for object in objects.into_iter().take(slots) {
-                        unclaimed.coming += self.objects[&object].capacity;
-                        self.start_spill(object);
-                    }
+                    unclaimed.coming += self.start_spills(objects);
                 }
             }
         }
         unclaimed.claim(need);
         false
+    }
+
+    /// Segments may take so many bytes of the capacity from now on: the machine's memory is needed by others, or is not
+    /// any more.
+    pub(crate) fn set_bound(&mut self, bytes: u64) {
+        self.segments.set_bound(bytes, &mut self.out);
+        self.shrink();
+        self.pump();
+    }
+
+    /// Bytes of segments whose objects are on the way to disk.
+    fn moving(&self) -> u64 {
+        self.jobs.values().map(super::Job::coming).sum()
+    }
+
+    /// Bytes above the bound that are on the way to disk.
+    pub(crate) fn leaving_bytes(&self) -> u64 {
+        self.moving().min(self.segments.excess())
+    }
+
+    /// Room that there will be when the copies under way are done.
+    pub(super) fn coming(&self) -> u64 {
+        self.moving().saturating_sub(self.segments.excess())
+    }
+
+    /// Moves idle objects to disk while segments take more than the bound.
+    pub(super) fn shrink(&mut self) {
+        let excess = self.segments.excess().saturating_sub(self.moving()).min(self.idle_bytes);
+        if excess == 0 {
+            return;
+        }
+        if let Remedy::Spill(objects) = self.remedy(excess) {
+            self.start_spills(objects);
+        }
+    }
+
+    /// Starts to move objects to disk, as many as may be under way, and returns how many bytes that makes.
+    fn start_spills(&mut self, objects: Vec<ObjectId>) -> u64 {
+        let slots = self.limits.jobs.saturating_sub(self.jobs.len());
+        let mut coming = 0;
+        for object in objects.into_iter().take(slots) {
+            coming += self.objects[&object].capacity;
+            self.start_spill(object);
+        }
+        coming
     }
 
     /// The objects unused for longest that make `short` bytes together, where the disk takes them.
@@ -145,11 +185,11 @@ impl Book {
         };
         let client = self.answered(ticket).client;
         self.is_crowded = false;
-        let segment = self.segments.take(capacity, Some(client), &mut self.out);
+        let segment = self.segments.take(capacity, job_of(object), Some(client), &mut self.out);
         self.objects.get_mut(&object).expect("found above").place =
             Place::Writing { segment, writer: client, deleted: false, file: None };
         self.clients.entry(client).or_default().writing.insert(object);
-        self.tell(Event::Created { ticket, client, object, segment, capacity, size });
+        self.tell(Event::Created { ticket, client, object, segment, size });
     }
 
     /// Refuses everybody behind a request that the queue no longer holds.
@@ -177,13 +217,12 @@ impl Book {
         if need > capacity {
             return self.too_large(asked);
         }
-        let coming: u64 = self.jobs.values().map(super::Job::coming).sum();
-        let short = need.saturating_sub(self.segments.room() + coming);
+        let short = need.saturating_sub(self.segments.room() + self.coming());
         if self.disk.refusal().is_some() || matches!(self.remedy(short), Remedy::DiskFull) {
             return self.out_of_disk(asked);
         }
         let used = self.segments.used();
-        let held = used - self.idle_bytes - coming;
+        let held = used - self.idle_bytes - self.moving();
         StoreError::ObjectStoreFull { asked, capacity, used, held, spilling: !self.disk.is_off() }
     }
 

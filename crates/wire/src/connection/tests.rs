@@ -1,4 +1,5 @@
 use super::*;
+use crate::frame::{CONTROL_BYTES_LIMIT, MESSAGE_BYTES_LIMIT};
 use crate::message::{Goodbye, LeaseReclaim, Peer, Publish};
 use bytes::Bytes;
 
@@ -11,7 +12,7 @@ fn both() -> (Connection, Connection) {
 fn messages_and_descriptors_arrive_together_and_in_order() {
     let (mut near, mut far) = both();
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
-    near.send(&Goodbye {});
+    near.send(&Goodbye::default());
     near.send_with(&Peer::default().into(), vec![writer]);
     near.send(&LeaseReclaim {});
     near.send_with(&Peer::default().into(), vec![reader]);
@@ -25,6 +26,49 @@ fn messages_and_descriptors_arrive_together_and_in_order() {
     assert_eq!(rustix::io::write(&inbox[1].descriptors[0], b"x"), Ok(1));
     let mut byte = [0];
     assert_eq!(rustix::io::read(&inbox[3].descriptors[0], &mut byte), Ok(1));
+}
+
+/// WIRE-4.
+#[test]
+fn a_message_that_no_frame_can_carry_ends_the_connection() {
+    let (mut near, mut far) = both();
+    near.send(&Goodbye::default());
+    near.flush().expect("open");
+    near.send(&Publish { object: Bytes::from(vec![0; MESSAGE_BYTES_LIMIT]), value: None });
+    let is_unsendable = |error| matches!(error, ConnectionError::Frame(FrameError::Unsendable { kind: 41, .. }));
+    assert!(near.flush().is_err_and(is_unsendable));
+    drop(near);
+    let mut inbox = Vec::new();
+    while far.receive(&mut inbox).is_ok() {}
+    assert_eq!(inbox.len(), 1, "what was said before it arrives");
+}
+
+#[test]
+fn a_control_message_is_small() {
+    let mut near = BytesMut::new();
+    let text = "x".repeat(CONTROL_BYTES_LIMIT);
+    let error = frame::append(&crate::message::Notice { text }, 0, &mut near).expect_err("it is too large");
+    assert!(matches!(error, FrameError::Unsendable { limit: CONTROL_BYTES_LIMIT, .. }) && near.is_empty());
+}
+
+#[test]
+fn it_is_known_since_when_a_frame_that_was_begun_has_not_come() {
+    let (mut near, mut far) = both();
+    let mut whole = BytesMut::new();
+    frame::append(&Peer { client: Bytes::from(vec![1; 100]) }, 0, &mut whole).expect("it fits");
+    let mut inbox = Vec::new();
+    let mut send = |bytes: &[u8], far: &mut Connection| {
+        near.outgoing.extend_from_slice(bytes);
+        near.flush().expect("open");
+        far.receive(&mut inbox).expect("open");
+        far.stalled_since()
+    };
+    assert_eq!(send(&[], &mut far), None);
+    let begun = send(&whole[..50], &mut far).expect("it was begun");
+    assert_eq!(send(&[], &mut far), Some(begun), "nothing more has come");
+    assert!(send(&whole[50..90], &mut far).expect("it has not come whole") > begun);
+    assert_eq!(send(&whole[90..], &mut far), None);
+    assert_eq!(inbox.len(), 1);
 }
 
 #[test]
@@ -43,7 +87,7 @@ fn a_large_message_crosses_in_pieces() {
 #[test]
 fn what_came_before_the_end_is_delivered() {
     let (mut near, mut far) = both();
-    near.send(&Goodbye {});
+    near.send(&Goodbye::default());
     near.flush().expect("open");
     drop(near);
     let mut inbox = Vec::new();

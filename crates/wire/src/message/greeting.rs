@@ -94,7 +94,11 @@ pub struct Refused {
 
 /// driver → daemon: the job is over. The daemon ends the job's work, sends its last [`LogLines`] and closes.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Goodbye {}
+pub struct Goodbye {
+    /// The exception that ended the driver's program, for listings; empty where it ended without one.
+    #[prost(string, tag = "1")]
+    pub error: String,
+}
 
 /// command line → daemon: end the session and everything in it. The daemon closes once all is gone.
 /// daemon → worker: leave when what was sent so far is done.

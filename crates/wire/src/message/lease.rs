@@ -27,6 +27,9 @@ pub struct LeaseRequest {
     /// The large objects that its tasks read.
     #[prost(message, repeated, tag = "17")]
     pub arguments: Vec<LargeArgument>,
+    /// Whether its tasks may be run again.
+    #[prost(bool, tag = "33")]
+    pub may_repeat: bool,
 }
 
 /// A large object that a task reads.
@@ -114,4 +117,21 @@ pub struct LeaseEnded {
     /// Whether its node was emptied and its time was over: what ran is run again without that being counted.
     #[prost(bool, tag = "17")]
     pub was_drained: bool,
+    /// Whether it ended for want of memory, which `text` tells of then.
+    #[prost(enumeration = "OutOfMemory", tag = "33")]
+    pub out_of_memory: i32,
+}
+
+/// Whether a worker ended for want of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum OutOfMemory {
+    /// It did not.
+    None = 0,
+    /// Its node ended it. What it ran is to be run again when others have ended, without that being counted.
+    Passing = 1,
+    /// Its node ended it. What it ran needs more memory than there is, and is not run again.
+    Lasting = 2,
+    /// The kernel killed it, which counts as a death like others.
+    Kernel = 3,
 }

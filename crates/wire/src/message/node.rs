@@ -3,7 +3,7 @@
 //! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
-use super::{ActorCreate, Amount, BundleFree, Draining, Driver, Environment, Failure, Splice};
+use super::{ActorCreate, Amount, BundleFree, Draining, Driver, Environment, Failure, OutOfMemory, Splice};
 use bytes::Bytes;
 
 /// What a node says in its [`Hello`](super::Hello).
@@ -208,6 +208,12 @@ pub struct Place {
     /// Whether what it makes runs in its group too.
     #[prost(bool, tag = "13")]
     pub captures: bool,
+    /// `WorkerId` of who leases it; empty for an actor.
+    #[prost(bytes = "bytes", tag = "33")]
+    pub owner: Bytes,
+    /// Whether what runs on it may be run again.
+    #[prost(bool, tag = "34")]
+    pub may_repeat: bool,
 }
 
 /// member → head: the order is granted.
@@ -280,6 +286,9 @@ pub struct WorkerDied {
     /// How, in words.
     #[prost(string, tag = "2")]
     pub text: String,
+    /// Whether it ended for want of memory.
+    #[prost(enumeration = "OutOfMemory", tag = "33")]
+    pub out_of_memory: i32,
 }
 
 /// member → head: the worker and everything that descends from it are dead and reaped.

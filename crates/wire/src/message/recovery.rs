@@ -49,12 +49,12 @@ pub struct Freed {
     pub object: Bytes,
 }
 
-/// client → daemon: the client has mapped these segments no more. The next grant of one brings its descriptor again.
+/// client → daemon: the client has these files mapped no more. The next grant in one brings its descriptor again.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SegmentsUnmapped {
     /// As `Allocated` and `Pinned` name them.
     #[prost(uint64, repeated, tag = "1")]
-    pub segments: Vec<u64>,
+    pub files: Vec<u64>,
 }
 
 /// daemon → owner: nobody refers to this stored object any more, so it will never have to be made again.

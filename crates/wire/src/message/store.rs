@@ -21,18 +21,27 @@ pub struct Allocate {
     pub ahead: bool,
 }
 
-/// daemon → client, with a writable descriptor where the client does not have the segment yet.
+/// daemon → client, with a writable descriptor where the client does not have the file mapped yet.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Allocated {
     /// The question.
     #[prost(uint64, tag = "1")]
     pub request: u64,
-    /// Names the segment; the object starts at its first byte.
+    /// Names the file.
     #[prost(uint64, tag = "2")]
-    pub segment: u64,
-    /// Bytes of the segment, to map.
+    pub file: u64,
+    /// With a descriptor: how many bytes of it to map.
     #[prost(uint64, tag = "3")]
-    pub capacity: u64,
+    pub mapped: u64,
+    /// Where the object begins in what is mapped.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// With a descriptor: where the mapping begins in it.
+    #[prost(uint64, tag = "5")]
+    pub base: u64,
+    /// Bytes of the object.
+    #[prost(uint64, tag = "6")]
+    pub size: u64,
 }
 
 /// daemon → client: [`Allocate`] or [`Pin`] failed.
@@ -73,21 +82,27 @@ pub struct Pin {
     pub object: Bytes,
 }
 
-/// daemon → client, with a read-only descriptor where the client does not have the segment yet.
+/// daemon → client, with a read-only descriptor where the client does not have the file mapped yet.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Pinned {
     /// The question.
     #[prost(uint64, tag = "1")]
     pub request: u64,
-    /// Names the segment.
+    /// Names the file.
     #[prost(uint64, tag = "2")]
-    pub segment: u64,
-    /// Bytes of the segment, to map.
+    pub file: u64,
+    /// With a descriptor: how many bytes of it to map.
     #[prost(uint64, tag = "3")]
-    pub capacity: u64,
-    /// Bytes of the object, at the segment's start.
+    pub mapped: u64,
+    /// Bytes of the object.
     #[prost(uint64, tag = "4")]
     pub size: u64,
+    /// Where the object begins in what is mapped.
+    #[prost(uint64, tag = "5")]
+    pub offset: u64,
+    /// With a descriptor: where the mapping begins in it.
+    #[prost(uint64, tag = "6")]
+    pub base: u64,
 }
 
 /// client → daemon: one [`Pin`] of the object is over.
@@ -98,10 +113,10 @@ pub struct Unpin {
     pub object: Bytes,
 }
 
-/// daemon → client: the segment is gone; drop what is cached of it.
+/// daemon → client: the file is gone; drop what is mapped of it.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SegmentRetired {
-    /// The segment.
+    /// The file.
     #[prost(uint64, tag = "1")]
-    pub segment: u64,
+    pub file: u64,
 }

@@ -99,7 +99,8 @@ pub struct Reply {
     /// For a stream: how many items it had, those of earlier attempts included.
     #[prost(uint32, tag = "7")]
     pub items: u32,
-    /// For a stream: what ended it early, which becomes its last item.
+    /// For a stream: what ended it early, which becomes its last item. For a call without results here: the error that
+    /// each of them is.
     #[prost(message, optional, tag = "8")]
     pub raised: Option<Value>,
 }

@@ -77,7 +77,8 @@ def _rows(kind: str, address: str | None, filters: Sequence[Filter] | None, limi
     schema = SCHEMAS[kind]
     if kind == "jobs":
         for row in rows:
-            row["driver_info"] = DriverInfo(**row["driver_info"])
+            # A submitted job has none before its entrypoint connects.
+            row["driver_info"] = DriverInfo(**row["driver_info"]) if row["driver_info"] else None
     return [schema(**row) for row in rows]
 
 
@@ -132,7 +133,9 @@ def get_actor(
 def get_job(
     id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> JobState | None:
-    """The job of this identifier; None where there is none."""
+    """The job of this identifier, or of this submission id; None where there is none."""
+    if isinstance(id, str) and (found := _rows("jobs", address, [("submission_id", "=", id)], DEFAULT_LIMIT, True)):
+        return _first(found)
     return _first(_one("jobs", id, address))
 
 

@@ -31,6 +31,6 @@ def refuse_beside_ray(package_directory: str | Path) -> None:
     if found is not None:
         raise ImportError(
             f"Ray itself is installed in the place where Oxiray's `ray` alias lies (found {found}), so `import ray` "
-            "would mix the two. To run on Oxiray: `pip uninstall ray oxiray-ray-alias`, then `pip install "
-            "oxiray-ray-alias`. To run on Ray: uninstall both and install ray alone."
+            "would mix the two. To run on Oxiray: `pip uninstall ray oxiray-ray-alias`, then install the alias again from "
+            "where it came from, and what requires `ray` with --no-deps. To run on Ray: uninstall both and install ray alone."
         )

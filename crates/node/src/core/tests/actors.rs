@@ -150,7 +150,7 @@ fn nothing_restarts_with_its_owner_or_its_job_gone() {
     world.bury(owner, "killed by signal 9 (SIGKILL)");
     assert!(world.is_killed(owned));
     world.bury(owned, "killed by signal 9 (SIGKILL)");
-    world.say(driver, Goodbye {});
+    world.say(driver, Goodbye::default());
     world.bury(own, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(1));
     assert!(world.core.making.is_empty() && world.core.queue.is_empty());

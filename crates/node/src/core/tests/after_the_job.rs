@@ -30,7 +30,7 @@ fn a_detached_actor_has_tasks_and_actors_run_when_its_driver_is_gone() {
 fn an_actor_that_comes_too_late_is_answered_and_dead() {
     let mut world = World::new(4, 0);
     let driver = world.driver();
-    world.say(driver, Goodbye {});
+    world.say(driver, Goodbye::default());
     world.say(driver, ActorCreate { request: 7, name: "n".into(), ..actor(1, &[CPU], &[]) });
     assert_eq!(world.answer(driver, 7).failure.expect("it is refused").code, "actor_died");
     assert!(world.deaths(driver, 1)[0].contains("its job was ending"));

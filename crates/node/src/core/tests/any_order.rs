@@ -115,7 +115,7 @@ impl Story {
             }
             Happening::DriverSaysGoodbye(who) => {
                 if let Some(driver) = pick(&self.drivers, who) {
-                    self.world.say(driver, Goodbye {});
+                    self.world.say(driver, Goodbye::default());
                 }
             }
             Happening::Request { who, demand, fresh } => {

@@ -15,7 +15,7 @@ fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
     assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 20_000), "it may still forget");
     world.pass(Duration::from_secs(6));
     assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 10_000), "out of service");
-    let report = world.core.report(1, StoreFigures::default(), 0);
+    let report = world.core.report(1, &StoreFigures::default(), 0);
     let detail: serde_json::Value = serde_json::from_str(&report.detail).expect("JSON");
     assert_eq!(detail["devices"][0]["state"], "quarantined");
     assert!(detail["devices"][0]["reason"].as_str().expect("a reason").contains("still holds memory"));

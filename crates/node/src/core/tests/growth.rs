@@ -158,7 +158,7 @@ fn what_a_job_hopes_for_is_told_until_the_job_ends() {
     world.settle();
     world.pass(Duration::from_millis(30));
     assert!(waiting(&world)[0].is_object() && waiting(&world)[1].is_null(), "GROW-4: {}", waiting(&world));
-    world.core.goodbye(other);
+    world.core.goodbye(other, oxiray_wire::message::Goodbye::default());
     world.settle();
     world.pass(Duration::from_millis(30));
     assert_eq!(waiting(&world), serde_json::json!([]), "GROW-4");

@@ -93,7 +93,7 @@ fn a_guest_that_says_goodbye_is_let_go_of_when_the_last_of_its_workers_is_gone()
     let guest = join(&mut pair);
     pair.head.say(guest, request(1, &[CPU]));
     pair.exchange();
-    pair.head.say(guest, Goodbye {});
+    pair.head.say(guest, Goodbye::default());
     pair.exchange();
     assert!(!pair.head.is_closed(guest));
     pair.bury();

@@ -29,6 +29,8 @@ pub(super) struct World {
     killed: BTreeSet<Key>,
     dismissed: BTreeSet<Key>,
     closed: BTreeSet<Key>,
+    /// Who was ended for what they said, and for what.
+    pub(super) expelled: Vec<(Key, String)>,
     pub(super) deleted: Vec<ObjectId>,
     /// What was found out of objects, and not looked at yet.
     pub(super) found: Vec<Whereabouts>,
@@ -58,6 +60,8 @@ fn plan(cpus: u32, gpus: u32) -> Plan {
         offer,
         labels: BTreeMap::new(),
         store_bytes: 0,
+        limits: None,
+        monitor: crate::MonitorOptions::default(),
         spill_fullness_max: 950,
         hostname: "here".into(),
         name: "test".into(),
@@ -84,6 +88,7 @@ impl World {
             killed: BTreeSet::new(),
             dismissed: BTreeSet::new(),
             closed: BTreeSet::new(),
+            expelled: Vec::new(),
             deleted: Vec::new(),
             found: Vec::new(),
             running: BTreeSet::new(),
@@ -184,6 +189,7 @@ impl World {
                 self.core.forked(worker, self.last_pid);
             }
             Effect::Kill { worker } => drop(self.killed.insert(worker)),
+            Effect::Expel { peer, why } => self.expelled.push((peer, why)),
             Effect::Close { client } => drop(self.closed.insert(client)),
             Effect::Delete { object } => self.deleted.push(object),
             Effect::Located(found) => self.found.push(found),
@@ -248,7 +254,7 @@ impl World {
         placed.map(|(.., worker)| *worker)
     }
 
-    fn to(&self, client: Key) -> impl Iterator<Item = &Message> {
+    pub(super) fn to(&self, client: Key) -> impl Iterator<Item = &Message> {
         self.sent.iter().filter(move |(to, _)| *to == client).map(|(_, message)| message)
     }
 

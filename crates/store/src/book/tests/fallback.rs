@@ -30,13 +30,13 @@ fn what_waits_too_long_is_written_to_disk_and_read_there() {
     assert!(world.finish_job(Ok(())));
     let created = world.take();
     assert!(matches!(created[..], [Event::Created { .. }]));
-    world.book.give(segment_of(&created[0]), ClientId(6), Access::ReadWrite);
     assert!(world.pin(3, 7, 2).is_empty(), "nobody reads what is being written");
     world.seal(6, 2);
     let told = world.take();
-    let [Event::Retired { segment, clients }, pinned] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((segment, &clients[..]), (&segment_of(&created[0]), &[ClientId(6)][..]), "the writer lets go");
-    assert_ne!(segment_of(pinned), *segment, "the reader has a name of its own for the file");
+    let [pinned] = &told[..] else { panic!("{told:?}") };
+    let [(file, clients)] = &world.retired[..] else { panic!("{:?}", world.retired) };
+    assert_eq!((*file, &clients[..]), (segment_of(&created[0]).file, &[ClientId(6)][..]), "the writer lets go");
+    assert_ne!(segment_of(pinned).file, *file, "the reader has a name of its own for the file");
     assert_eq!(world.book.state_of(object(2)), Some(ObjectState::Spilled));
     world.delete(2);
     world.unpin(7, 2);

@@ -16,8 +16,9 @@ enum Step {
     Hurry { back: u64 },
     Expire { back: u64 },
     Job { works: bool },
-    Give { client: u64, segment: u64 },
+    Give { client: u64, file: u64 },
     Trim { keep: u64 },
+    Bound { bytes: u64 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -35,8 +36,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..8_u64).prop_map(|back| Step::Hurry { back }),
         2 => (1..8_u64).prop_map(|back| Step::Expire { back }),
         8 => (0..10).prop_map(|chance| Step::Job { works: chance > 0 }),
-        2 => (0..4_u64, 0..30_u64).prop_map(|(client, segment)| Step::Give { client, segment }),
+        2 => (0..4_u64, 0..30_u64).prop_map(|(client, file)| Step::Give { client, file }),
         1 => (0..4 * MIB).prop_map(|keep| Step::Trim { keep }),
+        2 => (0..8 * MIB).prop_map(|bytes| Step::Bound { bytes }),
     ]
 }
 
@@ -59,10 +61,11 @@ impl World {
             Step::Hurry { back } => self.book.hurry(Ticket(ticket.saturating_sub(back))),
             Step::Expire { back } => drop(self.book.expire(Ticket(ticket.saturating_sub(back)))),
             Step::Job { works } => drop(self.finish_job(if works { Ok(()) } else { Err("input/output error") })),
-            Step::Give { client, segment } => {
-                self.book.give(SegmentId(segment), ClientId(client), Access::ReadWrite);
+            Step::Give { client, file } => {
+                self.book.give(FileId(file), ClientId(client), Access::ReadWrite);
             }
             Step::Trim { keep } => self.book.trim(keep),
+            Step::Bound { bytes } => self.book.set_bound(bytes),
         }
         self.apply();
     }

@@ -1,7 +1,9 @@
 //! A book with a simulated memory and disk, and what must hold after every event.
 
 use super::super::*;
+use crate::class::SMALLEST;
 use crate::terms::Expired;
+use std::collections::HashSet;
 
 pub(super) const MIB: u64 = 1 << 20;
 /// Content of a segment that means no object.
@@ -23,23 +25,38 @@ pub(super) const MIB4: u64 = 4 * MIB;
 pub(super) struct World {
     pub(super) book: Book,
     pub(super) memory: HashMap<SegmentId, u64>,
-    pub(super) files: HashMap<JobId, u64>,
+    pub(super) files: HashMap<CopyId, u64>,
     pub(super) jobs: VecDeque<Effect>,
     pub(super) events: Vec<Event>,
+    /// Files that are gone, and who had each mapped.
+    pub(super) retired: Vec<(FileId, Vec<ClientId>)>,
     pub(super) make_fails: bool,
+    /// Memory files, and names of files on disk.
+    pub(super) made: HashSet<FileId>,
 }
 
 impl World {
     pub(super) fn new(capacity: u64, disk: u64) -> Self {
         let directory = PathBuf::from("/spill");
-        let book = Book::new(Limits { capacity, pool: capacity / 2, disk, directory, jobs: 2, waiting: 8 });
+        let book = Book::new(Limits {
+            capacity,
+            pool: capacity / 2,
+            disk,
+            directory,
+            jobs: 2,
+            waiting: 8,
+            smallest: SMALLEST,
+            slab: MIB,
+        });
         Self {
             book,
             memory: HashMap::new(),
             files: HashMap::new(),
             jobs: VecDeque::new(),
             events: Vec::new(),
+            retired: Vec::new(),
             make_fails: false,
+            made: HashSet::new(),
         }
     }
 
@@ -47,20 +64,30 @@ impl World {
     pub(super) fn apply(&mut self) {
         while let Some(effect) = self.book.next_effect() {
             match effect {
-                Effect::Make { segment, .. } if self.make_fails => {
-                    self.book.make_failed(segment, "too many open files".into());
+                Effect::Make { file, .. } if self.make_fails => {
+                    self.book.make_failed(file, "too many open files".into());
                 }
-                Effect::Make { segment, .. } => assert!(self.memory.insert(segment, NOTHING).is_none()),
-                Effect::Discard { segment } => drop(self.memory.remove(&segment).unwrap()),
+                Effect::Make { file, .. } => assert!(self.made.insert(file)),
+                Effect::Discard { segment, .. } => drop(self.memory.remove(&segment).unwrap()),
+                Effect::Drop { file } => {
+                    assert!(self.made.remove(&file));
+                    self.memory.retain(|segment, _| segment.file != file);
+                }
                 Effect::Forget { file } => drop(self.files.remove(&file).unwrap()),
                 Effect::File { .. } | Effect::Spill { .. } | Effect::Restore { .. } | Effect::Check { .. } => {
                     self.jobs.push_back(effect);
                 }
-                Effect::Map { segment, file } => drop(self.memory.insert(segment, self.files[&file])),
+                Effect::Map { name, file } => {
+                    assert!(self.made.insert(name));
+                    self.memory.insert(SegmentId { file: name, offset: 0 }, self.files[&file]);
+                }
+                Effect::Tell(Event::Retired { file, clients }) => self.retired.push((file, clients)),
                 Effect::Tell(event) => {
                     match event {
-                        Event::Created { object, segment, .. } => {
-                            *self.memory.get_mut(&segment).unwrap() = number(object);
+                        Event::Created { object, segment, client, .. } => {
+                            assert!(self.made.contains(&segment.file));
+                            self.memory.insert(segment, number(object));
+                            self.book.give(segment.file, client, Access::ReadWrite);
                             if let Place::Writing { file: Some(file), .. } = self.book.objects[&object].place {
                                 self.files.insert(file, number(object));
                             }
@@ -91,7 +118,8 @@ impl World {
                 if outcome.is_ok() {
                     // A forgotten file can still be read by who has it open.
                     let content = self.files.get(&file).copied().unwrap_or(NOTHING);
-                    *self.memory.get_mut(&segment).expect("a restore keeps its segment") = content;
+                    assert!(self.made.contains(&segment.file), "a restore keeps its segment");
+                    self.memory.insert(segment, content);
                 }
                 job
             }
@@ -172,6 +200,7 @@ impl World {
         let (mut idle, mut spilled, mut unanswered) = (0, 0, 0);
         for (id, object) in &book.objects {
             unanswered += object.waiters.len();
+            let job = job_of(*id);
             match object.place {
                 Place::Queued(_) => unanswered += 1,
                 Place::Making { job, .. } => {
@@ -181,26 +210,26 @@ impl World {
                 Place::Writing { segment, writer, file, .. } => {
                     assert!(book.clients[&writer].writing.contains(id));
                     spilled += file.map_or(0, |_| object.size);
-                    held.push(segment);
+                    held.push((segment, job));
                 }
                 Place::Idle { segment, since } => {
                     assert_eq!(book.idle[&since], *id);
                     idle += object.capacity;
-                    held.push(segment);
+                    held.push((segment, job));
                 }
                 Place::Pinned { segment, pins, .. } => {
                     let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
                     assert_eq!(counted, pins, "STORE-3");
                     assert!(pins > 0);
-                    held.push(segment);
+                    held.push((segment, job));
                 }
-                Place::Spilling { segment, .. } => held.push(segment),
+                Place::Spilling { segment, .. } => held.push((segment, job)),
                 Place::OnDisk { segment, file, pins, .. } => {
                     let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
                     assert!(counted == pins && pins > 0, "STORE-3");
                     assert_eq!((self.files[&file], self.memory[&segment]), (number(*id), number(*id)));
                     spilled += object.size;
-                    held.push(segment);
+                    held.push((segment, job));
                 }
                 Place::Spilled { file } | Place::Checking { file, .. } => {
                     assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
@@ -217,7 +246,7 @@ impl World {
         }
         for job in book.jobs.values() {
             match job {
-                Job::Restore { segment, .. } => held.push(*segment),
+                Job::Restore { segment, .. } => held.push((*segment, book.segments.job_of(*segment))),
                 Job::Spill { size, .. } | Job::File { size, .. } => spilled += size,
                 Job::Check { .. } => {}
             }
@@ -237,6 +266,6 @@ impl World {
                 assert!(*need > room && matches!(book.remedy(need - room), queue::Remedy::Held), "who waits must wait");
             }
         }
-        assert_eq!(self.memory.len(), book.segments.len());
+        assert_eq!(self.made.len(), book.segments.len());
     }
 }

@@ -1,0 +1,124 @@
+//! Pins that are asked for before their objects are read.
+//!
+//! Whoever reads many stored objects one after the other asks for the next ones while it reads these, so that neither it
+//! nor the daemon is woken for each.
+
+use crate::contained::Seen;
+use crate::lead::Shared;
+use crate::links::DAEMON;
+use crate::objects::copy;
+use crate::runtime::Runtime;
+use bytes::Bytes;
+use oxiray_ids::ObjectId;
+use oxiray_wire::Message;
+use oxiray_wire::message::{Content, Pin, Unpin};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How many objects are asked for ahead, and how many bytes they may have together: what is asked for stays in memory.
+const OBJECTS_MAX: usize = 256;
+const BYTES_MAX: u64 = 32 << 20;
+
+/// A pin that was asked for; it is given back where it is dropped.
+#[derive(Debug)]
+pub struct AskedPin {
+    object: Bytes,
+    question: u64,
+    /// The head under which it was asked for.
+    epoch: u64,
+    is_taken: bool,
+    shared: Arc<Shared>,
+}
+
+impl AskedPin {
+    /// The caller waits for the answer: the question, and the head under which it was asked.
+    pub(crate) fn take(mut self) -> (u64, u64) {
+        self.is_taken = true;
+        (self.question, self.epoch)
+    }
+}
+
+impl Drop for AskedPin {
+    fn drop(&mut self) {
+        if self.is_taken || self.shared.abandoned.load(Ordering::Relaxed) {
+            return;
+        }
+        self.shared.with(|state| {
+            if let Some(object) = state.questions.abandon(self.question, Some(self.object.clone())) {
+                state.links.post(DAEMON, &Unpin { object });
+            }
+        });
+    }
+}
+
+/// Asks for the pins of objects that are read in order.
+#[derive(Debug)]
+pub struct PinsAhead<'a> {
+    runtime: &'a Runtime,
+    /// Stored objects and their bytes, of which nothing is asked yet.
+    later: VecDeque<(ObjectId, u64)>,
+    asked: VecDeque<(ObjectId, u64, AskedPin)>,
+    asked_bytes: u64,
+}
+
+impl<'a> PinsAhead<'a> {
+    /// For the values of these objects, which are about to be read in this order.
+    pub fn new(runtime: &'a Runtime, ids: &[ObjectId], values: &[Seen]) -> Self {
+        let stored = ids.iter().zip(values).filter_map(|(id, value)| match value.content {
+            Some(Content::Stored(size)) => Some((*id, size)),
+            _ => None,
+        });
+        Self { runtime, later: stored.collect(), asked: VecDeque::new(), asked_bytes: 0 }
+    }
+
+    /// The pin of the object that is read next, where one is asked for.
+    pub fn next(&mut self, id: ObjectId) -> Option<AskedPin> {
+        if self.asked.len() <= OBJECTS_MAX / 2 && self.asked.len() + self.later.len() > 1 {
+            self.ask();
+        }
+        if self.asked.front().is_some_and(|(asked, ..)| *asked == id) {
+            let (_, bytes, pin) = self.asked.pop_front()?;
+            self.asked_bytes -= bytes;
+            return Some(pin);
+        }
+        // Too large to be asked for ahead, or no stored object.
+        if self.later.front().is_some_and(|(later, _)| *later == id) {
+            self.later.pop_front();
+        }
+        None
+    }
+
+    fn ask(&mut self) {
+        let mut count = 0;
+        for (_, bytes) in self.later.iter().take(OBJECTS_MAX - self.asked.len()) {
+            if self.asked_bytes + bytes > BYTES_MAX {
+                break;
+            }
+            self.asked_bytes += bytes;
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let shared = &self.runtime.shared;
+        let asked = shared.with(|state| {
+            if state.lost.is_some() {
+                return Vec::new();
+            }
+            let epoch = state.resuming.epoch;
+            let mut asked = Vec::with_capacity(count);
+            for (id, bytes) in self.later.drain(..count) {
+                let (object, question) = (copy(id.as_bytes()), state.questions.ask());
+                let message = Message::from(Pin { request: question, object: object.clone() });
+                state.note_question(question, &message);
+                state.links.post(DAEMON, &message);
+                let shared = Arc::clone(shared);
+                asked.push((id, bytes, AskedPin { object, question, epoch, is_taken: false, shared }));
+            }
+            state.links.flush_all();
+            asked
+        });
+        self.asked.extend(asked);
+    }
+}

@@ -1,0 +1,3 @@
+"""Types of `ray.dag`: those of `oxiray.dag`."""
+
+from oxiray.dag import *
