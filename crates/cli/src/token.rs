@@ -87,7 +87,7 @@ fn ask(address: Option<&str>, action: TokenAction, asked: TokenAsked) -> anyhow:
 pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     let unit = text.chars().next_back()?;
     let (_, each) = UNITS.into_iter().find(|(letter, _)| *letter == unit)?;
-    text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(each).filter(|time| *time <= i64::MAX as u64)
+    text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(each).filter(|time| i64::try_from(*time).is_ok())
 }
 
 fn create(options: &CreateOptions) -> anyhow::Result<()> {
