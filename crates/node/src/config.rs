@@ -253,8 +253,8 @@ impl Plan {
         self.node = node;
     }
 
-    /// How many idle workers are kept.
-    pub fn idle_workers_max(&self) -> usize {
+    /// How many idle workers are kept, however long nobody wanted more.
+    pub fn idle_workers_kept(&self) -> usize {
         (self.inventory.total("CPU").wholes() as usize).clamp(1, 1024)
     }
 }

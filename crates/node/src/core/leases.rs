@@ -190,10 +190,7 @@ impl Core {
         }
         self.idle.push(worker);
         self.wants_pump = true;
-        if self.idle.len() > self.plan.idle_workers_max() {
-            let longest_idle = self.idle[0];
-            self.kill_worker(longest_idle);
-        }
+        self.note_idle();
     }
 
     /// The owner can reach the worker no more: it is told of the worker's end as of any other.

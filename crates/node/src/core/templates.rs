@@ -6,6 +6,10 @@ use oxiray_wire::message::{Environment, Notice, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+mod recent;
+
+use recent::{Bursts, Recent};
+
 /// How long a template that is not a driver's own is kept without a worker in use.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// The most templates; beyond, those without a worker in use end at once.
@@ -50,6 +54,7 @@ pub(crate) struct Template {
     /// Those who wait for workers of it, or had some.
     jobs: BTreeSet<JobId>,
     notice: String,
+    bursts: Bursts,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +62,7 @@ pub(crate) struct Templates {
     by_key: BTreeMap<TemplateKey, Template>,
     last_key: TemplateKey,
     is_armed: bool,
+    recent: Recent,
 }
 
 #[cfg(test)]
@@ -108,6 +114,7 @@ impl Core {
             idle_since: None,
             jobs: BTreeSet::new(),
             notice: String::new(),
+            bursts: Bursts::default(),
         };
         self.templates.by_key.insert(key, template);
         if self.templates.by_key.len() > TEMPLATES_MAX {
@@ -132,12 +139,39 @@ impl Core {
             let text = template.notice.clone();
             self.notify(job, &text);
         }
-        let spares =
-            self.workers.values().filter(|worker| worker.template == key && worker.duty == Duty::Spare).count();
-        for _ in spares..self.plan.spare_workers {
+        for _ in self.spares_of(key).count()..self.plan.spare_workers {
             self.fork(key);
         }
         key
+    }
+
+    /// Forks the spare workers that are wanted, and ends those that are not wanted any more. A template that workers
+    /// were just taken of is left for later: whoever takes them is not to wait for the forks of others.
+    pub(crate) fn adjust_spares(&mut self) {
+        let started = self.templates.by_key.iter().filter(|(_, template)| template.is_started);
+        let plans: Vec<_> = started.map(|(key, template)| (*key, self.spares_wanted(&template.bursts))).collect();
+        for (key, wanted) in plans {
+            if self.templates.by_key[&key].bursts.goes_on(self.now) {
+                self.adjust_later(recent::QUIET);
+                continue;
+            }
+            for _ in self.spares_of(key).count()..wanted {
+                self.fork(key);
+            }
+            let surplus: Vec<Key> = self.spares_of(key).map(|(spare, _)| spare).skip(wanted).collect();
+            for spare in surplus {
+                self.kill_worker(spare);
+            }
+            if wanted > self.plan.spare_workers {
+                self.adjust_later(recent::HALF_LIFE);
+            }
+        }
+    }
+
+    /// The workers of a template that are nobody's.
+    fn spares_of(&self, template: TemplateKey) -> impl Iterator<Item = (Key, &Worker)> {
+        let is_spare = move |worker: &Worker| worker.template == template && worker.duty == Duty::Spare;
+        self.workers.iter().filter(move |(_, worker)| is_spare(worker)).map(|(key, worker)| (*key, worker))
     }
 
     /// What a template has to say to those who use it.
@@ -184,14 +218,23 @@ impl Core {
 
     pub(crate) fn take_spare(&mut self, origin: &Origin, job: JobId) -> Key {
         let template = self.ensure_template(origin, Some(job));
+        self.note_taken(template);
         // One that has its process already, where there is one.
-        let spares =
-            self.workers.iter().filter(|(_, worker)| worker.template == template && worker.duty == Duty::Spare);
-        let first = spares.min_by_key(|(key, worker)| (worker.pid.is_none(), **key)).map(|(key, _)| *key);
+        let first = self.spares_of(template).min_by_key(|(key, worker)| (worker.pid.is_none(), *key));
+        let first = first.map(|(key, _)| key);
         let key = first.unwrap_or_else(|| self.fork(template));
         self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
         self.ensure_template(origin, Some(job));
         key
+    }
+
+    fn note_taken(&mut self, key: TemplateKey) {
+        let template = self.templates.by_key.get_mut(&key).expect("it was just found or made");
+        template.bursts.take(self.now);
+        let wanted = self.spares_wanted(&self.templates.by_key[&key].bursts);
+        if wanted > self.plan.spare_workers {
+            self.adjust_later(recent::QUIET);
+        }
     }
 
     pub(crate) fn end_idle_templates(&mut self) {

@@ -16,6 +16,7 @@ mod liars;
 mod members;
 mod memory;
 mod near;
+mod recent;
 mod resumption;
 mod rooms;
 mod several;
