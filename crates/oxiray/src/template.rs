@@ -77,8 +77,17 @@ enum Way {
     Start,
 }
 
+/// The names of threads that have fork handlers: jemalloc stops its own before a fork and makes its locks whole in
+/// the child.
+const FORKABLE_THREADS: [&str; 1] = ["jemalloc_bg_thd"];
+
 fn way() -> Way {
-    let threads = std::fs::read_dir("/proc/self/task").map_or(2, Iterator::count);
+    let may_be_forked = |thread: io::Result<std::fs::DirEntry>| {
+        let name = thread.and_then(|thread| std::fs::read_to_string(thread.path().join("comm")));
+        name.is_ok_and(|name| FORKABLE_THREADS.contains(&name.trim_end()))
+    };
+    let threads = std::fs::read_dir("/proc/self/task")
+        .map_or(2, |tasks| tasks.filter_map(|thread| (!may_be_forked(thread)).then_some(())).count());
     if threads == 1 { Way::Fork } else { Way::Start }
 }
 

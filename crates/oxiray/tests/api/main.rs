@@ -80,6 +80,7 @@ const CHECKS: &[Check] = checks![
     values::arguments_may_have_any_names,
     workers::are_forked_from_a_template_with_one_thread,
     workers::are_started_anew_where_the_template_has_threads,
+    workers::are_forked_beside_a_thread_that_has_fork_handlers,
 ];
 
 /// Lets nobody pass until it is opened.
