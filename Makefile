@@ -9,7 +9,7 @@
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
 #   soak   20,000 tasks of random device shares with workers killed at random
 #   chaos  a mixed load on several daemons while processes of every kind are killed, for CHAOS_SECONDS (30 minutes)
-#   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB, for HOGS_SECONDS (10 minutes); as root
+#   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
 #   memory 1,000,000 tasks from one driver: its memory and the daemon's must not grow
@@ -65,8 +65,8 @@ etcd:
 lint: venv
 	@$(VENV)/bin/python scripts/run-tests --only-checks
 
-bench: venv $(BUILD)/ray/made
-	$(VENV)/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
+bench: $(BUILD)/bench/installed $(BUILD)/ray/made
+	$(BUILD)/bench/bin/python benches/compare.py --ray-python $(BUILD)/ray/bin/python --write benches/RESULTS.md
 	@$(MAKE) --no-print-directory bench-train
 	$(VENV)/bin/python benches/rust.py --write benches/RUST.md
 
@@ -98,8 +98,9 @@ chaos: venv
 fuzz: $(NATIVE)
 	cargo run --release --locked -p oxiray-fuzz -- --daemon $(NATIVE) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
-hogs: venv
+hogs: venv $(BUILD)/operator-made
 	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS)
+	$(VENV)/bin/python tests/soak/hogs.py --seconds $(HOGS_SECONDS) --pod
 
 simulate:
 	cargo run --release --locked -p oxiray-sim -- --seeds $(SEEDS)
@@ -190,9 +191,20 @@ $(BUILD)/train/made: scripts/make-venv scripts/stub-cuda tests/train/requirement
 $(BUILD)/train/installed: $(BUILD)/train/made $(VENV)/installed
 	$(install)
 
+# What both are measured with.
+BENCH_LIBRARIES := numpy 'pandas==2.3.*' 'pyarrow==26.*'
+
+$(BUILD)/bench/made: scripts/make-venv
+	scripts/make-venv $(PYTHON) $(BUILD)/bench
+	$(BUILD)/bench/bin/pip install --quiet 'cloudpickle>=3' $(BENCH_LIBRARIES) setuptools wheel
+	@touch $@
+
+$(BUILD)/bench/installed: $(BUILD)/bench/made $(VENV)/installed
+	$(install)
+
 $(BUILD)/ray/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/ray
-	$(BUILD)/ray/bin/pip install --quiet 'ray[default]==$(RAY_VERSION)' numpy
+	$(BUILD)/ray/bin/pip install --quiet 'ray[default]==$(RAY_VERSION)' $(BENCH_LIBRARIES)
 	@touch $@
 
 $(BUILD)/ray-train/made: scripts/make-venv scripts/stub-cuda

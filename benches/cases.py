@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -364,6 +365,54 @@ def get_middling(ray: Any) -> dict[str, Any]:
     return {"value": len(kept) / elapsed}
 
 
+def round_trip(ray: Any, value: Any) -> dict[str, Any]:
+    """How often in a second a value is put and fetched again."""
+    ray.init()
+    fetched = ray.get(ray.put(value))
+    same = value.equals(fetched) if hasattr(value, "equals") else value == fetched
+    assert same and type(fetched) is type(value), "another value came back"
+    del fetched
+    calls, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < 3:
+        ray.get(ray.put(value))
+        calls += 1
+    return {"value": calls / elapsed}
+
+
+def table() -> dict[str, list[Any]]:
+    """200,000 rows of a number, a name and a measure."""
+    rows = range(200_000)
+    return {"id": list(rows), "name": [f"row {row}" for row in rows], "measure": [row / 7 for row in rows]}
+
+
+def put_get_bytes(ray: Any) -> dict[str, Any]:
+    return round_trip(ray, os.urandom(10 << 20))
+
+
+def put_get_dict(ray: Any) -> dict[str, Any]:
+    return round_trip(ray, {number: str(number) for number in range(300_000)})
+
+
+def put_get_texts(ray: Any) -> dict[str, Any]:
+    return round_trip(ray, [f"text {number}" for number in range(300_000)])
+
+
+def put_get_tuples(ray: Any) -> dict[str, Any]:
+    return round_trip(ray, list(zip(*table().values(), strict=True)))
+
+
+def put_get_frame(ray: Any) -> dict[str, Any]:
+    import pandas
+
+    return round_trip(ray, pandas.DataFrame(table()))
+
+
+def put_get_arrow(ray: Any) -> dict[str, Any]:
+    import pyarrow
+
+    return round_trip(ray, pyarrow.table(table()))
+
+
 def keep_150000(ray: Any) -> dict[str, Any]:
     """How many objects of 101 KiB are kept at once in a store of 8 GiB, the rest spilled, with 1,024 descriptors."""
     import resource
@@ -399,6 +448,28 @@ def gpu_task(ray: Any) -> dict[str, Any]:
         pids.append(ray.get(process.remote()))
     assert len(set(pids)) == len(pids), "two tasks met in one process"
     return {"value": len(pids) / elapsed, "tasks": len(pids)}
+
+
+def gpu_tasks_after_a_pause(ray: Any) -> dict[str, Any]:
+    """Rounds of ten tasks, one after the other, each round after a pause, and beside them the tasks without one."""
+    ray.init(num_gpus=1)
+
+    @ray.remote(num_gpus=1)
+    def process() -> int:
+        return os.getpid()
+
+    def tasks_per_second(count: int) -> float:
+        began = time.perf_counter()
+        for _ in range(count):
+            ray.get(process.remote())
+        return count / (time.perf_counter() - began)
+
+    tasks_per_second(10)
+    rates = []
+    for _ in range(3):
+        time.sleep(5)
+        rates.append(tasks_per_second(10))
+    return {"value": statistics.median(rates), "without_pause": tasks_per_second(20)}
 
 
 def gpu_actor(ray: Any) -> dict[str, Any]:
@@ -517,6 +588,12 @@ CASES = {
     "task-1mib-argument": Case("task with an argument of 1 MiB, one after the other", "/s", 10, True, task_with_1mib),
     "generator-items": Case("items of a generator, each fetched as it comes", "/s", 10, True, generator_items),
     "put-get-small": Case("`put` + `get` of a small object", "/s", 40, True, put_get_small),
+    "put-get-bytes": Case("`put` + `get` of `bytes` of 10 MiB", "/s", 2, True, put_get_bytes),
+    "put-get-dict": Case("`put` + `get` of a dict of 300,000 `int: str`", "/s", 1, True, put_get_dict),
+    "put-get-texts": Case("`put` + `get` of a list of 300,000 `str`", "/s", 1, True, put_get_texts),
+    "put-get-tuples": Case("`put` + `get` of a list of 200,000 `(int, str, float)`", "/s", 1, True, put_get_tuples),
+    "put-get-frame": Case("`put` + `get` of a DataFrame of 200,000 rows, with text", "/s", 1, True, put_get_frame),
+    "put-get-arrow": Case("`put` + `get` of an arrow table of 200,000 rows", "/s", 1, True, put_get_arrow),
     "put-large": Case("`put` of 100 MiB arrays", "GB/s", 3, True, put_large),
     "transfer-100mib": Case("objects of 100 MiB from node to node, over TLS", "GB/s", 2, True, transfer_of_arrays),
     "transfer-1gib": Case("objects of 1 GiB from node to node, over TLS", "GB/s", 2, True, transfer_of_a_gibibyte),
@@ -526,6 +603,9 @@ CASES = {
         "of 150,000 arrays of 101 KiB, those kept within 90 s with 1,024 descriptors", "objects", 1, True, keep_150000
     ),
     "gpu-task": Case("task with `num_gpus=1`, fresh process each", "/s", 100, True, gpu_task),
+    "gpu-task-paused": Case(
+        "the first ten tasks with `num_gpus=1` after a pause of 5 s", "/s", 50, True, gpu_tasks_after_a_pause
+    ),
     "gpu-actor": Case("actor with `num_gpus=1`: create, call, kill", "ms", 60, False, gpu_actor),
     "placement-group": Case(
         "placement groups of one bundle: create, wait, remove, 100 at a time", "/s", 10, True, placement_groups
