@@ -2,7 +2,8 @@
 
 It stands in for a machine, its container runtime and the cluster's names: a pod's address is 127.x.y.z, the name of a
 service in its variables is the address of a pod behind it, and where a volume is mounted is a folder, written in place of the
-path. On paper (`runs=False`) pods become ready without any process.
+path. On paper (`runs=False`) pods become ready without any process. Where it is asked to (`limits_memory=True`), a pod's limit
+on memory is that of a control group that its processes are in.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 from api_client import Api, ApiError
 from api_objects import Object
 from api_store import now
+from control_groups import Group
 
 #: How long a kubelet waits before it looks again at what it runs.
 PERIOD = 0.2
@@ -45,6 +47,11 @@ class Pod:
     restarts: int = 0
     is_ready: bool = False
     is_ending: bool = False
+    group: Group | None = None
+
+    def within(self, command: list[str]) -> list[str]:
+        """The command, as one of the pod's processes."""
+        return self.group.entered_by(command) if self.group else command
 
 
 class Kubelet:
@@ -52,8 +59,9 @@ class Kubelet:
 
     def __init__(
         self, api: Api, folder: Path, *, path: str, runs: bool = True, devices: dict[str, int] | None = None,
-        machine: str = "machine-1",
+        machine: str = "machine-1", limits_memory: bool = False,
     ) -> None:  # fmt: skip
+        self.limits_memory = limits_memory
         self.api, self.folder, self.path, self.runs, self.machine = api, folder, path, runs, machine
         #: How many of each device the machine has; any number where it is not named.
         self.devices = devices or {}
@@ -144,6 +152,8 @@ class Kubelet:
             pod.environment = self._environment(found, pod, listed)
             if "" in pod.environment:
                 return  # a service that it names has no pod with an address yet
+            if self.limits_memory and (mebibytes := _mebibytes(found)):
+                pod.group = Group(mebibytes)
             self._run(found, pod)
         self.pods[pod.uid] = pod
         self._set_status(found, {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]})
@@ -157,7 +167,7 @@ class Kubelet:
         command = [self._local(word, found, pod) for word in container["command"] + container.get("args", [])]
         with (pod.folder / "log").open("ab") as log:
             pod.process = subprocess.Popen(
-                command, env=pod.environment, stdout=log, stderr=log, cwd=pod.folder, start_new_session=True
+                pod.within(command), env=pod.environment, stdout=log, stderr=log, cwd=pod.folder, start_new_session=True
             )
 
     def _tend(self, found: Object, pod: Pod) -> None:
@@ -186,7 +196,7 @@ class Kubelet:
     def _exec(self, found: Object, pod: Pod, command: list[str], limit: float = 30) -> int:
         words = [self._local(word, found, pod) for word in command]
         with (pod.folder / "log").open("ab") as log, contextlib.suppress(subprocess.TimeoutExpired):
-            return subprocess.run(words, env=pod.environment, stdout=log, stderr=log, timeout=limit, check=False).returncode
+            return subprocess.run(pod.within(words), env=pod.environment, stdout=log, stderr=log, timeout=limit, check=False).returncode
         return -1
 
     def _end(self, found: Object) -> None:
@@ -222,6 +232,9 @@ class Kubelet:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pod.process.pid, signal.SIGKILL)
             pod.process.wait()
+        if pod.group is not None:
+            pod.group.close()
+            pod.group = None
 
     # What a container runtime and the cluster's names do.
 
@@ -290,3 +303,10 @@ def _limit(pod: Object, device: str) -> int:
     if pod["status"].get("phase") in ("Succeeded", "Failed"):
         return 0
     return int(pod["spec"]["containers"][0].get("resources", {}).get("limits", {}).get(device, 0))
+
+
+def _mebibytes(pod: Object) -> int:
+    """The limit on the memory of a pod, 0 where it has none; in the units that tests use."""
+    text = pod["spec"]["containers"][0].get("resources", {}).get("limits", {}).get("memory", "")
+    factors = {"Mi": 1, "Gi": 1 << 10}
+    return int(text[:-2]) * factors[text[-2:]] if text else 0

@@ -16,11 +16,12 @@ def pod(kubelet: Kubelet, name: str) -> Pod:
     return next(pod for pod in kubelet.pods.values() if pod.name == name)
 
 
-def run(kubelet: Kubelet, program: str, name: str = "demo-head") -> str:
+def run(kubelet: Kubelet, program: str, name: str = "demo-head", limit_s: float = 90) -> str:
     """What a program prints that runs in a pod."""
     where = pod(kubelet, name)
+    command = where.within([sys.executable, "-c", program])
     done = subprocess.run(
-        [sys.executable, "-c", program], env=where.environment, cwd=where.folder, capture_output=True, text=True, timeout=90
+        command, env=where.environment, cwd=where.folder, capture_output=True, text=True, timeout=limit_s
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()

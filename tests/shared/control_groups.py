@@ -51,6 +51,10 @@ class Group:
         assert process.returncode == 0, f"status {process.returncode}\n{output}"
         return output
 
+    def entered_by(self, command: list[str]) -> list[str]:
+        """A command that enters the group and becomes the given one."""
+        return ["sh", "-c", 'echo 0 > "$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command]
+
     def kills(self) -> int:
         """How many of its processes the kernel killed for want of memory."""
         lines = (self.folder / self._kills).read_text().splitlines()

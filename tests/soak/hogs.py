@@ -1,7 +1,8 @@
 """Tasks and actors that take all memory beside honest ones, in a container of 2 GiB with driver and daemon inside.
 
 Every honest result must be right, every hog must be told why it ended, and driver and daemon must live. The container is
-a control group of this script's own, made by root, of whichever version the machine has.
+a control group of this script's own, made by root, of whichever version the machine has; with `--pod` it is a pod of a
+cluster that the operator makes and a process kubelet runs.
 
 Prints its figures; exits non-zero where something is not as it must be.
 """
@@ -14,6 +15,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -135,11 +137,12 @@ class Load:
                 self.wrong.append(f"a hog ({kind}) was told {type(error).__name__}: {text}")
 
 
-def drive(seconds: float, seed: int) -> None:
+def drive(seconds: float, seed: int, in_pod: bool = False) -> None:
     """The driver, within the container."""
     import ray
 
-    ray.init(num_cpus=PROCESSORS, log_to_driver=False)
+    # In a pod there is a daemon, which the operator gave its processors.
+    ray.init(log_to_driver=False, **({} if in_pod else {"num_cpus": PROCESSORS}))
     load = Load(seconds, seed)
     load.run()
     # The daemon lives: it answers, and has room for everything.
@@ -148,25 +151,51 @@ def drive(seconds: float, seed: int) -> None:
     ray.shutdown()
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+def in_group(program: str, limit_s: float) -> tuple[str, int]:
+    """What the program prints in a control group, and how many processes the kernel killed there."""
     sys.path.insert(0, str(TESTS / "shared"))
     from control_groups import Group
 
     container = Group(MEBIBYTES)
     try:
-        program = (
-            f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import hogs; "
-            f"hogs.drive({options.seconds}, {options.seed})"
-        )
-        began = time.monotonic()
-        output = container.run(program, timeout=options.seconds + FINISH_S + 60)
-        kills = container.kills()
+        return container.run(program, timeout=limit_s), container.kills()
     finally:
         container.close()
+
+
+def in_pod(program: str, limit_s: float) -> tuple[str, int]:
+    """What the program prints in the pod of a cluster's head, and how many processes the kernel killed there."""
+    sys.path[:0] = [str(TESTS / "shared"), str(TESTS / "kubernetes")]
+    from lab import Lab, template
+    from within import pod, ready, run, start
+
+    with tempfile.TemporaryDirectory(prefix="oxh-") as folder:
+        lab = Lab(Path(folder))
+        try:
+            lab.operator()
+            kubelet = lab.kubelet(limits_memory=True)
+            limits = {"cpu": str(PROCESSORS), "memory": f"{MEBIBYTES}Mi"}
+            start(lab, headGroupSpec={"rayStartParams": {}, "template": template(limits)})
+            ready(lab, 0)
+            container = pod(kubelet, "demo-head").group
+            assert container is not None, "the pod has a limit"
+            return run(kubelet, program, limit_s=limit_s), container.kills()
+        finally:
+            lab.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pod", action="store_true", help="in a pod of a process kubelet")
+    options = parser.parse_args()
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import hogs; "
+        f"hogs.drive({options.seconds}, {options.seed}, in_pod={options.pod})"
+    )
+    began = time.monotonic()
+    output, kills = (in_pod if options.pod else in_group)(program, options.seconds + FINISH_S + 60)
     told = json.loads(output.splitlines()[-1])
     figures = told["figures"] | {"kernel kills": kills, "seconds": round(time.monotonic() - began)}
     print(json.dumps(figures))

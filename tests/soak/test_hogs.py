@@ -14,8 +14,9 @@ HOGS = Path(__file__).parent / "hogs.py"
 
 
 @pytest.mark.timeout(420)
-def test_hogs_are_told_and_honest_work_is_right() -> None:
-    command = [sys.executable, str(HOGS), "--seconds", "8"]
+@pytest.mark.parametrize("where", [[], ["--pod"]], ids=["group", "pod"])
+def test_hogs_are_told_and_honest_work_is_right(where: list[str]) -> None:
+    command = [sys.executable, str(HOGS), "--seconds", "8", *where]
     environment = documented.clean_environment(Path("/tmp"), {})
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     if "no control group can be made here" in done.stderr:
