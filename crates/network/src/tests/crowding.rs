@@ -113,7 +113,7 @@ fn without_descriptors() {
     }
     let head = Head::start();
     let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit.clone() }).expect("it may be lowered");
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).expect("it may be lowered");
     let mut taken: Vec<std::fs::File> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     taken.pop();
     let stranger = TcpStream::connect(head.gateway.address()).expect("the last descriptor");

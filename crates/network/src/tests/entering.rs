@@ -116,7 +116,7 @@ fn head_at(parts: &crate::AuthorityParts, shift: impl Fn(Duration) -> Duration) 
 fn certificates_end_and_are_renewed_before() {
     let parts = Authority::make().expect("an authority").to_parts();
     let node = NodeId::generate();
-    let yesterday = Authority::from_parts(&parts).expect("an authority").at(|now| now - 25 * DAY / 24);
+    let yesterday = Authority::from_parts(&parts).expect("an authority").at(|now| now.saturating_sub(25 * DAY / 24));
     let own = yesterday.head_credentials(node, PROTOCOL).expect("credentials");
     let renewal = Renewal::begin().expect("a key");
     let certified = yesterday.certify(node, renewal.public_key()).expect("a certificate");
@@ -127,7 +127,7 @@ fn certificates_end_and_are_renewed_before() {
     let (joined, seen) = head.join_again(&head.token, node, &old);
     assert!(matches!(joined, Err(JoinFailure::Broken(_))) && seen.is_none(), "{joined:?}");
     // Nor does a newcomer take that of yesterday's head, and says what may be wrong.
-    let earlier = head_at(&parts, |now| now - 25 * DAY / 24);
+    let earlier = head_at(&parts, |now| now.saturating_sub(25 * DAY / 24));
     let joined = earlier.join(&earlier.token, NodeId::generate(), PROTOCOL);
     assert!(matches!(joined, Err(JoinFailure::Clock)), "{joined:?}");
     // Renewed over a stream that stands.
@@ -149,7 +149,7 @@ fn clocks_may_differ() {
     let parts = Authority::make().expect("an authority").to_parts();
     let (node, year) = (NodeId::generate(), 365 * DAY);
     let before = credentials(&head_at(&parts, |now| now), node);
-    let behind = head_at(&parts, |now| now - DAY / 25);
+    let behind = head_at(&parts, |now| now.saturating_sub(DAY / 25));
     behind.join_again(&behind.token, node, &before).0.expect("its certificate is valid an hour before");
     // A renewed one takes the time of the head along, whatever that is.
     let authority = Authority::from_parts(&parts).expect("an authority").at(|now| now + year);
@@ -176,7 +176,7 @@ fn clocks_may_differ() {
 #[test]
 fn a_gateway_shows_what_was_renewed() {
     let parts = Authority::make().expect("an authority").to_parts();
-    let head = head_at(&parts, |now| now - 2 * DAY);
+    let head = head_at(&parts, |now| now.saturating_sub(2 * DAY));
     let authority = Authority::from_parts(&parts).expect("an authority");
     let newer = authority.head_credentials(head.node, PROTOCOL).expect("credentials");
     let today = || {
