@@ -81,8 +81,8 @@ fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
     for (name, rows) in groups {
         let bytes: i64 = rows.iter().filter_map(|row| row["object_size"].as_i64()).filter(|size| *size > 0).sum();
         let total = size(bytes, options.units);
-        writeln!(text, "{} references {words} {}, to {total}: {}", rows.len(), plain(name), by_type(&rows))
-            .expect(EXPECT);
+        let noun = if rows.len() == 1 { "reference" } else { "references" };
+        writeln!(text, "{} {noun} {words} {}, to {total}: {}", rows.len(), plain(name), by_type(&rows)).expect(EXPECT);
         let shown: Vec<Json> =
             rows.iter().take(options.num_entries.unwrap_or(usize::MAX)).map(|row| cells(row, options.units)).collect();
         writeln!(text, "{}", show::table(&columns, &shown, None)).expect(EXPECT);
@@ -150,6 +150,7 @@ mod tests {
         };
         let text = grouped(&rows, &options);
         assert!(text.starts_with("2 references on 10.0.0.1, to 2.000 MB: 2 LOCAL_REFERENCE\nOBJECT"), "{text}");
+        assert!(text.contains("\n1 reference on 10.0.0.2,"), "{text}");
         assert!(text.contains("bb      2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
     }

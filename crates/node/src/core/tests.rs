@@ -185,6 +185,18 @@ fn holders_are_asked_for_idle_leases_while_others_wait_and_told_why_after_ten_se
 }
 
 #[test]
+fn who_needs_no_resources_is_told_that_it_waits_for_a_process() {
+    let mut world = World::new(1, 0);
+    let driver = world.driver();
+    world.core.starting = STARTING_MAX;
+    world.say(driver, request(1, &[]));
+    world.pass(Duration::from_secs(30));
+    let notices = world.notices(driver);
+    let expected = format!("it needs no resources, and its worker process has not started yet ({STARTING_MAX} are");
+    assert!(notices[0].contains(&expected), "{notices:?}");
+}
+
+#[test]
 fn a_goodbye_is_answered_when_the_last_worker_is_gone() {
     let mut world = World::new(2, 0);
     let driver = world.driver();

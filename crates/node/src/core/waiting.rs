@@ -216,9 +216,14 @@ impl Core {
             }
             None => {
                 let starting = self.starting;
+                let room = if demand.is_nothing() {
+                    "it needs no resources".to_owned()
+                } else {
+                    format!("there is room for {demand}")
+                };
                 return format!(
-                    "{what} has waited {waited} s{others}: there is room for {demand}, and its worker process has not \
-                     started yet ({starting} are starting now)"
+                    "{what} has waited {waited} s{others}: {room}, and its worker process has not started yet ({starting} \
+                     are starting now)"
                 );
             }
         };
