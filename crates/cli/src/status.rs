@@ -40,6 +40,8 @@ struct Detail {
     #[serde(default)]
     memory: Option<Memory>,
     #[serde(default)]
+    worker_limits: Option<WorkerLimits>,
+    #[serde(default)]
     nodes: Vec<Node>,
     devices: Vec<Device>,
     waiting: Vec<Waiting>,
@@ -136,6 +138,13 @@ struct Memory {
     used: u64,
 }
 
+/// What limits the workers of the head's machine, or why nothing does.
+#[derive(Deserialize)]
+struct WorkerLimits {
+    memory: String,
+    processes: String,
+}
+
 #[derive(Deserialize)]
 struct Daemon {
     pid: u32,
@@ -159,6 +168,10 @@ fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
     if let Some(memory) = &detail.memory {
         let (used, limit) = (bytes(memory.used as f64), bytes(memory.limit as f64));
         writeln!(text, "  {:<24} {used} of {limit} in use ({})", "main memory", memory.source).expect(EXPECT);
+    }
+    if let Some(limits) = &detail.worker_limits {
+        writeln!(text, "  {:<24} {}", "memory= of workers", limits.memory).expect(EXPECT);
+        writeln!(text, "  {:<24} {}", "processes of workers", limits.processes).expect(EXPECT);
     }
     draw_nodes(&mut text, &detail.nodes);
     draw_devices(&mut text, &detail.devices);

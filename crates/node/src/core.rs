@@ -73,6 +73,7 @@ use std::time::Instant;
 
 pub(crate) use alarms::Alarm;
 pub(crate) use door::identifier;
+pub use ending::confined::Confinement;
 pub(crate) use holdings::LENT;
 pub use locations::Whereabouts;
 pub(crate) use object_rows::NOT_RECORDED;
@@ -152,6 +153,8 @@ pub enum Effect {
         /// Which.
         worker: Key,
     },
+    /// How much memory a worker may take for itself.
+    Confine(Confinement),
     /// What is to become of a submitted job.
     Submission(SubmissionOrder),
     /// End a peer that said what no honest peer says, and tell it why (DOOR-1).
@@ -272,12 +275,6 @@ pub(crate) struct Client {
     waiting: BTreeMap<u64, u64>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Lease {
-    owner: Key,
-    worker: Key,
-}
-
 /// What a job leaves to its workers.
 #[derive(Debug)]
 pub(crate) struct JobDetail {
@@ -304,7 +301,7 @@ pub struct Core {
     workers: BTreeMap<Key, Worker>,
     /// Idle workers, longest idle first.
     idle: Vec<Key>,
-    leases: BTreeMap<u64, Lease>,
+    leases: BTreeMap<u64, leases::Lease>,
     jobs: Jobs,
     details: BTreeMap<JobId, JobDetail>,
     actors: Actors<Failure>,

@@ -7,6 +7,7 @@
 
 mod admission;
 mod arrival;
+mod confining;
 mod descriptors;
 mod effects;
 mod entry;
@@ -117,6 +118,7 @@ pub(crate) struct Daemon {
     by_pid: BTreeMap<u32, Key>,
     store: StoreDesk,
     memory: memory::MemoryWatch,
+    control_groups: crate::control_groups::ControlGroups,
     /// Where a head writes down what must outlive it.
     journal: Option<Box<dyn oxiray_journal::Store>>,
     log: LineLog,
@@ -187,6 +189,7 @@ impl Daemon {
             Token::Template(key) => self.serve_template(key),
             Token::Network => self.network_told(),
             Token::Submission(key) => self.submission_says(key),
+            Token::ProcessLimits => self.processes_met_limits(false),
             Token::Starter => {
                 self.log.line("the process that started this daemon is gone");
                 self.is_stopping = true;
@@ -214,6 +217,7 @@ impl Daemon {
             journal.finish();
         }
         self.log.line("the daemon ends");
+        self.control_groups.remove();
         if !matches!(self.ended, Ended::Left) {
             self.session.remove();
         }

@@ -6,6 +6,7 @@
 //! ```
 
 pub mod config;
+mod control_groups;
 mod core;
 mod daemon;
 pub mod device_check;
@@ -20,5 +21,7 @@ pub mod session;
 mod tokens;
 
 pub use config::{Config, Plan, PlanError};
-pub use core::{Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts};
+pub use core::{
+    Confinement, Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts,
+};
 pub use daemon::{Mode, MonitorOptions, Ready, StartError, root, run};

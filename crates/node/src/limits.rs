@@ -49,8 +49,9 @@ pub struct Bound {
     pub source: String,
 }
 
+/// Of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
+pub(crate) enum Version {
     One,
     Two,
 }
@@ -133,6 +134,18 @@ impl Limits {
             let file = directory.join("pids.max");
             Some(self.bound(number(&file)?, &file))
         }))
+    }
+
+    /// This process's own group in the hierarchy that has a controller: of version 1 where that one has it.
+    pub(crate) fn own_group(&self, controller: &str) -> Option<(Version, PathBuf)> {
+        let chains = if controller == "memory" { &self.memory } else { &self.pids };
+        let chain = chains.iter().min_by_key(|chain| chain.version == Version::Two)?;
+        Some((chain.version, chain.levels.first()?.clone()))
+    }
+
+    /// Whether these are the limits of the machine itself, and not of one that was recorded.
+    pub(crate) fn are_real(&self) -> bool {
+        self.root == Path::new("/")
     }
 
     /// How many files one process may have open.
@@ -281,7 +294,7 @@ fn least(bounds: impl Iterator<Item = Bound>) -> Option<Bound> {
     bounds.min_by(|one, other| one.limit.total_cmp(&other.limit))
 }
 
-fn read(file: &Path) -> Option<String> {
+pub(crate) fn read(file: &Path) -> Option<String> {
     fs::read_to_string(file).ok()
 }
 
@@ -291,7 +304,7 @@ fn number(file: &Path) -> Option<f64> {
 }
 
 /// A number in a table of names and numbers.
-fn entry(table: &str, name: &str) -> Option<u64> {
+pub(crate) fn entry(table: &str, name: &str) -> Option<u64> {
     table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 

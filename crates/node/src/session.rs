@@ -293,10 +293,14 @@ fn remove_dead(directories: impl Iterator<Item = PathBuf>) {
     for directory in directories {
         match lock(&directory) {
             Ok(Some(_lock)) if directory.is_symlink() => {
+                crate::control_groups::remove_left(&directory);
                 let _ = fs::canonicalize(&directory).and_then(fs::remove_dir_all);
                 let _ = fs::remove_file(&directory);
             }
-            Ok(Some(_lock)) => drop(fs::remove_dir_all(&directory)),
+            Ok(Some(_lock)) => {
+                crate::control_groups::remove_left(&directory);
+                drop(fs::remove_dir_all(&directory));
+            }
             // A link that leads nowhere.
             Err(_) if directory.is_symlink() && !directory.exists() => drop(fs::remove_file(&directory)),
             Ok(None) | Err(_) => {}

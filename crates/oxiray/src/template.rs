@@ -20,6 +20,8 @@ use std::time::Instant;
 const TEMPLATE_VARIABLE: &str = "OXIRAY_TEMPLATE_FD";
 /// The stream to the daemon of a worker that was started rather than forked, and its template's process.
 const WORKER_VARIABLE: &str = "OXIRAY_WORKER_OF";
+/// The files by which a worker that was started enters its control groups, one in each line.
+const GROUPS_VARIABLE: &str = "OXIRAY_WORKER_GROUPS";
 /// What a private daemon is told.
 pub(crate) const DAEMON_VARIABLE: &str = "OXIRAY_DAEMON_CONFIG";
 /// Where a private daemon has the stream to its driver, and a started worker its stream to the daemon.
@@ -35,7 +37,10 @@ pub fn serve_if_asked() {
         leave(i32::from(told(status).is_none()));
     }
     if let Some(parent) = take_variable(WORKER_VARIABLE) {
-        let born = parent.parse().map_err(io::Error::other).and_then(|parent| be_born(parent).map(|()| STREAM));
+        let groups = take_variable(GROUPS_VARIABLE).unwrap_or_default();
+        let groups: Vec<String> = groups.lines().map(str::to_owned).collect();
+        let born =
+            parent.parse().map_err(io::Error::other).and_then(|parent| be_born(parent, &groups).map(|()| STREAM));
         leave(told(born).map_or(1, worker::main));
     }
     if let Some(config) = take_variable(DAEMON_VARIABLE) {
@@ -132,8 +137,10 @@ fn make_worker(way: Way, daemon: &mut Connection, brood: &mut Brood, fork: &Fork
     let made = <[OwnedFd; 3]>::try_from(descriptors)
         .map_err(|_| io::Error::other("three descriptors belong to a wish"))
         .and_then(|descriptors| match way {
-            Way::Fork => fork_worker(descriptors, [daemon.as_fd().as_raw_fd(), brood.watch_fd().as_raw_fd()]),
-            Way::Start => start_worker(descriptors),
+            Way::Fork => {
+                fork_worker(descriptors, &fork.groups, [daemon.as_fd().as_raw_fd(), brood.watch_fd().as_raw_fd()])
+            }
+            Way::Start => start_worker(descriptors, &fork.groups),
         });
     let (pid, text, descriptors) = match made {
         Ok(pid) => {
@@ -146,7 +153,7 @@ fn make_worker(way: Way, daemon: &mut Connection, brood: &mut Brood, fork: &Fork
 }
 
 /// Forks; the child becomes a worker here and never returns. `own` are the parent's, which the child has no use for.
-fn fork_worker([control, output, errors]: [OwnedFd; 3], own: [i32; 2]) -> io::Result<u32> {
+fn fork_worker([control, output, errors]: [OwnedFd; 3], groups: &[String], own: [i32; 2]) -> io::Result<u32> {
     let parent = std::process::id();
     // SAFETY: this process has one thread, so that the child finds nothing held by another; the child touches neither the
     // parent's stream nor its children.
@@ -159,7 +166,7 @@ fn fork_worker([control, output, errors]: [OwnedFd; 3], own: [i32; 2]) -> io::Re
             }
             let redirected = rustix::stdio::dup2_stdout(&output).and_then(|()| rustix::stdio::dup2_stderr(&errors));
             drop((output, errors));
-            let born = redirected.map_err(io::Error::from).and_then(|()| be_born(parent));
+            let born = redirected.map_err(io::Error::from).and_then(|()| be_born(parent, groups));
             let status = match born {
                 Ok(()) => worker::main(std::os::fd::IntoRawFd::into_raw_fd(control)),
                 Err(error) => {
@@ -174,9 +181,9 @@ fn fork_worker([control, output, errors]: [OwnedFd; 3], own: [i32; 2]) -> io::Re
 }
 
 /// Starts the program anew.
-fn start_worker([control, output, errors]: [OwnedFd; 3]) -> io::Result<u32> {
+fn start_worker([control, output, errors]: [OwnedFd; 3], groups: &[String]) -> io::Result<u32> {
     let mut command = Command::new("/proc/self/exe");
-    command.env(WORKER_VARIABLE, std::process::id().to_string());
+    command.env(WORKER_VARIABLE, std::process::id().to_string()).env(GROUPS_VARIABLE, groups.join("\n"));
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     let number = control.as_raw_fd();
     // SAFETY: the closure runs in the child between fork and exec, and only calls `dup2` and `fcntl`, which are allowed
@@ -195,8 +202,11 @@ pub(crate) fn inherit(number: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// In a new worker: it dies with its template, and keeps its descendants.
-fn be_born(parent: u32) -> io::Result<()> {
+/// In a new worker: it has its limits, dies with its template, and keeps its descendants.
+fn be_born(parent: u32, groups: &[String]) -> io::Result<()> {
+    if let Err(error) = oxiray_processes::enter_control_groups(groups) {
+        worker::say(&format!("no limit of memory and processes holds for this worker: {error}\n"));
+    }
     oxiray_processes::reset_signals_after_fork();
     oxiray_processes::go_first_where_memory_is_short();
     oxiray_processes::die_with_parent(parent)?;

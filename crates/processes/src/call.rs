@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -26,6 +27,19 @@ pub fn become_subreaper() -> Result<(), Errno> {
 pub fn go_first_where_memory_is_short() {
     // Everybody may raise their own; where `/proc` is not to be written to, all are equal as before.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+}
+
+/// Has this process enter control groups, by their `cgroup.procs` files; fails with the first that it could not enter.
+pub fn enter_control_groups(files: &[String]) -> std::io::Result<()> {
+    let mut result = Ok(());
+    for file in files {
+        // Zero is whoever writes it.
+        if let Err(error) = std::fs::OpenOptions::new().write(true).open(file).and_then(|mut door| door.write_all(b"0"))
+        {
+            result = result.and(Err(std::io::Error::new(error.kind(), format!("{file}: {error}"))));
+        }
+    }
+    result
 }
 
 /// What a forked child of a [`Brood`](crate::Brood)'s process does first: nothing is blocked, and every

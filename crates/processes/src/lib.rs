@@ -21,8 +21,8 @@ mod tree;
 
 pub use brood::{Brood, BroodError, Departed};
 pub use call::{
-    Peer, become_subreaper, describe_status, die_with_parent, go_first_where_memory_is_short, kill_by_pidfd, peer_of,
-    pidfd_of, reset_signals_after_fork, stop_signals,
+    Peer, become_subreaper, describe_status, die_with_parent, enter_control_groups, go_first_where_memory_is_short,
+    kill_by_pidfd, peer_of, pidfd_of, reset_signals_after_fork, stop_signals,
 };
 pub use expand::expanded;
 pub use path::{program, without_working_directory};

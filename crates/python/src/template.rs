@@ -1,11 +1,12 @@
 //! The process that forks workers: single-threaded Python that has imported what tasks need.
 
 use oxiray_processes::Brood;
-use oxiray_wire::message::{Forked, Gone, TemplateReady};
+use oxiray_wire::message::{Fork, Forked, Gone, TemplateReady};
 use oxiray_wire::{Connection, Message, Received};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use rustix::event::{PollFd, PollFlags};
+use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +14,8 @@ struct Service {
     daemon: Connection,
     brood: Brood,
     asked: Vec<Received>,
-    /// The fork under way: its request and the descriptors for the child.
-    current: Option<(u64, Vec<OwnedFd>)>,
+    /// The fork under way, and the descriptors for the child.
+    current: Option<(Fork, Vec<OwnedFd>)>,
     pid: u32,
 }
 
@@ -65,7 +66,7 @@ impl Template {
     fn forked(&self, pid: u32, text: String) {
         let mut service = self.service();
         let Some(service) = service.as_mut() else { return };
-        let Some((request, _)) = service.current.take() else { return };
+        let Some((Fork { request, .. }, _)) = service.current.take() else { return };
         let mut descriptors = Vec::new();
         if pid != 0 {
             service.brood.register(pid);
@@ -87,11 +88,16 @@ impl Template {
         oxiray_processes::go_first_where_memory_is_short();
         oxiray_processes::die_with_parent(pid).map_err(|error| os_error("tie the worker to itself", error))?;
         oxiray_processes::become_subreaper().map_err(|error| os_error("keep the worker's descendants", error))?;
-        let descriptors = current.take().map(|(_, descriptors)| descriptors).unwrap_or_default();
+        let (fork, descriptors) = current.take().unwrap_or_default();
+        let bounded = oxiray_processes::enter_control_groups(&fork.groups);
         let [control, output, errors]: [OwnedFd; 3] =
             descriptors.try_into().map_err(|_| os_error("fork", "three descriptors belong to a wish"))?;
         rustix::stdio::dup2_stdout(&output).map_err(|error| os_error("redirect output", error))?;
         rustix::stdio::dup2_stderr(&errors).map_err(|error| os_error("redirect errors", error))?;
+        if let Err(error) = bounded {
+            // Its output is where the worker's is from here on.
+            let _ = writeln!(std::io::stderr(), "no limit of memory and processes holds for this worker: {error}");
+        }
         oxiray_runtime::begin_output().map_err(|error| os_error("label its output", error))?;
         oxiray_runtime::begin_titles();
         oxiray_runtime::show_title(crate::worker::IDLE);
@@ -113,7 +119,7 @@ impl Service {
             while !self.asked.is_empty() {
                 let Received { message, descriptors } = self.asked.remove(0);
                 if let Message::Fork(fork) = message {
-                    self.current = Some((fork.request, descriptors));
+                    self.current = Some((fork, descriptors));
                     return false;
                 }
             }

@@ -237,8 +237,8 @@ impl World {
             Effect::EndPreparation { number } => {
                 self.agenda.forget(|event| *event == Event::Prepared { node, number });
             }
-            // No process leaves anything half written, and nobody submits jobs.
-            Effect::LeaveStore { .. } | Effect::Submission(_) => {}
+            // No process leaves anything half written, nobody submits jobs, and nobody takes memory.
+            Effect::LeaveStore { .. } | Effect::Submission(_) | Effect::Confine(_) => {}
             Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),
         }
     }

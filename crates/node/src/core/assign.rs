@@ -59,6 +59,7 @@ impl Core {
         assign.captures = post.home.is_some_and(|home| home.captures);
         assign.environment = Some(self.workers[&key].environment.clone());
         self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
+        self.confine(key);
         if reused.is_none() {
             self.join(key, id, post.job);
         }

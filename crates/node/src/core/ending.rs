@@ -1,5 +1,6 @@
 //! How workers end, and when what they held is given back.
 
+pub(crate) mod confined;
 pub(crate) mod memory;
 
 use super::restarts::death;

@@ -3,7 +3,7 @@
 use super::door::{ProtocolError, cut};
 use super::groups::{Need, home};
 use super::strategy::wish;
-use super::{Core, Duty, Key, Lease, Want, Wanted, identifier};
+use super::{Core, Duty, Key, Want, Wanted, identifier};
 use oxiray_ids::{JobId, ObjectId, WorkerId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{NodeView, PushError, Wish};
@@ -13,6 +13,13 @@ use oxiray_wire::message::{
 
 /// How many objects of a request are looked for.
 pub(crate) const LARGE_ARGUMENTS_MAX: usize = 16;
+
+/// The right to one worker.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(super) owner: Key,
+    pub(super) worker: Key,
+}
 
 /// What a demand was refused for, in words.
 pub(crate) type Refusal = String;
@@ -183,6 +190,10 @@ impl Core {
             // CORE-1: it may still use what it was granted.
             found.duty = Duty::Ending;
             return;
+        }
+        if found.once {
+            // CORE-3: it met its limit of processes while it served.
+            return self.dismiss_worker(worker);
         }
         found.duty = Duty::Idle;
         if let Some(grant) = found.grant.take() {

@@ -1,7 +1,7 @@
 //! How things are, for people and for `nodes()`.
 //!
 //! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`,
-//! `autoscaler`, `store`, `memory`, `daemon`.
+//! `autoscaler`, `store`, `memory`, `worker_limits`, `daemon`.
 
 use super::{Core, Duty, clients::amounts, device_use::shown_use};
 use crate::limits::Level;
@@ -19,6 +19,8 @@ const LISTED_MAX: usize = 1000;
 pub struct StoreFigures {
     /// The bound on the machine's memory that is the nearest.
     pub memory: Option<Level>,
+    /// What limits the memory and the processes of workers, or why nothing does.
+    pub limits: [String; 2],
     /// Bytes of the store.
     pub capacity: u64,
     /// Bytes of segments that belong to objects.
@@ -51,6 +53,7 @@ impl Core {
                 "objects": store.objects, "files": store.files, "published": self.objects.len(),
             },
             "memory": store.memory,
+            "worker_limits": {"memory": store.limits[0], "processes": store.limits[1]},
             "daemon": {
                 "pid": std::process::id(), "resident_bytes": resident_bytes, "session": self.session,
                 "address": self.address, "warnings": self.plan.warnings,

@@ -11,10 +11,11 @@
 
 use super::door::ProtocolError;
 use super::groups::Home;
+use super::leases::Lease;
 use super::members::ELSEWHERE;
 use super::records::Row;
 use super::restarts::death;
-use super::{Client, Core, Duty, Key, Lease, Origin, Worker, bytes_of, identifier};
+use super::{Client, Core, Duty, Key, Origin, Worker, bytes_of, identifier};
 use bytes::Bytes;
 use oxiray_head::{Connect, GroupPhase, JobEnd};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};

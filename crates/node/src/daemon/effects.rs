@@ -51,6 +51,7 @@ impl Daemon {
                 None => self.kill_worker(worker),
                 Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
             },
+            Effect::Confine(told) => self.confine(told),
             Effect::Submission(order) => self.order_submission(order),
             Effect::Expel { peer, why } => self.expel(peer, &why),
             Effect::Close { client } => self.close_when_sent(client),
@@ -116,6 +117,7 @@ impl Daemon {
                 // What the client let go of a moment ago is the best place: it has that mapped.
                 self.settle();
                 let (request, object, size) = (asked.request, object(&asked.object), asked.size);
+                self.allow_object(from, size);
                 if asked.ahead {
                     self.store.lend(from, request, object, size, self.now);
                 } else {
@@ -184,7 +186,8 @@ impl Daemon {
     }
 
     pub(super) fn report(&mut self, to: Key, request: u64) {
-        let figures = StoreFigures { memory: self.memory.nearest.clone(), ..self.store.figures() };
+        let memory = self.memory.nearest.clone();
+        let figures = StoreFigures { memory, limits: self.control_groups.described(), ..self.store.figures() };
         let report = self.core.report(request, &figures, machine::resident_bytes());
         self.queue(to, &report.into(), Vec::new());
     }

@@ -72,6 +72,7 @@ impl Daemon {
         let levels = self.core.plan.limits.as_ref().map(Limits::memory).unwrap_or_default();
         self.memory.next = Some(self.now + period(&levels, options));
         self.count_kills();
+        self.look_at_groups();
         let figures = self.store.figures();
         self.store.set_bound(store_bound(&levels, figures.used + figures.pooled));
         self.memory.nearest = levels.iter().min_by_key(|level| level.free()).cloned();
@@ -112,6 +113,10 @@ impl Daemon {
     /// A worker was killed by somebody: by the kernel, for want of memory, where that did so just now.
     pub(super) fn worker_was_killed(&mut self, worker: Key) {
         self.count_kills();
+        if self.look_for_kills(worker) {
+            // Where its own limit was met, the core knows that already.
+            self.memory.killed = Some(self.now);
+        }
         if self.memory.killed.is_some_and(|at| at + KILL_IS_NEWS > self.now) {
             let levels = self.core.plan.limits.as_ref().map(Limits::memory).unwrap_or_default();
             self.core.killed_for_memory(worker, levels.iter().min_by_key(|level| level.free()));

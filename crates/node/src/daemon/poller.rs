@@ -39,6 +39,8 @@ pub(crate) enum Token {
     Network,
     /// The process of a submitted job says something.
     Submission(Key),
+    /// Forks of a worker failed.
+    ProcessLimits,
 }
 
 impl Token {
@@ -57,6 +59,7 @@ impl Token {
             Self::Starter => (10, 0),
             Self::Network => (11, 0),
             Self::Submission(key) => (12, key),
+            Self::ProcessLimits => (13, 0),
         };
         kind | key << 4
     }
@@ -76,6 +79,7 @@ impl Token {
             10 => Self::Starter,
             11 => Self::Network,
             12 => Self::Submission(key),
+            13 => Self::ProcessLimits,
             _ => Self::Template(key as TemplateKey),
         }
     }
@@ -141,6 +145,7 @@ mod tests {
             Token::Starter,
             Token::Network,
             Token::Submission(9),
+            Token::ProcessLimits,
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

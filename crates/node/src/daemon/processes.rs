@@ -130,6 +130,7 @@ impl Daemon {
 
     fn order_fork(&mut self, key: Key, template: TemplateKey) -> io::Result<()> {
         let (control, far) = Connection::pair()?;
+        let groups = self.groups_of_new(key);
         let (output, output_far) = reading_pipe()?;
         let (errors, errors_far) = reading_pipe()?;
         let process = Process {
@@ -143,7 +144,7 @@ impl Daemon {
         self.processes.insert(key, process);
         self.add_stream(key, Stream::new(control, Role::Worker, 0));
         let to = self.templates.get_mut(&template).expect("the caller looked");
-        to.connection.send_with(&Fork { request: key }.into(), vec![far, output_far, errors_far]);
+        to.connection.send_with(&Fork { request: key, groups }.into(), vec![far, output_far, errors_far]);
         self.flush_template(template);
         Ok(())
     }
@@ -228,6 +229,7 @@ impl Daemon {
     pub(super) fn kill_worker(&mut self, key: Key) {
         let Some(process) = self.processes.get_mut(&key) else { return };
         process.is_doomed = true;
+        self.control_groups.end(key);
         if let Some(pidfd) = &process.pidfd
             && let Err(error) = oxiray_processes::kill_by_pidfd(pidfd)
         {
@@ -239,6 +241,8 @@ impl Daemon {
     pub(super) fn worker_process_died(&mut self, key: Key) {
         if let Some(pidfd) = self.processes.get(&key).and_then(|process| process.pidfd.as_ref()) {
             self.poller.forget(pidfd);
+            self.look_for_kills(key);
+            self.control_groups.end(key);
             self.core.worker_died(key);
         }
     }
@@ -262,6 +266,7 @@ impl Daemon {
                 self.poller.forget(pidfd);
             }
         }
+        self.control_groups.release(key);
         self.core.worker_gone(key, &text);
     }
 

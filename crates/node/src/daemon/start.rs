@@ -253,6 +253,7 @@ impl Foundation {
         let resumed = resumable(config, &home);
         if let Some(session) = &resumed {
             end_leftovers(session.directory())?;
+            crate::control_groups::remove_left(session.directory());
         }
         let mut session = resumed.map_or_else(|| Session::make(&root), Ok).step("make the directory of its session")?;
         if root != home
@@ -324,6 +325,7 @@ impl Foundation {
                 }
             };
         plan.warnings.iter().for_each(|warning| log.line(warning));
+        let control_groups = super::confining::begin(&plan, &session, &mut log);
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let now = Instant::now();
@@ -370,6 +372,7 @@ impl Foundation {
             by_pid: BTreeMap::new(),
             store,
             memory: super::memory::MemoryWatch::default(),
+            control_groups,
             journal,
             log,
             worker_logs: super::worker_logs::WorkerLogs::new(session.logs()),
@@ -411,6 +414,9 @@ impl Daemon {
         self.watch_network()?;
         if let Some(starter) = &self.starter {
             self.poller.watch(starter, Token::Starter)?;
+        }
+        if let Some(events) = self.control_groups.watch_fd() {
+            self.poller.watch(events, Token::ProcessLimits)?;
         }
         if let Some(wake) = self.store.wake_fd() {
             self.poller.watch(wake, Token::Store)?;

@@ -242,6 +242,7 @@ impl StoreDesk {
     pub(crate) fn figures(&self) -> StoreFigures {
         let stats = self.store.stats();
         StoreFigures {
+            limits: Default::default(),
             memory: None,
             capacity: stats.capacity,
             used: stats.used,

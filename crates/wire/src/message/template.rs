@@ -17,6 +17,9 @@ pub struct Fork {
     /// Names the worker to be.
     #[prost(uint64, tag = "1")]
     pub request: u64,
+    /// The files by which the worker enters its control groups, before anything else.
+    #[prost(string, repeated, tag = "2")]
+    pub groups: Vec<String>,
 }
 
 /// template → daemon: the worker runs.

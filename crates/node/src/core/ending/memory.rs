@@ -194,6 +194,8 @@ pub(crate) struct OfWorker {
     pub(crate) caller: Caller,
     /// That it ends for want of memory, where it does.
     pub(crate) cause: Option<Cause>,
+    /// What its lease asked for with `memory=`, in bytes.
+    pub(crate) asked: Option<u64>,
 }
 
 /// Whom a worker was leased for.
@@ -220,7 +222,7 @@ impl Default for Caller {
 }
 
 /// A size, for people.
-fn shown(bytes: u64) -> String {
+pub(crate) fn shown(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.2} GiB", mebibytes / 1024.0) }
 }

@@ -1,9 +1,10 @@
 //! Workers that end for want of memory, and what their owners are told.
 
 use super::*;
+use crate::core::ending::confined::Exceeded;
 use crate::core::ending::memory::Measured;
 use crate::limits::Level;
-use oxiray_wire::message::{LeaseEnded, OutOfMemory};
+use oxiray_wire::message::{LeaseEnded, LeaseReturn, OutOfMemory};
 
 fn measured(workers: &[(Key, u64)]) -> Measured {
     let level = Level {
@@ -70,4 +71,69 @@ fn a_kill_by_the_kernel_is_told_as_one() {
     let told = ends(&world, driver);
     assert_eq!(told[0].out_of_memory(), OutOfMemory::Kernel);
     assert!(told[0].text.contains("the kernel killed it") && told[0].text.contains("1000 MiB"), "{}", told[0].text);
+}
+
+const MEMORY: (&str, u64) = ("memory", 10_000 * (200 << 20));
+
+/// One processor, and memory to ask for.
+fn world_with_memory() -> World {
+    let mut world = World::new(1, 0);
+    let named = [("CPU", 1.0), ("memory", f64::from(1 << 30))];
+    let named = named.map(|(name, total)| (oxiray_resources::ResourceName::new(name).expect("a name"), total));
+    let inventory = oxiray_resources::Inventory::new(named).expect("an inventory");
+    world.core.ledger = oxiray_resources::Ledger::new(inventory.clone());
+    world.core.plan.inventory = inventory;
+    world
+}
+
+#[test]
+fn a_worker_has_the_limit_that_its_lease_asked_for_and_none_without_one() {
+    let mut world = world_with_memory();
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    assert_eq!(world.confined, [], "CONFINED-1: it asked for nothing, and costs no word");
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.say(driver, request(2, &[CPU, MEMORY]));
+    let (lease, same) = world.granted(driver, 2);
+    assert_eq!((same, &world.confined[..]), (worker, &[(worker, Some(200 << 20))][..]));
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.say(driver, request(3, &[CPU]));
+    assert_eq!(world.granted(driver, 3).1, worker);
+    assert_eq!(world.confined[1..], [(worker, None)]);
+}
+
+#[test]
+fn who_takes_more_than_it_asked_for_is_told_both_and_not_run_again() {
+    let mut world = world_with_memory();
+    let driver = world.driver();
+    world.say(driver, LeaseRequest { may_repeat: true, ..request(1, &[CPU, MEMORY]) });
+    let (_, worker) = world.granted(driver, 1);
+    world.core.exceeded_memory(worker, Exceeded { asked: 200 << 20, limit: 270 << 20, used: 269 << 20 });
+    world.settle();
+    assert!(world.is_killed(worker), "CONFINED-2: it ends as a whole");
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    let told = ends(&world, driver);
+    assert_eq!(told[0].out_of_memory(), OutOfMemory::Lasting);
+    for part in ["memory=209715200, which is 200 MiB", "269 MiB of the 270 MiB", "Ask for more"] {
+        assert!(told[0].text.contains(part), "{}", told[0].text);
+    }
+}
+
+#[test]
+fn a_worker_that_met_its_limit_of_processes_serves_nobody_else() {
+    let mut world = world_with_memory();
+    let driver = world.driver();
+    world.say(driver, request(1, &[CPU]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.core.met_process_limit(worker, 64);
+    world.settle();
+    let is_retired = |message: &Message| matches!(message, Message::LeaseRetire(said) if said.lease == lease);
+    assert!(world.to(driver).any(is_retired), "CONFINED-3: nothing more is begun on it");
+    assert!(!world.is_killed(worker), "its task goes on");
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.say(driver, request(2, &[CPU]));
+    assert!(world.is_dismissed(worker));
+    world.bury(worker, "exited with status 0");
+    assert_ne!(world.granted(driver, 2).1, worker);
 }

@@ -39,6 +39,8 @@ pub(super) struct World {
     /// Preparations of environments that were begun, and those that are not needed any more.
     pub(super) preparing: Vec<u64>,
     pub(super) given_up: Vec<u64>,
+    /// Which limits workers were given, in order.
+    pub(super) confined: Vec<(Key, Option<u64>)>,
     /// What is on the disk.
     pub(super) rows: Rows,
     /// Why nothing can be written.
@@ -95,6 +97,7 @@ impl World {
             last_pid: 100,
             preparing: Vec::new(),
             given_up: Vec::new(),
+            confined: Vec::new(),
             rows: Rows::new(),
             disk_fault: None,
         }
@@ -195,6 +198,7 @@ impl World {
             Effect::Located(found) => self.found.push(found),
             Effect::Prepare { number, .. } => self.preparing.push(number),
             Effect::EndPreparation { number } => self.given_up.push(number),
+            Effect::Confine(told) => self.confined.push((told.worker, told.memory)),
             Effect::Copy { .. }
             | Effect::StartTemplate { .. }
             | Effect::EndTemplate { .. }

@@ -1,0 +1,431 @@
+//! Control groups of workers: each worker has one, which bounds its processes, and its memory where a lease asks for that.
+//!
+//! ```text
+//! own group of the daemon
+//!   ├─ oxiray.leaf        version 2 only: the daemon, and whoever else was in its group
+//!   └─ oxiray-<pid>-<n>   this daemon's
+//!        ├─ w1            a worker and all that it started
+//!        └─ w2
+//! ```
+//!
+//! - GROUPS-1: a group is made only where this process is, so that every limit above holds for workers too.
+//! - GROUPS-2: nobody else's processes are moved: with version 2, where a group with processes cannot have groups with
+//!   limits in it, only a group that is the daemon's own, or was delegated to its user, is divided.
+//! - GROUPS-3: a group goes with its worker. What a killed daemon left is named in its session's directory, and removed
+//!   by whoever removes that.
+//! - GROUPS-4: a group serves a next worker only when it is empty and holds no memory to speak of.
+
+mod cell;
+#[cfg(test)]
+mod tests;
+
+use crate::core::Key;
+use crate::limits::{Limits, Version, read};
+use cell::{Cell, end_all};
+use oxiray_processes::descendants_of;
+use rustix::fs::inotify;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// How many processes and threads a worker may have, with all that it starts, where nothing is said.
+const PROCESSES_MAX: u64 = 4096;
+/// The variable that says otherwise; 0 for as many as there may be.
+const PROCESSES_VARIABLE: &str = "OXIRAY_WORKER_PIDS_MAX";
+/// The variable that leaves `memory=` to the scheduler alone where it is 0.
+const MEMORY_VARIABLE: &str = "OXIRAY_MEMORY_LIMITS";
+/// The group that the daemon moves into, so that its own may have groups with limits.
+const LEAF: &str = "oxiray.leaf";
+/// How the groups of daemons are called.
+const PREFIX: &str = "oxiray-";
+/// The file of a session that names its groups.
+const NAMES: &str = "control_groups";
+/// Empty groups that are kept for the next workers.
+const FREE_MAX: usize = 32;
+/// How often processes are moved until no new ones turn up.
+const MOVES_MAX: usize = 10;
+
+/// What bounds workers, by the node's environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// Whether `memory=` is a limit.
+    pub(crate) memory: bool,
+    /// How many processes and threads each may have; 0 for as many as there may be.
+    pub(crate) processes: u64,
+}
+
+impl Options {
+    /// From variables; what is wrong with them comes along.
+    pub(crate) fn of(variables: &BTreeMap<String, String>) -> (Self, Option<String>) {
+        let memory = variables.get(MEMORY_VARIABLE).is_none_or(|given| given.trim() != "0");
+        let given = variables.get(PROCESSES_VARIABLE).map(|given| given.trim());
+        let processes = given.map_or(Ok(PROCESSES_MAX), str::parse);
+        let wrong = processes.is_err().then(|| {
+            format!(
+                "{PROCESSES_VARIABLE} is `{}`: it is to be a number of processes, or 0 for no limit; it is {PROCESSES_MAX} now",
+                given.unwrap_or_default()
+            )
+        });
+        (Self { memory, processes: processes.unwrap_or(PROCESSES_MAX) }, wrong)
+    }
+
+    /// How many processes each worker may have where so many may be in all: others are left half of them.
+    fn processes_within(self, tightest: Option<f64>) -> u64 {
+        tightest.map_or(self.processes, |all| self.processes.min((all / 2.0) as u64)).max(1)
+    }
+}
+
+/// Where the groups of workers are made, for one controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    version: Version,
+    /// This daemon's group.
+    directory: PathBuf,
+}
+
+/// The control groups of a daemon's workers.
+#[derive(Debug)]
+pub(crate) struct ControlGroups {
+    /// Where memory is limited, or why it is not.
+    memory: Result<Place, String>,
+    /// Where processes are limited, or why they are not.
+    processes: Result<Place, String>,
+    /// How many each worker may have.
+    processes_max: u64,
+    of: BTreeMap<Key, Cell>,
+    free: Vec<Cell>,
+    /// Groups of dead workers in which something still is.
+    lingering: Vec<Cell>,
+    /// Tells of groups that met a limit of processes.
+    events: Option<OwnedFd>,
+    last_number: u64,
+}
+
+impl ControlGroups {
+    /// Finds out whether groups can be made, by making them.
+    pub(crate) fn make(limits: Option<&Limits>, options: Options, session: &Path) -> Self {
+        let name = format!("{PREFIX}{}-{:08x}", std::process::id(), u32::from_ne_bytes(oxiray_ids::random()));
+        let place = |controller: &str| -> Result<Place, String> {
+            let limits = limits.ok_or("the kernel does not tell what this process is bounded by")?;
+            if !limits.are_real() {
+                return Err("the machine is a recorded one".to_owned());
+            }
+            let (version, own) =
+                limits.own_group(controller).ok_or("no control groups are mounted, or this process is in none")?;
+            place_in(version, &own, controller, &name)
+        };
+        let memory = if options.memory { place("memory") } else { Err(format!("{MEMORY_VARIABLE} is 0")) };
+        let processes = match options.processes {
+            0 => Err(format!("{PROCESSES_VARIABLE} is 0")),
+            _ => place("pids"),
+        };
+        let processes_max = options.processes_within(limits.and_then(Limits::pids).map(|bound| bound.limit));
+        let events = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).ok();
+        let groups = Self {
+            memory,
+            processes,
+            processes_max,
+            of: BTreeMap::new(),
+            free: Vec::new(),
+            lingering: Vec::new(),
+            events,
+            last_number: 0,
+        };
+        groups.write_down(session);
+        groups
+    }
+
+    /// GROUPS-3.
+    fn write_down(&self, session: &Path) {
+        let names: Vec<String> = self.places().iter().map(|directory| directory.display().to_string()).collect();
+        if names.is_empty() {
+            return;
+        }
+        let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(session.join(NAMES));
+        let written = file.and_then(|mut file| writeln!(file, "{}", names.join("\n")));
+        // Without it they are left where this daemon is killed, empty.
+        drop(written);
+    }
+
+    /// The directories of this daemon.
+    fn places(&self) -> Vec<PathBuf> {
+        let mut places: Vec<PathBuf> =
+            [&self.memory, &self.processes].into_iter().flatten().map(|place| place.directory.clone()).collect();
+        places.dedup();
+        places
+    }
+
+    /// Readable when [`ControlGroups::met_limits`] has news.
+    pub(crate) fn watch_fd(&self) -> Option<&OwnedFd> {
+        self.events.as_ref()
+    }
+
+    /// What is enforced for memory and for processes, or why it is not, in words.
+    pub(crate) fn described(&self) -> [String; 2] {
+        let said = |place: &Result<Place, String>, what: &str| match place {
+            Ok(Place { version, directory }) => {
+                let version = if *version == Version::One { "v1" } else { "v2" };
+                format!("{what}: cgroup {version}, {}", directory.display())
+            }
+            Err(why) => format!("not enforced: {why}"),
+        };
+        let each = format!("enforced, {} for each worker", self.processes_max);
+        [said(&self.memory, "enforced"), said(&self.processes, &each)]
+    }
+
+    /// A group for a worker that is about to be forked: the files by which it enters. Nothing where none can be made.
+    pub(crate) fn take(&mut self, worker: Key) -> io::Result<Vec<String>> {
+        if self.memory.is_err() && self.processes.is_err() {
+            return Ok(Vec::new());
+        }
+        let mut cell = match self.free.pop() {
+            Some(cell) => cell,
+            None => {
+                self.last_number += 1;
+                let (memory, processes) = (self.memory.as_ref().ok(), self.processes.as_ref().ok());
+                Cell::make(memory, processes, &format!("w{}", self.last_number), self.processes_max)?
+            }
+        };
+        cell.begin();
+        if cell.watched.is_none()
+            && let (Some(events), Some(file)) = (&self.events, cell.process_events())
+        {
+            // Where it cannot be watched it is looked at with memory.
+            cell.watched = inotify::add_watch(events, file, inotify::WatchFlags::MODIFY).ok();
+        }
+        let doors = cell.doors();
+        self.of.insert(worker, cell);
+        Ok(doors)
+    }
+
+    /// The worker's group.
+    pub(crate) fn of(&mut self, worker: Key) -> Option<&mut Cell> {
+        self.of.get_mut(&worker)
+    }
+
+    /// Workers whose groups have a limit of memory.
+    pub(crate) fn limited(&self) -> Vec<Key> {
+        self.of.iter().filter(|(_, cell)| cell.is_limited()).map(|(key, _)| *key).collect()
+    }
+
+    /// How many processes each worker may have.
+    pub(crate) fn processes_max(&self) -> u64 {
+        self.processes_max
+    }
+
+    /// Workers whose forks have failed since this was asked last: of those that the kernel told of, or of all, since with
+    /// version 1 it may not tell.
+    pub(crate) fn met_limits(&mut self, of_all: bool) -> Vec<Key> {
+        let told = self.events.as_ref().map(told_of).unwrap_or_default();
+        let is_asked = |cell: &Cell| of_all || cell.watched.is_some_and(|watched| told.contains(&watched));
+        let asked = self.of.iter_mut().filter(|(_, cell)| is_asked(cell));
+        asked.filter_map(|(key, cell)| cell.meets_process_limit().then_some(*key)).collect()
+    }
+
+    /// Ends whatever else is in the group of a worker that met its limit of processes.
+    pub(crate) fn end(&self, worker: Key) {
+        if let Some(cell) = self.of.get(&worker).filter(|cell| cell.has_met_process_limit()) {
+            cell.end();
+        }
+    }
+
+    /// The worker is gone: so is its group, or it waits for the next one.
+    pub(crate) fn release(&mut self, worker: Key) {
+        if let Some(cell) = self.of.remove(&worker) {
+            self.retire(cell);
+        }
+    }
+
+    /// GROUPS-4.
+    fn retire(&mut self, mut cell: Cell) {
+        if self.free.len() < FREE_MAX && cell.is_clean() {
+            return self.free.push(cell);
+        }
+        if let (Some(events), Some(watched)) = (&self.events, cell.watched.take()) {
+            let _ = inotify::remove_watch(events, watched);
+        }
+        if !cell.remove() {
+            cell.end();
+            self.lingering.push(cell);
+        }
+    }
+
+    /// Tries again to remove what could not be.
+    pub(crate) fn look_again(&mut self) {
+        self.lingering.retain(|cell| {
+            let is_gone = cell.remove();
+            if !is_gone {
+                cell.end();
+            }
+            !is_gone
+        });
+    }
+
+    /// Removes everything, after every process is dead.
+    pub(crate) fn remove(self) {
+        for place in self.places() {
+            remove_tree(&place);
+        }
+    }
+}
+
+/// The watches of which the kernel has told something.
+fn told_of(events: &OwnedFd) -> Vec<i32> {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut reader = inotify::Reader::new(events, &mut buffer);
+    std::iter::from_fn(|| reader.next().ok().map(|event| event.wd())).collect()
+}
+
+/// Makes a daemon's group within its own (GROUPS-1, GROUPS-2), or tells why it cannot.
+fn place_in(version: Version, own: &Path, controller: &str, name: &str) -> Result<Place, String> {
+    let pid = std::process::id();
+    if !pids_in(own).contains(&pid) {
+        return Err(format!("the control group of this process is not visible in {}", own.display()));
+    }
+    let above = match version {
+        Version::One => {
+            if read(&own.join("memory.use_hierarchy")).is_some_and(|is_so| is_so.trim() == "0") {
+                return Err(format!("limits of {} do not hold for groups in it", own.display()));
+            }
+            own.to_owned()
+        }
+        Version::Two => divided(own, controller, pid)?,
+    };
+    let directory = above.join(name);
+    match fs::create_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(in_words(&error, &directory)),
+        Ok(()) => {}
+    }
+    if version == Version::Two {
+        let file = directory.join("cgroup.subtree_control");
+        fs::write(&file, format!("+{controller}")).map_err(|error| in_words(&error, &file))?;
+    }
+    let place = Place { version, directory };
+    // What is promised is tried once.
+    let try_out = Cell::make(Some(&place), None, "w0", 1).and_then(|cell| {
+        let file = if controller == "memory" { cell.limit_file(&place) } else { cell.processes_file(&place) };
+        let tried = fs::OpenOptions::new().write(true).open(&file);
+        cell.remove();
+        tried.map(drop).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    });
+    match try_out {
+        Ok(()) => Ok(place),
+        Err(error) => {
+            remove_tree(&place.directory);
+            Err(in_words(&error, &place.directory))
+        }
+    }
+}
+
+/// The group of version 2 in which groups with limits by a controller can be made (GROUPS-2).
+fn divided(own: &Path, controller: &str, pid: u32) -> Result<PathBuf, String> {
+    // Another daemon moved all of us here, or this one did for another controller.
+    let above = own.parent().filter(|_| own.file_name().is_some_and(|name| name == LEAF)).unwrap_or(own);
+    let lists = |file: &str| read(&above.join(file)).unwrap_or_default();
+    let names = |list: &str| list.split_whitespace().any(|name| name == controller);
+    if !names(&lists("cgroup.controllers")) {
+        return Err(format!("{} has no controller `{controller}`", above.display()));
+    }
+    let control = above.join("cgroup.subtree_control");
+    if names(&lists("cgroup.subtree_control")) {
+        return Ok(above.to_owned());
+    }
+    // The root of all groups, which has no type, may have both processes and groups with limits.
+    if above.join("cgroup.type").exists() && above == own {
+        let ours = descendants_of(pid);
+        let others = pids_in(own).into_iter().filter(|other| *other != pid && !ours.contains(other)).count();
+        if others > 0 && !is_delegated(own) {
+            return Err(format!(
+                "{} holds {others} other processes, which are not Oxiray's to move. Start the node in a group of its own, as \
+                 with `systemd-run --user --scope -p Delegate=yes …`",
+                own.display()
+            ));
+        }
+        move_all(own, &own.join(LEAF))?;
+    }
+    fs::write(&control, format!("+{controller}")).map_err(|error| in_words(&error, &control))?;
+    Ok(above.to_owned())
+}
+
+/// Whether the group's processes may be moved: systemd says so of it, or it belongs to a user that is not root.
+fn is_delegated(group: &Path) -> bool {
+    let mut value = [0; 8];
+    let says_so = ["trusted.delegate", "user.delegate"].into_iter().any(|name| {
+        rustix::fs::getxattr(group, name, &mut value).is_ok_and(|length| value.get(..length) == Some(b"1"))
+    });
+    let owner = fs::metadata(group).map_or(0, |metadata| metadata.uid());
+    says_so || owner != 0 && owner == rustix::process::getuid().as_raw()
+}
+
+fn move_all(from: &Path, to: &Path) -> Result<(), String> {
+    match fs::create_dir(to) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(in_words(&error, to)),
+        _ => {}
+    }
+    let door = to.join("cgroup.procs");
+    for _ in 0..MOVES_MAX {
+        let pids = pids_in(from);
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in pids {
+            match fs::write(&door, pid.to_string()) {
+                Err(error) if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) => {
+                    return Err(in_words(&error, &door));
+                }
+                _ => {}
+            }
+        }
+    }
+    Err(format!("new processes turn up in {} all the time", from.display()))
+}
+
+/// The processes of a group.
+fn pids_in(group: &Path) -> Vec<u32> {
+    let list = read(&group.join("cgroup.procs")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn in_words(error: &io::Error, file: &Path) -> String {
+    let way = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => "control groups are mounted read-only here",
+        io::ErrorKind::PermissionDenied => {
+            "that takes root, or a group that is delegated, as with `systemd-run --user --scope -p Delegate=yes …`"
+        }
+        _ => return format!("{}: {error}", file.display()),
+    };
+    format!("{}: {error}; {way}", file.display())
+}
+
+/// Removes a group of a daemon and those of its workers, as far as nothing is in them.
+fn remove_tree(group: &Path) {
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    let _ = fs::remove_dir(group);
+}
+
+/// GROUPS-3: ends and removes what the daemon of a session left that is dead.
+pub(crate) fn remove_left(session: &Path) {
+    let Some(names) = read(&session.join(NAMES)) else { return };
+    for name in names.lines().map(Path::new) {
+        let is_ours = name.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+        if !is_ours || !name.is_absolute() {
+            continue;
+        }
+        for entry in fs::read_dir(name).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                end_all(&entry.path());
+            }
+        }
+        remove_tree(name);
+    }
+}

@@ -1,0 +1,218 @@
+//! The control group of one worker.
+
+use super::{Place, pids_in};
+use crate::core::ending::confined::Exceeded;
+use crate::limits::{Version, entry, read};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a worker may have besides what its lease asked for: the interpreter's own, and modules that it imports.
+const ALLOWANCE: u64 = 64 << 20;
+/// What a store's object takes besides its bytes: whole pages, and what the kernel needs to map them.
+const ROUNDING: u64 = 64 << 10;
+/// How many processes are killed at once: each takes a descriptor meanwhile.
+const KILLED_AT_ONCE: usize = 16;
+/// A group that still has so much is not used again.
+const CLEAN_BYTES: u64 = 4 << 20;
+
+/// The group of a worker: with version 1 one in each hierarchy, with version 2 the same.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    memory: Option<(Version, PathBuf)>,
+    processes: Option<PathBuf>,
+    /// What `memory=` asked for, and what the group may have in all.
+    limit: Option<(u64, u64)>,
+    /// What was counted before the worker came: kills for want of memory, how often its own limit was met, failed forks.
+    before: [u64; 3],
+    /// Forks of the worker's have failed.
+    is_full: bool,
+    /// The watch of its failed forks.
+    pub(super) watched: Option<i32>,
+}
+
+impl Cell {
+    /// Makes the group, with a limit of processes and none of memory.
+    pub(super) fn make(
+        memory: Option<&Place>,
+        processes: Option<&Place>,
+        name: &str,
+        processes_max: u64,
+    ) -> io::Result<Self> {
+        let within = |place: &Place| place.directory.join(name);
+        let memory = memory.map(|place| (place.version, within(place)));
+        let processes = processes.map(within);
+        let cell = Self { memory, processes, limit: None, before: [0; 3], is_full: false, watched: None };
+        for directory in cell.directories() {
+            match fs::create_dir(directory) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+                Ok(()) => {}
+            }
+        }
+        if let Some(directory) = &cell.processes {
+            fs::write(directory.join("pids.max"), processes_max.to_string())?;
+        }
+        if let Some((version, directory)) = &cell.memory {
+            // Older kernels lack some of them. What is swapped out is used all the same, and a worker ends as a whole.
+            let settings: &[(&str, &str)] = match version {
+                Version::One => &[("memory.swappiness", "0")],
+                Version::Two => &[("memory.swap.max", "0"), ("memory.oom.group", "1")],
+            };
+            for (file, value) in settings {
+                let _ = fs::write(directory.join(file), value);
+            }
+        }
+        Ok(cell)
+    }
+
+    pub(super) fn limit_file(&self, place: &Place) -> PathBuf {
+        let name = if place.version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
+        self.memory.as_ref().map_or_else(PathBuf::new, |(_, directory)| directory.join(name))
+    }
+
+    pub(super) fn processes_file(&self, _place: &Place) -> PathBuf {
+        self.directories().first().map_or_else(PathBuf::new, |directory| directory.join("pids.max"))
+    }
+
+    fn directories(&self) -> Vec<&Path> {
+        let memory = self.memory.as_ref().map(|(_, directory)| directory.as_path());
+        let processes = self.processes.as_deref().filter(|directory| memory != Some(*directory));
+        memory.into_iter().chain(processes).collect()
+    }
+
+    /// The files by which a process enters.
+    pub(super) fn doors(&self) -> Vec<String> {
+        self.directories().iter().map(|directory| directory.join("cgroup.procs").display().to_string()).collect()
+    }
+
+    /// The file that changes when forks fail.
+    pub(super) fn process_events(&self) -> Option<PathBuf> {
+        self.processes.as_ref().map(|directory| directory.join("pids.events"))
+    }
+
+    /// A worker is to come.
+    pub(super) fn begin(&mut self) {
+        self.before = self.counts();
+        self.is_full = false;
+    }
+
+    /// Kills for want of memory, how often the limit was met, failed forks.
+    fn counts(&self) -> [u64; 3] {
+        let of = |directory: &Path, file: &str, name: &str| {
+            read(&directory.join(file)).and_then(|table| entry(&table, name)).unwrap_or(0)
+        };
+        let [kills, met] = match &self.memory {
+            None => [0; 2],
+            Some((Version::Two, directory)) => ["oom_kill", "oom"].map(|name| of(directory, "memory.events", name)),
+            Some((Version::One, directory)) => {
+                let met = read(&directory.join("memory.failcnt")).and_then(|count| count.trim().parse().ok());
+                [of(directory, "memory.oom_control", "oom_kill"), met.unwrap_or(0)]
+            }
+        };
+        let forks = self.processes.as_ref().map_or(0, |directory| of(directory, "pids.events", "max"));
+        [kills, met, forks]
+    }
+
+    /// From here on a worker in it may take so much memory for itself, besides what it has; nothing for no limit.
+    pub(crate) fn limit_memory(&mut self, asked: Option<u64>) -> io::Result<()> {
+        let limit = asked.map(|asked| (asked, asked.saturating_add(ALLOWANCE).saturating_add(self.memory_bytes())));
+        self.write_limit(limit)
+    }
+
+    /// What the worker writes to the object store is not its own, and yet the kernel counts it here.
+    pub(crate) fn allow_object(&mut self, bytes: u64) -> io::Result<()> {
+        match self.limit {
+            None => Ok(()),
+            Some((asked, all)) => self.write_limit(Some((asked, all.saturating_add(bytes).saturating_add(ROUNDING)))),
+        }
+    }
+
+    fn write_limit(&mut self, limit: Option<(u64, u64)>) -> io::Result<()> {
+        let Some((version, directory)) = &self.memory else { return Ok(()) };
+        let (file, none) = match version {
+            Version::One => ("memory.limit_in_bytes", "-1"),
+            Version::Two => ("memory.max", "max"),
+        };
+        let text = limit.map_or_else(|| none.to_owned(), |(_, all)| all.min(i64::MAX as u64 >> 12 << 12).to_string());
+        fs::write(directory.join(file), text)?;
+        self.limit = limit;
+        Ok(())
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// What is counted as its memory now.
+    fn memory_bytes(&self) -> u64 {
+        let Some((version, directory)) = &self.memory else { return 0 };
+        let file = if *version == Version::One { "memory.usage_in_bytes" } else { "memory.current" };
+        read(&directory.join(file)).and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Whether the kernel killed one of its processes for want of memory, and where it did so since the group's own limit
+    /// was met, what there is to tell.
+    pub(crate) fn kill(&self) -> Option<Option<Exceeded>> {
+        let [kills, met, _] = self.counts();
+        let (_, directory) = self.memory.as_ref().filter(|_| kills > self.before[0])?;
+        let (asked, limit) = match self.limit.filter(|_| met > self.before[1]) {
+            Some(limit) => limit,
+            None => return Some(None),
+        };
+        let peaks = ["memory.peak", "memory.max_usage_in_bytes"].map(|file| read(&directory.join(file)));
+        let peak = peaks.into_iter().flatten().find_map(|bytes| bytes.trim().parse::<u64>().ok());
+        Some(Some(Exceeded { asked, limit, used: peak.unwrap_or(limit).min(limit) }))
+    }
+
+    /// Whether forks have failed, where that is news.
+    pub(super) fn meets_process_limit(&mut self) -> bool {
+        !self.is_full && {
+            self.is_full = self.counts()[2] > self.before[2];
+            self.is_full
+        }
+    }
+
+    pub(super) fn has_met_process_limit(&self) -> bool {
+        self.is_full
+    }
+
+    /// Ends everything in it: nothing can be forked any more, and what there is, is killed.
+    pub(super) fn end(&self) {
+        self.directories().into_iter().for_each(end_all);
+    }
+
+    /// GROUPS-4.
+    pub(super) fn is_clean(&mut self) -> bool {
+        if self.is_full || self.directories().into_iter().any(|directory| !pids_in(directory).is_empty()) {
+            return false;
+        }
+        let is_free = self.limit.is_none() || self.write_limit(None).is_ok();
+        is_free && self.memory_bytes() < CLEAN_BYTES
+    }
+
+    /// Removes it; `false` where something is in it.
+    pub(super) fn remove(&self) -> bool {
+        let directories = self.directories();
+        directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
+        !directories.iter().any(|directory| directory.exists())
+    }
+}
+
+/// Ends everything in a group.
+pub(crate) fn end_all(group: &Path) {
+    // Where these files are not there, what is forked meanwhile is ended by whoever looks next.
+    let _ = fs::write(group.join("pids.max"), "0");
+    if fs::write(group.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    for some in pids_in(group).chunks(KILLED_AT_ONCE) {
+        let named: Vec<_> = some.iter().filter_map(|pid| Some((pid, oxiray_processes::pidfd_of(*pid).ok()?))).collect();
+        // A number may be another process's by now; where it is still listed, what the descriptor names is in the group, or
+        // dead.
+        let still = pids_in(group);
+        for (_, process) in named.iter().filter(|(pid, _)| still.contains(pid)) {
+            let _ = oxiray_processes::kill_by_pidfd(process);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Groups of both versions, recorded as folders: a folder knows no controllers, and holds what is written.
+
+use super::*;
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).expect("written");
+    }
+    folder
+}
+
+fn own_pid() -> String {
+    std::process::id().to_string()
+}
+
+#[test]
+fn options_follow_the_environment() {
+    let of = |pairs: &[(&str, &str)]| {
+        Options::of(&pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    };
+    assert_eq!(of(&[]), (Options { memory: true, processes: 4096 }, None));
+    let given = [(MEMORY_VARIABLE, "0"), (PROCESSES_VARIABLE, "64")];
+    assert_eq!(of(&given), (Options { memory: false, processes: 64 }, None));
+    let (options, wrong) = of(&[(PROCESSES_VARIABLE, "many")]);
+    assert_eq!(options.processes, 4096);
+    assert!(wrong.expect("a complaint").contains("OXIRAY_WORKER_PIDS_MAX is `many`"));
+}
+
+#[test]
+fn a_worker_may_have_half_of_the_processes_that_there_may_be() {
+    let options = Options { memory: true, processes: 4096 };
+    let within = |tightest| options.processes_within(tightest);
+    assert_eq!([within(None), within(Some(32_768.0)), within(Some(120.0)), within(Some(1.0))], [4096, 4096, 60, 1]);
+}
+
+#[test]
+fn a_group_that_holds_others_is_not_divided() {
+    let own = folder(&[
+        ("cgroup.procs", &format!("1\n{}\n", own_pid())),
+        ("cgroup.controllers", "cpu memory pids"),
+        ("cgroup.subtree_control", ""),
+        ("cgroup.type", "domain"),
+    ]);
+    let said = divided(own.path(), "memory", std::process::id()).expect_err("GROUPS-2");
+    if rustix::process::getuid().is_root() {
+        assert!(said.contains("holds 1 other processes") && said.contains("Delegate=yes"), "{said}");
+    }
+    assert!(!own.path().join(LEAF).exists());
+}
+
+#[test]
+fn the_root_of_all_groups_and_one_that_is_divided_already_need_no_leaf() {
+    let root = folder(&[("cgroup.controllers", "memory pids"), ("cgroup.subtree_control", "")]);
+    assert_eq!(divided(root.path(), "memory", 1).as_deref(), Ok(root.path()));
+    assert_eq!(read(&root.path().join("cgroup.subtree_control")).as_deref(), Some("+memory"));
+
+    let above = folder(&[("cgroup.controllers", "memory pids"), ("cgroup.subtree_control", "memory pids")]);
+    let leaf = above.path().join(LEAF);
+    fs::create_dir(&leaf).expect("made");
+    assert_eq!(divided(&leaf, "pids", 1).as_deref(), Ok(above.path()), "another daemon divided it");
+    let said = divided(&leaf, "rdma", 1).expect_err("there is none");
+    assert!(said.contains("has no controller `rdma`"), "{said}");
+}
+
+#[test]
+fn a_group_that_is_not_this_processs_own_is_left_alone() {
+    let own = folder(&[("cgroup.procs", "1\n")]);
+    let said = place_in(Version::One, own.path(), "memory", "oxiray-1").expect_err("GROUPS-1");
+    assert!(said.contains("not visible"), "{said}");
+    let flat = folder(&[("cgroup.procs", &own_pid()), ("memory.use_hierarchy", "0\n")]);
+    let said = place_in(Version::One, flat.path(), "memory", "oxiray-1").expect_err("limits above would not hold");
+    assert!(said.contains("do not hold"), "{said}");
+}
+
+#[test]
+fn limits_and_kills_are_written_and_read_in_both_versions() {
+    for (version, limit, none, usage, kills) in [
+        (Version::One, "memory.limit_in_bytes", "-1", "memory.usage_in_bytes", "memory.oom_control"),
+        (Version::Two, "memory.max", "max", "memory.current", "memory.events"),
+    ] {
+        let above = folder(&[]);
+        let place = Place { version, directory: above.path().to_owned() };
+        let mut cell = Cell::make(Some(&place), Some(&place), "w1", 100).expect("a group");
+        let within = |file: &str| above.path().join("w1").join(file);
+        let put = |file: &str, text: &str| fs::write(within(file), text).expect("written");
+        assert_eq!(cell.doors(), [within("cgroup.procs").display().to_string()]);
+        assert_eq!(read(&within("pids.max")).as_deref(), Some("100"));
+        put(usage, "1000");
+        put("pids.events", "max 3\n");
+        cell.begin();
+        cell.limit_memory(Some(200 << 20)).expect("a limit");
+        let allowed = (200 << 20) + (64 << 20) + 1000;
+        assert_eq!(read(&within(limit)), Some(allowed.to_string()), "what it has already comes on top");
+        assert_eq!((cell.kill(), cell.meets_process_limit()), (None, false));
+
+        put(kills, "oom 0\noom_kill 1\n");
+        assert_eq!(cell.kill(), Some(None), "a limit further up was met");
+        put(kills, "oom 1\noom_kill 1\n");
+        put("memory.failcnt", "7\n");
+        let exceeded = cell.kill().flatten().expect("its own was met");
+        assert_eq!((exceeded.asked, exceeded.limit), (200 << 20, allowed));
+        put("pids.events", "max 4\n");
+        assert_eq!((cell.meets_process_limit(), cell.meets_process_limit()), (true, false), "it is news once");
+
+        cell.allow_object(1 << 20).expect("a limit");
+        assert_eq!(read(&within(limit)), Some((allowed + (1 << 20) + (64 << 10)).to_string()));
+        cell.limit_memory(None).expect("none");
+        assert_eq!(read(&within(limit)).as_deref(), Some(none));
+    }
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_removed_by_its_sessions_word() {
+    let (session, above) = (folder(&[]), folder(&[]));
+    let (ours, others) = (above.path().join("oxiray-7-0a"), above.path().join("somebody"));
+    fs::create_dir_all(ours.join("w1")).expect("made");
+    fs::create_dir_all(others.join("w1")).expect("made");
+    fs::write(session.path().join(NAMES), format!("{}\n{}\n", ours.display(), others.display())).expect("written");
+    remove_left(session.path());
+    // Files of a real group vanish with it, and those of a folder do not: what end_all wrote keeps it.
+    assert!(others.join("w1").exists() && !others.join("w1/pids.max").exists(), "only what is called as ours are");
+    assert_eq!(read(&ours.join("w1/pids.max")).as_deref(), Some("0"), "nothing can be forked there any more");
+}
