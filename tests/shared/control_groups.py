@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -56,20 +57,30 @@ class Group:
         return ["sh", "-c", 'echo 0 > "$0" && exec "$@"', str(self.folder / "cgroup.procs"), *command]
 
     def kills(self) -> int:
-        """How many of its processes the kernel killed for want of memory."""
-        lines = (self.folder / self._kills).read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        """How many of its processes the kernel killed for want of memory, as far as their groups are still there."""
+        # Version 2 counts for the groups above as well.
+        groups = self._groups() if self._kills == "memory.oom_control" else [self.folder]
+        lines = [line for group in groups for line in (group / self._kills).read_text().splitlines()]
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def close(self) -> None:
-        """Ends what is left in the group, and removes it."""
+        """Ends what is left in the group and those that a daemon made in it, and removes them, as a container's end does."""
         until = time.monotonic() + 60
-        while True:
-            for pid in (self.folder / "cgroup.procs").read_text().split():
-                try:
-                    os.kill(int(pid), 9)
-                except ProcessLookupError:
-                    pass
-            try:
-                return self.folder.rmdir()
-            except OSError:
-                assert time.monotonic() < until, "the group's processes do not end"
+        while self.folder.exists():
+            assert time.monotonic() < until, "the group's processes do not end"
+            for group in self._groups():
+                with contextlib.suppress(FileNotFoundError):
+                    _end(group)
+
+    def _groups(self) -> list[Path]:
+        """This group and all within it, the innermost first."""
+        return [Path(folder) for folder, _, _ in os.walk(self.folder, topdown=False)]
+
+
+def _end(group: Path) -> None:
+    for pid in (group / "cgroup.procs").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), 9)
+    # It fails while a process is still in it.
+    with contextlib.suppress(OSError):
+        group.rmdir()

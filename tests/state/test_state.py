@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -242,3 +243,23 @@ def test_the_command_line_shows_the_same(cluster: ray.RayContext) -> None:
     assert "their keys are" in run("list", "tasks", f"--address={address}", "--filter", "colour=red", check=False)
     assert "there is no list of `dreams`" in run("list", "dreams", f"--address={address}", check=False)
     assert "key=value" in run("list", "tasks", f"--address={address}", "--filter", "colour", check=False)
+
+
+@ray.remote
+class Stopped:
+    def pid(self) -> int:
+        return os.getpid()
+
+
+def test_what_a_stopped_process_knows_is_missing_and_said_to_be(cluster: ray.RayContext) -> None:
+    actor = Stopped.remote()
+    pid = ray.get(actor.pid.remote())
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(RayStateApiException, match=f"Failed to retrieve all tasks .* did not answer .* pid {pid}"):
+            state.list_tasks()
+        with pytest.warns(UserWarning, match=f"pid {pid}"):
+            assert state.list_tasks(raise_on_missing_output=False)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert state.list_tasks()

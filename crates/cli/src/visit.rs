@@ -148,7 +148,12 @@ impl Visit {
         match self.next(Instant::now() + limit)? {
             Some(Message::StateReport(report)) => match report.failure {
                 Some(failure) => bail!(failure.text),
-                None => Ok(*report),
+                None => {
+                    if !report.missing.is_empty() {
+                        eprintln!("oxiray: {}", report.missing);
+                    }
+                    Ok(*report)
+                }
             },
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", limit.as_secs()),

@@ -25,7 +25,8 @@ fn kept(
     Ok((answer.count, PyBytes::new(py, &answer.value), keys))
 }
 
-/// Lists or counts things of one kind: the rows or counts as JSON, and how many rows there are before the limit.
+/// Lists or counts things of one kind: the rows or counts as JSON, how many rows there are before the limit, and what is
+/// missing in them.
 ///
 /// A filter is a column, whether the value must differ, and what it is compared with.
 #[pyfunction]
@@ -36,12 +37,12 @@ fn look(
     limit: u32,
     detail: bool,
     summary: bool,
-) -> PyResult<(String, u64)> {
+) -> PyResult<(String, u64, String)> {
     let runtime = process::required()?;
     let filters = filters.into_iter().map(|(key, differs, value)| StateFilter { key, differs, value }).collect();
     let asked = StateQuery { request: 0, kind, filters, limit, detail, summary };
     let report = process::patiently(py, || runtime.look(&asked))?.map_err(|error| process::error(py, &error))?;
-    Ok((report.rows, report.total))
+    Ok((report.rows, report.total, report.missing))
 }
 
 /// How this process's node is being emptied: the seconds that are left, where there is a deadline, and why.

@@ -20,7 +20,7 @@ def explain(waiting: Any) -> dict[str, Any]:
     _session.ensure()
     identifier = _identifier(waiting)
     try:
-        rows, _ = _core.look("explain", [("id", False, identifier)], 1, True, False)
+        rows, *_ = _core.look("explain", [("id", False, identifier)], 1, True, False)
     except RayStateApiException as error:
         raise ValueError(str(error)) from None
     answer: dict[str, Any] = json.loads(rows)

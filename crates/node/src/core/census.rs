@@ -1,7 +1,7 @@
 //! What runs, what ran and what is referred to: collected from every process when somebody asks.
 //!
 //! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or
-//!   [`PATIENCE`] is over.
+//!   [`PATIENCE`] is over; then the answer says who is missing in it.
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
 use super::door::{check_name, cut};
@@ -20,9 +20,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How long processes have to tell of their calls.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Calls that ended which are remembered, at most.
 const REMEMBERED_MAX: usize = 5_000;
+/// Processes that are named which did not answer, at most.
+const NAMED_MAX: usize = 8;
 /// Questions that may be open at once.
 const OPEN_MAX: usize = 64;
 
@@ -164,23 +166,46 @@ impl Core {
             return;
         }
         let Some(question) = self.census.open.remove(&number) else { return };
+        let missing = self.silence_of(&question.awaited);
         let Question { asker, asked, heard, .. } = question;
         if asked.kind == "objects" {
             let rows = self.object_rows(&heard.objects);
-            return self.report_state(asker, &asked, Ok(rows));
+            return self.report_partly(asker, &asked, Ok(rows), missing);
         }
         let calls: Vec<Told> = self.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect();
         if asked.kind == EXPLAIN {
             return match self.explanation(&asked, &calls) {
-                Ok(rows) => self.send(
-                    asker,
-                    StateReport { request: asked.request, rows: rows.to_string(), total: 1, ..StateReport::default() },
-                ),
+                Ok(rows) => {
+                    let (request, rows) = (asked.request, rows.to_string());
+                    self.send(asker, StateReport { request, rows, total: 1, missing, ..StateReport::default() });
+                }
                 Err(text) => self.refuse_state(asker, asked.request, text),
             };
         }
         let rows = self.task_rows(calls);
-        self.report_state(asker, &asked, Ok(rows));
+        self.report_partly(asker, &asked, Ok(rows), missing);
+    }
+
+    /// Who has not answered in time, in words.
+    fn silence_of(&self, awaited: &BTreeSet<Key>) -> String {
+        if awaited.is_empty() {
+            return String::new();
+        }
+        let name = |key: &Key| match self.workers.get(key).and_then(|worker| worker.pid) {
+            Some(pid) => format!("pid {pid}"),
+            None => format!("a process of job {}", self.clients.get(key).map_or_else(String::new, |one| one.job.hex())),
+        };
+        let mut names: Vec<String> = awaited.iter().take(NAMED_MAX).map(name).collect();
+        if awaited.len() > NAMED_MAX {
+            names.push("…".to_owned());
+        }
+        format!(
+            "{} of the processes did not answer within {} s, and what they alone know is missing: {}. They may be stopped, or \
+             the machine overloaded: ask again",
+            awaited.len(),
+            PATIENCE.as_secs(),
+            names.join(", ")
+        )
     }
 
     fn task_rows(&self, told: Vec<Told>) -> Vec<Json> {
@@ -246,8 +271,12 @@ impl Core {
     }
 
     fn report_state(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>) {
+        self.report_partly(asker, asked, rows, String::new());
+    }
+
+    fn report_partly(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>, missing: String) {
         match rows.and_then(|rows| listing::answer(asked, rows)) {
-            Ok(report) => self.send(asker, report),
+            Ok(report) => self.send(asker, StateReport { missing, ..report }),
             Err(text) => self.refuse_state(asker, asked.request, text),
         }
     }

@@ -4,6 +4,7 @@ mod actors;
 mod after_the_job;
 mod ahead;
 mod any_order;
+mod census;
 mod devices;
 mod drain;
 mod environments;

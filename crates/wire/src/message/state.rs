@@ -58,6 +58,9 @@ pub struct StateReport {
     /// Why there is no answer.
     #[prost(message, optional, tag = "5")]
     pub failure: Option<Failure>,
+    /// What is missing in the answer, and why; empty where it is whole.
+    #[prost(string, tag = "6")]
+    pub missing: String,
 }
 
 /// daemon → client: which calls are under way with you, and which ended lately? Answered by [`TaskLog`].

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,12 +69,39 @@ def _checked(filters: Sequence[Filter] | None) -> list[tuple[str, bool, str]]:
     return checked
 
 
-def _rows(kind: str, address: str | None, filters: Sequence[Filter] | None, limit: int, detail: bool) -> list[Any]:
+def _look(
+    kind: str,
+    filters: list[tuple[str, bool, str]],
+    limit: int,
+    *,
+    detail: bool = False,
+    summary: bool = False,
+    must_be_whole: bool = False,
+) -> Any:
+    told, _, missing = _core.look(kind, filters, limit, detail, summary)
+    if missing and must_be_whole:
+        raise RayStateApiException(
+            f"Failed to retrieve all {kind} from the cluster because of partial failures: {missing}; or take what there is, "
+            "with raise_on_missing_output=False"
+        )
+    if missing:
+        warnings.warn(f"not all {kind} are told: {missing}", stacklevel=4)
+    return json.loads(told)
+
+
+def _rows(
+    kind: str,
+    address: str | None,
+    filters: Sequence[Filter] | None,
+    limit: int,
+    detail: bool,
+    must_be_whole: bool = False,
+) -> list[Any]:
     if not isinstance(limit, int) or limit < 1:
         raise ValueError(f"limit={limit!r}: a limit is a whole number of rows from 1 on")
     wanted = _checked(filters)
     _connect(address)
-    rows: list[dict[str, Any]] = json.loads(_core.look(kind, wanted, min(limit, 2**32 - 1), detail, False)[0])
+    rows = _look(kind, wanted, min(limit, 2**32 - 1), detail=detail, must_be_whole=must_be_whole)
     schema = SCHEMAS[kind]
     if kind == "jobs":
         for row in rows:
@@ -106,10 +134,14 @@ def _lister(kind: str, words: str) -> Any:
         raise_on_missing_output: bool = True,
         _explain: bool = False,
     ) -> list[Any]:
-        return _rows(kind, address, filters, limit, detail)
+        return _rows(kind, address, filters, limit, detail, raise_on_missing_output)
 
     list_rows.__name__ = list_rows.__qualname__ = f"list_{kind}"
-    list_rows.__doc__ = f"{words}: those that fit all `filters`, at most `limit`; with `detail`, every field."
+    list_rows.__doc__ = f"""{words}: those that fit all `filters`, at most `limit`; with `detail`, every field.
+
+    Where a process does not answer in time, RayStateApiException says so; with `raise_on_missing_output=False` that is a
+    warning, and the rest is returned.
+    """
     return list_rows
 
 
@@ -177,9 +209,9 @@ def get_worker(
     return _first(_one("workers", id, address))
 
 
-def _summary(kind: str, address: str | None) -> dict[str, Any]:
+def _summary(kind: str, address: str | None, must_be_whole: bool) -> dict[str, Any]:
     _connect(address)
-    return dict(json.loads(_core.look(kind, [], DEFAULT_LIMIT, False, True)[0]))
+    return dict(_look(kind, [], DEFAULT_LIMIT, summary=True, must_be_whole=must_be_whole))
 
 
 def summarize_actors(
@@ -189,7 +221,7 @@ def summarize_actors(
     _explain: bool = False,
 ) -> dict[str, Any]:
     """How many actors there are of each class, by state."""
-    return _summary("actors", address)
+    return _summary("actors", address, raise_on_missing_output)
 
 
 def summarize_objects(
@@ -202,7 +234,7 @@ def summarize_objects(
 
     Where that is not recorded all are together; `RAY_record_ref_creation_sites=1` has it recorded.
     """
-    return _summary("objects", address)
+    return _summary("objects", address, raise_on_missing_output)
 
 
 def summarize_tasks(
@@ -212,13 +244,13 @@ def summarize_tasks(
     _explain: bool = False,
 ) -> dict[str, Any]:
     """How many tasks there are of each name, by state."""
-    return _summary("tasks", address)
+    return _summary("tasks", address, raise_on_missing_output)
 
 
 def timeline() -> list[dict[str, Any]]:
     """What ran when: events of Chrome's trace format, for chrome://tracing or ui.perfetto.dev."""
     _session.ensure()
-    rows = json.loads(_core.look("timeline", [], 10_000, False, False)[0])
+    rows = _look("timeline", [], 10_000)
     host = _core.context()["address"].rpartition(":")[0]
     return [
         {

@@ -1,0 +1,50 @@
+//! Questions that every process is asked.
+
+use super::*;
+use oxiray_wire::message::{StateQuery, StateReport, TaskLog};
+
+fn reports(world: &World, asker: Key) -> Vec<&StateReport> {
+    world
+        .to(asker)
+        .filter_map(|message| match message {
+            Message::StateReport(report) => Some(&**report),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn an_answer_waits_for_everybody_and_says_who_is_missing() {
+    let mut world = World::new(1, 0);
+    let (asker, silent) = (world.driver(), world.driver());
+    for request in 1..=2 {
+        world.core.state_query(asker, StateQuery { request, kind: "tasks".into(), limit: 10, ..StateQuery::default() });
+    }
+    world.settle();
+    let asked: Vec<u64> = world
+        .to(silent)
+        .filter_map(|message| match message {
+            Message::TaskLogQuery(query) => Some(query.number),
+            _ => None,
+        })
+        .collect();
+    let everybody: Vec<Key> = world.core.clients.keys().copied().collect();
+    for key in everybody {
+        world.core.task_log(key, TaskLog { number: asked[0], ..TaskLog::default() });
+        if key != silent {
+            world.core.task_log(key, TaskLog { number: asked[1], ..TaskLog::default() });
+        }
+    }
+    world.settle();
+    assert_eq!(
+        reports(&world, asker).iter().map(|report| (report.request, report.missing.is_empty())).collect::<Vec<_>>(),
+        [(1, true)]
+    );
+    // A machine under load takes its time; for ever is too long.
+    world.pass(Duration::from_secs(2));
+    assert_eq!(reports(&world, asker).len(), 1);
+    world.pass(Duration::from_secs(4));
+    let told = reports(&world, asker);
+    assert_eq!((told.len(), told[1].request), (2, 2));
+    assert!(told[1].missing.starts_with("1 of the processes did not answer within 5 s"), "{}", told[1].missing);
+}
