@@ -7,8 +7,9 @@ use oxiray_wire::message::{
     ClusterQuery, ClusterReport, DrainAsked, GrowthQuery, GrowthTold, Hello, HoldingsQuery, MetricsQuery,
     MetricsReport, StateQuery, StateReport, Stop, SubmissionAsked, SubmissionTold, TokenAsked, TokenTold,
 };
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::{Connection, Message, Received, plain};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -146,15 +147,15 @@ impl Visit {
 
     fn state_told(&mut self, limit: Duration) -> anyhow::Result<StateReport> {
         match self.next(Instant::now() + limit)? {
-            Some(Message::StateReport(report)) => match report.failure {
-                Some(failure) => bail!(failure.text),
-                None => {
-                    if !report.missing.is_empty() {
-                        eprintln!("oxiray: {}", report.missing);
-                    }
-                    Ok(*report)
+            Some(Message::StateReport(report)) => {
+                if let Some(failure) = report.failure {
+                    bail!(failure.text);
                 }
-            },
+                if !report.missing.is_empty() {
+                    let _ = writeln!(std::io::stderr(), "note: {}", plain(&report.missing));
+                }
+                Ok(*report)
+            }
             Some(Message::Refused(refused)) => bail!(refused.text),
             _ => bail!("the daemon did not answer within {} s", limit.as_secs()),
         }

@@ -21,6 +21,7 @@ mod tests;
 
 use crate::core::Key;
 use crate::limits::{Limits, Version, read};
+pub(crate) use cell::Killed;
 use cell::{Cell, end_all};
 use oxiray_processes::descendants_of;
 use rustix::fs::inotify;
@@ -183,13 +184,12 @@ impl ControlGroups {
         if self.memory.is_err() && self.processes.is_err() {
             return Ok(Vec::new());
         }
-        let mut cell = match self.free.pop() {
-            Some(cell) => cell,
-            None => {
-                self.last_number += 1;
-                let (memory, processes) = (self.memory.as_ref().ok(), self.processes.as_ref().ok());
-                Cell::make(memory, processes, &format!("w{}", self.last_number), self.processes_max)?
-            }
+        let mut cell = if let Some(cell) = self.free.pop() {
+            cell
+        } else {
+            self.last_number += 1;
+            let (memory, processes) = (self.memory.as_ref().ok(), self.processes.as_ref().ok());
+            Cell::make(memory, processes, &format!("w{}", self.last_number), self.processes_max)?
         };
         cell.begin();
         if cell.watched.is_none()

@@ -16,6 +16,17 @@ const KILLED_AT_ONCE: usize = 16;
 /// A group that still has so much is not used again.
 const CLEAN_BYTES: u64 = 4 << 20;
 
+/// Whether the kernel ended a process of a worker's for want of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Killed {
+    /// None.
+    Nobody,
+    /// One, for a limit of a group further up.
+    FurtherUp,
+    /// One, since the worker's group met its own limit.
+    OverItsLimit(Exceeded),
+}
+
 /// The group of a worker: with version 1 one in each hierarchy, with version 2 the same.
 #[derive(Debug)]
 pub(crate) struct Cell {
@@ -153,16 +164,15 @@ impl Cell {
 
     /// Whether the kernel killed one of its processes for want of memory, and where it did so since the group's own limit
     /// was met, what there is to tell.
-    pub(crate) fn kill(&self) -> Option<Option<Exceeded>> {
+    pub(crate) fn kill(&self) -> Killed {
         let [kills, met, _] = self.counts();
-        let (_, directory) = self.memory.as_ref().filter(|_| kills > self.before[0])?;
-        let (asked, limit) = match self.limit.filter(|_| met > self.before[1]) {
-            Some(limit) => limit,
-            None => return Some(None),
+        let Some((_, directory)) = self.memory.as_ref().filter(|_| kills > self.before[0]) else {
+            return Killed::Nobody;
         };
+        let Some((asked, limit)) = self.limit.filter(|_| met > self.before[1]) else { return Killed::FurtherUp };
         let peaks = ["memory.peak", "memory.max_usage_in_bytes"].map(|file| read(&directory.join(file)));
         let peak = peaks.into_iter().flatten().find_map(|bytes| bytes.trim().parse::<u64>().ok());
-        Some(Some(Exceeded { asked, limit, used: peak.unwrap_or(limit).min(limit) }))
+        Killed::OverItsLimit(Exceeded { asked, limit, used: peak.unwrap_or(limit).min(limit) })
     }
 
     /// Whether forks have failed, where that is news.
@@ -194,7 +204,9 @@ impl Cell {
     /// Removes it; `false` where something is in it.
     pub(super) fn remove(&self) -> bool {
         let directories = self.directories();
-        directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
+        for directory in &directories {
+            let _ = fs::remove_dir(directory);
+        }
         !directories.iter().any(|directory| directory.exists())
     }
 }

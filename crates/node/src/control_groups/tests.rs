@@ -92,13 +92,13 @@ fn limits_and_kills_are_written_and_read_in_both_versions() {
         cell.limit_memory(Some(200 << 20)).expect("a limit");
         let allowed = (200 << 20) + (64 << 20) + 1000;
         assert_eq!(read(&within(limit)), Some(allowed.to_string()), "what it has already comes on top");
-        assert_eq!((cell.kill(), cell.meets_process_limit()), (None, false));
+        assert_eq!((cell.kill(), cell.meets_process_limit()), (Killed::Nobody, false));
 
         put(kills, "oom 0\noom_kill 1\n");
-        assert_eq!(cell.kill(), Some(None), "a limit further up was met");
+        assert_eq!(cell.kill(), Killed::FurtherUp);
         put(kills, "oom 1\noom_kill 1\n");
         put("memory.failcnt", "7\n");
-        let exceeded = cell.kill().flatten().expect("its own was met");
+        let Killed::OverItsLimit(exceeded) = cell.kill() else { panic!("its own was met") };
         assert_eq!((exceeded.asked, exceeded.limit), (200 << 20, allowed));
         put("pids.events", "max 4\n");
         assert_eq!((cell.meets_process_limit(), cell.meets_process_limit()), (true, false), "it is news once");

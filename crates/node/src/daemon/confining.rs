@@ -3,14 +3,16 @@
 use super::Daemon;
 use super::line_log::LineLog;
 use crate::config::Plan;
-use crate::control_groups::{ControlGroups, Options};
+use crate::control_groups::{ControlGroups, Killed, Options};
 use crate::core::{Confinement, Key};
 use crate::session::Session;
 
 /// Finds out what can be limited, and says so in the log.
 pub(super) fn begin(plan: &Plan, session: &Session, log: &mut LineLog) -> ControlGroups {
     let (options, wrong) = Options::of(&plan.variables);
-    wrong.iter().for_each(|wrong| log.line(wrong));
+    if let Some(wrong) = wrong {
+        log.line(&wrong);
+    }
     let groups = ControlGroups::make(plan.limits.as_ref(), options, session.directory());
     let [memory, processes] = groups.described();
     log.line(&format!("memory= of workers: {memory}"));
@@ -45,11 +47,11 @@ impl Daemon {
     /// Tells the core where the kernel killed a process of the worker's because its group met its own limit. Returns
     /// whether the kernel killed one, for that or for a limit further up.
     pub(super) fn look_for_kills(&mut self, key: Key) -> bool {
-        let found = self.control_groups.of(key).and_then(|cell| cell.kill());
-        if let Some(Some(exceeded)) = found {
+        let found = self.control_groups.of(key).map_or(Killed::Nobody, |cell| cell.kill());
+        if let Killed::OverItsLimit(exceeded) = found {
             self.core.exceeded_memory(key, exceeded);
         }
-        found.is_some()
+        found != Killed::Nobody
     }
 
     /// Workers of which a part was killed end as a whole; groups that could not be removed are tried again.
