@@ -14,7 +14,8 @@ CHAOS = Path(__file__).parent / "chaos.py"
 sys.path.insert(0, str(CHAOS.parent))
 from chaos import recovery  # noqa: E402  (it lies beside this file, not in a package)
 from diary import UNITS, Held, overlaps, read  # noqa: E402
-from ticket import Ledger, lines_of  # noqa: E402
+from load import check_order, mixed  # noqa: E402
+from ticket import Ledger, Wrong, lines_of  # noqa: E402
 
 
 @pytest.mark.timeout(600)
@@ -55,6 +56,29 @@ def test_diaries_tell_what_was_held_retried_and_rebuilt(tmp_path: Path) -> None:
     assert found.begun == {"a": 2, "b": 2}
     assert +found.again == {"b": 1}
     assert found.made == {"actor": 2}
+
+
+@pytest.mark.parametrize(
+    ("before", "rule"),
+    [
+        ([-1, 0, 1, 2], "strict"),
+        ([-1, 0, -1, 2], "strict"),  # another life
+        ([-1, 2, 1, 2], "again"),  # 1 and 2 ran, and their answers were lost
+        ([-1, 2, 2, 2], "again"),  # so were those of the second time
+        ([-1, 2, -1, 2], "again"),
+        ([-1, 2, 0, 1], "wrong"),  # 2 ran before 1
+        ([-1, 3, 1, 1], "wrong"),
+    ],
+)
+def test_calls_out_of_order_are_seen(before: list[int], rule: str) -> None:
+    found = [(0, one, mixed(index)) for index, one in enumerate(before)]
+    values = list(range(len(before)))
+    for may_run_again in (False, True):
+        if rule == "strict" or (rule == "again" and may_run_again):
+            check_order(found, values, may_run_again)
+        else:
+            with pytest.raises(Wrong, match="ran after call"):
+                check_order(found, values, may_run_again)
 
 
 def test_recovery_is_until_the_last_of_what_was_under_way() -> None:
