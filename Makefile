@@ -8,7 +8,7 @@
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
 #   soak   20,000 tasks of random device shares with workers killed at random
-#   chaos  a mixed load on several daemons while processes of every kind are killed, for CHAOS_SECONDS (30 minutes)
+#   chaos  a mixed load on several daemons while processes of every kind are killed and others mean harm, for CHAOS_SECONDS (30 minutes)
 #   hogs   tasks and actors that take all memory beside honest ones, in a container of 2 GiB and in a pod, for HOGS_SECONDS (10 minutes) each; as root
 #   simulate  clusters simulated under seeds, 20,000 of them or SEEDS=A..B; `make test` runs the first 2,000
 #   fuzz   clients, workers and members that say anything, for FUZZ_SECONDS (60), from FUZZ_SEED on (random, printed); `make test` runs a few seeds
@@ -26,7 +26,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -49,8 +49,13 @@ ALIAS_SOURCES := $(shell find python/ray_alias -type f -not -path '*/__pycache__
 demo: venv
 	@$(VENV)/bin/python tests/tour/tour.py
 
-test: venv $(BUILD)/operator-made $(BUILD)/kubernetes/made network-tools etcd $(BUILD)/ecosystem/installed $(BUILD)/train/installed
+# What apt may have to install comes first, one after the other: it takes one caller at a time.
+test: network-tools etcd $(VENV)/made
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target ready-to-test
 	@$(VENV)/bin/python scripts/run-tests
+
+# What tests need. Cargo and pip work side by side: the one computes, the other mostly waits for the network.
+ready-to-test: venv $(BUILD)/operator-made $(BUILD)/fuzz-made $(BUILD)/kubernetes/made $(BUILD)/ecosystem/installed $(BUILD)/train/installed
 
 # Tests of several hosts make network namespaces, for which they need `ip` and root.
 network-tools:
@@ -58,7 +63,7 @@ network-tools:
 	  || echo "The command ip is missing: tests of several hosts will fail. Install iproute2."
 
 # Tests of a standby head keep its journal in a real etcd.
-etcd:
+etcd: | network-tools
 	@command -v etcd >/dev/null || { test "$$(id -u)" -eq 0 && apt-get update -qq && apt-get install -y -qq etcd-server; } \
 	  || echo "The command etcd is missing: tests of a standby head will be skipped. Install etcd-server."
 
@@ -92,7 +97,7 @@ ecosystem: $(BUILD)/ecosystem/installed
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
 
-chaos: venv
+chaos: venv $(BUILD)/fuzz-made
 	$(VENV)/bin/python tests/chaos/chaos.py
 
 fuzz: $(NATIVE)
@@ -144,6 +149,12 @@ $(BUILD)/operator-made: $(RUST_SOURCES)
 	@mkdir -p $(@D)
 	@touch $@
 
+# Who means harm in `make chaos`.
+$(BUILD)/fuzz-made: $(RUST_SOURCES)
+	cargo build --release --locked -p oxiray-fuzz
+	@mkdir -p $(@D)
+	@touch $@
+
 # Helm, kubectl and the schemas of Kubernetes' objects, for the tests of the chart and of what the operator makes.
 $(BUILD)/kubernetes/made: $(VENV)/made scripts/kubernetes-tools tests/kubernetes/tools.txt
 	$(VENV)/bin/pip install --quiet jsonschema
@@ -157,18 +168,23 @@ $(BUILD)/wheel-made: $(BUILD)/venv/made $(NATIVE) $(FRONT_SOURCES)
 
 $(VENV)/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(VENV)
-	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pyyaml mypy setuptools uv wheel
+	$(VENV)/bin/pip install --quiet 'cloudpickle>=3' joblib numpy pytest pytest-timeout pytest-xdist pyyaml mypy setuptools uv wheel
+	@touch $@
+
+# The alias as a wheel, so that environments made at the same time do not build it in one folder.
+$(BUILD)/alias-made: $(VENV)/made $(ALIAS_SOURCES)
+	rm -rf $(BUILD)/alias
+	$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(BUILD)/alias ./python/ray_alias
+	@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
 	@touch $@
 
 # Oxiray and its alias, into the environment that the target lies in.
 define install
-$(@D)/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl
-$(@D)/bin/pip install --quiet --no-deps --force-reinstall --no-build-isolation ./python/ray_alias
-@rm -rf python/ray_alias/build python/ray_alias/src/*.egg-info
+$(@D)/bin/pip install --quiet --no-deps --force-reinstall dist/oxiray-*.whl $(BUILD)/alias/*.whl
 @touch $@
 endef
 
-$(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(ALIAS_SOURCES)
+$(VENV)/installed: $(VENV)/made $(BUILD)/wheel-made $(BUILD)/alias-made
 	$(install)
 
 # Libraries that are written for Ray, as PyPI has them; no Ray.

@@ -114,6 +114,7 @@ class Caller:
     def of_method(
         *,
         hold: Hold,
+        class_name: str,
         name: str,
         label: str,
         group: str,
@@ -193,7 +194,12 @@ def is_connected() -> bool: ...
 def next_news() -> tuple[Any, ...]: ...
 def kept(action: int, namespace: bytes, key: bytes, value: bytes, widely: bool) -> tuple[int, bytes, list[bytes]]: ...
 def look(
-    kind: str, filters: list[tuple[str, bool, str]], limit: int, detail: bool, summary: bool
+    kind: str,
+    filters: list[tuple[str, bool, str]],
+    limit: int,
+    detail: bool,
+    summary: bool,
+    timeout: float | None = None,
 ) -> tuple[str, int, str]: ...
 def draining() -> tuple[float | None, str] | None: ...
 def drain(node: str, deadline_s: float | None, reason: str, only_if_idle: bool, undo: bool) -> str: ...

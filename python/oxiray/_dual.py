@@ -65,10 +65,9 @@ def dump(error: BaseException) -> bytes:
             return pickle.dumps(error, protocol=5)
         except Exception:
             logger.debug("plain pickle refused a %s, trying cloudpickle", type(error), exc_info=True)
-    import cloudpickle  # type: ignore[import-untyped]
+    from oxiray import _pickling
 
-    data: bytes = cloudpickle.dumps(error, protocol=5)
-    return data
+    return _pickling.dumps(error)
 
 
 def load(data: bytes) -> BaseException | None:

@@ -22,9 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import cloudpickle
-
-from oxiray import runtime_env as environments
+from oxiray import _pickling, runtime_env as environments
 from oxiray.exceptions import RuntimeEnvSetupError
 
 #: What names a package in a runtime environment.
@@ -227,7 +225,7 @@ def _hook(hook: Any) -> Any:
         return hook
     name = f"{getattr(hook, '__module__', '?')}.{getattr(hook, '__qualname__', repr(hook))}"
     try:
-        body = cloudpickle.dumps(hook)
+        body = _pickling.dumps(hook)
     except Exception as error:
         raise RuntimeEnvSetupError(
             f"the worker_process_setup_hook {name} cannot be pickled ({error}): let it capture nothing that cannot travel, "

@@ -19,6 +19,7 @@ class ActorDiedErrorContext:
     name: str = ""
     ray_namespace: str = ""
     node_ip_address: str = ""
+    node_id: str = ""
     pid: int = 0
     owner_ip_address: str = ""
     never_started: bool = False
@@ -35,11 +36,12 @@ def describe_death(headline: str, context: ActorDiedErrorContext) -> str:
         ("name", context.name),
         ("namespace", context.ray_namespace),
         ("ip", context.node_ip_address),
+        ("node_id", context.node_id),
     )
     lines += [f"\t{label}: {value}" for label, value in rows if value]
     if context.error_message:
         lines.append(context.error_message)
-    if context.never_started:
+    if context.never_started and "never ran" not in context.error_message:
         lines.append("The actor never ran: it died before its process could start.")
     return "\n".join(lines)
 

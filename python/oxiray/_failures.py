@@ -51,19 +51,23 @@ def from_current_exception(
 
 def from_dependency(
     function_name: str,
-    upstream: RayError,
-    pid: int,
-    ip: str,
+    upstream: BaseException,
+    pid: int = 0,
+    ip: str | None = None,
     actor_repr: str | None = None,
     actor_id: str | None = None,
-) -> RayError:
-    """The failure of a task that never ran because the argument `upstream` failed."""
-    if not isinstance(upstream, RayTaskError):
-        return upstream
+) -> RayTaskError:
+    """The failure of a task that never ran because the argument `upstream` failed; `pid` is 0 where no process had it."""
     text = f"{_DEPENDENCY_HEADLINE}\n{type(upstream).__module__}.{type(upstream).__qualname__}: {upstream}"
-    return RayTaskError(
-        function_name, text, upstream.cause, pid=pid, ip=ip, actor_repr=actor_repr, actor_id=actor_id
-    )
+    cause = upstream.cause if isinstance(upstream, RayTaskError) else upstream
+    return RayTaskError(function_name, text, cause, pid=pid, ip=ip, actor_repr=actor_repr, actor_id=actor_id)
+
+
+def of_argument(function_names: list[str], error: BaseException) -> BaseException:
+    """The error to raise for tasks that never ran, each for want of the one's result before it; `error` is the argument's."""
+    for name in function_names:
+        error = from_dependency(name, error).as_instanceof_cause()
+    return error
 
 
 def traceback_text(error: BaseException) -> str:
@@ -157,21 +161,24 @@ def _unreconstructable(reason: errors.ErrorType) -> _Maker:
 
 def _actor_died(message: str, payload: object, details: dict[str, Any]) -> RayError:
     actor_id = optional_hex(details.get("actor_id"))
+    known = errors.ActorDiedErrorContext(
+        error_message=message,
+        actor_id=actor_id,
+        class_name=details.get("class_name") or "",
+        name=details.get("name") or "",
+        ray_namespace=details.get("namespace") or "",
+        node_id=details.get("node_id") or "",
+        node_ip_address=details.get("ip") or "",
+        pid=details.get("pid") or 0,
+        preempted=bool(details.get("preempted")),
+        never_started=bool(details.get("never_started")),
+    )
     if isinstance(payload, (RayTaskError, errors.ActorDiedErrorContext)):
         error = errors.ActorDiedError(payload)
+        if isinstance(payload, RayTaskError):
+            error._know(known)
     else:
-        error = errors.ActorDiedError(
-            errors.ActorDiedErrorContext(
-                error_message=message,
-                actor_id=actor_id,
-                class_name=details.get("class_name") or "",
-                name=details.get("name") or "",
-                ray_namespace=details.get("namespace") or "",
-                pid=details.get("pid") or 0,
-                preempted=bool(details.get("preempted")),
-                never_started=bool(details.get("never_started")),
-            )
-        )
+        error = errors.ActorDiedError(known)
         error._actor_init_failed = bool(details.get("actor_init_failed"))
     if error.actor_id is None:
         error.actor_id = actor_id

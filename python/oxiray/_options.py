@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
-
-from oxiray import _option_rules as rules, _without_effect, runtime_env as environments
+from oxiray import _option_rules as rules, _pickling, _without_effect, runtime_env as environments
 
 #: Resources whose units are devices: a task that held one exits by default, so that the next meets a clean device.
 ACCELERATORS = ("GPU", "neuron_cores", "TPU", "HPU", "NPU")
@@ -237,7 +235,7 @@ def retried_as_sent(wanted: bool | tuple[type[BaseException], ...] | list[type[B
             f"retry_exceptions names {names}, but what runs is Rust and raises no exceptions of Python: say "
             "retry_exceptions=True, which stands for any error"
         )
-    return cloudpickle.dumps(wanted)
+    return _pickling.dumps(wanted)
 
 
 def _concurrency_groups(merged: Mapping[str, Any]) -> dict[str, int]:

@@ -14,9 +14,7 @@ import reprlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import cloudpickle
-
-from oxiray import _failures, _switches, exceptions
+from oxiray import _failures, _pickling, _switches, exceptions
 
 logger = logging.getLogger("oxiray")
 _warned_of_out_of_band = False
@@ -41,7 +39,7 @@ def dumps(value: Any) -> tuple[list[Any], list[memoryview]]:
     parts = _Parts()
     buffers: list[pickle.PickleBuffer] = []
     try:
-        cloudpickle.Pickler(parts, protocol=5, buffer_callback=buffers.append).dump(value)
+        _pickling.Pickler(parts, protocol=5, buffer_callback=buffers.append).dump(value)
     except (TypeError, pickle.PicklingError, AttributeError, RecursionError) as error:
         raise TypeError(explain(value, error)) from error
     return parts, [_flat(buffer) for buffer in buffers]
@@ -84,7 +82,7 @@ def shown(value: Any) -> str:
 def failing_parts(value: Any, depth: int, path: tuple[str, ...] = (), parent: Any = None) -> Iterator[FailingPart]:
     """The innermost parts of `value` that cannot be serialized, at most `depth` levels down; itself where none is."""
     try:
-        cloudpickle.dumps(value)
+        _pickling.dumps(value)
     except Exception:
         found = False
         for name, part in _parts(value) if depth > 0 else []:
@@ -133,8 +131,13 @@ def view(pin: Any, address: int, size: int) -> memoryview:
     return memoryview(array).cast("B").toreadonly()
 
 
-def failure(code: str, text: str, cause: Any, object_id: str | None = None) -> BaseException:
-    """The exception for what the runtime could not do; `object_id` is the object that cannot be had for it."""
+def failure(
+    code: str, text: str, cause: Any, object_id: str | None = None, known: dict[str, Any] | None = None
+) -> BaseException:
+    """The exception for what the runtime could not do; `object_id` is the object that cannot be had for it.
+
+    `known` is what is known of the actor whose death it is.
+    """
     if code == "actor_name_taken":
         return exceptions.ActorAlreadyExistsError(text)
     if code == "state":
@@ -147,7 +150,8 @@ def failure(code: str, text: str, cause: Any, object_id: str | None = None) -> B
         from oxiray import rust
 
         cause = rust.error_of(cause)
-    return _failures.error_from_runtime(code, text, cause, object_id=object_id, actor_id=_actor_of(object_id))
+    details = {"actor_id": _actor_of(object_id), **(known or {})}
+    return _failures.error_from_runtime(code, text, cause, object_id=object_id, **details)
 
 
 def _actor_of(object_id: str | None) -> str | None:

@@ -14,9 +14,7 @@ import re
 import sys
 from typing import Any, NoReturn
 
-import cloudpickle
-
-from oxiray import _cancellation, _core, _failures, _session, _worker_environment, _worker_exit, exceptions
+from oxiray import _cancellation, _core, _failures, _pickling, _session, _worker_environment, _worker_exit, exceptions
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -220,13 +218,14 @@ def method(actor: Any, name: str) -> Any:
 
 def describe(name: str, error: BaseException, task: str) -> bytes:
     """The pickled exception that callers of `name` are to see; `task` is the call's identifier."""
+    actor_repr, actor_id = None if _actor is None else _own_name(), _core.context()["actor_id"]
+    if getattr(error, "__dict__", {}).pop("_is_of_argument", False):
+        described = _failures.from_dependency(name, error, os.getpid(), "127.0.0.1", actor_repr, actor_id)
+        return _pickling.dumps(described)
     seen = _cancellation.as_cancelled(error, task)
-    context = _core.context()
-    described = _failures.from_current_exception(
-        name, error, os.getpid(), "127.0.0.1", actor_repr=None if _actor is None else _own_name(), actor_id=context["actor_id"],
-        cause=None if seen is error else seen,
-    )
-    return cloudpickle.dumps(described)
+    cause = None if seen is error else seen
+    described = _failures.from_current_exception(name, error, os.getpid(), "127.0.0.1", actor_repr, actor_id, cause)
+    return _pickling.dumps(described)
 
 
 def wants_retry(wanted: bytes, error: BaseException) -> bool:

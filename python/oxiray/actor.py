@@ -13,9 +13,7 @@ import inspect
 import pickle
 from typing import Any, NamedTuple, NoReturn
 
-import cloudpickle
-
-from oxiray import _core, _option_rules, _options, _session, _strategies
+from oxiray import _core, _option_rules, _options, _pickling, _session, _strategies
 from oxiray._async_context import has_async_methods
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
@@ -150,6 +148,7 @@ class ActorMethod:
         stream = stream_terms(self._results, ahead, self._chosen("_num_objects_per_yield", 1))
         self._caller = _core.Caller.of_method(
             hold=self._hold,
+            class_name=traits.class_name,
             name=self._name,
             label=self._given.get("name") or "",
             group=self._chosen("concurrency_group", ""),
@@ -217,7 +216,7 @@ class ActorHandle:
         from oxiray import rust
 
         self._hold.hand_on()
-        told = cloudpickle.dumps(self._traits) if self._traits.language == "python" else rust.told(self._traits)
+        told = _pickling.dumps(self._traits) if self._traits.language == "python" else rust.told(self._traits)
         return self._actor_id.binary(), told, self._hold.keeps
 
 
@@ -293,7 +292,7 @@ class ActorClass:
             max_concurrency=options.concurrency(is_async=is_async),
             groups=list(options.concurrency_groups.items()),
             max_restarts=options.max_restarts,
-            handle=cloudpickle.dumps(traits),
+            handle=_pickling.dumps(traits),
             strategy=_strategies.told(options, self.__name__),
         )
         if existing is not None:

@@ -50,14 +50,15 @@ class Node:
         self.address: str = address
         self.gcs_address: str = address
         self.node_id: str = description["node"]
+        self._pid: int = description["pid"]
         self.unique_id: str = self.node_id
         self.session_dir = session
         self.raylet_socket_name = str(Path(session) / "socket")
 
     @property
     def pid(self) -> int:
-        """The daemon's process."""
-        return self._process.pid
+        """The daemon's process. Of a node that joined over the network it is a child of the one that was started."""
+        return self._pid
 
     def is_alive(self) -> bool:
         """Whether the daemon runs."""
@@ -97,7 +98,7 @@ class Cluster:
     over_network = False
     #: For how many seconds such a node may go on without a word from the head. It is short: whoever tests what becomes of
     #: a program when a node dies waits for it.
-    node_lease_s = 2.0
+    node_lease_s = 4.0
 
     def __init__(
         self,

@@ -145,7 +145,7 @@ class RayTaskError(RayError):
             self.__dict__[field] = failure.__dict__[field]
 
     def __str__(self) -> str:
-        text = self.traceback_str.strip()
+        text = self.traceback_str.strip("\n").rstrip()
         before, found, after = text.partition(_TRACEBACK_START)
         if not found:
             return f"{self._headline()}\n{text}"
@@ -153,12 +153,13 @@ class RayTaskError(RayError):
 
     def _headline(self) -> str:
         title = f"\x1b[36m{self.proctitle}\x1b[39m" if sys.stderr is not None and sys.stderr.isatty() else self.proctitle
-        facts = [f"pid={self.pid}", f"ip={self.ip}"]
+        # A task whose argument failed had no process.
+        facts = [f"pid={self.pid}", f"ip={self.ip}"] if self.pid else []
         if self.actor_id is not None:
             facts.append(f"actor_id={self.actor_id}")
         if self.actor_repr is not None:
             facts.append(f"repr={self.actor_repr}")
-        return f"{title} ({', '.join(facts)})"
+        return f"{title} ({', '.join(facts)})" if facts else title
 
     def __reduce__(self) -> Any:
         fields = {name: value for name, value in self.__dict__.items() if name != "cause"}
@@ -289,6 +290,17 @@ class ActorDiedError(RayActorError):
             super().__init__(
                 optional_hex(cause.actor_id), describe_death(self.BASE_ERROR_MSG, cause), preempted=cause.preempted
             )
+        self._know(cause if isinstance(cause, ActorDiedErrorContext) else ActorDiedErrorContext())
+
+    def _know(self, known: ActorDiedErrorContext) -> None:
+        """What is known of the actor; empty texts and 0 for what is not."""
+        self.class_name = known.class_name
+        self.name = known.name
+        self.namespace = known.ray_namespace
+        self.node_id = known.node_id
+        self.node_ip_address = known.node_ip_address
+        self.pid = known.pid
+        self.never_started = known.never_started
 
     @staticmethod
     def from_task_error(task_error: RayTaskError) -> ActorDiedError:

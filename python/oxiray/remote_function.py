@@ -15,9 +15,7 @@ import logging
 import sys
 from typing import Any, NoReturn
 
-import cloudpickle
-
-from oxiray import _core, _options, _serialization, _session, _strategies
+from oxiray import _core, _options, _pickling, _serialization, _session, _strategies
 
 logger = logging.getLogger("ray")
 
@@ -30,7 +28,7 @@ _CODE_BYTES_USUAL = 10 << 20
 def code_of(target: Any, kind: str) -> bytes:
     """`target`, a function or class, as bytes."""
     try:
-        body = cloudpickle.dumps(target)
+        body = _pickling.dumps(target)
     except Exception as error:
         raise TypeError(f"Could not serialize the {kind} {target.__qualname__}. {_serialization.explain(target, error)}") from error
     if len(body) > _CODE_BYTES_LIMIT:

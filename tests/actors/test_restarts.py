@@ -79,6 +79,31 @@ def test_without_restarts_a_crash_is_the_end(tmp_path) -> None:
     assert lines(tmp_path / "log") == ["init"]
 
 
+def test_a_death_says_which_actor_it_was_and_where() -> None:
+    named = Actor.options(name="to die", namespace="of deaths").remote(Path(os.devnull))
+    pid = ray.get(named.pid.remote())
+    for _ in range(2):
+        with pytest.raises(ActorDiedError) as caught:
+            ray.get(named.die.remote(), timeout=20)
+        error, node = caught.value, ray.nodes()[0]
+        assert (error.class_name, error.name, error.namespace, error.pid) == ("Plain", "to die", "of deaths", pid)
+        assert (error.node_id, error.node_ip_address) == (node["NodeID"], node["NodeManagerAddress"])
+        assert (error.actor_id, error.never_started) == (named._actor_id.hex(), False)
+        said = ("class_name: Plain", f"pid: {pid}", "name: to die", "namespace: of deaths", node["NodeID"])
+        assert all(one in str(error) for one in said), error
+
+
+def test_the_death_of_an_actor_that_never_ran_says_so() -> None:
+    holder = Actor.options(resources={"token": 2}).remote(Path(os.devnull))
+    ray.get(holder.pid.remote())
+    waits = Actor.options(resources={"token": 2}).remote(Path(os.devnull))
+    ray.kill(waits)
+    with pytest.raises(ActorDiedError, match="never ran") as caught:
+        ray.get(waits.pid.remote(), timeout=20)
+    assert caught.value.never_started and (caught.value.class_name, caught.value.pid) == ("Plain", 0)
+    ray.kill(holder)
+
+
 def test_a_restart_runs_the_constructor_again_with_its_arguments(tmp_path) -> None:
     large = list(range(100_000))
     actor = Actor.options(max_restarts=2).remote(tmp_path / "log", ray.put(large))

@@ -13,8 +13,9 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from oxiray import exceptions as errors
+from oxiray import _serialization, exceptions as errors
 from oxiray._failures import error_from_runtime, from_current_exception, from_dependency, is_own_frame, traceback_text
+from oxiray.remote_function import code_of
 
 BASES = {
     "RayTaskError": ("RayError",),
@@ -243,6 +244,18 @@ def test_frames_of_the_runtime_are_left_out() -> None:
     assert "raise_in_user_code" in text
 
 
+def test_what_travels_keeps_the_file_that_it_is_written_in() -> None:
+    def with_one_inside() -> Any:
+        return lambda: 1 / 0
+
+    parts, _ = _serialization.dumps({"function": with_one_inside})
+    for arrived in pickle.loads(code_of(with_one_inside, "function")), pickle.loads(b"".join(parts))["function"]:
+        assert (arrived.__code__.co_filename, arrived().__code__.co_filename) == (__file__, __file__)
+        with pytest.raises(ZeroDivisionError) as caught:
+            arrived()()
+        assert "return lambda: 1 / 0" in "".join(traceback.format_exception(caught.value)), "the line is shown"
+
+
 def test_a_long_traceback_loses_its_middle() -> None:
     text = traceback_text(ValueError("x" * (errors.TRACEBACK_CHARACTERS_MAX * 2)))
     assert len(text) < errors.TRACEBACK_CHARACTERS_MAX + 200
@@ -319,10 +332,13 @@ def test_an_argument_that_failed() -> None:
     error = from_dependency("g", upstream, 3, "10.0.0.2")
     assert isinstance(error, errors.RayTaskError)
     assert isinstance(error.as_instanceof_cause(), ValueError)
-    assert str(error).startswith("ray::g() (pid=3, ip=10.0.0.2)\nAt least one of the input arguments")
+    assert str(error).startswith("ray::g() (pid=3, ip=10.0.0.2)\n  At least one of the input arguments")
     assert "ray::mod.f() (pid=9" in str(error)
     lost = errors.ObjectLostError("ab")
-    assert from_dependency("g", lost, 3, "10.0.0.2") is lost
+    without_process = from_dependency("g", lost).as_instanceof_cause()
+    assert isinstance(without_process, errors.ObjectLostError) and without_process.cause is lost
+    assert str(without_process).startswith("ray::g()\n  At least one") and str(lost) in str(without_process)
+    assert without_process.object_ref_hex == "ab"
 
 
 def test_an_actor_whose_constructor_raised() -> None:
@@ -365,6 +381,14 @@ def test_details_of_the_runtimes_errors() -> None:
     died: Any = error_from_runtime("actor_died", "killed", actor_id=b"\x01\x02", class_name="A", pid=4, preempted=True)
     assert (died.actor_id, died.preempted, died.actor_init_failed) == ("0102", True, False)
     assert "class_name: A" in str(died)
+    known = {"class_name": "A", "name": "n", "namespace": "s", "node_id": "ee", "ip": "10.0.0.3", "pid": 5}
+    for cause in (None, task_error(ValueError("in __init__"))):
+        told: Any = pickle.loads(pickle.dumps(error_from_runtime("actor_died", "killed", cause, actor_id="01", **known)))
+        attributes = (told.class_name, told.name, told.namespace, told.node_id, told.node_ip_address, told.pid)
+        assert attributes == ("A", "n", "s", "ee", "10.0.0.3", 5) and not told.never_started
+        assert (told.actor_id, told.actor_init_failed) == ("01", cause is not None)
+    unborn: Any = error_from_runtime("actor_died", "its job ended", actor_id="01", class_name="A", never_started=True)
+    assert unborn.never_started and "The actor never ran" in str(unborn)
     cause = task_error(ValueError("in __init__"))
     born_dead: Any = error_from_runtime("actor_died", "", cause, actor_id="03")
     assert (born_dead.actor_id, born_dead.actor_init_failed) == ("03", True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import oxiray
 import pytest
+from named import named
 from oxiray._options import TaskOptions, check_submittable, task_options
 from oxiray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -89,7 +90,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "kind", "part"), REFUSED, ids=[str(row[0]) for row in REFUSED])
+@pytest.mark.parametrize(("given", "kind", "part"), REFUSED, ids=[named(row[0]) for row in REFUSED])
 def test_refused_in_decorator_and_in_options(given: dict[str, Any], kind: type[Exception], part: str) -> None:
     for ask in (lambda: oxiray.remote(**given)(function), lambda: oxiray.remote(function).options(**given)):
         with pytest.raises(kind) as caught:
@@ -117,7 +118,7 @@ REFUSED_AT_SUBMISSION = [
 ]
 
 
-@pytest.mark.parametrize(("given", "part"), REFUSED_AT_SUBMISSION, ids=[str(row[0]) for row in REFUSED_AT_SUBMISSION])
+@pytest.mark.parametrize(("given", "part"), REFUSED_AT_SUBMISSION, ids=[named(row[0]) for row in REFUSED_AT_SUBMISSION])
 def test_refused_at_submission(given: dict[str, Any], part: str) -> None:
     options = task_options(given)
     with pytest.raises(ValueError) as caught:
@@ -154,7 +155,7 @@ ACCEPTED = [
 ]
 
 
-@pytest.mark.parametrize("given", ACCEPTED, ids=str)
+@pytest.mark.parametrize("given", ACCEPTED, ids=named)
 def test_accepted(given: dict[str, Any]) -> None:
     oxiray.remote(**given)(function)
     oxiray.remote(function).options(**given)
@@ -185,7 +186,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"resources": {"slot": 0.5}}, {"CPU": 1, "slot": 0.5}),
         ({"accelerator_type": "H100"}, {"CPU": 1, "accelerator_type:H100": 0.001}),
     ],
-    ids=str,
+    ids=named,
 )
 def test_demand(given: dict[str, Any], demand: dict[str, float]) -> None:
     assert task_options(given).resources == demand
@@ -210,7 +211,7 @@ def test_demand(given: dict[str, Any], demand: dict[str, float]) -> None:
         ({"resources": {"slot": 1}}, {}, 0),
         ({"accelerator_type": "H100"}, {}, 0),
     ],
-    ids=str,
+    ids=named,
 )
 def test_a_task_with_an_accelerator_gets_a_fresh_process(
     decorator: dict[str, Any], options: dict[str, Any], max_calls: int
@@ -265,7 +266,7 @@ def test_options_are_frozen() -> None:
         options.max_calls = 5
 
 
-@pytest.mark.parametrize("arguments", [((), {}), ((1,), {}), ((function,), {"num_cpus": 1})], ids=str)
+@pytest.mark.parametrize("arguments", [((), {}), ((1,), {}), ((function,), {"num_cpus": 1})], ids=named)
 def test_wrong_forms_of_the_decorator(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
     positional, keywords = arguments
     with pytest.raises((AssertionError, TypeError)):

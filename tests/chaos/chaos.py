@@ -1,5 +1,6 @@
 """A mixed load over several daemons while processes of every kind are killed at random: every result must be the one that
-was computed without the runtime, and the invariants must hold.
+was computed without the runtime, and the invariants must hold. Beside the load a stranger, a member and the workers of a
+job mean harm (`hostile.py`), which must not be seen in any result.
 
 A head and members, which join over TLS, run the work of several drivers. A seed says who is killed when. Afterwards each
 worker's own diary tells what it held and ran, and a last driver looks whether what was promised is there.
@@ -19,11 +20,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import diary
+import watch
 from daemons import Cluster, of_the_run
+from hostile import Hostiles, lacking
 from load import PATIENCE_S
 from ticket import lines_of
 from victims import VICTIMS, Fault, Killer
@@ -42,39 +46,53 @@ def run(seconds: float, seed: int, folder: Path) -> dict[str, Any]:
     heads_die = any(victim.kind == "head" for victim in VICTIMS)
     cluster = Cluster(folder, seed, heads_die)
     faults: list[str] = []
+    hostiles, watched = Hostiles(cluster, seed), watch.Watch(cluster)
+
+    def besides(now: float) -> bool:
+        hostiles.renew(now)
+        watched.look(now, killer.killed)
+        return not watched.faults
+
+    killer = Killer(cluster, VICTIMS, seed, besides)
     try:
         for host in range(MEMBERS + 1):
             cluster.start_daemon(host)
         for name in DRIVERS:
             cluster.start_driver(name)
-        killer = Killer(cluster, VICTIMS, seed)
         killer.go_on(time.monotonic() + seconds)
         killer.rest()
-        faults += end_load(cluster)
+        faults += end_load(cluster, besides)
+        hostiles.end()
         audit = cluster.audit(_AUDIT_S)
         faults += [str(fault) for fault in list(audit["faults"])]  # type: ignore[call-overload]
+        watched.look(time.monotonic(), killer.killed)
         faults += [f"nothing hangs: {late} did not end" for late in cluster.stop(_END_S)]
         faults += left_over(folder)
     finally:
         cluster.kill_all()
     found = figures(folder, killer.faults)
     found["promises looked at"] = audit.get("promises", 0)
-    found["faults"] = faults + found["faults"]
+    found |= watched.figures()
+    found["the hostile"] = hostiles.deeds()
+    found["faults"] = [
+        *watched.faults, *watched.grown_too_large(), *watch.panics(folder), *hostiles.faults, *faults, *found["faults"],
+    ]  # fmt: skip
     return found
 
 
-def end_load(cluster: Cluster) -> list[str]:
+def end_load(cluster: Cluster, besides: Callable[[float], bool]) -> list[str]:
     """The drivers finish what they have begun; those that do not, or that ended by themselves, and why."""
     (cluster.folder / "stop").touch()
     until = time.monotonic() + _LAST_WORK_S
+    while (now := time.monotonic()) < until and any(one.poll() is None for one in cluster.drivers.values()):
+        besides(now)
+        time.sleep(0.1)
     faults = []
     for name, process in cluster.drivers.items():
-        try:
-            status = process.wait(max(0.0, until - time.monotonic()))
-        except Exception:
+        status = process.poll()
+        if status is None:
             faults.append(f"nothing hangs: driver {name} does not finish")
-            continue
-        if status != 0:
+        elif status != 0:
             faults.append(f"driver {name} ended with {status}: {cluster.tail(cluster.folder / f'driver-{name}.log')}")
     return faults
 
@@ -140,8 +158,9 @@ def recovery(killed_at: list[float], ended: list[tuple[float, float]]) -> dict[s
 def shows_nothing(found: dict[str, Any]) -> list[str]:
     """What a run lacks that would not have seen a fault."""
     lacks = [f"no {victim.kind} was killed" for victim in VICTIMS if not found["killed"].get(victim.kind)]
-    lacks += [f"there were no {name}" for name in ("tasks retried", "holds of devices") if not found[name]]
-    return [f"the run shows nothing: {lack}" for lack in lacks]
+    wanted = ("tasks retried", "holds of devices", "looks at daemons")
+    lacks += [f"there were no {name}" for name in wanted if not found[name]]
+    return [*(f"the run shows nothing: {lack}" for lack in lacks), *lacking(found["the hostile"])]
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Set
 from pathlib import Path
 
 import diary
@@ -20,6 +21,10 @@ from oxiray._cli import native_binary
 #: Every process of a run has this variable, with the run's folder in it.
 MARK = "OXIRAY_CHAOS_RUN"
 CPUS, GPUS = 2, 2
+#: What only nodes of the run have, and all their honest work asks for that asks for nothing else: a hostile member has room
+#: for what wants nothing.
+OURS = "ours"
+STORE_BYTES = 200 << 20
 #: For how long a member goes on without a word from the head, in seconds.
 LEASE_S = 2.0
 #: How long a daemon may take to serve, in seconds.
@@ -63,13 +68,38 @@ class Cluster:
         self.folder, self._seed, self._heads_die = folder, seed, heads_die
         self.daemons: dict[int, subprocess.Popen[bytes]] = {}
         self.drivers: dict[str, subprocess.Popen[bytes]] = {}
+        #: The hostile, by kind, and until when each may last.
+        self.hostiles: dict[str, tuple[float, subprocess.Popen[bytes]]] = {}
         self._driver_numbers: dict[str, int] = {}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._ports: dict[int, int] = {}
         (folder / "diaries").mkdir()
 
+    def sessions(self, host: int) -> Path:
+        """Where a host's daemon has its sessions."""
+        return self.folder / f"h{host}"
+
+    def address(self, host: int) -> str:
+        """Where a host's daemon listens, each time that it is started."""
+        ip = f"127.0.0.{host + 1}"
+        if host not in self._ports:
+            with socket.create_server((ip, 0)) as free:
+                self._ports[host] = free.getsockname()[1]
+        return f"{ip}:{self._ports[host]}"
+
+    def nodes(self, host: int) -> list[str]:
+        """The identifiers of the nodes that are or were on a host."""
+        found = []
+        for description in self.sessions(host).glob("oxiray-*/session_*/session.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                found.append(str(json.loads(description.read_text())["node"]))
+        return found
+
+    def token_file(self) -> Path:
+        """With what members join."""
+        return next(self.sessions(0).glob("oxiray-*/session_*/join-token"))
+
     def _start(self, command: list[str], log: str, host: int) -> subprocess.Popen[bytes]:
-        sessions = self.folder / f"h{host}"
+        sessions = self.sessions(host)
         sessions.mkdir(exist_ok=True)
         own = {
             MARK: str(self.folder), diary.FOLDER: str(self.folder / "diaries"), diary.HOST: f"host{host}",
@@ -87,13 +117,14 @@ class Cluster:
 
     def begin_daemon(self, host: int) -> None:
         """Starts a host's daemon, and does not wait for it to serve."""
-        words = ["start", "--block", f"--num-cpus={CPUS}", f"--num-gpus={GPUS}", f"--object-store-memory={200 << 20}"]
+        words = ["start", "--block", f"--num-cpus={CPUS}", f"--num-gpus={GPUS}", f"--object-store-memory={STORE_BYTES}"]
+        words += [f"--resources={json.dumps({OURS: 1000})}"]
+        ip, _, port = self.address(host).partition(":")
         if host == 0:
-            words += ["--head", f"--port={self._port}", f"--node-lease={LEASE_S}"]
+            words += ["--head", f"--port={port}", f"--node-lease={LEASE_S}"]
         else:
-            token = next((self.folder / "h0").glob("oxiray-*/session_*/join-token"))
-            words += [f"--address=127.0.0.1:{self._port}", f"--token-file={token}"]
-            words += [f"--node-ip-address=127.0.0.{host + 1}"]
+            words += [f"--address={self.address(0)}", f"--token-file={self.token_file()}"]
+            words += [f"--node-ip-address={ip}", f"--node-manager-port={port}"]
         self.daemons[host] = self._start([str(native_binary()), *words], f"daemon-{host}.log", host)
 
     def start_daemon(self, host: int) -> None:
@@ -114,10 +145,26 @@ class Cluster:
         command += [f"--folder={self.folder}", f"--seed={self._seed}", *["--heads-die"][: int(self._heads_die)]]
         self.drivers[name] = self._start(command, f"driver-{name}.log", 0)
 
-    def turned_away(self) -> list[int]:
-        """Hosts whose daemon ended by itself, since it found no head."""
-        ended = {host: process.poll() for host, process in self.daemons.items() if host != 0}
-        return [host for host, status in ended.items() if self._heads_die and status not in (None, -signal.SIGKILL)]
+    def start_hostile(self, command: list[str], log: str) -> subprocess.Popen[bytes]:
+        """Starts one who means harm, on the head's host."""
+        return self._start(command, log, 0)
+
+    def started(self) -> dict[int, str]:
+        """The processes that were started for daemons and live: pid and host."""
+        return {process.pid: str(host) for host, process in self.daemons.items() if process.poll() is None}
+
+    def serving(self) -> dict[int, str]:
+        """The daemons that live: pid and host. The head's is the process that was started; a member's is the child of that
+        one, which waits for its end."""
+        started = self.started()
+        members = {pid: host for pid, host in started.items() if host != "0"}
+        below = {pid: members[parent] for pid, parent in processes().items() if parent in members}
+        return {pid: host for pid, host in started.items() if host == "0"} | below
+
+    def turned_away(self, killed: Set[int]) -> list[int]:
+        """Hosts whose daemon ended and is not among those that were killed: it found no head, or was too slow for one."""
+        members = {host: process for host, process in self.daemons.items() if host != 0 and self._heads_die}
+        return [host for host, one in members.items() if one.poll() is not None and one.pid not in killed]
 
     def has_lost_a_driver(self) -> bool:
         """Whether one has ended by itself."""
@@ -150,7 +197,8 @@ class Cluster:
 
     def kill_all(self) -> None:
         """Whatever still runs of what was started here."""
-        for process in [*self.drivers.values(), *self.daemons.values()]:
+        hostiles = [process for _, process in self.hostiles.values()]
+        for process in [*hostiles, *self.drivers.values(), *self.daemons.values()]:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()

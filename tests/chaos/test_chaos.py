@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import documented
@@ -12,8 +14,11 @@ import pytest
 
 CHAOS = Path(__file__).parent / "chaos.py"
 sys.path.insert(0, str(CHAOS.parent))
-from chaos import recovery  # noqa: E402  (it lies beside this file, not in a package)
+import watch  # noqa: E402  (it lies beside this file, not in a package)
+from chaos import recovery  # noqa: E402
+from daemons import Cluster  # noqa: E402
 from diary import UNITS, Held, overlaps, read  # noqa: E402
+from hostile import DEEDS, Hostiles, Kind, deeds_in, lacking  # noqa: E402
 from load import check_order, mixed  # noqa: E402
 from ticket import Ledger, Wrong, lines_of  # noqa: E402
 
@@ -26,6 +31,7 @@ def test_a_minute_of_chaos() -> None:
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-4000:]
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["pieces ended in all"] > 5
+    assert lacking(figures["the hostile"]) == []
     print(done.stdout)
 
 
@@ -92,3 +98,105 @@ def test_a_ledger_whose_driver_was_killed_can_be_read(tmp_path: Path) -> None:
     with (tmp_path / "ledger").open("a") as ledger:
         ledger.write('{"what": "en')
     assert [line["piece"] for line in lines_of(tmp_path / "ledger")] == ["one"]
+
+
+NO_HEAD = "error: the cluster at 127.0.0.1:1 cannot be joined: nothing answers there\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "last_words", "is_legal"),
+    [
+        (1, 1, NO_HEAD, True),
+        (0, 1, NO_HEAD, False),  # a head joins nobody
+        (1, 101, "thread 'main' panicked at crates/node/src/core/leases.rs:235:51:", False),
+        (1, 101, NO_HEAD, False),
+        (1, 1, NO_HEAD + "error: the journal cannot be written\n", False),
+        (1, 0, "", False),
+        (1, -signal.SIGKILL, "", False),
+        (1, -signal.SIGSEGV, NO_HEAD, False),
+        (0, -signal.SIGABRT, "", False),
+    ],
+)
+def test_a_daemon_that_ends_by_itself_is_seen(host: int, status: int, last_words: str, is_legal: bool) -> None:
+    assert (watch.verdict(host, status, last_words) is None) is is_legal
+
+
+def cluster_of(folder: Path, commands: dict[int, str]) -> Cluster:
+    """Processes in the place of daemons."""
+    cluster = Cluster(folder, 0, heads_die=True)
+    for host, command in commands.items():
+        with (folder / f"daemon-{host}.log").open("wb") as log:
+            cluster.daemons[host] = subprocess.Popen(["sh", "-c", command], stdout=log, stderr=log)
+    return cluster
+
+
+def test_ends_of_daemons_are_told_from_kills_and_each_once(tmp_path: Path) -> None:
+    commands = {
+        0: "echo panicked >&2; exit 101", 1: f"echo '{NO_HEAD.strip()}'; exit 1", 2: "sleep 60", 3: "sleep 60",
+    }  # fmt: skip
+    cluster = cluster_of(tmp_path, commands)
+    watched = watch.Watch(cluster)
+    try:
+        for host in (0, 1):
+            cluster.daemons[host].wait()
+        for host in (2, 3):
+            cluster.daemons[host].kill()
+            cluster.daemons[host].wait()
+        killed = {cluster.daemons[2].pid}
+        for now in (1.0, 2.0):
+            watched.look(now, killed)
+        assert cluster.turned_away(killed) == [1, 3]
+    finally:
+        cluster.kill_all()
+    assert watched.turned_away == 1
+    first, second = watched.faults
+    assert "host 0 ended with 101" in first and "panicked" in first
+    assert "host 3 was killed by SIGKILL" in second
+
+
+def test_a_daemon_that_grows_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(tmp_path, {0: "exec 3</dev/null; exec sleep 60"})
+    watched = watch.Watch(cluster)
+    try:
+        watched.look(1.0, set())
+        assert watched.looks == 1 and watched.grown_too_large() == []
+        memory, descriptors = watched.most[0]
+        assert memory > 0 and descriptors >= 3
+        monkeypatch.setattr(watch, "RESIDENT_BYTES_MAX", memory - 1)
+        monkeypatch.setattr(watch, "DESCRIPTORS_MAX", descriptors - 1)
+        told = watched.grown_too_large()
+    finally:
+        cluster.kill_all()
+    assert ["bytes of memory" in told[0], "descriptors" in told[1]] == [True, True]
+
+
+def test_panics_are_found_in_logs(tmp_path: Path) -> None:
+    (tmp_path / "h0").mkdir()
+    (tmp_path / "h0" / "daemon.log.1").write_bytes(b"fine\n\xffthread 'network' panicked at crates/x.rs:1:2:\nfine\n")
+    (tmp_path / "ledger").write_text("panicked at the disco\n")
+    (told,) = watch.panics(tmp_path)
+    assert "crates/x.rs" in told
+
+
+def test_who_means_harm_is_renewed_counted_and_missed(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 0, heads_die=True)
+    report = tmp_path / "hostile-member.jsonl"
+
+    def words(_: Cluster) -> list[str]:
+        return ["sh", "-c", f"echo '{{\"joins\": 1}}' >> {report}; echo it is broken; exit 3", "sh"]
+
+    hostiles = Hostiles(cluster, 1, [Kind("member", words)])
+    for _ in range(3):
+        hostiles.renew(time.monotonic())
+        cluster.hostiles["member"][1].wait()
+    hostiles.end()
+    assert len(hostiles.faults) == 3 and "member ended with 3: it is broken" in hostiles.faults[0]
+    with report.open("a") as out:
+        out.write('{"joins": 1')
+    assert deeds_in(report) == {"joins": 3}
+    lacks = lacking(hostiles.deeds())
+    assert len(lacks) == sum(map(len, DEEDS.values())) - 1 and not any("had no joins" in lack for lack in lacks)
+    everything = {name: dict.fromkeys(deeds, 1) for name, deeds in DEEDS.items()}
+    assert lacking(everything) == []
+    everything["stranger"]["let in"] = 1
+    assert lacking(everything) == ["no stranger is let in: 1 were"]

@@ -45,13 +45,9 @@ def _children(of: dict[int, str]) -> dict[int, str]:
     return {pid: f"{of[parent]}/{pid}" for pid, parent in processes().items() if parent in of}
 
 
-def _running(cluster: Cluster) -> dict[int, str]:
-    return {process.pid: str(host) for host, process in cluster.daemons.items() if process.poll() is None}
-
-
 def templates(cluster: Cluster) -> dict[int, str]:
     """What daemons started."""
-    return _children(_running(cluster))
+    return _children(cluster.serving())
 
 
 def workers(cluster: Cluster) -> dict[int, str]:
@@ -65,13 +61,13 @@ def workers(cluster: Cluster) -> dict[int, str]:
 
 
 def members(cluster: Cluster) -> dict[int, str]:
-    """The daemons of all hosts but the head's."""
-    return {pid: host for pid, host in _running(cluster).items() if host != "0"}
+    """The daemons of all hosts but the head's, and their parents: whichever is killed, the other ends with it."""
+    return {pid: host for pid, host in (cluster.started() | cluster.serving()).items() if host != "0"}
 
 
 def heads(cluster: Cluster) -> dict[int, str]:
     """The head's daemon."""
-    return {pid: host for pid, host in _running(cluster).items() if host == "0"}
+    return {pid: host for pid, host in cluster.started().items() if host == "0"}
 
 
 def drivers(cluster: Cluster) -> dict[int, str]:
@@ -80,6 +76,8 @@ def drivers(cluster: Cluster) -> dict[int, str]:
 
 
 def _daemon_comes(cluster: Cluster, host: str) -> None:
+    # A daemon that its kernel has ended at this very moment is replaced by its parent.
+    cluster.daemons[int(host)].kill()
     cluster.daemons[int(host)].wait()
     cluster.begin_daemon(int(host))
 
@@ -101,20 +99,23 @@ VICTIMS = [
 class Killer:
     """Kills at random, as the seed says, and has others come."""
 
-    def __init__(self, cluster: Cluster, victims: list[Victim], seed: int) -> None:
-        self._cluster, self._chance = cluster, random.Random(f"{seed} killer")
+    def __init__(self, cluster: Cluster, victims: list[Victim], seed: int, besides: Callable[[float], bool]) -> None:
+        """`besides` is called again and again, and says whether the run may go on."""
+        self._cluster, self._chance, self._besides = cluster, random.Random(f"{seed} killer"), besides
         # The first of each kind comes soon, so that a short run has all of them.
         first = [self._chance.uniform(2.0, min(victim.every_s, FIRST_S)) for victim in victims]
         self._due = [(time.monotonic() + after, victim) for after, victim in zip(first, victims, strict=True)]
         self._coming: list[tuple[float, Victim, str]] = []
         self.faults: list[Fault] = []
+        #: Whom it has killed, and the parents that ended with them.
+        self.killed: set[int] = set()
 
     def _pause(self, victim: Victim) -> float:
         return min(self._chance.expovariate(1 / victim.every_s), 5 * victim.every_s)
 
     def go_on(self, until: float) -> None:
-        """Kills until that moment, or until a driver has ended that nobody killed."""
-        while (now := time.monotonic()) < until and not self._cluster.has_lost_a_driver():
+        """Kills until that moment, or until a driver has ended that nobody killed, or all is over for another reason."""
+        while (now := time.monotonic()) < until and not self._cluster.has_lost_a_driver() and self._besides(now):
             self._replace(now)
             self._due.sort(key=lambda due: due[0])
             at, victim = self._due[0]
@@ -129,7 +130,7 @@ class Killer:
         self._replace(float("inf"))
 
     def _replace(self, now: float) -> None:
-        for host in self._cluster.turned_away():
+        for host in self._cluster.turned_away(self.killed):
             self._cluster.begin_daemon(host)
         for one in [one for one in self._coming if one[0] <= now]:
             self._coming.remove(one)
@@ -144,8 +145,10 @@ class Killer:
         if not living:
             return
         pid, name = self._chance.choice(living)
+        ends = {pid, self._cluster.daemons[int(name)].pid} if victim.replace is _daemon_comes else {pid}
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+            self.killed |= ends
             self.faults.append(Fault(time.monotonic(), victim.kind, pid, name))
             with (self._cluster.folder / "killed").open("a") as told:
                 told.write(f"{self.faults[-1]}\n")

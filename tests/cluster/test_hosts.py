@@ -262,12 +262,19 @@ until(lambda: is_gone(again))
 third = ray.get(actor.pid.remote())
 assert third not in (worker, again)
 daemon = parent(parent(third))
+before, supervisor = alive()["10.77.0.2"], parent(daemon)
 os.kill(daemon, signal.SIGSTOP)  # it cannot end its work by itself: the kernel does
 until(lambda: is_gone(daemon) and is_gone(third))
-until(lambda: "10.77.0.2" not in alive())
+until(lambda: alive().get("10.77.0.2", before) != before)
+until(lambda: [node["Alive"] for node in ray.nodes() if node["NodeID"] == before] == [False])
+# Another is started in its place, and does its work.
+fourth = ray.get(actor.pid.remote(), timeout=60)
+assert fourth != third and parent(parent(parent(fourth))) == supervisor
 """
     )
-    hosts.start(1, *OFFERS[1])
+    log = max(hosts.folder(1).glob("oxiray-*/logs/session_*/daemon.log"), key=lambda path: path.stat().st_mtime_ns)
+    others = [path.read_text() for path in hosts.folder(1).glob("oxiray-*/logs/session_*/daemon.log") if path != log]
+    assert any("said nothing for longer than its lease of 2 s" in text.splitlines()[-1] for text in others), others
 
 
 def test_a_member_that_is_killed_takes_its_work_with_it_and_gives_nothing_away_twice(hosts: Hosts) -> None:

@@ -82,8 +82,9 @@ def test_what_the_chart_makes_is_valid(name: str) -> None:
     selector = one(found, "Deployment")["spec"]["selector"]["matchLabels"]
     chosen = [selector]
     for each in found:
-        if each["kind"] in ("Service", "PodDisruptionBudget", "ServiceMonitor"):
-            chosen.append(each["spec"]["selector"].get("matchLabels") or each["spec"]["selector"])
+        if each["kind"] in ("Service", "PodDisruptionBudget", "ServiceMonitor", "NetworkPolicy"):
+            selects = each["spec"].get("selector") or each["spec"]["podSelector"]
+            chosen.append(selects.get("matchLabels") or selects)
     assert all(labels == selector for labels in chosen) and selector.items() <= pod["metadata"]["labels"].items()
     accounts = [each["metadata"]["name"] for each in found if each["kind"] == "ServiceAccount"] or ["given"]
     assert [pod["spec"]["serviceAccountName"]] == accounts
@@ -117,6 +118,8 @@ def test_values_reach_what_they_are_about() -> None:
     assert pod["priorityClassName"] == "system-cluster-critical" and pod["nodeSelector"] and pod["affinity"]
     assert pod["tolerations"] and pod["topologySpreadConstraints"]
     assert given["ports"] == [{"name": "metrics", "containerPort": 9090, "protocol": "TCP"}]
+    [ingress] = one(found, "NetworkPolicy")["spec"]["ingress"]
+    assert (ingress["ports"][0]["port"], len(ingress["from"])) == (9090, 1)
     lease = one(found, "Role", "our-operator-lease")["rules"]
     assert [rule.get("resourceNames") for rule in lease] == [None, ["our-operator"]]
 
@@ -133,6 +136,7 @@ def test_values_reach_what_they_are_about() -> None:
         ("replica=3", "additional properties 'replica' not allowed"),
         ("replicas=two", "replicas"),
         ("leaderElection.enabled=false", "two operators would act at once; set replicas to 1"),
+        ("watchAllNamespaces=true,watchNamespaces={a}", "set one of them"),
         ("metrics.serviceMonitor.enabled=true,metrics.service.enabled=false", "needs metrics.service.enabled"),
     ],
 )
@@ -178,6 +182,24 @@ def rules(found: list[Object]) -> list[Object]:
         place = {name: binding["metadata"][name] for name in ("namespace",) if name in binding["metadata"]}
         told += [rule | place for rule in role_of(binding, found)["rules"]]
     return told
+
+
+@pytest.mark.parametrize(
+    ("given", "places"),
+    [
+        ([], {NAMESPACE}),
+        (["--set", "watchNamespaces={team-a,team-b}"], {"team-a", "team-b"}),
+        (["--set", "watchAllNamespaces=true"], {None}),
+    ],
+)
+def test_secrets_are_read_and_pods_made_where_clusters_are_looked_after_only(
+    given: list[str], places: set[str | None]
+) -> None:
+    found = rendered(*given)
+    for resource in ("secrets", "pods"):
+        assert {rule.get("namespace") for rule in rules(found) if resource in rule["resources"]} == places
+    said = {one.partition("=")[2] for one in container(found)["args"] if one.startswith("--namespace=")}
+    assert said == {place for place in places if place is not None}
 
 
 def test_an_operator_with_rights_in_two_namespaces_acts_in_them_and_nowhere_else(lab: Lab) -> None:

@@ -20,7 +20,7 @@ LAYERS = [
 # The daemon of the head's machine runs the head's state machines.
 BESIDE = {("node", "head")}
 # Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.
-TEST_ONLY = {"nvml-fixture"}
+TEST_ONLY = {"models", "nvml-fixture"}
 # Where a clock, a socket, a file, a thread or chance would make a decision impossible to replay.
 PURE = ["resources", "scheduler", "kubernetes"]
 IMPURE = re.compile(

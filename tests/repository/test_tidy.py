@@ -79,6 +79,19 @@ def test_lints_are_expected_with_a_reason_and_never_allowed() -> None:
     assert found == []
 
 
+def test_assertions_run_in_every_build() -> None:
+    # There is one profile, without debug assertions: what the compiler leaves out guards nothing, not even in tests.
+    left_out = re.compile(r"\bdebug_assert(_eq|_ne)?!|\bcfg!?\([^\n]*\bdebug_assertions\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files("crates/*.rs")
+        if path.relative_to(ROOT).parts[2] == "src"
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if left_out.search(line)
+    ]
+    assert found == []
+
+
 def anchor(heading: str) -> str:
     """A heading's link target, as code hosts make it."""
     text = re.sub(r"[`*_]", "", heading).strip().lower()
@@ -118,6 +131,13 @@ def test_architecture_names_every_crate() -> None:
 def test_decisions_are_numbered_without_gaps() -> None:
     numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_index_of_decisions_is_whole() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"\| \[(\d+)\]\((\d{4})-[\w-]+\.md\):", (folder / "README.md").read_text())
+    assert sorted(int(number) for number, _ in listed) == sorted(int(path.name[:4]) for path in folder.glob("[0-9]*.md"))
+    assert [number for number, name in listed if int(number) != int(name)] == []
 
 
 def test_nothing_reaches_outside_the_repository() -> None:

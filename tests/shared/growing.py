@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from homes import Home
 
 #: How long something may take on a slow machine, in seconds.
 LIMIT = 60.0
+#: How long a program may take, in seconds: less than its test has, so that there is time to look why it did not end.
+PROGRAM_LIMIT = 90.0
 
 
 class Growing(Home):
@@ -70,11 +73,25 @@ class Growing(Home):
         return "\n".join(path.read_text() for path in self.folder.glob("oxiray-*/logs/session_*/autoscaler.log"))
 
     def program(self, text: str) -> str:
-        """What a program prints that is run to its end."""
-        command = [sys.executable, "-c", text]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment, timeout=100)
-        assert ran.returncode == 0, f"{ran.stderr}\n{self.log()}"
-        return ran.stdout
+        """What a program prints that is run to its end; one that does not end shows where it stands."""
+        command = [sys.executable, "-X", "faulthandler", "-c", text]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment
+        ) as ran:
+            try:
+                told, errors = ran.communicate(timeout=PROGRAM_LIMIT)
+            except subprocess.TimeoutExpired:
+                try:
+                    asked = (["status"], ["list", "actors"], ["list", "placement-groups"])
+                    seen = "\n".join(self.oxiray(*words).stdout for words in asked)
+                finally:
+                    # It prints its stack and ends.
+                    ran.send_signal(signal.SIGABRT)
+                told, errors = ran.communicate()
+                why = f"the program did not end within {PROGRAM_LIMIT} s"
+                raise AssertionError(f"{why}\n{told}\n{errors}\n{seen}\n{self.log()}") from None
+        assert ran.returncode == 0, f"{errors}\n{self.log()}"
+        return told
 
     def begin(self, text: str) -> subprocess.Popen[str]:
         """Starts a program there."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
+import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +89,10 @@ def test_tasks_that_ended(cluster: ray.RayContext) -> None:
     assert done.start_time_ms is not None and done.end_time_ms is not None
     assert abs(done.start_time_ms / 1000 - time.time()) < 600
     assert done.start_time_ms <= done.end_time_ms
+    assert done.required_resources == {"CPU": 1.0}
+    assert done.events == [
+        {"state": "RUNNING", "created_ms": done.start_time_ms}, {"state": "FINISHED", "created_ms": done.end_time_ms}
+    ]
     assert done.job_id == ray.get_runtime_context().get_job_id()
     assert done.node_id == ray.nodes()[0]["NodeID"]
     assert done["state"] == done.get("state") == done.asdict()["state"]
@@ -96,6 +104,8 @@ def test_tasks_that_ended(cluster: ray.RayContext) -> None:
     crashed = tasks("dies", detail=True)[0]
     assert (crashed.state, crashed.error_type) == ("FAILED", "WORKER_DIED")
     assert "status 3" in str(crashed.error_message)
+    assert crashed.required_resources == {"CPU": 1.0}
+    assert [event["state"] for event in crashed.events or []][-1] == "FAILED"
 
 
 def test_what_ended_outlives_the_process_that_ran_it(cluster: ray.RayContext) -> None:
@@ -133,7 +143,7 @@ def test_tasks_under_way(cluster: ray.RayContext, tmp_path: Path) -> None:
 
 
 def test_actors_and_their_calls(cluster: ray.RayContext) -> None:
-    counter = Counter.options(name="shown").remote()
+    counter = Counter.options(name="shown", num_cpus=0.5).remote()
     assert ray.get(counter.count.remote()) == 1
     ended(counter.fail.remote())
     broken = Broken.remote()
@@ -141,6 +151,7 @@ def test_actors_and_their_calls(cluster: ray.RayContext) -> None:
     row = state.list_actors(filters=[("name", "=", "shown")], detail=True)[0]
     assert isinstance(row, ActorState)
     assert (row.class_name, row.state, row.ray_namespace, row.is_detached) == ("Counter", "ALIVE", "here", False)
+    assert row.required_resources == {"CPU": 0.5}
     assert state.get_actor(row.actor_id) == row
     assert state.get_actor("00" * 16) is None
     calls = {call.name: call for call in state.list_tasks(filters=[("actor_id", "=", row.actor_id)])}
@@ -150,10 +161,16 @@ def test_actors_and_their_calls(cluster: ray.RayContext) -> None:
         "Counter.fail": ("ACTOR_TASK", "FAILED"),
     }
     assert calls["Counter.count"].worker_pid == row.pid
+    detailed = state.list_tasks(filters=[("actor_id", "=", row.actor_id)], detail=True)
+    assert {call.name: call.required_resources for call in detailed} == {
+        "Counter.__init__": {"CPU": 0.5}, "Counter.count": {}, "Counter.fail": {}
+    }
     dead = state.list_actors(filters=[("class_name", "=", "Broken")], detail=True)[0]
     assert dead.state == "DEAD"
     assert "constructor" in str(dead.death_cause)
-    assert tasks("Broken.__init__")[0].state == "FAILED"
+    (made,) = tasks("Broken.__init__", detail=True)
+    assert (made.state, made.required_resources) == ("FAILED", None)
+    assert "its constructor raised" in str(made.error_message)
     counts = state.summarize_actors()["cluster"]
     assert counts["summary"]["Counter"] == {"class_name": "Counter", "state_counts": {"ALIVE": 1}}
     assert state.summarize_tasks()["cluster"]["summary"]["Counter.fail"]["state_counts"] == {"FAILED": 1}
@@ -173,7 +190,7 @@ def test_nodes_workers_and_jobs(cluster: ray.RayContext) -> None:
     assert any(worker.worker_type == "WORKER" for worker in workers)
     job = state.list_jobs(detail=True)[0]
     assert (job.job_id, job.status, job.driver_info.pid) == (ray.get_runtime_context().get_job_id(), "RUNNING", str(os.getpid()))
-    assert "pytest" in str(job.entrypoint)
+    assert str(job.entrypoint) == shlex.join(sys.orig_argv)
     assert state.get_job(job.job_id).start_time is not None
     group = ray.util.placement_group([{"CPU": 1}], name="listed")
     ray.get(group.ready())
@@ -263,3 +280,35 @@ def test_what_a_stopped_process_knows_is_missing_and_said_to_be(cluster: ray.Ray
     finally:
         os.kill(pid, signal.SIGCONT)
     assert state.list_tasks()
+
+
+def test_a_question_is_given_up_after_its_timeout(cluster: ray.RayContext) -> None:
+    actor = Stopped.remote()
+    pid = ray.get(actor.pid.remote())
+    task = quick.remote(1)
+    ended(task)
+    questions: list[Callable[..., Any]] = [
+        state.list_tasks,
+        state.list_objects,
+        state.summarize_tasks,
+        partial(state.get_task, task),
+        partial(state.get_objects, task.hex()),
+    ]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for question in questions:
+            # The cluster waits 5 s for a process that does not answer.
+            with pytest.raises(ServerUnavailable, match=r"given up: .* timeout=0\.1 seconds; ask with a longer one"):
+                question(timeout=0.1)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # The answers that nobody waited for are not taken for those to later questions.
+    for question in questions:
+        assert question(timeout=float("inf"))
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), None, "3", True])
+def test_a_timeout_that_cannot_be_waited_for(cluster: ray.RayContext, timeout: Any) -> None:
+    for ask in (state.list_nodes, state.summarize_actors, partial(state.get_job, "00"), partial(state.get_node, "00")):
+        with pytest.raises(ValueError, match="a timeout is a number of seconds above 0"):
+            ask(timeout=timeout)

@@ -94,6 +94,29 @@ def test_a_gauge_is_its_processs_and_goes_with_it_and_a_histogram_stays() -> Non
     shown("ray_seconds_count 4", absent="ray_depth")
 
 
+@ray.remote(num_cpus=1)
+class Holder:
+    pass
+
+
+def test_the_cluster_has_gauges_of_its_own() -> None:
+    holder = Holder.remote()
+    ray.get(holder.__ray_ready__.remote())
+    (node,) = ray.nodes()
+    at = f'NodeAddress="{node["NodeManagerAddress"]}",NodeId="{node["NodeID"]}"'
+    cpus = [f'ray_resources{{Name="CPU",{at},State="{state}"}} 1.0' for state in ("USED", "AVAILABLE")]
+    text = shown('ray_actors{State="ALIVE"} 1.0', *cpus, "ray_cluster_active_nodes 1.0", "ray_running_jobs 1.0")
+    store = re.findall(r"^ray_object_store_(?:used|available)_memory{" + re.escape(at) + r"} (\S+)$", text, re.MULTILINE)
+    assert sum(map(float, store)) == ray.cluster_resources()["object_store_memory"]
+    Gauge("resources").set(1)
+    ray.kill(holder)
+    text = shown(f'ray_resources{{Name="CPU",{at},State="AVAILABLE"}} 2.0', absent='ray_actors{State="ALIVE"}')
+    assert text.count("# TYPE ray_resources ") == 1
+    end = time.monotonic() + PATIENCE
+    while "note: `resources` is the name of a metric of the cluster's own" not in command(ray.get_runtime_context().gcs_address).stderr:
+        assert time.monotonic() < end
+
+
 def test_texts_are_escaped() -> None:
     Gauge("odd", 'a "b"\\\nc', ("k-1",)).set(float("-inf"), {"k-1": 'x"\\\ny'})
     worker = ray.get_runtime_context().get_worker_id()
@@ -181,7 +204,9 @@ def test_there_is_an_end_to_tags_in_a_process_and_in_the_cluster(cluster: Callab
         assert time.monotonic() < end
         done = command(context.address_info["address"])
     assert "note: `wide` has combinations of tags that are not kept: all metrics together" in done.stderr
-    assert sum(line.startswith("ray_") for line in done.stdout.splitlines()) == 20_000
+    of_cluster = ("ray_actors", "ray_cluster_", "ray_object_store_", "ray_placement_groups", "ray_resources", "ray_running_jobs")
+    recorded = [line for line in done.stdout.splitlines() if line.startswith("ray_") and not line.startswith(of_cluster)]
+    assert len(recorded) == 20_000
 
 
 def test_what_was_recorded_before_init_is_told_and_gauges_to_each_cluster(cluster: Callable[..., Any]) -> None:

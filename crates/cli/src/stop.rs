@@ -44,18 +44,20 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
 fn end(found: &Found, pid: u32, options: &StopOptions) -> anyhow::Result<()> {
     // The number may name another process by the time it is used, so it is turned into a descriptor first.
     let Ok(daemon) = pidfd_of(pid) else { return Ok(()) };
+    let supervisor = found.description.supervisor().and_then(|pid| pidfd_of(pid).ok());
     let asked = !options.force
         && Visit::begin(found)
             .and_then(|mut visit| visit.stop(Duration::from_secs(options.grace_period)))
             .unwrap_or(false);
     if !asked {
-        for pid in descendants_of(pid) {
-            if let Ok(process) = pidfd_of(pid) {
-                kill_by_pidfd(process)?;
-            }
+        let below: Vec<_> = descendants_of(pid).into_iter().filter_map(|pid| pidfd_of(pid).ok()).collect();
+        // The supervisor is first, so that it starts no other daemon.
+        for process in supervisor.iter().chain(&below).chain([&daemon]) {
+            kill_by_pidfd(process)?;
         }
-        kill_by_pidfd(&daemon)?;
     }
-    poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&KILLING_LIMIT))?;
+    for process in [Some(&daemon), supervisor.as_ref()].into_iter().flatten() {
+        poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&KILLING_LIMIT))?;
+    }
     Ok(())
 }

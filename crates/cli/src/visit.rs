@@ -191,7 +191,10 @@ impl Visit {
     fn next(&mut self, until: Instant) -> anyhow::Result<Option<Message>> {
         loop {
             if !self.inbox.is_empty() {
-                return Ok(Some(self.inbox.remove(0).message));
+                return match self.inbox.remove(0).message {
+                    Message::StoreRefused(said) => bail!(said.failure.unwrap_or_default().text),
+                    message => Ok(Some(message)),
+                };
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

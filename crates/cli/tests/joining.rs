@@ -30,9 +30,16 @@ fn token_in(file: &Path) -> JoinToken {
 
 fn joins(port: u16, token: &JoinToken, node: NodeId, before: Option<&Credentials>) -> Result<Joined, JoinFailure> {
     let (address, protocol) = (format!("127.0.0.1:{port}"), protocol());
-    let newcomer =
-        Newcomer { address: &address, token, node, predecessor: None, before, protocol: &protocol, limit: LIMIT };
-    join(&newcomer)
+    let before = before.map(Credentials::last_certificate);
+    join(&Newcomer {
+        address: &address,
+        token,
+        node,
+        predecessor: None,
+        before: before.as_ref(),
+        protocol: &protocol,
+        limit: LIMIT,
+    })
 }
 
 /// What the command line answers to something that it can do.

@@ -1,12 +1,13 @@
-//! A real daemon, over its socket: drivers and visitors that say anything, and one who asks something all the while.
+//! A real daemon, over its socket: drivers and visitors that say anything, one who asks something all the while, and one
+//! who comes anew for each question.
 
 use crate::frames;
 use crate::grammar::Pool;
 use fastrand::Rng;
 use oxiray_wire::message::{ClusterQuery, Driver, Hello};
-use oxiray_wire::{Connection, Message};
+use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +19,9 @@ use std::time::{Duration, Instant};
 const SPEAKERS: usize = 6;
 /// How many frames are said in a row.
 const BURST: usize = 16;
-/// How long the bystander waits between two questions.
+/// One in so many bursts is a speaker's last on a connection, which it leaves with whatever is unread.
+const BURSTS_PER_CONNECTION: u32 = 1000;
+/// How long bystanders wait between two questions.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// For how long the daemon may be silent before it is called deaf.
 const SILENCE_LIMIT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
@@ -30,10 +33,43 @@ pub struct Told {
     pub frames: u64,
     /// Connections that were made; each that the daemon ended has a successor.
     pub connections: u64,
-    /// How often the bystander was answered, and what the longest took.
-    pub answers: (u64, Duration),
+    /// To who asked over one connection.
+    pub answers: Answers,
+    /// To who connected, greeted and asked, each time anew.
+    pub newcomers: Answers,
     /// The most memory that the daemon had.
     pub memory_bytes: u64,
+}
+
+/// How often a bystander was answered, and how late.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Answers {
+    /// How many there were.
+    pub count: u64,
+    /// What the slowest took.
+    pub slowest: Duration,
+    /// For how long the daemon computed, at most, between a question and its answer: the speakers and whatever else runs take
+    /// all processors that there are, and what anybody waits for one is no doing of the daemon's.
+    pub computed: Duration,
+}
+
+/// What one question takes.
+#[derive(Debug)]
+struct Question {
+    began: Instant,
+    computed: Duration,
+}
+
+impl Question {
+    fn begin(session: &Session) -> Self {
+        Self { began: Instant::now(), computed: session.computed() }
+    }
+
+    fn end(self, session: &Session, answers: &mut Answers) {
+        answers.count += 1;
+        answers.slowest = answers.slowest.max(self.began.elapsed());
+        answers.computed = answers.computed.max(session.computed().saturating_sub(self.computed));
+    }
 }
 
 /// A daemon of its own, in a directory that goes with it.
@@ -85,6 +121,13 @@ impl Session {
         Ok((stream, connection))
     }
 
+    /// For how long the daemon has computed.
+    fn computed(&self) -> Duration {
+        // Its first thread serves everybody.
+        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.pid)).unwrap_or_default();
+        Duration::from_nanos(text.split_whitespace().next().and_then(|time| time.parse().ok()).unwrap_or(0))
+    }
+
     fn memory_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -99,25 +142,65 @@ impl Drop for Session {
     }
 }
 
-/// Asks how things are, again and again; the error says that there was no answer.
-fn stand_by(session: &Session, is_over: &AtomicBool) -> io::Result<(u64, Duration)> {
-    let (_stream, mut connection) = session.connect(false)?;
-    let (mut answers, mut longest, mut inbox) = (0, Duration::ZERO, Vec::new());
-    while !is_over.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        connection.send(&ClusterQuery { request: answers });
-        connection.flush().map_err(io::Error::other)?;
-        while inbox.is_empty() {
-            if poll(&mut [PollFd::new(&connection, PollFlags::IN)], Some(&SILENCE_LIMIT))? == 0 {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the daemon is deaf"));
-            }
-            connection.receive(&mut inbox).map_err(io::Error::other)?;
+/// Asks how things are and waits for the answer; the error says that there was none.
+fn ask(connection: &mut Connection, request: u64) -> io::Result<()> {
+    connection.send(&ClusterQuery { request });
+    connection.flush().map_err(io::Error::other)?;
+    let mut inbox = Vec::new();
+    while inbox.is_empty() {
+        if poll(&mut [PollFd::new(&*connection, PollFlags::IN)], Some(&SILENCE_LIMIT))? == 0 {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the daemon is deaf"));
         }
-        inbox.clear();
-        (answers, longest) = (answers + 1, longest.max(began.elapsed()));
+        connection.receive(&mut inbox).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Asks again and again over one connection, or over a new one each time.
+fn stand_by(session: &Session, is_over: &AtomicBool, comes_anew: bool) -> io::Result<Answers> {
+    let mut answers = Answers::default();
+    let mut connection = session.connect(false)?.1;
+    while !is_over.load(Ordering::Relaxed) {
+        let question = Question::begin(session);
+        if comes_anew {
+            connection = session.connect(false)?.1;
+        }
+        ask(&mut connection, answers.count)?;
+        question.end(session, &mut answers);
         poll(&mut [], Some(&PAUSE))?;
     }
-    Ok((answers, longest))
+    Ok(answers)
+}
+
+/// One connection of a speaker.
+#[derive(Debug)]
+struct Speaker {
+    stream: UnixStream,
+    connection: Connection,
+    inbox: Vec<Received>,
+    /// It leaves where the daemon does not read at once, with all unread that it has said.
+    is_impatient: bool,
+}
+
+impl Speaker {
+    /// Writes all of it, and reads meanwhile; `false` where the connection is over.
+    fn say(&mut self, mut bytes: &[u8], until: Instant) -> io::Result<bool> {
+        while !bytes.is_empty() && Instant::now() < until {
+            match self.stream.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !self.is_impatient => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+                    poll(&mut [PollFd::new(&self.stream, PollFlags::IN | PollFlags::OUT)], Some(&limit))?;
+                }
+                Err(_) => return Ok(false),
+            }
+            if self.connection.receive(&mut self.inbox).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Says anything, over one connection after another, until it is time.
@@ -125,26 +208,22 @@ fn speak(session: &Session, seed: u64, until: Instant) -> io::Result<(u64, u64)>
     let (mut chance, mut pool) = (Rng::with_seed(seed), Pool::default());
     let (mut frames, mut connections) = (0, 0);
     while Instant::now() < until {
-        let (mut stream, mut connection) = session.connect(chance.bool())?;
+        let (stream, connection) = session.connect(chance.bool())?;
+        let mut speaker = Speaker { stream, connection, inbox: Vec::new(), is_impatient: chance.bool() };
         connections += 1;
-        let mut inbox = Vec::new();
-        'connected: while Instant::now() < until {
+        let mut stays = true;
+        while stays && Instant::now() < until {
+            let mut burst = Vec::new();
             for _ in 0..BURST {
                 let kind = frames::kind(&mut chance);
                 let frame = frames::frame(&mut chance, &pool, kind);
-                if is_meant(&frame) {
-                    continue;
-                }
-                frames += 1;
-                // It blocks where the daemon does not read, whose own answers are small.
-                if stream.write_all(&frame).is_err() {
-                    break 'connected;
+                if !is_meant(&frame) {
+                    frames += 1;
+                    burst.extend(frame);
                 }
             }
-            if connection.receive(&mut inbox).is_err() {
-                break;
-            }
-            inbox.drain(..).for_each(|received| pool.learn(&received.message));
+            stays = speaker.say(&burst, until)? && chance.u32(..BURSTS_PER_CONNECTION) > 0;
+            speaker.inbox.drain(..).for_each(|received| pool.learn(&received.message));
         }
     }
     Ok((frames, connections))
@@ -166,7 +245,10 @@ pub fn run(binary: &Path, seconds: u64, seed: u64) -> io::Result<Told> {
     let is_over = AtomicBool::new(false);
     let mut told = Told::default();
     thread::scope(|scope| {
-        let bystander = scope.spawn(|| stand_by(&session, &is_over));
+        let bystanders = [false, true].map(|comes_anew| {
+            let (session, is_over) = (&session, &is_over);
+            scope.spawn(move || stand_by(session, is_over, comes_anew))
+        });
         let speakers: Vec<_> = (0..SPEAKERS as u64)
             .map(|number| (seed + number, &session))
             .map(|(seed, session)| scope.spawn(move || speak(session, seed, until)))
@@ -179,7 +261,8 @@ pub fn run(binary: &Path, seconds: u64, seed: u64) -> io::Result<Told> {
             told.frames += frames;
             told.connections += connections;
         }
-        told.answers = bystander.join().expect("the bystander does not panic")?;
+        let [stays, comes_anew] = bystanders.map(|bystander| bystander.join().expect("bystanders do not panic"));
+        (told.answers, told.newcomers) = (stays?, comes_anew?);
         io::Result::Ok(())
     })?;
     told.memory_bytes = session.memory_bytes();

@@ -11,12 +11,24 @@ use std::os::unix::net::UnixStream;
 /// A frame of any kind.
 pub fn frame(chance: &mut Rng, pool: &Pool, kind: u16) -> Vec<u8> {
     let body = Shape::of(kind).map(|shape| grammar::body(chance, shape, pool)).unwrap_or_default();
+    frame_around(kind, &body)
+}
+
+/// The frame of a body.
+pub fn frame_around(kind: u16, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
-    frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
-    frame.extend_from_slice(&kind.to_le_bytes());
-    frame.extend_from_slice(&[0, WIRE_VERSION]);
-    frame.extend_from_slice(&body);
+    frame.extend_from_slice(&header(body.len() as u32, kind));
+    frame.extend_from_slice(body);
     frame
+}
+
+/// The header that announces so many bytes of a body.
+pub fn header(length: u32, kind: u16) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4..6].copy_from_slice(&kind.to_le_bytes());
+    header[7] = WIRE_VERSION;
+    header
 }
 
 /// Any kind.

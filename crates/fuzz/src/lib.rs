@@ -2,12 +2,13 @@
 //!
 //! What is said is written by the shapes of the wire's messages ([`oxiray_wire::shape`]), with numbers, identifiers and
 //! texts that were heard before. A seed tells everything of what is said to the core ([`cluster`]) and to a connection
-//! ([`frames`]).
+//! ([`frames`]). [`hostile`] says it to the daemons of a whole cluster, beside honest work.
 
 pub mod cluster;
 pub mod daemon;
 pub mod frames;
 pub mod grammar;
+pub mod hostile;
 
 use cluster::{Cluster, FRAMES_PER_CLUSTER, Told};
 use std::panic::{AssertUnwindSafe, catch_unwind};

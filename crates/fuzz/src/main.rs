@@ -1,9 +1,11 @@
 //! `oxiray-fuzz`: says anything for a while, and tells which seed did harm.
 
 use clap::Parser;
-use oxiray_fuzz::cluster::{FRAMES_PER_CLUSTER, Told};
-use oxiray_fuzz::{daemon, frames, run};
+use oxiray_fuzz::cluster::{self, FRAMES_PER_CLUSTER};
+use oxiray_fuzz::{daemon, frames, hostile, run};
+use oxiray_ids::NodeId;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -13,8 +15,10 @@ use std::time::{Duration, Instant};
 
 /// Says anything to the core and to connections, as clients, workers and members that were let in.
 #[derive(Debug, Parser)]
-#[command(name = "oxiray-fuzz")]
+#[command(name = "oxiray-fuzz", args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    hostile: Option<Hostile>,
     /// For how long.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -29,8 +33,81 @@ struct Arguments {
     only: Option<u64>,
 }
 
+/// What every hostile process is told.
+#[derive(Debug, clap::Args)]
+struct Told {
+    /// Tells what is said.
+    #[arg(long)]
+    seed: u64,
+    /// After how many milliseconds it ends.
+    #[arg(long)]
+    lasts_ms: u64,
+    /// Where it reports what it did.
+    #[arg(long)]
+    report: PathBuf,
+}
+
+/// One hostile process beside the honest load of `make chaos`.
+#[derive(Debug, clap::Subcommand)]
+enum Hostile {
+    /// Knocks at ports and sockets without anything that lets it in.
+    Stranger {
+        #[command(flatten)]
+        told: Told,
+        /// Where a daemon listens.
+        #[arg(long = "address", required = true)]
+        addresses: Vec<SocketAddr>,
+        /// A directory in which a daemon has its sessions.
+        #[arg(long = "root", required = true)]
+        roots: Vec<PathBuf>,
+    },
+    /// Lies on the stream of a worker, which is its standard input.
+    Worker {
+        #[command(flatten)]
+        told: Told,
+    },
+    /// Joins a cluster as a node, and lies.
+    Member {
+        #[command(flatten)]
+        told: Told,
+        /// The head's address.
+        #[arg(long)]
+        address: String,
+        /// The file with the join token.
+        #[arg(long)]
+        token_file: PathBuf,
+        /// Another node of the cluster, by its identifier.
+        #[arg(long = "node", value_parser = node)]
+        nodes: Vec<NodeId>,
+    },
+}
+
+fn node(text: &str) -> Result<NodeId, String> {
+    NodeId::from_hex(text).map_err(|error| error.to_string())
+}
+
+impl Hostile {
+    fn run(self) -> io::Result<()> {
+        let lasts = |told: &Told| Duration::from_millis(told.lasts_ms);
+        match self {
+            Self::Stranger { told, addresses, roots } => {
+                let options = hostile::stranger::Options { addresses, roots };
+                hostile::stranger::run(&options, told.seed, lasts(&told), &told.report)
+            }
+            Self::Worker { told } => hostile::worker::run(told.seed, lasts(&told), &told.report),
+            Self::Member { told, address, token_file, nodes } => {
+                let options = hostile::member::Options { address, token_file, nodes };
+                hostile::member::run(&options, told.seed, lasts(&told), &told.report)
+            }
+        }
+    }
+}
+
 fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
+    if let Some(hostile) = arguments.hostile {
+        return hostile.run().map(|()| ExitCode::SUCCESS);
+    }
     let mut out = io::stdout().lock();
     if let Some(seed) = arguments.only {
         return match run(seed) {
@@ -43,21 +120,27 @@ fn main() -> io::Result<ExitCode> {
     let mut seconds = arguments.seconds;
     if let Some(binary) = &arguments.daemon {
         let told = daemon::run(binary, seconds / 3, first)?;
-        let (answers, longest) = told.answers;
         writeln!(
             out,
-            "{} frames to a daemon over {} connections; a bystander had {answers} answers, the slowest after {:.1} ms; the \
-             daemon had {} MiB at most",
+            "{} frames to a daemon over {} connections; the daemon had {} MiB at most",
             told.frames,
             told.connections,
-            longest.as_secs_f64() * 1000.0,
             told.memory_bytes >> 20
         )?;
+        for (who, answers) in [("a bystander", told.answers), ("newcomers", told.newcomers)] {
+            writeln!(
+                out,
+                "{who} had {} answers, the slowest after {:.1} ms (the daemon computed for {:.1} ms at most)",
+                answers.count,
+                milliseconds(answers.slowest),
+                milliseconds(answers.computed)
+            )?;
+        }
         seconds -= seconds / 3;
     }
     let until = Instant::now() + Duration::from_secs(seconds);
     let (next, is_over, total, connections) =
-        (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(Told::default()), AtomicU64::new(0));
+        (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(cluster::Told::default()), AtomicU64::new(0));
     let failures = Mutex::new(Vec::new());
     let work = || {
         while Instant::now() < until && !is_over.load(Ordering::Relaxed) {
@@ -84,7 +167,7 @@ fn main() -> io::Result<ExitCode> {
         connections.into_inner(),
         total.expelled,
         total.slowest.1,
-        total.slowest.0.as_secs_f64() * 1000.0
+        milliseconds(total.slowest.0)
     )?;
     writeln!(out, "answers by kind: {:?}", total.effective)?;
     let failures = failures.into_inner().expect("all threads are over");
@@ -92,4 +175,8 @@ fn main() -> io::Result<ExitCode> {
         writeln!(out, "{failed:#?}\nagain: cargo run --release -p oxiray-fuzz -- --only {}", failed.seed)?;
     }
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }

@@ -1,6 +1,12 @@
 //! A fixed part of what `make fuzz` says.
 
+use oxiray_fuzz::hostile::left_out;
+use oxiray_fuzz::hostile::speech::{self, Speech};
 use oxiray_fuzz::{frames, run};
+use oxiray_wire::Message;
+use oxiray_wire::frame::HEADER_BYTES;
+use oxiray_wire::message::{Amount, ClusterQuery, NodeState, Stop};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Seeds that did harm once.
 const HARMFUL: [u64; 1] = [0];
@@ -20,4 +26,44 @@ fn nothing_that_peers_say_ends_the_core() {
 #[test]
 fn nothing_that_comes_over_a_connection_ends_its_reader() {
     assert!(frames::run(1, 20_000) > 1_000);
+}
+
+/// The message of a frame; nothing where it cannot be read.
+fn message_of(frame: &[u8]) -> Option<Message> {
+    let kind = u16::from_le_bytes([frame[4], frame[5]]);
+    Message::decode(kind, frame[HEADER_BYTES..].to_vec().into()).ok().flatten()
+}
+
+#[test]
+fn the_hostile_say_everything_but_what_is_left_out_and_some_of_it_again() {
+    for is_left_out in [left_out::of_client, left_out::of_member] {
+        let (mut speech, mut frames, mut kinds) = (Speech::new(1), BTreeMap::new(), BTreeSet::new());
+        for _ in 0..20_000 {
+            let frame = speech.next(is_left_out, speech::any_frame);
+            if let Some(message) = message_of(&frame) {
+                assert!(!is_left_out(&message), "{message:?}");
+                kinds.insert(message.kind());
+            }
+            *frames.entry(frame).or_insert(0) += 1;
+        }
+        assert!(
+            kinds.len() + 13 >= Message::KINDS.len(),
+            "more kinds than those that are left out are not said: {kinds:?}"
+        );
+        assert!(frames.values().any(|count| *count > 1));
+    }
+}
+
+#[test]
+fn a_relay_is_judged_by_what_is_within() {
+    let stop = Message::from(Stop {});
+    let relayed = Message::from(stop.relayed(1));
+    assert!(left_out::of_client(&stop) && left_out::of_member(&relayed));
+    let query = Message::from(ClusterQuery { request: 1 });
+    assert!(!left_out::of_member(&query.relayed(1).into()));
+    let offers = |resource: &str| {
+        let free = vec![Amount { resource: resource.to_owned(), units: 1 }];
+        Message::from(NodeState { free, ..NodeState::default() })
+    };
+    assert!(left_out::of_member(&offers("CPU")) && !left_out::of_member(&offers(left_out::RESOURCE)));
 }

@@ -21,6 +21,8 @@ pub struct Job {
     pub facts: JobFacts,
     /// How it ended, where its driver is gone.
     pub end: Option<JobEnd>,
+    /// When the head saw that, in milliseconds since 1970 by its clock; 0 where it runs, or that is not known.
+    pub ended_ms: u64,
 }
 
 /// What listings say of a job, kept as long as the job is remembered.
@@ -60,13 +62,12 @@ impl Jobs {
         self.last_number += 1;
         let id = JobId::from_number(self.last_number);
         let namespace = if namespace.is_empty() { anonymous() } else { namespace.to_owned() };
-        self.by_id.entry(id).or_insert(Job { id, driver, pid, namespace, facts: JobFacts::default(), end: None })
+        self.by_id.entry(id).or_insert(new(id, driver, pid, namespace))
     }
 
     /// A job of another node's, which numbers it.
     pub fn learn(&mut self, id: JobId, driver: WorkerId, pid: u32, namespace: &str) {
-        let job = Job { id, driver, pid, namespace: namespace.to_owned(), facts: JobFacts::default(), end: None };
-        self.by_id.insert(id, job);
+        self.by_id.insert(id, new(id, driver, pid, namespace.to_owned()));
     }
 
     /// A job as another head knew it.
@@ -91,11 +92,11 @@ impl Jobs {
         }
     }
 
-    /// The job's driver is gone; the first word on how it ended stands. Returns the jobs that are forgotten because of
-    /// that.
-    pub fn end(&mut self, id: JobId, end: JobEnd) -> Vec<JobId> {
-        if let Some(job) = self.by_id.get_mut(&id) {
-            job.end.get_or_insert(end);
+    /// The job's driver is gone, at this time; the first word on how and when stands. Returns the jobs that are forgotten
+    /// because of that.
+    pub fn end(&mut self, id: JobId, end: JobEnd, now_ms: u64) -> Vec<JobId> {
+        if let Some(job) = self.by_id.get_mut(&id).filter(|job| job.end.is_none()) {
+            (job.end, job.ended_ms) = (Some(end), now_ms);
         }
         let ended: Vec<JobId> = self.iter().filter(|job| job.end.is_some()).map(|job| job.id).collect();
         let forgotten: Vec<JobId> = ended.iter().take(ended.len().saturating_sub(ENDED_JOBS_KEPT)).copied().collect();
@@ -116,6 +117,10 @@ impl Jobs {
     }
 }
 
+fn new(id: JobId, driver: WorkerId, pid: u32, namespace: String) -> Job {
+    Job { id, driver, pid, namespace, facts: JobFacts::default(), end: None, ended_ms: 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +132,7 @@ mod tests {
         assert_eq!((first.id, first.namespace.as_str()), (JobId::from_number(1), "own"));
         for _ in 0..=ENDED_JOBS_KEPT {
             let id = jobs.start(WorkerId::NIL, 7, "given", || unreachable!()).id;
-            jobs.end(id, JobEnd::Succeeded);
+            jobs.end(id, JobEnd::Succeeded, 1);
         }
         assert_eq!(jobs.iter().count(), ENDED_JOBS_KEPT + 1);
         assert_eq!(jobs.get(first.id).expect("it runs").end, None);
@@ -135,11 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_on_how_a_job_ended_stands() {
+    fn the_first_word_on_how_and_when_a_job_ended_stands() {
         let mut jobs = Jobs::default();
         let id = jobs.start(WorkerId::NIL, 7, "", || "own".into()).id;
-        jobs.end(id, JobEnd::Succeeded);
-        jobs.end(id, JobEnd::Failed("its stream ended".into()));
-        assert_eq!(jobs.get(id).expect("it is remembered").end, Some(JobEnd::Succeeded));
+        jobs.end(id, JobEnd::Succeeded, 10);
+        jobs.end(id, JobEnd::Failed("its stream ended".into()), 20);
+        let job = jobs.get(id).expect("it is remembered");
+        assert_eq!((&job.end, job.ended_ms), (&Some(JobEnd::Succeeded), 10));
     }
 }

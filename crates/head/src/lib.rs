@@ -16,7 +16,9 @@ mod submissions;
 pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description, Lost};
 pub use jobs::{ENDED_JOBS_KEPT, Job, JobEnd, JobFacts, Jobs};
 pub use kept::{KEPT_BYTES_MAX, KEPT_KEY_BYTES_MAX, KEPT_VALUE_BYTES_MAX, Kept, NotKept};
-pub use metrics::{METRIC_LINES_MAX, METRIC_TEXT_BYTES_MAX, MetricKind, Metrics, NotRecorded, Sample};
+pub use metrics::{
+    ClusterGauge, ClusterSample, METRIC_LINES_MAX, METRIC_TEXT_BYTES_MAX, MetricKind, Metrics, NotRecorded, Sample,
+};
 pub use objects::{Objects, Outcome};
 pub use placement_groups::{
     Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase, PlacementGroup, PlacementGroups,

@@ -4,6 +4,7 @@
 //!   bears its identifier as the tag `WorkerId`, and goes with it.
 //! - METRIC-2: what is kept has never more than [`METRIC_LINES_MAX`] lines as text; what does not fit is refused and noted.
 //! - METRIC-3: all of one name is of one kind, and a histogram's has the same boundaries.
+//! - METRIC-4: the names of the cluster's own gauges are nobody else's.
 
 use crate::metrics_text;
 use oxiray_ids::WorkerId;
@@ -60,6 +61,52 @@ pub struct Sample {
     pub counts: Vec<u64>,
 }
 
+/// What the head itself measures of the cluster, under the names that boards made for Ray ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClusterGauge {
+    /// Nodes that live.
+    ActiveNodes,
+    /// Nodes that were lost, as far as they are remembered.
+    FailedNodes,
+    /// Resources of each node, by name and by whether they are used.
+    Resources,
+    /// Bytes of each node's object store that hold objects.
+    StoreUsed,
+    /// Bytes of each node's object store that hold none.
+    StoreAvailable,
+    /// Actors by state.
+    Actors,
+    /// Placement groups by state.
+    PlacementGroups,
+    /// Jobs that run.
+    RunningJobs,
+}
+
+impl ClusterGauge {
+    /// The name that each is shown with and what it means, in the order of the variants.
+    const SHOWN: [(&'static str, &'static str); Self::RunningJobs as usize + 1] = [
+        ("ray_cluster_active_nodes", "Nodes that are alive"),
+        ("ray_cluster_failed_nodes", "Nodes that died, of those that are remembered"),
+        ("ray_resources", "Resources of a node, used and available"),
+        (
+            "ray_object_store_used_memory",
+            "Bytes of a node's object store that hold objects, rounded up to 1/256 of the store",
+        ),
+        ("ray_object_store_available_memory", "Bytes of a node's object store that hold no object"),
+        ("ray_actors", "Actors by state, the dead that are remembered among them"),
+        ("ray_placement_groups", "Placement groups by state, the removed that are remembered among them"),
+        ("ray_running_jobs", "Jobs that run"),
+    ];
+
+    /// Whether a metric is shown with the name of one of these (METRIC-4).
+    fn has(shown: &str) -> bool {
+        Self::SHOWN.iter().any(|(name, _)| *name == shown)
+    }
+}
+
+/// One value of a gauge of the cluster's: which it is, its tags, and the value.
+pub type ClusterSample = (ClusterGauge, Vec<(&'static str, String)>, f64);
+
 /// Why a sample is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum NotRecorded {
@@ -78,6 +125,9 @@ pub enum NotRecorded {
     /// METRIC-3.
     #[error("`{0}` has other boundaries in another process, whose values are not kept: use the same, or another name")]
     OtherBoundaries(String),
+    /// METRIC-4.
+    #[error("`{0}` is the name of a metric of the cluster's own, so that its values are not kept: use another name")]
+    OfTheCluster(String),
 }
 
 /// The tags of a series, ascending.
@@ -134,6 +184,9 @@ impl Metrics {
         }
         let key = (tags.into_iter().collect(), is_gauge.then_some(from));
         let shown = metrics_text::shown_name(&sample.name, sample.kind);
+        if ClusterGauge::has(&shown) {
+            return Err(NotRecorded::OfTheCluster(sample.name));
+        }
         let fresh = Family {
             description: sample.description,
             kind: sample.kind,
@@ -183,9 +236,21 @@ impl Metrics {
         self.families.retain(|_, family| !family.series.is_empty());
     }
 
-    /// Everything, in the text format of Prometheus.
-    pub fn text(&self) -> String {
-        metrics_text::text(&self.families)
+    /// Everything, in the text format of Prometheus: what the head measures of the cluster, and what processes recorded.
+    pub fn text(&self, cluster: Vec<ClusterSample>) -> String {
+        let mut families: BTreeMap<String, Family> = BTreeMap::new();
+        for (gauge, tags, value) in cluster {
+            let (name, description) = ClusterGauge::SHOWN[gauge as usize];
+            let family = families.entry(name.to_owned()).or_insert_with(|| Family {
+                description: description.into(),
+                kind: MetricKind::Gauge,
+                boundaries: Vec::new(),
+                series: BTreeMap::new(),
+            });
+            let tags = tags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+            family.series.insert((tags, None), Series { value, counts: Vec::new() });
+        }
+        metrics_text::text(&families) + &metrics_text::text(&self.families)
     }
 
     /// What was refused, and why.
@@ -228,12 +293,12 @@ mod tests {
              ray_seconds_sum 6.5\nray_seconds_count 9\n\
              # TYPE ray_served_total counter\nray_served_total{k=\"v\"} 6.5\n";
         let head = "# TYPE ray_depth gauge\n";
-        assert_eq!(metrics.text(), format!("{head}{}{}{lasting}", gauge(one, "1.5"), gauge(other, "3.0")));
+        assert_eq!(metrics.text(Vec::new()), format!("{head}{}{}{lasting}", gauge(one, "1.5"), gauge(other, "3.0")));
         metrics.process_gone(one);
-        assert_eq!(metrics.text(), format!("{head}{}{lasting}", gauge(other, "3.0")));
+        assert_eq!(metrics.text(Vec::new()), format!("{head}{}{lasting}", gauge(other, "3.0")));
         metrics.process_gone(other);
         metrics.process_gone(other);
-        assert_eq!((metrics.text(), metrics.lines), (lasting.into(), 6));
+        assert_eq!((metrics.text(Vec::new()), metrics.lines), (lasting.into(), 6));
     }
 
     #[test]
@@ -251,7 +316,20 @@ mod tests {
         let long = metrics.record(worker(1), sample(MetricKind::Counter, "x", &[("k", &long)], 1.0));
         assert_eq!(long, Err(NotRecorded::Long("x".into())));
         assert_eq!(metrics.notes().count(), 3);
-        assert!(metrics.text().contains("ray_x_total 1.0\n"));
+        assert!(metrics.text(Vec::new()).contains("ray_x_total 1.0\n"));
+    }
+
+    #[test]
+    fn gauges_of_the_cluster_have_their_names_for_themselves() {
+        let mut metrics = Metrics::default();
+        let told = metrics.record(worker(1), sample(MetricKind::Gauge, "actors", &[], 1.0));
+        assert_eq!(told, Err(NotRecorded::OfTheCluster("actors".into())));
+        metrics.record(worker(1), sample(MetricKind::Counter, "actors", &[], 1.0)).expect("its name ends otherwise");
+        let actors = |state: &str, count| (ClusterGauge::Actors, vec![("State", state.to_owned())], count);
+        let shown = "# HELP ray_actors Actors by state, the dead that are remembered among them\n# TYPE ray_actors gauge\n\
+             ray_actors{State=\"ALIVE\"} 2.0\nray_actors{State=\"DEAD\"} 1.0\n\
+             # TYPE ray_actors_total counter\nray_actors_total 1.0\n";
+        assert_eq!(metrics.text(vec![actors("DEAD", 1.0), actors("ALIVE", 2.0)]), shown);
     }
 
     #[test]
@@ -266,6 +344,6 @@ mod tests {
         metrics.process_gone(worker(1));
         assert_eq!((metrics.lines, metrics.families.len()), (0, 0));
         metrics.record(worker(2), gauge(0)).expect("there is room");
-        assert!(metrics.text().contains("n=\"0\""));
+        assert!(metrics.text(Vec::new()).contains("n=\"0\""));
     }
 }

@@ -5,7 +5,7 @@ use crate::authority::Certified;
 use crate::gateway::Refusal;
 use crate::greeting::{ADMITTED, ANSWER_BYTES, CERTIFICATE_BYTES_LIMIT, EXPORTER, JoinGreeting};
 use crate::renewal::Renewal;
-use crate::tls::{self, Credentials};
+use crate::tls::{self, Credentials, LastCertificate};
 use crate::token::{JoinToken, PART_BYTES};
 use oxiray_ids::NodeId;
 use rustls::{AlertDescription, CertificateError, ClientConnection, Error as TlsError};
@@ -25,7 +25,7 @@ pub struct Newcomer<'a> {
     /// Who it was before it lost the head, where it comes again.
     pub predecessor: Option<NodeId>,
     /// What it had then: by this the head knows it, whatever has become of the token.
-    pub before: Option<&'a Credentials>,
+    pub before: Option<&'a LastCertificate>,
     /// Names the version of what it speaks.
     pub protocol: &'a [u8],
     /// How long each step may take.

@@ -41,7 +41,7 @@ pub use freight::{Freight, Load, Memory};
 pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Refusal, Ticket, Way};
 pub use join::{JoinFailure, Joined, Newcomer, join};
 pub use renewal::{Renewal, RenewalError};
-pub use tls::Credentials;
+pub use tls::{Credentials, LastCertificate};
 pub use token::{JoinToken, TokenError};
 
 #[cfg(test)]

@@ -43,6 +43,33 @@ pub struct Credentials {
     giver: Arc<ClientConfig>,
 }
 
+/// By what a head knows a machine that was a node of its cluster: the last certificate, and its key, which is not printed.
+#[derive(Debug, Clone)]
+pub struct LastCertificate {
+    pub(crate) identity: Arc<Identity>,
+    /// Until when it is valid, as time since the machine was started.
+    until: Duration,
+}
+
+impl LastCertificate {
+    /// The authority's certificate, the node's, and its key, for a process of the same machine; and until when they are valid,
+    /// as time since the machine was started, suspension included.
+    pub fn to_parts(&self) -> ([Vec<u8>; 3], Duration) {
+        let Identity { authority, certificate, key } = &*self.identity;
+        ([authority.to_vec(), certificate.to_vec(), key.secret_pkcs8_der().to_vec()], self.until)
+    }
+
+    /// What [`LastCertificate::to_parts`] gave.
+    pub fn from_parts([authority, certificate, key]: [Vec<u8>; 3], until: Duration) -> Self {
+        let identity = Identity { authority: authority.into(), certificate: certificate.into(), key: key.into() };
+        Self { identity: Arc::new(identity), until }
+    }
+
+    fn is_valid(&self) -> bool {
+        since_boot() < self.until
+    }
+}
+
 fn provider() -> Arc<CryptoProvider> {
     preferring(CipherSuite::TLS13_AES_128_GCM_SHA256)
 }
@@ -121,8 +148,9 @@ impl Credentials {
         self.renew_at
     }
 
-    fn are_valid(&self) -> bool {
-        since_boot() < self.until
+    /// By what the head knows this machine should it come again.
+    pub fn last_certificate(&self) -> LastCertificate {
+        LastCertificate { identity: self.identity.clone(), until: self.until }
     }
 
     pub(crate) fn accepting(&self) -> Result<rustls::Connection, Error> {
@@ -154,14 +182,14 @@ pub(crate) fn node_of(certificate: &CertificateDer<'_>) -> Option<NodeId> {
 pub(crate) fn joining(
     wanted: [u8; PART_BYTES],
     protocol: &[u8],
-    before: Option<&Credentials>,
+    before: Option<&LastCertificate>,
 ) -> Result<rustls::ClientConnection, Error> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint: wanted, provider: provider() }));
-    let mut config = match before.filter(|before| before.are_valid()) {
-        Some(Credentials { identity, .. }) => {
+    let mut config = match before.filter(|before| before.is_valid()) {
+        Some(LastCertificate { identity, .. }) => {
             let chain = vec![identity.certificate.clone(), identity.authority.clone()];
             config.with_client_auth_cert(chain, identity.key.clone_key().into())?
         }
@@ -227,3 +255,6 @@ impl ServerCertVerifier for Pinned {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,6 +97,11 @@ impl Config {
         self.certificate_ms.map_or(CERTIFICATE_LIFETIME, Duration::from_millis)
     }
 
+    /// Whether this is a node of another machine than its head's, or treated as if it were: such a node has a lease.
+    pub fn has_lease(&self) -> bool {
+        self.join.is_some() && self.token_file.is_some()
+    }
+
     /// How long a node of another machine may go on without a word from the head.
     pub fn lease(&self) -> Duration {
         self.lease_ms.map_or(lease::LEASE, Duration::from_millis).max(lease::LEASE_MIN)

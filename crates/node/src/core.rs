@@ -19,6 +19,7 @@ mod assign;
 mod audit;
 mod census;
 mod clients;
+mod clock;
 mod device_use;
 mod door;
 mod drain;
@@ -270,7 +271,8 @@ impl Worker {
 pub(crate) struct Client {
     id: WorkerId,
     job: JobId,
-    leases: BTreeSet<u64>,
+    /// The key of each of its leases, by the number that it knows it by.
+    leases: BTreeMap<u64, u64>,
     /// Its requests that wait, by their number.
     waiting: BTreeMap<u64, u64>,
 }
@@ -345,6 +347,8 @@ pub struct Core {
     starting: usize,
     wants_pump: bool,
     now: Instant,
+    /// The time in milliseconds since 1970, for listings; 0 until it is told.
+    wall_ms: u64,
     out: Vec<Effect>,
 }
 
@@ -400,6 +404,7 @@ impl Core {
             starting: 0,
             wants_pump: false,
             now,
+            wall_ms: 0,
             out: Vec::new(),
         };
         core.begin_epoch(epoch);
@@ -410,11 +415,6 @@ impl Core {
     pub fn new_key(&mut self) -> Key {
         self.last_number += 1;
         self.last_number
-    }
-
-    /// Tells what time it is; call it before a batch of events.
-    pub fn set_now(&mut self, now: Instant) {
-        self.now = self.now.max(now);
     }
 
     /// Serves whoever waits, after a batch of events, and returns what is to be done.

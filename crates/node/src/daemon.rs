@@ -4,6 +4,8 @@
 //!   format ends its own connection, with a line in daemon.log.
 //! - DAEMON-2: when the daemon ends, every process that descends from it is dead first, and its session's
 //!   directory is gone.
+//! - DAEMON-3: nothing that a peer says keeps the others waiting for longer than a turn of the loop: each is heard for a
+//!   moment at a time (`turns.rs`), also when it is dead and much that it said is unread.
 
 mod admission;
 mod arrival;
@@ -33,7 +35,9 @@ mod start;
 mod store_desk;
 mod streams;
 mod submissions;
+mod succession;
 mod transfer;
+mod turns;
 mod worker_logs;
 
 use crate::core::{Core, Key, Origin, TemplateKey};
@@ -44,17 +48,23 @@ use line_log::LineLog;
 use network::Network;
 use output::Pipe;
 use oxiray_processes::Brood;
-use poller::{Poller, Token};
+use poller::{Event, Poller, Token};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use store_desk::StoreDesk;
 use streams::Stream;
 use transfer::Transfer;
+use turns::Turns;
 use worker_logs::WorkerLogs;
 
 pub use memory::MonitorOptions;
 pub use start::{Mode, Ready, StartError, root, run};
+
+/// For how long peers are heard before the core settles, answers are sent, and it is looked for what else there is.
+const TURN_LIMIT: Duration = Duration::from_millis(4);
+/// For how long one peer is heard before it is the next one's turn.
+const MOMENT: Duration = Duration::from_micros(500);
 
 /// A worker's process, from the order to fork it until its tree is gone.
 #[derive(Debug)]
@@ -64,6 +74,8 @@ pub(crate) struct Process {
     pidfd: Option<OwnedFd>,
     /// To be killed as soon as it can be.
     is_doomed: bool,
+    /// How it ended, once all that descends from it is gone; what it said last is yet to be heard.
+    end: Option<String>,
     output: Pipe,
     errors: Pipe,
 }
@@ -105,6 +117,10 @@ pub(crate) struct Daemon {
     streams: BTreeMap<Key, Stream>,
     /// Streams with something to send.
     dirty: BTreeSet<Key>,
+    /// Streams and pipes with something to be read.
+    turns: Turns<Token>,
+    /// Who asked how things are, and under which number: all are answered from one report.
+    askers: Vec<(Key, u64)>,
     templates: BTreeMap<TemplateKey, TemplateProcess>,
     /// Started before there was anything else, and not yet asked for.
     early_template: Option<TemplateProcess>,
@@ -146,15 +162,19 @@ impl Daemon {
             let others = [self.submission_deadline(), self.progress_deadline(), self.memory_deadline()];
             let deadlines = own.into_iter().chain(turns).chain(others);
             let limit = deadlines.flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
+            // What was read and not handled is told of by nobody else.
+            let limit = if self.turns.is_empty() { limit } else { Some(Duration::ZERO) };
             let ready = self.poller.wait(limit)?;
             self.now = Instant::now();
             self.core.set_now(self.now);
+            self.core.set_wall_clock(entry::now_ms());
             if !self.may_go_on() || !self.is_its_turn() {
                 break;
             }
-            for token in ready {
-                self.serve_one(token);
+            for event in ready {
+                self.notice(event);
             }
+            self.hear_in_turn();
             self.look_at_memory();
             self.store.expire(self.now);
             self.end_slow_newcomers();
@@ -169,8 +189,10 @@ impl Daemon {
         Ok(self.end())
     }
 
-    fn serve_one(&mut self, token: Token) {
-        match token {
+    /// DAEMON-3: what peers and workers say and print waits for its turn, which is in this turn of the loop for whoever had
+    /// little of late. All else is the daemon's own.
+    fn notice(&mut self, event: Event) {
+        match event.token {
             Token::Listener => self.admit(),
             Token::Stop => {
                 self.log.line("a signal asks to stop");
@@ -181,11 +203,10 @@ impl Daemon {
             }
             Token::Children => self.reap_templates(),
             Token::Store => self.store.progress(),
-            Token::Stream(key) => self.serve_stream(key),
+            Token::Stream(key) => self.stream_ready(key, event.is_hung_up),
+            Token::Output(_) | Token::Errors(_) => self.turns.add(event.token),
             Token::Worker(key) => self.worker_process_died(key),
             Token::Driver(key) => self.driver_process_died(key),
-            Token::Output(key) => self.read_output(key, false),
-            Token::Errors(key) => self.read_output(key, true),
             Token::Template(key) => self.serve_template(key),
             Token::Network => self.network_told(),
             Token::Submission(key) => self.submission_says(key),
@@ -194,6 +215,29 @@ impl Daemon {
                 self.log.line("the process that started this daemon is gone");
                 self.is_stopping = true;
             }
+        }
+    }
+
+    /// DAEMON-3.
+    fn hear_in_turn(&mut self) {
+        let mut began = Instant::now();
+        let until = began + TURN_LIMIT;
+        while began < until
+            && !self.has_enough_askers()
+            && let Some(token) = self.turns.next()
+        {
+            let has_more = match token {
+                Token::Stream(key) => self.hear(key, until.min(began + MOMENT)),
+                // One read at a time; there is a sign of more.
+                Token::Output(key) | Token::Errors(key) => {
+                    self.read_output(key, matches!(token, Token::Errors(_)));
+                    false
+                }
+                _ => false,
+            };
+            let now = Instant::now();
+            self.turns.heard(now - began, has_more);
+            began = now;
         }
     }
 

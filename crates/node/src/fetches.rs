@@ -22,9 +22,9 @@ const PIECE_BESIDE_BYTES: u64 = 4 << 20;
 /// The first piece of an object there, which comes in a message: whoever has it can ask for room.
 const FIRST_BYTES: u64 = 256 << 10;
 /// How many pieces of an object are asked for ahead.
-const PIECES_AHEAD: u64 = 4;
+pub(crate) const PIECES_AHEAD: u64 = 4;
 /// How many objects are fetched at once; more wait.
-const FETCHES_MAX: usize = 8;
+pub(crate) const FETCHES_MAX: usize = 8;
 /// How many streams may end in a row before a single piece came; the node at their end is then taken to be without the
 /// object.
 const BREAKS_MAX: u32 = 8;

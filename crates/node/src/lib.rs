@@ -11,6 +11,7 @@ mod core;
 mod daemon;
 pub mod device_check;
 mod fetches;
+mod giving;
 mod kept_logs;
 pub mod lease;
 pub mod limits;

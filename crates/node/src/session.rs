@@ -38,6 +38,9 @@ pub struct Description {
     pub token: String,
     /// The daemon's process, as it counts in its own PID namespace: [`Description::process`] is what others may use.
     pub pid: u32,
+    /// Its parent in that namespace, where that is to start another in its place.
+    #[serde(default)]
+    pub supervisor: Option<u32>,
     /// That namespace.
     pub pid_namespace: u64,
     /// The node, in hexadecimal digits.
@@ -60,6 +63,11 @@ impl Description {
     /// means another process here.
     pub fn process(&self) -> Option<u32> {
         (self.pid_namespace == oxiray_processes::pid_namespace()).then_some(self.pid)
+    }
+
+    /// Its parent, where that is to start another daemon in its place; `None` as above.
+    pub fn supervisor(&self) -> Option<u32> {
+        self.process().and(self.supervisor)
     }
 
     /// The port that its address ends with.
@@ -357,6 +365,7 @@ mod tests {
             address: "127.0.0.1:6379".into(),
             token: "secret".into(),
             pid: 7,
+            supervisor: None,
             pid_namespace: oxiray_processes::pid_namespace(),
             node: "ab".into(),
             version: "0".into(),

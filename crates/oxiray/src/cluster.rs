@@ -301,7 +301,7 @@ impl Builder {
         let identity = Identity::from_welcome(&welcome)
             .ok_or_else(|| Error::Connect("the daemon greeted with malformed identifiers".into()))?;
         let entry = welcome.comes_back.then_some(entry);
-        Runtime::start(identity, connection, early, false, entry).map_err(broken)
+        Runtime::start(identity, connection, early, None, entry).map_err(broken)
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use oxiray_runtime::{RuntimeError, Unmet};
 use oxiray_values::{Blob, Common, Decoded, Encoded, ValueError};
-use oxiray_wire::message::{Content, Failure, Value};
+use oxiray_wire::message::{ActorDeath, ArgumentFailed, Content, Failure, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -115,6 +115,9 @@ pub struct TaskError {
     /// Where in the code: a Python traceback, or the place of a panic; may be empty.
     pub trace: String,
     pub(crate) cause: Option<Cause>,
+    /// Which calls did not run, since this is an argument of theirs, as the error begins; empty for none.
+    #[serde(default)]
+    pub(crate) unrun: String,
 }
 
 /// The error itself.
@@ -128,8 +131,8 @@ pub(crate) struct Cause {
 
 impl fmt::Display for TaskError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { function, message, kind, language, pid, trace, .. } = self;
-        write!(formatter, "`{function}` failed in process {pid} ({language}): ")?;
+        let Self { function, message, kind, language, pid, trace, unrun, .. } = self;
+        write!(formatter, "{unrun}`{function}` failed in process {pid} ({language}): ")?;
         if !kind.is_empty() {
             write!(formatter, "{kind}: ")?;
         }
@@ -182,6 +185,7 @@ impl TaskError {
                     pid,
                     trace: text("trace"),
                     cause: record.field("cause").and_then(Cause::from_common),
+                    unrun: String::new(),
                 }
             }
             Err(error) => Self {
@@ -203,10 +207,21 @@ impl Cause {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
+        if let Some(argument) = failure.argument_failed() {
+            return Self::of_argument(&argument);
+        }
+        let death = failure.actor_death();
         let Failure { code, text, cause } = failure;
-        if !cause.is_empty() && code != "cancelled" {
+        match death {
             // The constructor of an actor failed.
-            return Self::Task(Box::new(TaskError::from_blob(&cause)));
+            Some(death) if !death.raised.is_empty() => {
+                return Self::Task(Box::new(TaskError::from_blob(&death.raised)));
+            }
+            Some(death) => return Self::ActorDied(format!("{text}{}", described(&death))),
+            None if !cause.is_empty() && code != "cancelled" => {
+                return Self::Task(Box::new(TaskError::from_blob(&cause)));
+            }
+            None => {}
         }
         match code.as_str() {
             "worker_crashed" | "node_died" | "out_of_memory" => Self::WorkerDied(text),
@@ -222,6 +237,18 @@ impl From<Failure> for Error {
             _ => Self::System { code, text },
         }
     }
+}
+
+/// What is known of a dead actor, behind what became of it.
+fn described(death: &ActorDeath) -> String {
+    let ActorDeath { class_name, name, namespace, ip, pid, never_ran, .. } = death;
+    let named = if name.is_empty() { String::new() } else { format!(" named `{name}` in namespace `{namespace}`") };
+    let place = match (pid, never_ran) {
+        (_, true) => ", which never ran".to_owned(),
+        (0, false) => String::new(),
+        (pid, false) => format!(", process {pid} on {ip}"),
+    };
+    format!(" (`{class_name}`{named}{place})")
 }
 
 impl From<RuntimeError> for Error {
@@ -240,6 +267,31 @@ impl Error {
             Content::Raised(blob) => Some(Self::Task(Box::new(TaskError::from_blob(blob)))),
             Content::Failed(failure) => Some(failure.clone().into()),
             Content::Inline(_) | Content::Stored(_) => None,
+        }
+    }
+
+    /// What a task failed with that did not run, since an argument of it is an error: that error, which says so.
+    fn of_argument(argument: &ArgumentFailed) -> Self {
+        let error = argument.value.as_ref().and_then(|value| value.content.as_ref()).and_then(Self::of);
+        let unrun = argument.tasks.iter().rev().map(|task| format!("`{task}` did not run, since an argument failed: "));
+        let unrun = unrun.collect::<String>();
+        match error
+            .unwrap_or_else(|| Self::System { code: "system".to_owned(), text: "the error is unreadable".to_owned() })
+        {
+            Self::Task(mut error) => {
+                error.unrun = unrun;
+                Self::Task(error)
+            }
+            Self::WorkerDied(text) => Self::WorkerDied(unrun + &text),
+            Self::ActorDied(text) => Self::ActorDied(unrun + &text),
+            Self::ActorUnavailable(text) => Self::ActorUnavailable(unrun + &text),
+            Self::Unschedulable(text) => Self::Unschedulable(unrun + &text),
+            Self::Cancelled(text) => Self::Cancelled(unrun + &text),
+            Self::Lost(text) => Self::Lost(unrun + &text),
+            Self::StoreFull(text) => Self::StoreFull(unrun + &text),
+            Self::Environment(text) => Self::Environment(unrun + &text),
+            Self::System { code, text } => Self::System { code, text: unrun + &text },
+            other => other,
         }
     }
 

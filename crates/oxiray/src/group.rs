@@ -61,7 +61,7 @@ impl PlacementGroup {
     pub fn ready(&self) -> Result<ObjectRef<()>> {
         let runtime = process::required()?;
         let encoded = Encoded::native(&())?;
-        debug_assert!(encoded.size() < INLINE_BYTES, "nothing takes no room");
+        assert!(encoded.size() < INLINE_BYTES, "nothing takes no room");
         let value = Value { content: Some(Content::Inline(encoded.into_bytes())), contained: Vec::new() };
         let id = runtime.group_ready(self.0, value);
         Ok(ObjectRef::adopt(runtime, id))

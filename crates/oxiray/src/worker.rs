@@ -98,7 +98,7 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
     let session = assign.welcome.as_ref().map_or("", |welcome| &welcome.session);
     let unfit = become_assigned(&assign, Path::new(session)).err();
     note_panics();
-    let runtime = Runtime::start(identity, connection, early, assign.actor.is_some(), None)?;
+    let runtime = Runtime::start(identity, connection, early, Some(&assign), None)?;
     process::set(Some(runtime.clone()));
     runtime.end_waits_of(context::current_task);
     oxiray_runtime::begin_metrics(&runtime);

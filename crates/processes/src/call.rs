@@ -2,9 +2,11 @@
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::time::{ClockId, clock_gettime};
 use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Has the kernel kill this process when its parent dies, and fails with `ESRCH` where the parent is
 /// not `expected_parent` any more.
@@ -14,6 +16,12 @@ pub fn die_with_parent(expected_parent: u32) -> Result<(), Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
     if parent == expected_parent { Ok(()) } else { Err(Errno::SRCH) }
+}
+
+/// Time since the machine was started, suspension included.
+pub fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// From here on, descendants that lose their parent become children of this process.

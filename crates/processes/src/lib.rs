@@ -16,16 +16,18 @@ mod brood;
 mod call;
 mod expand;
 mod path;
+mod supervise;
 mod switch;
 mod tree;
 
 pub use brood::{Brood, BroodError, Departed};
 pub use call::{
     Peer, become_subreaper, describe_status, die_with_parent, enter_control_groups, go_first_where_memory_is_short,
-    kill_by_pidfd, peer_of, pidfd_of, reset_signals_after_fork, stop_signals,
+    kill_by_pidfd, peer_of, pidfd_of, reset_signals_after_fork, since_boot, stop_signals,
 };
 pub use expand::expanded;
 pub use path::{program, without_working_directory};
+pub use supervise::{leave_note, supervise, supervisor};
 pub use switch::DeadMansSwitch;
 pub use tree::{children_of, descendants_of, pid_namespace, started_with};
 

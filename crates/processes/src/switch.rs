@@ -2,7 +2,10 @@
 //!
 //! A process that is stopped, or hangs, cannot end itself when it must. The kernel can: the switch is a timer of its
 //! whose signal is SIGKILL. What descends from the process dies with it, as each level asked the kernel to see to.
+//! A supervisor knows by the time which the switch was set to that this was the reason (`supervise.rs`).
 
+use crate::call::since_boot;
+use crate::supervise::{Lifeline, lifeline};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -11,6 +14,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct DeadMansSwitch {
     timer: libc::timer_t,
+    /// Whoever is to know why this process ended.
+    told: Option<&'static Lifeline>,
 }
 
 // SAFETY: the handle is a number of the kernel's, the same in every thread of the process.
@@ -33,7 +38,7 @@ impl DeadMansSwitch {
             if libc::timer_create(libc::CLOCK_BOOTTIME, event.as_mut_ptr(), timer.as_mut_ptr()) != 0 {
                 return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::AGAIN));
             }
-            Ok(Self { timer: timer.assume_init() })
+            Ok(Self { timer: timer.assume_init(), told: lifeline() })
         }
     }
 
@@ -44,7 +49,13 @@ impl DeadMansSwitch {
     pub fn set(&self, left: Duration) -> Result<(), Errno> {
         // Nothing at all would unset it.
         let left = left.max(Duration::from_millis(1));
-        self.arm(libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() })
+        // What is told is never later than the end itself, at which it must hold.
+        let end = since_boot() + left;
+        self.arm(libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() })?;
+        if let Some(told) = self.told {
+            told.set_end(Some(end));
+        }
+        Ok(())
     }
 
     fn arm(&self, value: libc::timespec) -> Result<(), Errno> {
@@ -63,5 +74,8 @@ impl Drop for DeadMansSwitch {
     fn drop(&mut self) {
         // SAFETY: the timer is this switch's own, and nobody can name it any more.
         unsafe { libc::timer_delete(self.timer) };
+        if let Some(told) = self.told {
+            told.set_end(None);
+        }
     }
 }

@@ -122,3 +122,103 @@ fn a_switch_kills_a_process_that_is_stopped() {
     command.args(["--exact", &format!("tests::{NAME}")]).env(SCENARIO, NAME).stdout(Stdio::null());
     assert_eq!(command.status().expect("it ends").signal(), Some(libc::SIGKILL));
 }
+
+/// What a process does that has a supervisor: the test binary, started again.
+const PART: &str = "OXIRAY_PROCESSES_PART";
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Begins this test's part of that name in a process of its own, where it has a supervisor.
+fn part(test: &str, name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
+    command.args(["--exact", &format!("tests::{test}"), "--nocapture"]).env(PART, name).stdout(Stdio::piped());
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        // As in `in_own_process`; who supervises, listens to the others as well.
+        command.pre_exec(|| {
+            crate::call::signals_as_descriptor(&[libc::SIGCHLD, libc::SIGTERM])?;
+            Ok(())
+        });
+    }
+    command
+}
+
+/// Acts as the part that was asked for; does nothing in the test itself.
+fn act_as_part() {
+    let Ok(name) = std::env::var(PART) else { return };
+    let note = crate::supervise(true).expect("a supervisor");
+    let stop = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+    let switch = DeadMansSwitch::new().expect("a timer");
+    let status = match (name.as_str(), note.as_deref()) {
+        ("is stopped", None) => {
+            crate::leave_note(b"a note").expect("it is short");
+            switch.set(Duration::from_millis(100)).expect("it is set");
+            stop().expect("this process may be stopped");
+            97
+        }
+        ("is stopped", Some(note)) => i32::from(note != b"a note"),
+        ("is killed", None) => {
+            switch.set(LONG).expect("it is set");
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).expect("it may be");
+            97
+        }
+        ("ends", None) => 3,
+        ("serves", None) => {
+            switch.set(LONG).expect("it is set");
+            let asked = crate::stop_signals().expect("a descriptor");
+            println!("\n{} {:?}", std::process::id(), crate::supervisor());
+            poll(&mut [PollFd::new(&asked, PollFlags::IN)], None).expect("poll");
+            5
+        }
+        (name, note) => panic!("{name} is not to be started again, with {note:?}"),
+    };
+    leave(status);
+}
+
+#[expect(clippy::exit, reason = "the process that acts as a part is not the harness")]
+fn leave(status: i32) -> ! {
+    std::process::exit(status)
+}
+
+#[test]
+fn another_process_begins_where_the_switch_has_ended_one_and_has_its_note() {
+    act_as_part();
+    let mut command = part("another_process_begins_where_the_switch_has_ended_one_and_has_its_note", "is stopped");
+    assert_eq!(command.status().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn any_other_end_of_a_process_is_its_supervisors() {
+    act_as_part();
+    let ended = |name: &str| part("any_other_end_of_a_process_is_its_supervisors", name).status().expect("it ends");
+    assert_eq!(ended("is killed").signal(), Some(libc::SIGKILL));
+    assert_eq!(ended("ends").code(), Some(3));
+}
+
+#[test]
+fn a_process_ends_with_its_supervisor_and_hears_what_that_is_asked() {
+    use std::io::{BufRead as _, BufReader};
+    act_as_part();
+    let begin = || {
+        let name = "a_process_ends_with_its_supervisor_and_hears_what_that_is_asked";
+        let mut supervisor = part(name, "serves").spawn().expect("it starts");
+        let output = BufReader::new(supervisor.stdout.take().expect("a pipe"));
+        let wanted = format!(" Some({})", supervisor.id());
+        let line = output.lines().map_while(Result::ok).find(|line| line.ends_with(&wanted)).expect("it serves");
+        let pid: u32 = line.trim_end_matches(&wanted).parse().expect("a number");
+        (supervisor, crate::pidfd_of(pid).expect("it lives"))
+    };
+    let gone = |process: &std::os::fd::OwnedFd| {
+        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)), Ok(1), "it is still there");
+    };
+    let (mut supervisor, process) = begin();
+    supervisor.kill().expect("it may be killed");
+    gone(&process);
+    assert_eq!(supervisor.wait().expect("it ends").signal(), Some(libc::SIGKILL));
+    let (mut supervisor, process) = begin();
+    let pid = rustix::process::Pid::from_child(&supervisor);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it may be told");
+    gone(&process);
+    assert_eq!(supervisor.wait().expect("it ends").code(), Some(5));
+}

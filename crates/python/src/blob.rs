@@ -14,7 +14,7 @@
 
 use crate::buffer::{Lent, Pin};
 use crate::reference::Collected;
-use crate::{common, plain, python};
+use crate::{arrays, common, plain, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::Pinned;
@@ -155,10 +155,18 @@ fn load_view<'py>(view: &Bound<'py, PyAny>, blob: &[u8]) -> PyResult<Bound<'py, 
         let slice = pyo3::types::PySlice::new(py, range.start as isize, range.end as isize, 1);
         view.get_item(slice)
     };
+    let may_be_array = buffers.len() == 1 && arrays::may_be(&blob[pickle.clone()]);
     let buffers = buffers.into_iter().map(cut).collect::<PyResult<Vec<_>>>()?;
+    if may_be_array && let Some(array) = arrays::known(&blob[pickle.clone()], &buffers[0])? {
+        return Ok(array);
+    }
     let keywords = pyo3::types::PyDict::new(py);
-    keywords.set_item("buffers", buffers)?;
-    python::pickle_loads(py)?.call((cut(pickle)?,), Some(&keywords))
+    keywords.set_item("buffers", &buffers)?;
+    let value = python::pickle_loads(py)?.call((cut(pickle.clone())?,), Some(&keywords))?;
+    if may_be_array {
+        arrays::note(&blob[pickle], &buffers[0], &value);
+    }
+    Ok(value)
 }
 
 /// The value in a blob that travelled with a message.

@@ -107,10 +107,11 @@ impl Caller {
     /// A method of an actor.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "one call from one place in Python, by keyword")]
-    #[pyo3(signature = (*, hold, name, label, group, results, retries, retry_exceptions, stream, unordered,
-                        pending_limit, least_arguments, most_arguments, bind, common = false))]
+    #[pyo3(signature = (*, hold, class_name, name, label, group, results, retries, retry_exceptions, stream,
+                        unordered, pending_limit, least_arguments, most_arguments, bind, common = false))]
     fn of_method(
         hold: &Bound<'_, Hold>,
+        class_name: String,
         name: String,
         label: String,
         group: String,
@@ -127,6 +128,7 @@ impl Caller {
     ) -> PyResult<Self> {
         let routine = Arc::new(Routine {
             name,
+            class_name,
             label,
             group,
             results,

@@ -78,7 +78,7 @@ impl Completion {
     }
 
     /// The call raised this.
-    fn failed(&self, error: &Bound<'_, PyAny>) {
+    pub(crate) fn failed(&self, error: &Bound<'_, PyAny>) {
         self.answer(error.py(), Err(PyErr::from_value(error.clone())));
     }
 }

@@ -108,7 +108,7 @@ fn start<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let identity = Identity::from_welcome(welcome)
         .ok_or_else(|| PyConnectionError::new_err("the daemon greeted with malformed identifiers"))?;
-    let runtime = Runtime::start(identity, connection, early, false, entry)?;
+    let runtime = Runtime::start(identity, connection, early, None, entry)?;
     process::set(Some(runtime.clone()));
     oxiray_runtime::begin_metrics(&runtime);
     context::context(py)

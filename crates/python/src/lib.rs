@@ -24,6 +24,7 @@
 //!   waits for another process.
 
 mod actors;
+mod arrays;
 mod blob;
 mod buffer;
 mod caller;

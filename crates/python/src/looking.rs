@@ -1,6 +1,7 @@
 //! Looking at the cluster, and at the values that it keeps by name.
 
 use crate::process;
+use crate::values::deadline;
 use bytes::Bytes;
 use oxiray_wire::message::{DrainAsked, KeptRequest, StateFilter, StateQuery};
 use pyo3::prelude::*;
@@ -28,8 +29,10 @@ fn kept(
 /// Lists or counts things of one kind: the rows or counts as JSON, how many rows there are before the limit, and what is
 /// missing in them.
 ///
-/// A filter is a column, whether the value must differ, and what it is compared with.
+/// A filter is a column, whether the value must differ, and what it is compared with. The question is given up after
+/// `timeout` seconds.
 #[pyfunction]
+#[pyo3(signature = (kind, filters, limit, detail, summary, timeout = None))]
 fn look(
     py: Python<'_>,
     kind: String,
@@ -37,11 +40,13 @@ fn look(
     limit: u32,
     detail: bool,
     summary: bool,
+    timeout: Option<f64>,
 ) -> PyResult<(String, u64, String)> {
     let runtime = process::required()?;
+    let until = deadline(timeout)?;
     let filters = filters.into_iter().map(|(key, differs, value)| StateFilter { key, differs, value }).collect();
     let asked = StateQuery { request: 0, kind, filters, limit, detail, summary };
-    let report = process::patiently(py, || runtime.look(&asked))?.map_err(|error| process::error(py, &error))?;
+    let report = process::patiently(py, || runtime.look(&asked, until))?.map_err(|error| process::error(py, &error))?;
     Ok((report.rows, report.total, report.missing))
 }
 

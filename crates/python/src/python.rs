@@ -1,10 +1,10 @@
 //! Python objects that are looked up once.
 
-use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::Failure;
+use oxiray_ids::{ActorId, NodeId, ObjectId, TaskId};
+use oxiray_wire::message::{ActorDeath, Failure};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
 macro_rules! looked_up {
     ($(#[$doc:meta])* $name:ident, $module:literal, $attribute:literal) => {
@@ -35,6 +35,24 @@ looked_up!(
     "loads"
 );
 looked_up!(
+    /// The class of NumPy's arrays.
+    ndarray,
+    "numpy",
+    "ndarray"
+);
+looked_up!(
+    /// The class of the types of NumPy's arrays.
+    dtype,
+    "numpy",
+    "dtype"
+);
+looked_up!(
+    /// An array of one dimension over a buffer: `frombuffer(buffer, dtype)`.
+    frombuffer,
+    "numpy",
+    "frombuffer"
+);
+looked_up!(
     /// The status that a process ends with: `status_of(exit) -> int`.
     exit_status,
     "oxiray._worker_exit",
@@ -53,10 +71,16 @@ looked_up!(
     "view"
 );
 looked_up!(
-    /// The exception for a failed value: `failure(code, text, cause, actor_id)`.
+    /// The exception for a failed value: `failure(code, text, cause, object_id, what is known of the actor)`.
     describe_failure,
     "oxiray._serialization",
     "failure"
+);
+looked_up!(
+    /// The exception of tasks that did not run, since an argument failed: `of_argument(names of tasks, error)`.
+    of_argument,
+    "oxiray._failures",
+    "of_argument"
 );
 looked_up!(
     /// The exception to raise for a stored one: `raised(error)`.
@@ -152,21 +176,46 @@ looked_up!(
 
 /// The exception for a failure of the runtime's; `object` is the one that cannot be had for it.
 pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId>) -> PyErr {
-    let cause = if failure.cause.is_empty() {
+    if let Some(argument) = failure.argument_failed()
+        && let Some(error) = argument.value.as_ref().and_then(|value| crate::values::exception(py, value))
+    {
+        let made = of_argument(py).and_then(|make| make.call1((argument.tasks, error.value(py))));
+        return made.map_or_else(|error| error, PyErr::from_value);
+    }
+    let death = failure.actor_death();
+    let cause = death.as_ref().map_or(&failure.cause, |death| &death.raised);
+    let cause = if cause.is_empty() {
         Ok(py.None().into_bound(py))
     } else if failure.code == "cancelled" {
-        Ok(TaskId::from_slice(&failure.cause)
+        Ok(TaskId::from_slice(cause)
             .unwrap_or(TaskId::NIL)
             .hex()
             .into_pyobject(py)
             .unwrap_or_else(|never| match never {})
             .into_any())
     } else {
-        crate::blob::load_inline(py, &failure.cause)
+        crate::blob::load_inline(py, cause)
     };
     let object = object.map(|id| id.hex());
-    let made = cause.and_then(|cause| describe_failure(py)?.call1((&failure.code, &failure.text, cause, object)));
+    let made = cause.and_then(|cause| {
+        let known = death.as_ref().map(|death| known_of(py, death)).transpose()?;
+        describe_failure(py)?.call1((&failure.code, &failure.text, cause, object, known))
+    });
     made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// What is known of a dead actor, by the names that the front has for it.
+fn known_of<'py>(py: Python<'py>, death: &ActorDeath) -> PyResult<Bound<'py, PyDict>> {
+    let known = PyDict::new(py);
+    known.set_item("class_name", &death.class_name)?;
+    known.set_item("name", &death.name)?;
+    known.set_item("namespace", &death.namespace)?;
+    known.set_item("actor_id", ActorId::from_slice(&death.actor).map(|id| id.hex()))?;
+    known.set_item("node_id", NodeId::from_slice(&death.node).map(|id| id.hex()))?;
+    known.set_item("ip", &death.ip)?;
+    known.set_item("pid", death.pid)?;
+    known.set_item("never_started", death.never_ran)?;
+    Ok(known)
 }
 
 /// `GetTimeoutError`.

@@ -93,7 +93,8 @@ fn put(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
     Ok(ObjectRef::adopt(runtime, id))
 }
 
-fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
+/// The moment at which a wait of so many seconds is over; none where there is none that a clock can tell.
+pub(crate) fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout else { return Ok(None) };
     let length = Duration::try_from_secs_f64(seconds).map_err(|error| {
         PyValueError::new_err(format!("a timeout of {seconds} seconds cannot be waited for: {error}"))

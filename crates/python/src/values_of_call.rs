@@ -52,6 +52,10 @@ impl Worker {
     }
 
     fn argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
+        self.loaded_argument(py, argument).inspect_err(|error| mark_as_of_argument(py, error))
+    }
+
+    fn loaded_argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
         let id = argument.reference.as_ref().and_then(|reference| ObjectId::from_slice(&reference.object));
         let (Some(reference), Some(id)) = (&argument.reference, id) else {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
@@ -104,6 +108,12 @@ impl Worker {
         }
         Ok(results)
     }
+}
+
+/// The error kept a call from running: `oxiray._worker.describe` says so to who reads the call's result.
+pub(crate) fn mark_as_of_argument(py: Python<'_>, error: &PyErr) {
+    // One that takes no attributes is told of as if the call had raised it.
+    let _ = error.value(py).setattr("_is_of_argument", true);
 }
 
 fn is_stored(value: &Value) -> bool {

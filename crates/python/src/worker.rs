@@ -116,7 +116,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let identity =
         Identity::from_welcome(&welcome).ok_or_else(|| PyValueError::new_err("the daemon assigned malformed ids"))?;
     let flaw = become_assigned(py, &assign)?;
-    let runtime = Runtime::start(identity, connection, early, assign.actor.is_some(), None)?;
+    let runtime = Runtime::start(identity, connection, early, Some(&assign), None)?;
     process::set(Some(runtime.clone()));
     oxiray_runtime::begin_metrics(&runtime);
     cancel::make_interruptible(py, &runtime)?;
@@ -264,13 +264,14 @@ impl Worker {
             let ended = match (self.prepare(py, &mut under_way), &loop_) {
                 (Ok(prepared), Some(event_loop)) => {
                     let group = under_way.call.group.clone();
-                    let completion = Completion::new(under_way, end_borrowing());
-                    let identity = (task.hex(), name, function);
-                    let handed = event_loop
-                        .bind(py)
-                        .call_method1("submit", (prepared.0, prepared.1, prepared.2, completion, identity, group));
-                    // The loop takes everything until the process ends.
-                    debug_assert!(handed.is_ok(), "an actor's event loop outlives its calls");
+                    let completion = Bound::new(py, Completion::new(under_way, end_borrowing()));
+                    let completion = completion.expect("WORKER-2: a process without memory for a completion dies");
+                    let arguments =
+                        (prepared.0, prepared.1, prepared.2, &completion, (task.hex(), name, function), group);
+                    // WORKER-2: a loop takes every call until its process ends; one that it does not take is answered.
+                    if let Err(refused) = event_loop.bind(py).call_method1("submit", arguments) {
+                        completion.get().failed(refused.value(py));
+                    }
                     Ended::Replied
                 }
                 (prepared, _) => {

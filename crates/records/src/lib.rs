@@ -8,6 +8,9 @@
 //!   has come so far ends, and whoever needs one gets another, with other keys. ChaCha20-Poly1305 knows no such limit.
 //! - RECORDS-2: keys are in one process at a time: who hands them over has none left, and their bytes are overwritten when
 //!   they are dropped. (`ring` does not overwrite the cipher's own tables.)
+//! - RECORDS-3: the end of a stream says nothing of the last message, whether `close_notify` comes before it or not: whoever
+//!   is between the two peers can cut a stream anywhere, and a process that dies says no farewell. So every protocol above
+//!   knows by itself how long each message is, acts on none that is not whole, and takes every end for the peer's loss.
 
 mod handover;
 mod secret;
@@ -158,6 +161,9 @@ impl Opener {
         let nonce = self.0.nonce()?;
         let content = self.0.key.open_within(nonce, Aad::from(header), place, from + HEADER_BYTES..);
         let content = content.map_err(|_| invalid("a record is not what the peer has sealed"))?;
+        if content.len() > CONTENT_MAX + 1 {
+            return Err(invalid("a record holds more than the standard allows"));
+        }
         // Behind the content come its kind, and zeros as padding.
         let last = content.iter().rposition(|byte| *byte != 0).ok_or_else(|| invalid("a record is of no kind"))?;
         let kind = [Kind::Alert, Kind::Handshake, Kind::Data].into_iter().find(|kind| *kind as u8 == content[last]);

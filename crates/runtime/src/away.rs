@@ -198,7 +198,7 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
         node: None,
         returning: Some(returning),
     };
-    debug_assert!(entry.driver.setup.len() < HELLO_BYTES_LIMIT, "it was let in with this before");
+    assert!(entry.driver.setup.len() < HELLO_BYTES_LIMIT, "it was let in with this before");
     connection.send(&hello);
     let until = Instant::now() + GREETING_LIMIT;
     let mut inbox = Vec::new();

@@ -6,8 +6,9 @@
 //! - CLASSES-1: whoever keeps the number of a class counts as one of its uses: callers, and tasks until they are over.
 //!   Leases and requests stand in the class itself.
 
-use crate::submit::{Queue, Submission};
+use crate::submit::{Queue, Submission, Target, Task, amounts};
 use crate::work::{Class, ClassIndex};
+use oxiray_wire::message::Amount;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -36,6 +37,14 @@ impl Submission {
         }
         self.classes.insert(class, index);
         ClassIndex(index)
+    }
+
+    /// The resources that a task needs; none for an actor's method.
+    pub(crate) fn needs_of(&self, task: &Task) -> Vec<Amount> {
+        match task.target {
+            Target::Class(index) => amounts(&self.queues[index].class.demand),
+            Target::Actor(_) => Vec::new(),
+        }
     }
 
     /// One use less.

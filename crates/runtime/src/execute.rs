@@ -203,7 +203,10 @@ impl Inbox {
             Some(group) => self.groups.iter_mut().find(|(name, _)| name == group).map(|(_, items)| items)?,
         };
         match items.pop_front() {
-            Some(Item::Assign(assign)) => Some(Duty::Become(assign)),
+            Some(Item::Assign(assign)) => {
+                log.assigned(&assign);
+                Some(Duty::Become(assign))
+            }
             Some(Item::Call(from, call, code)) => {
                 let started = now.unwrap_or_else(Instant::now);
                 self.running += 1;

@@ -86,7 +86,7 @@ impl State {
         let items = self.items_of(id);
         self.stream_failed(id, value);
         let results = self.tasks.tasks.get(&id).map_or(0, |task| {
-            self.timer_moved |= self.log.failed(id, &task.work.name, task.attempt, value);
+            self.timer_moved |= self.log.failed(id, &task.work.name, task.attempt, value, self.tasks.needs_of(task));
             task.work.results
         });
         for index in 1..=results {

@@ -68,6 +68,7 @@ impl State {
             idle_since: None,
             closing: false,
             retires: false,
+            broken: None,
         };
         self.tasks.leases.insert(granted.lease, lease);
         self.tasks.set_idle(granted.lease, Some(self.now));
@@ -117,6 +118,10 @@ impl State {
         }
         let Some(lease) = self.tasks.remove_lease(ended.lease) else { return };
         self.links.remove(lease.token);
+        let ended = &match lease.broken {
+            Some(why) => LeaseEnded { text: format!("{why} ({})", ended.text), ..ended.clone() },
+            None => ended.clone(),
+        };
         let mut tasks = lease.under_way.into_iter();
         let running = tasks.next();
         for task in tasks.rev() {

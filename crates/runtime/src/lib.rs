@@ -66,6 +66,7 @@ mod submit;
 mod table;
 mod task_log;
 mod title;
+mod unfinished;
 mod waits;
 mod watched;
 mod work;

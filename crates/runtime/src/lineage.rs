@@ -182,7 +182,7 @@ impl Lineage {
     /// A task that is not known ended with `users` stored results. Its sources count as used from here on.
     /// Returns the objects to be given back for what gave way.
     pub(crate) fn keep(&mut self, task: TaskId, users: u32, recipe: Recipe) -> Vec<ObjectId> {
-        debug_assert!(users > 0 && !self.knows(task), "LINEAGE-1");
+        assert!(users > 0 && !self.knows(task), "LINEAGE-1");
         self.bytes += recipe.bytes();
         self.entries.insert(task, Entry { users, recipe: Ok(recipe) });
         self.order.push_back(task);
@@ -200,7 +200,7 @@ impl Lineage {
 
     /// A task that is not known ended with `users` stored results, and is not to be run again for this reason.
     pub(crate) fn keep_reason(&mut self, task: TaskId, users: u32, reason: Reason) {
-        debug_assert!(users > 0 && !self.knows(task), "LINEAGE-1");
+        assert!(users > 0 && !self.knows(task), "LINEAGE-1");
         self.entries.insert(task, Entry { users, recipe: Err(reason) });
     }
 

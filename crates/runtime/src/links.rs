@@ -233,6 +233,11 @@ impl Links {
         }
     }
 
+    /// Since when nothing more has come of a frame that the peer has begun, where one has; nothing while nothing is read.
+    pub(crate) fn stalled_since(&self, token: Token) -> Option<Instant> {
+        self.open.get(&token).filter(|link| link.held.is_none()).and_then(|link| link.connection.stalled_since())
+    }
+
     /// Bytes that a peer has yet to take.
     pub(crate) fn unsent_bytes(&self, token: Token) -> usize {
         self.open.get(&token).map_or(0, |link| link.connection.unsent_bytes())

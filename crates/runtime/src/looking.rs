@@ -3,6 +3,7 @@
 use crate::questions::Answer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use oxiray_wire::message::{KeptAnswer, KeptRequest, StateQuery, StateReport};
+use std::time::Instant;
 
 impl Runtime {
     /// Puts, gets, deletes or lists kept values; the number of the request is filled in here.
@@ -16,9 +17,10 @@ impl Runtime {
         }
     }
 
-    /// Lists or counts things of one kind; the number of the request is filled in here.
-    pub fn look(&self, asked: &StateQuery) -> Result<StateReport, RuntimeError> {
-        match self.ask(|request| StateQuery { request, ..asked.clone() }.into())? {
+    /// Lists or counts things of one kind; the number of the request is filled in here. The question is given up at the
+    /// deadline.
+    pub fn look(&self, asked: &StateQuery, deadline: Option<Instant>) -> Result<StateReport, RuntimeError> {
+        match self.ask_until(deadline, None, |request| StateQuery { request, ..asked.clone() }.into())? {
             Answer::State(mut report) => match report.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*report),

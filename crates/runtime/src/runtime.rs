@@ -13,8 +13,8 @@ use crate::work::{Arguments, Class, ClassIndex, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorLookup, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Unpin, Value,
-    Welcome,
+    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Unpin,
+    Value, Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
@@ -75,18 +75,21 @@ pub struct Runtime {
 
 impl Runtime {
     /// Takes over a connection on which this process was let in, with what came on it since, and starts
-    /// the background thread. `is_actor` tells whether the calls that come are an actor's, `entry` how a driver is let in
-    /// again where its daemon comes back.
+    /// the background thread. `assigned` is what a worker was made for, `entry` how a driver is let in again where its daemon
+    /// comes back.
     pub fn start(
         identity: Identity,
         daemon: Connection,
         early: Vec<Received>,
-        is_actor: bool,
+        assigned: Option<&Assign>,
         entry: Option<Entry>,
     ) -> std::io::Result<Self> {
         let links = Links::new(daemon)?;
         let mut state = State::new(identity, links);
-        state.inbox.serve_as(is_actor);
+        if let Some(assigned) = assigned {
+            state.inbox.serve_as(assigned.actor.is_some());
+            state.log.assigned(assigned);
+        }
         for Received { message, descriptors } in early {
             state.daemon_said(message, descriptors);
         }

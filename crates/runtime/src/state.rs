@@ -21,6 +21,7 @@ use crate::room_ahead::RoomAhead;
 use crate::streams::Streams;
 use crate::submit::Submission;
 use crate::task_log::TaskLog;
+use crate::unfinished::Unfinished;
 use crate::watched::{Noticed, Sign};
 use crate::yielding::Yieldings;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
@@ -74,6 +75,7 @@ pub enum News {
 pub(crate) struct State {
     pub(crate) identity: Identity,
     pub(crate) links: Links,
+    pub(crate) unfinished: Unfinished,
     pub(crate) lead: Lead,
     pub(crate) objects: Objects,
     pub(crate) tasks: Submission,
@@ -126,6 +128,7 @@ impl State {
             objects: Objects::new(identity.worker, identity.epoch > 0),
             identity,
             links,
+            unfinished: Unfinished::default(),
             lead: Lead::default(),
             tasks: Submission::default(),
             retrying: Retrying::default(),
@@ -180,6 +183,7 @@ impl State {
                     Err(_) => over = true,
                 }
             }
+            self.watch_progress(*token, role);
             if over {
                 self.ended(*token, role);
             }
@@ -209,7 +213,7 @@ impl State {
         }
     }
 
-    fn ended(&mut self, token: Token, role: Role) {
+    pub(crate) fn ended(&mut self, token: Token, role: Role) {
         match role {
             Role::Daemon => self.daemon_silent(),
             Role::Lease(lease) if self.links.was_unmade(token) => self.lease_unreached(lease),
@@ -437,7 +441,8 @@ impl State {
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let blocked = self.blocked.since.filter(|_| !self.blocked.told).map(|since| since + BLOCKED_AFTER);
         let again = self.inbox.interrupts.again_at();
-        let told = [self.log.tell_at, self.metrics.at, self.retrying.next_due(), self.room_ahead.looks_at];
+        let looks = [self.room_ahead.looks_at, self.unfinished.looks_at].into_iter().flatten().min();
+        let told = [self.log.tell_at, self.metrics.at, self.retrying.next_due(), looks];
         let told = told.into_iter().flatten().min();
         [self.links.flush_at, self.tasks.next_idle_end(), self.inbox.give_back_at(), blocked, again, told]
             .into_iter()
@@ -463,6 +468,9 @@ impl State {
         }
         if self.room_ahead.looks_at.is_some_and(|at| at <= now) {
             self.look_at_room(now);
+        }
+        if self.unfinished.looks_at.is_some_and(|at| at <= now) {
+            self.look_at_unfinished(now);
         }
         let blocked = self.blocked.since.is_some_and(|since| !self.blocked.told && since + BLOCKED_AFTER <= now);
         if blocked {

@@ -17,7 +17,9 @@ use crate::table::Table;
 use crate::work::{Class, Place, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
-use oxiray_wire::message::{Amount, ArgumentReference, Content, Function, LeaseCancel, LeaseReturn, Reply, Value};
+use oxiray_wire::message::{
+    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Value,
+};
 use oxiray_wire::{CallFrame, Message};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -105,6 +107,8 @@ pub(crate) struct Lease {
     pub(crate) closing: bool,
     /// To be returned when what runs on it is done.
     pub(crate) retires: bool,
+    /// Why its stream was closed here.
+    pub(crate) broken: Option<String>,
 }
 
 /// All of this process's tasks.
@@ -284,11 +288,14 @@ impl State {
         }
     }
 
-    /// The failure among a task's arguments that keeps it from running.
+    /// What a task fails with that cannot run, since one of its arguments is an error.
     pub(crate) fn failed_argument(&mut self, id: TaskId) -> Option<Value> {
         let objects = &mut self.objects;
-        let references = &self.tasks.tasks.get(&id)?.work.arguments.references;
-        references.iter().find_map(|(_, object)| objects.look_at(*object).filter(|value| is_error(value)).cloned())
+        let work = &self.tasks.tasks.get(&id)?.work;
+        let mut objects_given = work.arguments.references.iter().map(|(_, object)| *object);
+        let error =
+            objects_given.find_map(|object| objects.look_at(object).filter(|value| is_error(value)).cloned())?;
+        Some(Failure::of_argument(&work.title(), error))
     }
 
     /// Gives pending tasks to workers and asks for more workers where that falls short.

@@ -9,9 +9,10 @@ use crate::objects::copy;
 use crate::state::State;
 use crate::submit::{Target, Task};
 use oxiray_ids::TaskId;
-use oxiray_wire::message::{Call, Content, TaskLog as Told, TaskRecord, TaskStage, Value};
+use oxiray_wire::message::{Amount, Assign, Call, Content, TaskLog as Told, TaskRecord, TaskStage, Value};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How many calls that ended are remembered.
@@ -35,6 +36,7 @@ struct Entry {
     started: Option<Instant>,
     ended: Instant,
     error: Option<Error>,
+    resources: Option<Arc<Vec<Amount>>>,
 }
 
 /// The place of a call that runs; free where it is over.
@@ -55,21 +57,30 @@ pub(crate) struct TaskLog {
     /// When they are told.
     pub(crate) tell_at: Option<Instant>,
     began: (Instant, SystemTime),
+    /// What the functions that run here need; nothing where an actor's methods do.
+    resources: Option<Arc<Vec<Amount>>>,
 }
 
 impl Default for TaskLog {
     fn default() -> Self {
         let began = (Instant::now(), SystemTime::now());
-        Self { ended: VecDeque::new(), places: Vec::new(), free: Vec::new(), untold: 0, tell_at: None, began }
+        let (ended, places, free) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None }
     }
 }
 
 impl TaskLog {
+    /// This process is to run what was granted these resources.
+    pub(crate) fn assigned(&mut self, assign: &Assign) {
+        self.resources = assign.actor.is_none().then(|| Arc::new(assign.resources.clone()));
+    }
+
     /// A call begins to run; the place to name when it ends.
     pub(crate) fn begin(&mut self, task: TaskId, call: &Call, started: Instant) -> usize {
         let Some(place) = self.free.pop() else {
             let (name, attempt) = (call.name.clone(), call.attempt);
-            let entry = Entry { task, name, attempt, started: Some(started), ended: started, error: None };
+            let resources = self.resources.clone();
+            let entry = Entry { task, name, attempt, started: Some(started), ended: started, error: None, resources };
             self.places.push(Place { runs: true, entry });
             return self.places.len() - 1;
         };
@@ -79,6 +90,7 @@ impl TaskLog {
         entry.name.clone_from(&call.name);
         entry.attempt = call.attempt;
         entry.started = Some(started);
+        entry.resources.clone_from(&self.resources);
         place
     }
 
@@ -115,8 +127,8 @@ impl TaskLog {
         entry.ended = ended;
         entry.error = results.iter().find_map(error_of);
         if self.ended.len() < ENDED_MAX {
-            let unused =
-                Entry { task: TaskId::NIL, name: String::new(), attempt: 0, started: None, ended, error: None };
+            let (task, name) = (TaskId::NIL, String::new());
+            let unused = Entry { task, name, attempt: 0, started: None, ended, error: None, resources: None };
             self.ended.push_back(std::mem::replace(entry, unused));
         } else if let Some(mut oldest) = self.ended.pop_front() {
             std::mem::swap(entry, &mut oldest);
@@ -126,12 +138,13 @@ impl TaskLog {
     }
 
     /// A call of this process's ended without its worker's answer, or without a worker.
-    pub(crate) fn failed(&mut self, task: TaskId, name: &str, attempt: u32, value: &Value) -> bool {
+    pub(crate) fn failed(&mut self, task: TaskId, name: &str, attempt: u32, value: &Value, needs: Vec<Amount>) -> bool {
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
         let (name, ended, error) = (name.to_owned(), Instant::now(), error_of(value));
-        self.ended.push_back(Entry { task, name, attempt, started: None, ended, error });
+        let resources = Some(Arc::new(needs));
+        self.ended.push_back(Entry { task, name, attempt, started: None, ended, error, resources });
         self.note_untold(ended)
     }
 
@@ -167,6 +180,7 @@ impl TaskLog {
             ended_us: if stage == TaskStage::Runs { 0 } else { microseconds(entry.ended) },
             error,
             text,
+            resources: entry.resources.as_deref().cloned().unwrap_or_default(),
         }
     }
 
@@ -185,7 +199,10 @@ fn error_of(value: &Value) -> Option<Error> {
     match value.content.as_ref()? {
         Content::Raised(_) => Some(Box::new(("raised".into(), String::new()))),
         Content::Failed(failure) => {
-            Some(Box::new((failure.code.clone(), failure.text.chars().take(TEXT_MAX).collect())))
+            // A task that did not run is listed with what its argument failed with.
+            let argument = failure.argument_failed().and_then(|argument| error_of(&argument.value?));
+            let code = argument.map_or_else(|| failure.code.clone(), |error| error.0);
+            Some(Box::new((code, failure.text.chars().take(TEXT_MAX).collect())))
         }
         Content::Inline(_) | Content::Stored(_) => None,
     }
@@ -203,6 +220,7 @@ impl State {
                 attempt: task.attempt,
                 name: task.work.name.clone(),
                 stage: stage.into(),
+                resources: self.tasks.needs_of(task),
                 ..TaskRecord::default()
             }
         }));

@@ -53,6 +53,8 @@ pub struct Routine {
     pub code: Bytes,
     /// The function's or method's name.
     pub name: String,
+    /// The class whose method it is, where that is known; empty for a function.
+    pub class_name: String,
     /// How many results it has.
     pub results: u32,
     /// After how many calls of it a worker exits; 0 for never.
@@ -74,6 +76,15 @@ pub struct Routine {
 }
 
 impl Routine {
+    /// What errors name a call of it, as the process does in which it runs.
+    pub(crate) fn title(&self) -> String {
+        match (self.label.as_str(), self.class_name.as_str()) {
+            ("", "") => self.name.clone(),
+            ("", class_name) => format!("{class_name}.{}", self.name),
+            (label, _) => label.to_owned(),
+        }
+    }
+
     /// What all calls of it have in common, as it travels.
     pub(crate) fn written(&self) -> &[u8] {
         self.written.get_or_init(|| {

@@ -127,6 +127,6 @@ fn room(view: &NodeView, demand: &Demand) -> Option<(Rule, String)> {
     let more = devices.len().saturating_sub(DEVICES_NAMED_MAX);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     let each = if each.is_empty() { String::new() } else { format!(" ({}{more})", each.join(", ")) };
-    debug_assert!(busy.asked > Quantity::ZERO, "what is not asked for is never short");
+    assert!(busy.asked > Quantity::ZERO, "what is not asked for is never short");
     Some((Rule::Busy, format!("{busy}{each}")))
 }

@@ -8,6 +8,7 @@
 //! younger, smaller requests pass it and none waits for a pin that waits for it.
 
 mod fallback;
+mod foreign;
 mod jobs;
 mod lent;
 mod place;
@@ -19,6 +20,7 @@ mod tests;
 use crate::class::segment_capacity;
 use crate::error::StoreError;
 use crate::terms::{Access, ClientId, Event, FileId, ObjectState, SegmentId, Stats, Ticket};
+use foreign::Copies;
 pub(crate) use jobs::{CopyId, JobResult};
 use jobs::{Disk, Job};
 use oxiray_ids::{JobId, ObjectId};
@@ -47,6 +49,8 @@ pub(crate) enum Effect {
     Map { name: FileId, file: CopyId },
     /// Copy the file back into the segment.
     Restore { job: CopyId, segment: SegmentId, file: CopyId },
+    /// Copy `size` bytes of one segment into another, for another job.
+    Duplicate { job: CopyId, from: SegmentId, to: SegmentId, size: u64 },
     /// Drop a file.
     Forget { file: CopyId },
     /// Say something.
@@ -73,6 +77,8 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Default)]
 struct Client {
+    /// The job that it is a process of; none for the daemon itself, which reads everything where it lies.
+    job: Option<JobId>,
     pins: BTreeMap<ObjectId, u32>,
     writing: BTreeSet<ObjectId>,
 }
@@ -112,6 +118,7 @@ pub(crate) struct Book {
     /// Every unanswered request.
     waiting: BTreeMap<Ticket, Waiting>,
     jobs: HashMap<CopyId, Job>,
+    copies: Copies,
     disk: Disk,
     /// Counts uses, for the order of idle objects, and names jobs.
     clock: u64,
@@ -133,18 +140,16 @@ impl Book {
             is_crowded: false,
             waiting: BTreeMap::new(),
             jobs: HashMap::new(),
+            copies: Copies::default(),
             clock: 0,
             out: VecDeque::new(),
         }
     }
 
-    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
-        self.out.pop_front()
-    }
-
     pub(crate) fn create(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
-        let refusal = if let Some(error) = self.objects.get_mut(&object).and_then(|known| known.refuse_another(object))
-        {
+        let refusal = if let Some(error) = self.refuse_foreign(client, object) {
+            Some(error)
+        } else if let Some(error) = self.objects.get_mut(&object).and_then(|known| known.refuse_another(object)) {
             Some(error)
         } else if self.waiting.len() >= self.limits.waiting {
             Some(StoreError::TooManyWaiting { limit: self.limits.waiting })
@@ -172,7 +177,7 @@ impl Book {
             self.sealed_on_disk(object, segment, file, deleted);
         } else if deleted {
             self.segments.release(segment, &mut self.out);
-            self.objects.remove(&object);
+            self.strike(object);
         } else {
             self.arrive(object, segment);
         }
@@ -229,7 +234,8 @@ impl Book {
         self.idle_bytes -= capacity;
     }
 
-    pub(crate) fn pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
+    /// Pins the object where it lies.
+    fn pin_here(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
         let Some(known) = self.objects.get_mut(&object) else {
             return self.refuse(ticket, client, StoreError::Unknown { object });
         };
@@ -257,7 +263,8 @@ impl Book {
                 self.pump();
             }
             Place::Pinned { .. } | Place::OnDisk { .. } => self.grant_pin(ticket, client, object),
-            Place::Queued(_)
+            Place::Sought(_)
+            | Place::Queued(_)
             | Place::Making { .. }
             | Place::Writing { .. }
             | Place::Spilled { .. }
@@ -294,6 +301,7 @@ impl Book {
     }
 
     pub(crate) fn unpin(&mut self, client: ClientId, object: ObjectId) -> Result<(), StoreError> {
+        let object = self.as_seen_by(client, object);
         let refusal = StoreError::NotPinned { object, client };
         let pins = &mut self.clients.get_mut(&client).ok_or(refusal.clone())?.pins;
         let count = pins.get_mut(&object).ok_or(refusal)?;
@@ -320,7 +328,7 @@ impl Book {
         match (deleted, file) {
             (true, None) => {
                 self.segments.release(segment, &mut self.out);
-                self.objects.remove(&object);
+                self.strike(object);
             }
             (false, None) => self.lie_idle(object, segment),
             (_, Some(file)) => self.no_longer_on_disk(object, segment, file, deleted),
@@ -328,6 +336,7 @@ impl Book {
     }
 
     pub(crate) fn delete(&mut self, object: ObjectId) {
+        self.delete_copies(object);
         let Some(known) = self.objects.get_mut(&object) else { return };
         match known.place {
             Place::Writing { ref mut deleted, .. } => {
@@ -364,7 +373,7 @@ impl Book {
                 self.jobs.get_mut(&job).expect("a restoring object has a job").cancel();
                 self.forget(file, size);
             }
-            Place::Queued(_) | Place::Making { .. } | Place::Lost { .. } => {}
+            Place::Sought(_) | Place::Queued(_) | Place::Making { .. } | Place::Lost { .. } => {}
         }
         self.remove(object, "it was deleted while it was waited for");
         self.pump();
@@ -374,7 +383,7 @@ impl Book {
     fn remove(&mut self, object: ObjectId, reason: &str) {
         self.refuse_waiters(object, &StoreError::Lost { object, reason: reason.to_owned() });
         self.no_longer_lent(object);
-        let known = self.objects.remove(&object).expect("objects are removed once");
+        let known = self.strike(object);
         if let Place::Making { job, .. } = known.place {
             self.jobs.get_mut(&job).expect("a file being made has a job").cancel();
         }
@@ -406,7 +415,7 @@ impl Book {
                 self.stop_waiting(ticket, "the client that would have written it is gone");
             }
         }
-        let Client { pins, writing } = self.clients.remove(&client).unwrap_or_default();
+        let Client { job, pins, writing } = self.clients.remove(&client).unwrap_or_default();
         for object in writing {
             let Some(&Object { place: Place::Writing { segment, file, .. }, .. }) = self.objects.get(&object) else {
                 unreachable!("clients are noted as writers of unsealed objects only");
@@ -420,6 +429,7 @@ impl Book {
         for (object, count) in pins {
             self.drop_pins(object, count);
         }
+        self.delete_copies_of_job(job);
         self.pump();
     }
 
@@ -450,7 +460,7 @@ impl Book {
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = ObjectId> {
-        self.objects.keys().copied()
+        self.objects.keys().copied().filter(|object| !self.copies.has(*object))
     }
 
     pub(crate) fn trim(&mut self, keep: u64) {
@@ -462,6 +472,7 @@ impl Book {
     }
 
     fn refuse(&mut self, ticket: Ticket, client: ClientId, error: StoreError) {
+        let error = self.copies.of_original(error);
         self.tell(Event::Refused { ticket, client, error });
     }
 

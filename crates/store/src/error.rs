@@ -1,7 +1,7 @@
 //! Why the store refuses.
 
 use crate::ClientId;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{JobId, ObjectId};
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -33,6 +33,22 @@ pub enum StoreError {
         /// The object.
         object: ObjectId,
         /// What became of its bytes.
+        reason: String,
+    },
+    /// Only processes of a job write its objects.
+    #[error("object {object} is written by processes of job {}, and the one that asks is of job {job}", object.task().job())]
+    Foreign {
+        /// The object.
+        object: ObjectId,
+        /// The job of who asked.
+        job: JobId,
+    },
+    /// The object lies in another job's file, and could not be copied into one of the reader's job.
+    #[error("object {object} could not be copied for the job that reads it: {reason}")]
+    NotCopied {
+        /// The object.
+        object: ObjectId,
+        /// Why not.
         reason: String,
     },
     /// A pin's time ran out while the object was on its way.

@@ -21,16 +21,19 @@
 //! - STORE-3: the bytes of a sealed object do not change while anybody pins it, and nobody reads an unsealed one.
 //! - STORE-4: every ticket of a client that lives is answered exactly once.
 //! - STORE-5: no name in the file system outlives the process: memory files and spilled files have none.
-//! - STORE-6: objects of two jobs never share a file, in memory or on disk, one after the other included.
+//! - STORE-6: objects of two jobs never share a file, in memory or on disk, one after the other included; and a client
+//!   that is a process of a job is given files of that job only: of another job's objects it reads copies.
 //! - STORE-7: where segments take more than [`Store::set_bound`] says, none is pooled, and idle objects go to disk until
 //!   they take less, or only pinned and unsealed ones are left.
 //!
 //! # Trust
-//! Clients are processes of one user that cooperate. A reader's descriptor cannot be mapped writable as it is, though
-//! nothing keeps a process of the same user from opening the file anew through `/proc`; a writer keeps its writable mapping
-//! of the file for the next object of its job, and writes only to its own segment between [`Event::Created`] and the seal.
-//! A segment is reused only after its writer said that it finished (seal or abort) and every reader unpinned; one whose
-//! writer vanished in between is discarded, since a process forked by the writer may still hold its mapping.
+//! Clients of one job are processes of one user that cooperate. A reader's descriptor cannot be mapped writable as it is,
+//! though nothing keeps a process of the same user from opening the file anew through `/proc`, which is why other jobs are
+//! given none ([decision 24](../../../docs/decisions/0024-jobs-read-copies-of-each-others-objects.md)); a writer keeps its
+//! writable mapping of the file for the next object of its job, and writes only to its own segment between
+//! [`Event::Created`] and the seal. A segment is reused only after its writer said that it finished (seal or abort) and
+//! every reader unpinned; one whose writer vanished in between is discarded, since a process forked by the writer may still
+//! hold its mapping.
 
 mod book;
 mod cache;

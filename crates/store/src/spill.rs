@@ -83,6 +83,12 @@ pub(crate) enum Copy {
         memory: Place,
         spilled: SpilledFile,
     },
+    /// From one job's file into another's, wherever they lie.
+    Duplicate {
+        from: Place,
+        to: Place,
+        size: u64,
+    },
     /// No copy: reads the file and compares its checksum.
     Check {
         spilled: SpilledFile,
@@ -105,7 +111,7 @@ impl SpilledFile {
         Extent { base: self.part.offset, bytes: self.size.max(1) }
     }
 
-    fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         Place { file: Arc::clone(&self.part.file), offset: self.part.offset }
     }
 
@@ -278,6 +284,10 @@ impl Copier {
                     .save(job, &memory, size, owner, &mut buffer)
                     .map(Some)
                     .map_err(|error| format!("writing a spilled object: {error}")),
+                Copy::Duplicate { from, to, size } => self
+                    .copy(&from, Some(&to), size, &mut buffer)
+                    .map(|_| None)
+                    .map_err(|error| format!("its bytes could not be copied: {error}")),
                 Copy::FromDisk { memory, spilled } => self.load(Some(&memory), &spilled, &mut buffer).map(|()| None),
                 Copy::Check { spilled } => self.load(None, &spilled, &mut buffer).map(|()| None),
             };

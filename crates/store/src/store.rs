@@ -8,7 +8,7 @@ use crate::mapping::{Region, WriteMapping};
 use crate::memory::Memory;
 use crate::spill::{Copy, Place, SpilledFile, Spiller};
 use crate::terms::{Access, ClientId, Event, Expired, Extent, FileId, ObjectState, SegmentId, Stats, Ticket};
-use oxiray_ids::ObjectId;
+use oxiray_ids::{JobId, ObjectId};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -152,9 +152,16 @@ impl Store {
         result
     }
 
+    /// The client is a process of this job, until it is gone: it is given files of that job only (STORE-6). A client of
+    /// which this is not said is the daemon itself.
+    pub fn client_of(&mut self, client: ClientId, job: JobId) {
+        self.book.client_of(client, job);
+    }
+
     /// Asks for an object's bytes to stay in memory: [`Event::Pinned`], or [`Event::Refused`]. Waits for the seal of an
     /// unsealed object and for the disk of a spilled one, which is read where it is while memory has no room for it. Pins
-    /// count: each is given back by one [`Store::unpin`].
+    /// count: each is given back by one [`Store::unpin`]. Of another job's object, it is a copy that is pinned, which is
+    /// made for the first reader of a job; the event then names the copy.
     pub fn pin(&mut self, ticket: Ticket, client: ClientId, object: ObjectId) {
         self.book.pin(ticket, client, object);
         self.apply();
@@ -358,6 +365,9 @@ impl Store {
                     let spilled = self.spilled[&file].clone();
                     self.submit(job, Copy::FromDisk { memory: self.place_of(segment), spilled });
                 }
+                Effect::Duplicate { job, from, to, size } => {
+                    self.submit(job, Copy::Duplicate { from: self.place_of(from), to: self.place_of(to), size });
+                }
                 Effect::Forget { file } => drop(self.spilled.remove(&file).expect("files are forgotten once")),
                 Effect::Tell(event) => self.events.push(event),
             }
@@ -365,12 +375,18 @@ impl Store {
     }
 
     fn place_of(&self, segment: SegmentId) -> Place {
-        Place { file: self.memory[&segment.file].file(), offset: segment.offset }
+        match self.memory.get(&segment.file) {
+            Some(memory) => Place { file: memory.file(), offset: segment.offset },
+            None => self.mapped[&segment.file].place(),
+        }
     }
 
     fn submit(&mut self, job: CopyId, copy: Copy) {
-        let spiller = self.spiller.as_ref().expect("nothing is copied where spilling is off");
-        if let Err(reason) = spiller.submit(job, copy) {
+        let submitted = match &self.spiller {
+            Some(spiller) => spiller.submit(job, copy),
+            None => Err("there is no thread that copies where spilling is off".to_owned()),
+        };
+        if let Err(reason) = submitted {
             self.book.job_done(job, Err(reason));
         }
     }

@@ -1,11 +1,13 @@
 //! The store as a daemon and its clients use it, with real memory files and a real disk.
 
-use oxiray_ids::ObjectId;
+use oxiray_ids::{JobId, ObjectId};
 use oxiray_store::{Access, ClientId, Event, ObjectState, Options, SegmentCache, SegmentId, Store, StoreError, Ticket};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -323,4 +325,26 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_another_job_was_given_does_not_reach_the_object() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut pair = Pair::new(8 * MIB, Some(directory.path()), u64::MAX);
+    pair.store.client_of(pair.client, JobId::from_number(0));
+    let bytes = vec![7; MIB as usize];
+    pair.put(1, &bytes).expect("room");
+    // A reader of another job, which opens what it is given anew for writing, as a process of the same user can.
+    let reader = ClientId(2);
+    pair.store.client_of(reader, JobId::from_number(9));
+    let ticket = pair.ticket();
+    pair.store.pin(ticket, reader, object(1));
+    let Event::Pinned { segment, .. } = pair.answer(ticket) else { panic!("it can be read") };
+    let given = pair.store.descriptor(segment.file, reader, Access::ReadOnly).expect("a descriptor");
+    let (descriptor, _) = given.expect("the first of this file");
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    rustix::fs::fchmod(&descriptor, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).expect("its owner may");
+    let writer = std::fs::OpenOptions::new().write(true).open(path).expect("the same user may");
+    writer.write_all_at(&vec![9; MIB as usize], segment.offset).expect("nothing keeps it from writing");
+    assert!(pair.get(1).expect("it is there") == bytes, "the object's own job reads what was sealed");
 }

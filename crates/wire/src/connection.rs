@@ -14,19 +14,16 @@ use crate::ring::{Ring, Watch};
 use bytes::{Buf, BytesMut};
 use error::broken;
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    Shutdown, SocketType,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketType};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 /// How much is asked of the kernel at once.
-pub(crate) const READ_BYTES: usize = 64 << 10;
+pub const READ_BYTES: usize = 64 << 10;
 
 /// How much is read of shared memory at once: what comes of it stays in the processor's cache until it is handled.
 const RING_READ_BYTES: usize = 16 << 10;
@@ -34,10 +31,6 @@ const RING_READ_BYTES: usize = 16 << 10;
 /// How many reads one call of [`Connection::receive`] makes at most, so that one chatty peer cannot
 /// starve the others of an event loop.
 const READS_LIMIT: usize = 16;
-
-/// Descriptors that may have arrived ahead of the frames that announce them. A peer that sends its frames whole never
-/// has more under way than one for each byte of a read; one that sends descriptors and no frames would take ours.
-const ARRIVED_LIMIT: usize = 1024;
 
 thread_local! {
     /// Where the kernel writes before the bytes that came are appended: shared, so that an idle
@@ -337,15 +330,6 @@ impl Connection {
         self.unsendable.clone().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn read_socket(&mut self) -> Result<Came, ConnectionError> {
-        match self.read_some() {
-            Ok(0) | Err(Errno::CONNRESET) => Ok(Came::Ended),
-            Ok(READ_BYTES) | Err(Errno::INTR) => Ok(Came::More),
-            Ok(_) | Err(Errno::AGAIN) => Ok(Came::All),
-            Err(error) => Err(ConnectionError::Socket(error)),
-        }
-    }
-
     fn reads_ring(&self) -> bool {
         self.beside.as_ref().is_some_and(|beside| beside.reads)
     }
@@ -370,30 +354,6 @@ impl Connection {
         let read = beside.ring.read(&mut self.incoming, RING_READ_BYTES).map_err(|_| FrameError::Ring)?;
         if read > 0 && beside.ring.wakes_writer() {
             self.ring_bell();
-        }
-        Ok(read)
-    }
-
-    fn read_some(&mut self) -> Result<usize, Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let message = rustix::net::recvmsg(
-                self.channel.as_fd(),
-                &mut [IoSliceMut::new(scratch)],
-                &mut control,
-                RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
-            )?;
-            self.incoming.extend_from_slice(&scratch[..message.bytes]);
-            Ok(message.bytes)
-        })?;
-        for entry in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(descriptors) = entry {
-                self.arrived.extend(descriptors);
-            }
-        }
-        if self.arrived.len() > ARRIVED_LIMIT {
-            return Err(Errno::TOOMANYREFS);
         }
         Ok(read)
     }
@@ -432,7 +392,8 @@ impl Connection {
                 None => {}
             }
         }
-        let length = self.incoming.len();
+        let unopened = if let Channel::Far(far) = &self.channel { far.unopened_bytes() } else { 0 };
+        let length = self.incoming.len() + unopened;
         if self.begun.is_none_or(|(had, _)| had != length) {
             self.begun = (length > 0).then(|| (length, Instant::now()));
         }
@@ -483,6 +444,7 @@ impl AsFd for Channel {
 
 mod error;
 mod pairs;
+mod socket;
 #[cfg(test)]
 mod tests;
 

@@ -67,6 +67,11 @@ impl Far {
         self.line.as_ref().map_or(0, |line| line.out.len() - line.sent)
     }
 
+    /// How much there is of a record that has not come whole.
+    pub(crate) fn unopened_bytes(&self) -> usize {
+        self.line.as_ref().map_or(0, |line| line.inbox.len())
+    }
+
     /// Sends what is queued in `outgoing`: whether nothing is left that the kernel could take later, and how much was
     /// sealed.
     pub(crate) fn flush(&mut self, outgoing: &mut BytesMut) -> io::Result<(bool, u64)> {
@@ -188,12 +193,13 @@ mod tests {
     use crate::connection::{Connection, ConnectionError, promise_pair};
     use crate::message::{Goodbye, Message, Publish};
     use bytes::Bytes;
-    use oxiray_records::{Cipher, Handover, Secret};
+    use oxiray_records::{Cipher, Handover, Kind, Sealer, Secret};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::io::{IoSlice, Write as _};
     use std::mem::MaybeUninit;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsFd as _, OwnedFd};
+    use std::time::{Duration, Instant};
 
     fn secret(key: u8) -> Secret {
         Secret::new(Cipher::ChaCha20Poly1305, &[key; 32], &[9; 12], 0).expect("a key")
@@ -292,6 +298,85 @@ mod tests {
         assert!(matches!(ended, ConnectionError::Closed));
         assert_eq!(inbox.len(), 1);
         drop(near_keeper);
+    }
+
+    /// Waits for the stream's end; what came before it, and why it ended.
+    fn last_of(stream: &mut Connection) -> (Vec<Message>, ConnectionError) {
+        let (mut inbox, until) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+        loop {
+            assert!(Instant::now() < until, "nothing says that the stream ended");
+            if let Err(error) = stream.receive(&mut inbox) {
+                return (inbox.into_iter().map(|received| received.message).collect(), error);
+            }
+        }
+    }
+
+    /// Frames in one record, in a record each, and in records that end within a frame; with what was said whole where a
+    /// stream of them is cut.
+    fn cuttable(sealer: &mut Sealer, messages: &[Message]) -> (Vec<u8>, Vec<usize>) {
+        let (mut frames, mut ends) = (bytes::BytesMut::new(), Vec::new());
+        for message in messages {
+            crate::frame::append(message, 0, &mut frames).expect("it fits");
+            ends.push(frames.len());
+        }
+        let (mut sealed, mut whole, mut said) = (Vec::new(), Vec::new(), 0_usize);
+        for (number, piece) in [ends[0], 1, 7, ends[1] - 3, usize::MAX].into_iter().enumerate() {
+            let piece = &frames[said..frames.len().min(said.saturating_add(piece))];
+            sealer.seal(Kind::Data, piece, &[], &mut sealed).expect("sealed");
+            let begun = whole.len();
+            // Nothing of a record is opened before all of it is there.
+            whole.resize(sealed.len(), ends.iter().filter(|end| **end <= said).count());
+            said += piece.len();
+            assert!(begun < whole.len(), "record {number}");
+        }
+        assert_eq!(said, frames.len());
+        whole.push(messages.len());
+        (sealed, whole)
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_at_any_byte_gives_the_messages_that_were_whole_and_ends() {
+        let messages: Vec<Message> = vec![
+            Publish { object: Bytes::from(vec![1; 30]), value: None }.into(),
+            Goodbye::default().into(),
+            Publish { object: Bytes::from(vec![2; 90]), value: None }.into(),
+        ];
+        let (sealed, whole) = cuttable(&mut Sealer::new(&secret(2)).expect("a key"), &messages);
+        for (end, whole) in whole.into_iter().enumerate() {
+            let (keeper, mut near) = promised();
+            let (here, mut there) = tcp();
+            keep(&keeper, &here, (1, 2), &[]);
+            there.write_all(&sealed[..end]).expect("there is room");
+            drop(there);
+            let (heard, ended) = last_of(&mut near);
+            assert_eq!(heard, messages[..whole], "RECORDS-3, {end} bytes");
+            assert!(matches!(ended, ConnectionError::Closed), "{ended}");
+        }
+    }
+
+    #[test]
+    fn a_key_update_ends_the_stream_and_a_ticket_does_not() {
+        let (keeper, mut near) = promised();
+        let (here, mut there) = tcp();
+        keep(&keeper, &here, (1, 2), &[]);
+        let (mut sealer, mut sealed, mut frame) =
+            (Sealer::new(&secret(2)).expect("a key"), Vec::new(), bytes::BytesMut::new());
+        crate::frame::append(&Message::from(Goodbye::default()), 0, &mut frame).expect("it fits");
+        for (kind, content) in
+            [(Kind::Handshake, &[4, 0, 0, 0][..]), (Kind::Data, &frame), (Kind::Handshake, &[24, 0, 0, 1, 0])]
+        {
+            sealer.seal(kind, content, &[], &mut sealed).expect("sealed");
+        }
+        // What came before is heard first, as in the way of a slow peer.
+        let (said, update) = sealed.split_at(sealed.len() - 27);
+        there.write_all(said).expect("there is room");
+        let mut inbox = Vec::new();
+        while inbox.is_empty() {
+            near.receive(&mut inbox).expect("a ticket is nobody's business");
+        }
+        there.write_all(update).expect("there is room");
+        let (heard, ended) = last_of(&mut near);
+        assert!(heard.is_empty() && matches!(ended, ConnectionError::Far(_)), "{ended}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod answer;
 mod call;
 mod cancel;
 mod drain;
+mod failure;
 mod greeting;
 mod group;
 mod growth;
@@ -46,6 +47,7 @@ mod worker;
 pub use actor::*;
 pub use cancel::*;
 pub use drain::*;
+pub use failure::*;
 pub use greeting::*;
 pub use group::*;
 pub use growth::*;
@@ -316,7 +318,7 @@ messages! {
 }
 
 /// How much of a resource.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Amount {
     /// The resource's name.
     #[prost(string, tag = "1")]
@@ -357,7 +359,8 @@ pub struct Failure {
     /// What happened, why, and what to do.
     #[prost(string, tag = "2")]
     pub text: String,
-    /// A serialized exception of user code that caused it, where there is one; for `cancelled` the `TaskId`.
+    /// A serialized exception of user code that caused it, where there is one; for `cancelled` the `TaskId`, for `actor_died`
+    /// an [`ActorDeath`], for `argument_failed` an [`ArgumentFailed`].
     #[prost(bytes = "bytes", tag = "3")]
     pub cause: Bytes,
 }

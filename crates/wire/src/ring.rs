@@ -7,17 +7,25 @@
 //! - RING-2: what was written is read, though its writer died right after: the memory is both processes'.
 //! - RING-3: nobody sleeps while there is something for it. The reader says that it sleeps and then looks once more; the
 //!   writer writes and then looks whether the reader sleeps. The same holds for a writer that waits for room.
+//!   `crates/models/src/ring.rs` tries every order of that.
 //! - RING-4: whatever a peer does to the memory, the worst that comes of it is the stream's end: positions are kept here and
 //!   checked, bytes are copied before they are looked at, and the file cannot be made smaller.
 
-use bytes::BytesMut;
+mod protocol;
+
+/// What counts the positions; a model of the protocol has its own.
+mod atomic {
+    pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+use protocol::{Ends, SharedMemory, Watching, Way};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes that one direction has room for; a power of two, and more than any value that travels with a message.
 pub const RING_BYTES: usize = 128 << 10;
@@ -25,32 +33,9 @@ pub const RING_BYTES: usize = 128 << 10;
 const HEAD_BYTES: usize = 4096;
 const FILE_BYTES: usize = HEAD_BYTES + 2 * RING_BYTES;
 
-/// The peer broke the ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
-
-/// What stands alone in its line of the processor's cache.
-#[repr(C, align(64))]
+/// The memory of both rings, mapped.
 #[derive(Debug)]
-struct Line<T>(T);
-
-/// One direction's positions, counted in bytes since the start.
-#[repr(C)]
-#[derive(Debug)]
-struct Way {
-    /// Up to here the writer has written.
-    written: Line<AtomicU64>,
-    /// Up to here the reader has read.
-    read: Line<AtomicU64>,
-    /// Not 0 where the reader wants the bell once more is written.
-    sleeps: Line<AtomicU32>,
-    /// Not 0 where the writer wants the bell once there is room.
-    lacks_room: Line<AtomicU32>,
-}
-
-/// The memory of both rings.
-#[derive(Debug)]
-struct Memory {
+pub(crate) struct Memory {
     start: *mut c_void,
 }
 
@@ -67,18 +52,38 @@ impl Memory {
         Ok(Self { start })
     }
 
-    fn way(&self, number: usize) -> &Way {
+    /// Where a part of a ring begins.
+    fn part(&self, ring: usize, offset: usize, length: usize) -> *mut u8 {
+        // RING-4: whatever the positions say, nothing is touched but the ring's own bytes.
+        let is_within = ring < 2 && offset <= RING_BYTES && length <= RING_BYTES - offset;
+        assert!(is_within, "RING-4: {length} bytes at {offset} of ring {ring}");
+        // SAFETY: the offset is within the ring, and the ring within the mapping.
+        unsafe { self.start.cast::<u8>().add(HEAD_BYTES + ring * RING_BYTES + offset) }
+    }
+}
+
+// SAFETY: `take` copies as many bytes as its target has.
+unsafe impl SharedMemory for Memory {
+    const BYTES: usize = RING_BYTES;
+
+    fn way(&self, ring: usize) -> &Way {
         const { assert!(2 * size_of::<Way>() <= HEAD_BYTES && align_of::<Way>() <= HEAD_BYTES) };
+        assert!(ring < 2, "RING-4: there are two rings");
         // SAFETY: the mapping begins at a page and holds two of them; they consist of atomics alone, for which any bits
         // are valid, whoever writes them.
-        unsafe { &*self.start.cast::<Way>().add(number) }
+        unsafe { &*self.start.cast::<Way>().add(ring) }
     }
 
-    /// Where the byte at a position of a ring lies.
-    fn at(&self, number: usize, position: u64) -> (*mut u8, usize) {
-        let offset = position as usize & (RING_BYTES - 1);
-        // SAFETY: the offset is within the ring, and the ring within the mapping.
-        (unsafe { self.start.cast::<u8>().add(HEAD_BYTES + number * RING_BYTES + offset) }, RING_BYTES - offset)
+    fn put(&self, ring: usize, offset: usize, bytes: &[u8]) {
+        let target = self.part(ring, offset, bytes.len());
+        // SAFETY: the part is within the mapping, which no memory of this process's own overlaps.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+    }
+
+    fn take(&self, ring: usize, offset: usize, target: &mut [MaybeUninit<u8>]) {
+        let source = self.part(ring, offset, target.len());
+        // SAFETY: the part is within the mapping, which no memory of this process's own overlaps.
+        unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr().cast(), target.len()) };
     }
 }
 
@@ -86,22 +91,13 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the range was mapped by `map`, and nothing that points into it outlives it.
         let unmapped = unsafe { munmap(self.start, FILE_BYTES) };
-        debug_assert!(unmapped.is_ok(), "the range of a mapping is valid");
+        // At the limit of mappings it may be refused (`ENOMEM`), which only leaves the memory mapped.
+        assert!(matches!(unmapped, Ok(()) | Err(Errno::NOMEM)), "the range of a mapping is valid");
     }
 }
 
 /// One process's end of both rings.
-#[derive(Debug)]
-pub(crate) struct Ring {
-    memory: Arc<Memory>,
-    /// The ring that is written here; the other one is read.
-    own: usize,
-    written: u64,
-    read: u64,
-    /// Up to here the peer had read what is written here when that was looked at last: while there is room by that, its
-    /// position is not looked at, since every look takes the line from the peer's cache.
-    read_there: u64,
-}
+pub(crate) type Ring = Ends<Memory>;
 
 impl Ring {
     /// New rings, and the file for the peer.
@@ -114,7 +110,7 @@ impl Ring {
         };
         ftruncate(&file, FILE_BYTES as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok((Self::over(&file, 0)?, file))
+        Ok((Self::over(Arc::new(Memory::map(&file)?), 0), file))
     }
 
     /// The rings that a peer made.
@@ -124,138 +120,43 @@ impl Ring {
         if !is_fixed || fstat(file)?.st_size != FILE_BYTES as i64 {
             return Err(Errno::INVAL);
         }
-        Self::over(file, 1)
-    }
-
-    fn over(file: &OwnedFd, own: usize) -> Result<Self, Errno> {
-        Ok(Self { memory: Arc::new(Memory::map(file)?), own, written: 0, read: 0, read_there: 0 })
+        Ok(Self::over(Arc::new(Memory::map(file)?), 1))
     }
 
     /// Looks at the ring that is read here, from any thread.
     pub(crate) fn watch(&self) -> Watch {
-        Watch { memory: Arc::clone(&self.memory), way: 1 - self.own }
+        Watch(self.watching())
     }
-
-    /// Writes as much as there is room for.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
-        let way = self.memory.way(self.own);
-        let mut room = RING_BYTES - (self.written - self.read_there) as usize;
-        if room < bytes.len() {
-            let read = way.read.0.load(Ordering::Acquire);
-            let used = self.written.wrapping_sub(read);
-            room = (RING_BYTES as u64).checked_sub(used).ok_or(Broken)? as usize;
-            self.read_there = read;
-        }
-        let bytes = &bytes[..bytes.len().min(room)];
-        let (target, until_end) = self.memory.at(self.own, self.written);
-        let (first, second) = bytes.split_at(bytes.len().min(until_end));
-        let (start, _) = self.memory.at(self.own, 0);
-        // SAFETY: both parts are within the ring. By RING-1 nobody else writes there, and the reader does not look there
-        // before the position below says so.
-        unsafe {
-            std::ptr::copy_nonoverlapping(first.as_ptr(), target, first.len());
-            std::ptr::copy_nonoverlapping(second.as_ptr(), start, second.len());
-        }
-        self.written += bytes.len() as u64;
-        way.written.0.store(self.written, Ordering::Release);
-        Ok(bytes.len())
-    }
-
-    /// After writing: whether the peer wants its bell for that (RING-3).
-    pub(crate) fn wakes_reader(&self) -> bool {
-        take(&self.memory.way(self.own).sleeps.0)
-    }
-
-    /// There was no room: asks for the bell when there is; `true` where there is some by now (RING-3).
-    pub(crate) fn ask_for_room(&self) -> bool {
-        let way = self.memory.way(self.own);
-        way.lacks_room.0.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let used = self.written.wrapping_sub(way.read.0.load(Ordering::Acquire));
-        let has_room = used < RING_BYTES as u64;
-        if has_room {
-            way.lacks_room.0.store(0, Ordering::Relaxed);
-        }
-        has_room
-    }
-
-    /// Appends what there is to `target`, at most `limit`; how much that was.
-    pub(crate) fn read(&mut self, target: &mut BytesMut, limit: usize) -> Result<usize, Broken> {
-        let number = 1 - self.own;
-        let way = self.memory.way(number);
-        let written = way.written.0.load(Ordering::Acquire);
-        let length = written.wrapping_sub(self.read);
-        if length > RING_BYTES as u64 {
-            return Err(Broken);
-        }
-        let length = limit.min(length as usize);
-        if length == 0 {
-            return Ok(0);
-        }
-        let (source, until_end) = self.memory.at(number, self.read);
-        let (start, _) = self.memory.at(number, 0);
-        let first = length.min(until_end);
-        target.reserve(length);
-        // SAFETY: both parts are within the ring, `target` has room for them, and both are bytes that the position says
-        // are written. A peer that breaks RING-1 changes what is read, and is found out where that is parsed.
-        unsafe {
-            let room = target.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-            std::ptr::copy_nonoverlapping(source, room, first);
-            std::ptr::copy_nonoverlapping(start, room.add(first), length - first);
-            target.set_len(target.len() + length);
-        }
-        self.read += length as u64;
-        way.read.0.store(self.read, Ordering::Release);
-        Ok(length)
-    }
-
-    /// After reading: whether the peer wants its bell for the room (RING-3).
-    pub(crate) fn wakes_writer(&self) -> bool {
-        take(&self.memory.way(1 - self.own).lacks_room.0)
-    }
-}
-
-/// Whether a wish for the bell stands after what was done before; it is taken with that.
-fn take(wish: &AtomicU32) -> bool {
-    fence(Ordering::SeqCst);
-    wish.load(Ordering::Relaxed) != 0 && wish.swap(0, Ordering::Relaxed) != 0
 }
 
 /// Looks whether there is something to read, without reading it.
 #[derive(Debug, Clone)]
-pub struct Watch {
-    memory: Arc<Memory>,
-    way: usize,
-}
+pub struct Watch(Watching<Memory>);
 
 impl Watch {
     /// Whether there is something to read.
     pub fn has_more(&self) -> bool {
-        let way = self.memory.way(self.way);
-        way.written.0.load(Ordering::Acquire) != way.read.0.load(Ordering::Relaxed)
+        self.0.has_more()
     }
 
     /// Asks for the bell when there is something to read; `false` where there is by now (RING-3).
     pub fn sleep(&self) -> bool {
-        let way = self.memory.way(self.way);
-        way.sleeps.0.store(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let sleeps = !self.has_more();
-        if !sleeps {
-            way.sleeps.0.store(0, Ordering::Relaxed);
-        }
-        sleeps
+        self.0.sleep()
     }
 
     /// Whether the bell was asked for and did not ring yet.
     pub fn sleeps(&self) -> bool {
-        self.memory.way(self.way).sleeps.0.load(Ordering::Relaxed) != 0
+        self.0.sleeps()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::atomic::Ordering;
+    use super::protocol::Broken;
     use super::*;
+    use bytes::BytesMut;
+    use proptest::prelude::*;
 
     fn both() -> (Ring, Ring) {
         let (near, file) = Ring::make().expect("memory");
@@ -363,5 +264,68 @@ mod tests {
         writing.join().expect("done");
         far.read(&mut target, RING_BYTES).expect("sound");
         assert_eq!(came + target.len(), total);
+    }
+
+    /// What a process does that means harm, to what its peer looks at next.
+    #[derive(Debug, Clone)]
+    enum Harm {
+        Written(u64),
+        Read(u64),
+        Wishes(u32, u32),
+        Bytes(usize, u8),
+        /// What an honest one does, so that the others are not refused at once.
+        Reads(usize),
+        Writes(usize),
+    }
+
+    fn harm() -> impl Strategy<Value = Harm> {
+        let ring = RING_BYTES as u64;
+        // Around what can be, where mistakes would lie, and anything.
+        let position = prop_oneof![0..4 * ring, (0..2 * ring).prop_map(|below| u64::MAX - below), any::<u64>()];
+        let size = 0..2 * RING_BYTES;
+        prop_oneof![
+            position.clone().prop_map(Harm::Written),
+            position.prop_map(Harm::Read),
+            (any::<u32>(), any::<u32>()).prop_map(|(sleeps, lacks_room)| Harm::Wishes(sleeps, lacks_room)),
+            (0..RING_BYTES, any::<u8>()).prop_map(|(at, byte)| Harm::Bytes(at, byte)),
+            size.clone().prop_map(Harm::Reads),
+            size.prop_map(Harm::Writes),
+        ]
+    }
+
+    proptest! {
+        /// RING-4: [`Memory::part`] asserts that nothing beside a ring is touched.
+        #[test]
+        fn no_peer_does_more_harm_than_to_end_the_stream(
+            harms in proptest::collection::vec((harm(), 0..2 * RING_BYTES, 0..2 * RING_BYTES), 1..40),
+        ) {
+            let (mut near, mut far) = both();
+            let (watch, mut came) = (near.watch(), BytesMut::new());
+            for (harm, wanted, limit) in harms {
+                match harm {
+                    Harm::Written(to) => far.memory.way(1).written.0.store(to, Ordering::Release),
+                    Harm::Read(to) => far.memory.way(0).read.0.store(to, Ordering::Release),
+                    Harm::Wishes(sleeps, lacks_room) => {
+                        for ring in 0..2 {
+                            far.memory.way(ring).sleeps.0.store(sleeps, Ordering::Relaxed);
+                            far.memory.way(ring).lacks_room.0.store(lacks_room, Ordering::Relaxed);
+                        }
+                    }
+                    Harm::Bytes(at, byte) => far.memory.put(1, at, &[byte]),
+                    Harm::Reads(limit) => drop(far.read(&mut BytesMut::new(), limit)),
+                    Harm::Writes(size) => drop(far.write(&vec![1; size])),
+                }
+                came.clear();
+                let read = near.read(&mut came, limit);
+                prop_assert!(read.is_err() || read == Ok(came.len()));
+                prop_assert!(came.len() <= limit.min(RING_BYTES));
+                let wrote = near.write(&vec![2; wanted]);
+                prop_assert!(wrote.is_err() || wrote.is_ok_and(|count| count <= wanted.min(RING_BYTES)));
+                near.wakes_reader();
+                near.wakes_writer();
+                near.ask_for_room();
+                prop_assert!(!watch.sleep() || watch.sleeps() && !watch.has_more());
+            }
+        }
     }
 }

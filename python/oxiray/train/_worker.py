@@ -14,7 +14,7 @@ import threading
 import traceback
 from typing import Any
 
-from oxiray import _core
+from oxiray import _core, _pickling
 from oxiray.actor import method
 from oxiray.train import _data, _inside
 from oxiray.util._node import get_node_ip_address
@@ -67,17 +67,10 @@ class RayTrainWorker:
         if place.world_rank == 0:
             _inside.refuse_tensors(returned, "what the training function returns")
         _core.get_one(session.exchange.end.remote(place.world_rank))
-        return pickle_any(returned) if place.world_rank == 0 else b""
+        return _pickling.dumps(returned) if place.world_rank == 0 else b""
 
     @method(concurrency_group="look")
     def where(self) -> str:
         """What the training function is doing now, as a stack. Served while it runs."""
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else "it runs no Python code"
-
-
-def pickle_any(value: Any) -> bytes:
-    """A value as bytes, whatever module it is of."""
-    import cloudpickle
-
-    return bytes(cloudpickle.dumps(value))

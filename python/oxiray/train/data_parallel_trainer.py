@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from oxiray import _serialization
+from oxiray import _pickling, _serialization
 from oxiray.train import _data, _imports, _inside, _kept, _result, _worker
 from oxiray.train._configs import DataConfig, RunConfig, ValidationConfig
 from oxiray.train._scaling import ScalingConfig
@@ -135,11 +135,9 @@ class DataParallelTrainer:
 
 def travelling(parts: dict[str, Any]) -> bytes:
     """Values as bytes, functions of the program among them: one alone, several as a tuple. Raises `TypeError` where one cannot travel."""
-    import cloudpickle
-
     values = tuple(parts.values())
     try:
-        return bytes(cloudpickle.dumps(values if len(values) > 1 else values[0]))
+        return _pickling.dumps(values if len(values) > 1 else values[0])
     except Exception as error:
         for name, part in parts.items():
             found = "; ".join(

@@ -23,6 +23,15 @@ impl Read for Wire<'_> {
     }
 }
 
+/// A connection that gives what it has, and ends with that.
+struct Cut<'bytes>(Wire<'bytes>);
+
+impl Read for Cut<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if self.0.bytes.is_empty() { Ok(0) } else { self.0.read(room) }
+    }
+}
+
 fn pair() -> (Sealer, Opener) {
     let secret = Secret::new(Cipher::ChaCha20Poly1305, &[7; 32], &[9; 12], 0).expect("a key");
     (Sealer::new(&secret).expect("keys"), Opener::new(&secret).expect("keys"))
@@ -101,6 +110,52 @@ fn an_end_is_told_behind_what_was_said() {
     let (mut wire, mut heard) = (Wire { bytes: &wire, read_max: usize::MAX }, Vec::new());
     assert_eq!(far.receive(&mut wire, &mut heard).expect("it is well formed"), Came::Ended);
     assert_eq!(heard, b"last");
+}
+
+/// RECORDS-3: messages of a known length are told apart by who reads the local socket; here it hears only of what was sent
+/// before the cut, and of nothing behind a load that is not all there.
+#[test]
+fn a_stream_that_is_cut_at_any_byte_ends_and_gives_nothing_behind_the_cut() {
+    let ((giving, mut near), _) = ends();
+    let (size, before, after) = (2 * CONTENT_MAX + 1000, &b"before the load"[..], &b"behind it"[..]);
+    let source: Vec<u8> = (0..size).map(|place| (place % 251) as u8).collect();
+    giving.load(before.len() as u64, Load { tag: 1, memory: Bytes::new(&source), offset: 0, bytes: size as u64 });
+    let wire = sent(&mut near, &[before, after].concat(), 100);
+    let whole = [before, after].concat();
+    // At each byte near where records and parcels begin and end, and here and there within their content.
+    let ends_of_records: Vec<usize> = std::iter::successors(Some(0), |from| {
+        let length = Opener::length(&wire[*from..]).expect("a record")?;
+        Some(from + length)
+    })
+    .collect();
+    let is_near = |at: &usize| ends_of_records.iter().any(|end| end.abs_diff(*at) < 40) || at.is_multiple_of(499);
+    assert_eq!(ends_of_records.last(), Some(&wire.len()));
+    for end in (0..wire.len()).filter(is_near) {
+        let (_, (taking, mut far)) = ends();
+        let target = Bytes::new(&vec![255; size]);
+        taking.open(1, target.clone(), size as u64);
+        let (mut cut, mut heard) = (Cut(Wire { bytes: &wire[..end], read_max: 5000 }), Vec::new());
+        // As many calls as there are reads: it must come to an end.
+        let ended = (0..wire.len()).any(|_| far.receive(&mut cut, &mut heard).expect("well formed") == Came::Ended);
+        assert!(ended && whole.starts_with(&heard) && heard.len() < whole.len(), "{end} bytes");
+        if heard.len() > before.len() {
+            assert!(target.contents() == source, "FREIGHT-1, {end} bytes");
+        }
+        let opened: usize = ends_of_records.iter().filter(|at| **at <= end).count() - 1;
+        assert_eq!(opened == 0, heard.is_empty(), "what was whole is heard, {end} bytes");
+    }
+}
+
+#[test]
+fn a_key_update_ends_the_stream_and_a_ticket_does_not() {
+    let ((_, mut near), (_, mut far)) = ends();
+    near.sealer.seal(Kind::Handshake, &[NEW_SESSION_TICKET, 0, 0, 0], &[], &mut near.out).expect("sealed");
+    near.pack(b"heard").expect("sealed");
+    near.sealer.seal(Kind::Handshake, &[24, 0, 0, 1, 0], &[], &mut near.out).expect("sealed");
+    let wire = sent(&mut near, b"", 1);
+    let (mut wire, mut heard) = (Wire { bytes: &wire, read_max: usize::MAX }, Vec::new());
+    let refused = far.receive(&mut wire, &mut heard).expect_err("no other keys are agreed on");
+    assert_eq!((refused.kind(), &heard[..]), (ErrorKind::InvalidData, &b"heard"[..]));
 }
 
 proptest! {

@@ -16,7 +16,7 @@ impl Head {
             token,
             node,
             predecessor: node_of(&before.identity.certificate),
-            before: Some(before),
+            before: Some(&before.last_certificate()),
             protocol: PROTOCOL,
             limit: LIMIT,
         };
@@ -94,7 +94,7 @@ fn a_machine_that_comes_again_is_known_by_its_key() {
         token: &head.token,
         node: NodeId::generate(),
         predecessor: Some(next),
-        before: Some(&before),
+        before: Some(&before.last_certificate()),
         protocol: PROTOCOL,
         limit: LIMIT,
     };

@@ -12,12 +12,12 @@ use crate::core::ending::memory::Caller;
 use crate::core::groups::{Home, Need, home};
 use crate::core::leases::demand_of;
 use bytes::Bytes;
-use oxiray_head::{Connect, Created, Description};
+use oxiray_head::{ActorState, Connect, Created, Description};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId};
 use oxiray_resources::{Demand, Grant, Quantity, ResourceName};
 use oxiray_wire::message::{
-    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content, Environment,
-    Failure, Value,
+    ActorAnswer, ActorConnect, ActorCreate, ActorDeath, ActorDied, ActorLeaving, ActorLookup, ActorPlaced, Content,
+    Environment, Failure, Value,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,6 +59,11 @@ impl Making {
             is_unfinished: true,
             post: None,
         }
+    }
+
+    /// What the actor holds while it lives.
+    pub(crate) fn running(&self) -> &Demand {
+        &self.running
     }
 
     /// The placement group that it is to live in, until its constructor returned.
@@ -430,8 +435,27 @@ impl Core {
         }
     }
 
+    /// What is known of an actor that dies now.
+    fn death_of(&self, id: ActorId) -> ActorDeath {
+        let Some(actor) = self.actors.get(id) else { return ActorDeath::default() };
+        let described = &actor.description;
+        let process = actor.worker().and_then(|worker| self.keys.get(&worker)).copied();
+        ActorDeath {
+            raised: Bytes::new(),
+            class_name: described.class_name.clone(),
+            name: described.name.clone(),
+            namespace: described.namespace.clone(),
+            actor: bytes_of(id.as_bytes()),
+            node: process.map(|key| bytes_of(self.node_of(key).as_bytes())).unwrap_or_default(),
+            ip: process.map(|key| self.ip_of(key).to_owned()).unwrap_or_default(),
+            pid: process.and_then(|key| self.workers.get(&key)?.pid).unwrap_or_default(),
+            never_ran: process.is_none() && actor.state == ActorState::Waiting && actor.restarts == 0,
+        }
+    }
+
     /// The verdict over an actor (CORE-2).
     pub(crate) fn actor_died(&mut self, id: ActorId, failure: &Failure) {
+        let failure = failure.clone().with_death(self.death_of(id));
         self.forget_constructor(id);
         if let Some(making) = self.making.remove(&id) {
             if let Some(ticket) = making.ticket {

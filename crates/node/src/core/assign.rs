@@ -6,7 +6,7 @@ use crate::core::ending::memory::Caller;
 use crate::core::groups::{Home, home_bytes};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_ids::JobId;
-use oxiray_resources::{DEVICE_RESOURCES, Grant, GrantId, Quantity};
+use oxiray_resources::{DEVICE_RESOURCES, Grant, GrantId, Quantity, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Peer, Variable};
 use std::collections::BTreeMap;
@@ -131,11 +131,12 @@ impl Core {
 
     /// Every device: resource and slot.
     pub(crate) fn devices(&self) -> Vec<(&'static str, u32)> {
-        static NAMES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
-        debug_assert_eq!(NAMES.len(), DEVICE_RESOURCES.len());
-        let of =
-            |name: &'static str| (0..self.ledger.inventory().total(name).wholes() as u32).map(move |slot| (name, slot));
-        NAMES.into_iter().flat_map(of).collect()
+        static RESOURCES: [ResourceName; DEVICE_RESOURCES.len()] = DEVICE_RESOURCES;
+        let of = |resource: &'static ResourceName| {
+            let total = self.ledger.inventory().total(resource.as_str());
+            (0..total.wholes() as u32).map(move |slot| (resource.as_str(), slot))
+        };
+        RESOURCES.iter().flat_map(of).collect()
     }
 }
 

@@ -10,9 +10,10 @@ use super::object_rows::ObjectsTold;
 use super::{Alarm, Core, Key, bytes_of, identifier};
 use crate::listing;
 use oxiray_ids::{TaskId, WorkerId};
+use oxiray_resources::Quantity;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
+    Amount, Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
 };
 use prost::Message as _;
 use serde_json::{Value as Json, json};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const REMEMBERED_MAX: usize = 5_000;
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
+/// Resources of one call that are shown, at most.
+const RESOURCES_MAX: usize = 32;
 /// Questions that may be open at once.
 const OPEN_MAX: usize = 64;
 
@@ -124,6 +127,10 @@ impl Core {
         for record in &mut log.records {
             for text in [&mut record.name, &mut record.error, &mut record.text] {
                 *text = cut(std::mem::take(text));
+            }
+            record.resources.truncate(RESOURCES_MAX);
+            for amount in &mut record.resources {
+                amount.resource = cut(std::mem::take(&mut amount.resource));
             }
         }
         let Some(by) = self.clients.get(&from).map(|client| client.id) else { return };
@@ -242,6 +249,7 @@ impl Core {
             "error_message": (!record.text.is_empty()).then_some(&record.text),
             "start_time_ms": milliseconds(record.started_us), "end_time_ms": milliseconds(record.ended_us),
             "start_us": record.started_us, "end_us": record.ended_us, "language": "PYTHON",
+            "required_resources": amounts_by_name(&record.resources), "events": events(record),
         })
     }
 
@@ -251,8 +259,9 @@ impl Core {
         let description = &actor.description;
         let (state, error) = match &actor.state {
             ActorState::Starting(_) => ("RUNNING", None),
-            // Only a constructor leaves an exception behind.
-            ActorState::Dead(failure) if !failure.cause.is_empty() => ("FAILED", Some(failure)),
+            ActorState::Dead(failure) if failure.actor_death().is_some_and(|death| !death.raised.is_empty()) => {
+                ("FAILED", Some(failure))
+            }
             ActorState::Alive(_) | ActorState::Dead(_) => ("FINISHED", None),
             ActorState::Waiting | ActorState::Restarting => ("PENDING_NODE_ASSIGNMENT", None),
         };
@@ -267,6 +276,7 @@ impl Core {
             "func_or_class_name": name, "parent_task_id": null,
             "node_id": worker.map(|id| self.node_of_worker(id).hex()), "worker_id": worker.map(|id| id.hex()), "worker_pid": pid,
             "error_type": error.map(|_| "TASK_EXECUTION_EXCEPTION"), "language": "PYTHON",
+            "error_message": error.map(|error| &error.text), "required_resources": self.actor_resources(description.id),
         })
     }
 
@@ -285,6 +295,18 @@ impl Core {
         let failure = Failure { code: "state".into(), text, cause: bytes_of(&[]) };
         self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
     }
+}
+
+/// When an attempt came to which stage, as far as the process knows that tells of it.
+fn events(record: &TaskRecord) -> Vec<Json> {
+    let times = [("RUNNING", record.started_us), (stage_name(record.stage()), record.ended_us)];
+    let known = times.into_iter().filter(|(_, us)| *us > 0);
+    known.map(|(state, us)| json!({"state": state, "created_ms": us / 1000})).collect()
+}
+
+fn amounts_by_name(amounts: &[Amount]) -> Json {
+    let one = |amount: &Amount| (amount.resource.clone(), json!(Quantity::from_units(amount.units).as_f64()));
+    amounts.iter().map(one).collect::<serde_json::Map<_, _>>().into()
 }
 
 /// Ray's name for a stage.

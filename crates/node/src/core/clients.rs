@@ -8,13 +8,19 @@ use oxiray_head::{JobEnd, JobFacts};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{Amount, Driver, Goodbye, Welcome};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 impl Core {
     /// The driver that wants to see a worker's output.
     pub fn log_target(&self, worker: Key) -> Option<Key> {
         let detail = self.details.get(&self.workers.get(&worker)?.job?)?;
         (!detail.is_over && detail.told.wants_logs).then_some(detail.driver)
+    }
+
+    /// The job that a process works for: a driver, or a worker that was given to a job.
+    pub fn job_of_process(&self, key: Key) -> Option<JobId> {
+        let of_worker = || self.workers.get(&key)?.job;
+        self.clients.get(&key).map(|client| client.job).or_else(of_worker)
     }
 
     /// Whose output a worker's is: the worker and the job that it works for, of none where it is a spare one.
@@ -91,7 +97,7 @@ impl Core {
 
     pub(crate) fn join(&mut self, key: Key, id: WorkerId, job: JobId) {
         self.keys.insert(id, key);
-        self.clients.insert(key, Client { id, job, leases: BTreeSet::new(), waiting: BTreeMap::new() });
+        self.clients.insert(key, Client { id, job, leases: BTreeMap::new(), waiting: BTreeMap::new() });
     }
 
     pub(crate) fn welcome(&self, id: WorkerId, job: JobId) -> Welcome {
@@ -118,7 +124,7 @@ impl Core {
         for ticket in client.waiting.into_values() {
             self.withdraw(ticket);
         }
-        for lease in client.leases {
+        for lease in client.leases.into_values() {
             if let Some(lease) = self.leases.remove(&lease) {
                 self.kill_worker(lease.worker);
             }
@@ -146,7 +152,7 @@ impl Core {
     /// Kills what lives only for the job.
     pub(crate) fn end_job(&mut self, job: JobId, end: JobEnd) {
         self.touch(Row::Job(job));
-        for forgotten in self.jobs.end(job, end) {
+        for forgotten in self.jobs.end(job, end, self.wall_ms) {
             self.touch(Row::Job(forgotten));
         }
         let of_job = self.workers.iter().filter(|(_, worker)| worker.job == Some(job)).map(|(key, _)| *key);

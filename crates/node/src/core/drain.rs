@@ -228,10 +228,10 @@ impl Core {
     fn retire_leases(&mut self, key: Key) {
         let on_member = |worker: &Key| self.route(*worker).is_some_and(|(member, _)| member == key);
         let there = self.leases.iter().filter(|(_, lease)| on_member(&lease.worker));
-        let there: Vec<(u64, Key)> = there.map(|(number, lease)| (*number, lease.owner)).collect();
+        let there: Vec<(u64, Key, u64)> = there.map(|(key, lease)| (*key, lease.owner, lease.number)).collect();
         let Some(drain) = self.members.drains.get_mut(&key) else { return };
-        let told = there.into_iter().filter(|(lease, _)| drain.retired.insert(*lease));
-        for (lease, owner) in told.collect::<Vec<_>>() {
+        let told = there.into_iter().filter(|(key, ..)| drain.retired.insert(*key));
+        for (_, owner, lease) in told.collect::<Vec<_>>() {
             self.send(owner, LeaseRetire { lease });
         }
     }

@@ -38,18 +38,17 @@ impl Core {
     fn group(&self, group: &PlacementGroup) -> Json {
         let description = &group.description;
         let reservation = self.reservations.get(&description.id);
-        let (state, scheduling, reason) = match &group.phase {
+        let (scheduling, reason) = match &group.phase {
             GroupPhase::Pending | GroupPhase::Rescheduling => {
-                let state = if group.phase == GroupPhase::Pending { "PENDING" } else { "RESCHEDULING" };
                 match place_group(&self.all_views(), &description.group) {
-                    GroupPlacement::On(_) => (state, "QUEUED", None),
-                    GroupPlacement::Wait(reason) => (state, "NO_RESOURCES", Some(reason.message(false))),
-                    GroupPlacement::Never(reason) => (state, "INFEASIBLE", Some(reason.message(true))),
+                    GroupPlacement::On(_) => ("QUEUED", None),
+                    GroupPlacement::Wait(reason) => ("NO_RESOURCES", Some(reason.message(false))),
+                    GroupPlacement::Never(reason) => ("INFEASIBLE", Some(reason.message(true))),
                 }
             }
-            GroupPhase::Prepared { .. } => ("PREPARED", "SCHEDULING_STARTED", None),
-            GroupPhase::Created => ("CREATED", "FINISHED", None),
-            GroupPhase::Removed(why) => ("REMOVED", "REMOVED", Some(why.clone())),
+            GroupPhase::Prepared { .. } => ("SCHEDULING_STARTED", None),
+            GroupPhase::Created => ("FINISHED", None),
+            GroupPhase::Removed(why) => ("REMOVED", Some(why.clone())),
         };
         let milliseconds =
             reservation.and_then(|reservation| reservation.took).map_or(0.0, |took| took.as_secs_f64() * 1e3);
@@ -62,7 +61,7 @@ impl Core {
         });
         json!({
             "placement_group_id": description.id.hex(), "name": description.name, "namespace": description.namespace,
-            "strategy": description.group.strategy.name(), "state": state, "job_id": description.job.hex(),
+            "strategy": description.group.strategy.name(), "state": phase_name(&group.phase), "job_id": description.job.hex(),
             "detached": description.owner == GroupOwner::Nobody, "bundles": bundles.collect::<Vec<_>>(),
             "reason": reason, "scheduling_state": scheduling, "creation_ms": milliseconds,
         })
@@ -79,5 +78,16 @@ impl Core {
         let member = group.nodes[index].and_then(|node| self.members.by_node.get(&node));
         let member = member.and_then(|key| self.members.by_key.get(key));
         member.map(|member| devices_of_bundle(&member.state, (id, index))).unwrap_or_default()
+    }
+}
+
+/// Ray's name for a group's phase, and ours where Ray has none.
+pub(crate) fn phase_name(phase: &GroupPhase) -> &'static str {
+    match phase {
+        GroupPhase::Pending => "PENDING",
+        GroupPhase::Rescheduling => "RESCHEDULING",
+        GroupPhase::Prepared { .. } => "PREPARED",
+        GroupPhase::Created => "CREATED",
+        GroupPhase::Removed(_) => "REMOVED",
     }
 }

@@ -42,6 +42,14 @@ pub(crate) struct Home {
     pub(crate) captures: bool,
 }
 
+/// What became of a request for a group that was not refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    New,
+    /// Its maker asked a head that is gone, which had written it down.
+    Before,
+}
+
 /// What is kept of a group that is not removed.
 #[derive(Debug)]
 pub(crate) struct Reservation {
@@ -75,21 +83,26 @@ impl Need {
 
 impl Core {
     pub(crate) fn group_create(&mut self, from: Key, asked: &GroupCreate) {
-        let failure = self.take_group_on(from, asked).err();
-        if failure.is_none() {
-            let id = identifier!(PlacementGroupId, &asked.group);
+        let taken = self.take_group_on(from, asked);
+        let id = identifier!(PlacementGroupId, &asked.group);
+        // CORE-6 is for who made it: what a repeated request names is not taken back with that request.
+        let undo = matches!(taken, Ok(Taken::New)).then_some(Undo::Group { request: asked.request, id });
+        if undo.is_some() {
             self.touch(Row::Group(id));
-            let undo = Undo::Group { request: asked.request, id };
-            if asked.tells_when_created {
+        }
+        if taken.is_ok() && asked.tells_when_created {
+            if let Some(undo) = undo {
                 self.answered_when_created(from, undo);
-                return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group.clone() });
             }
+            return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group.clone() });
+        }
+        if let Some(undo) = undo {
             self.answered_by_next(from, undo);
         }
-        self.send(from, GroupAnswer { request: asked.request, failure });
+        self.send(from, GroupAnswer { request: asked.request, failure: taken.err() });
     }
 
-    fn take_group_on(&mut self, from: Key, asked: &GroupCreate) -> Result<(), Failure> {
+    fn take_group_on(&mut self, from: Key, asked: &GroupCreate) -> Result<Taken, Failure> {
         let invalid = |text: String| failure("invalid", text);
         let job =
             self.clients.get(&from).map(|client| client.job).ok_or_else(|| invalid("its maker is gone".into()))?;
@@ -116,8 +129,12 @@ impl Core {
                 );
                 return Err(failure("system", text));
             }
-            // Its maker said so to a head that is gone, which had written it down.
-            GroupCreated::Duplicate => return Ok(()),
+            GroupCreated::Duplicate => {
+                let known = self.groups.get(id).map(|known| &known.description);
+                let is_same =
+                    known.is_some_and(|known| (known.job, &known.name, &known.group) == (job, &asked.name, &group));
+                return if is_same { Ok(Taken::Before) } else { Err(invalid(taken_by_another(id))) };
+            }
         }
         let label = if asked.name.is_empty() { id.hex() } else { asked.name.clone() };
         let queued =
@@ -155,7 +172,7 @@ impl Core {
             );
             self.send(driver, Notice { text });
         }
-        Ok(())
+        Ok(Taken::New)
     }
 
     /// With whom a group ends that `client` makes: with its job, or with the detached actor that it works for; with
@@ -391,6 +408,11 @@ pub(crate) fn group_of(asked: &GroupCreate) -> Result<Group, String> {
     });
     let preferred = NodeId::from_slice(&asked.preferred);
     Ok(Group { strategy, bundles: bundles.collect::<Result<_, String>>()?, preferred })
+}
+
+fn taken_by_another(id: PlacementGroupId) -> String {
+    let id = id.hex();
+    format!("the identifier {id} is that of another placement group; each group is made under an identifier of its own")
 }
 
 fn listed(numbers: &[u32]) -> String {

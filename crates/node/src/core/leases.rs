@@ -19,6 +19,8 @@ pub(crate) const LARGE_ARGUMENTS_MAX: usize = 16;
 pub(crate) struct Lease {
     pub(super) owner: Key,
     pub(super) worker: Key,
+    /// What the owner calls it: its key, unless that was another owner's lease when the owner came back (DOOR-2).
+    pub(super) number: u64,
 }
 
 /// What a demand was refused for, in words.
@@ -147,29 +149,22 @@ impl Core {
     }
 
     /// The lease's worker died with its node.
-    pub(crate) fn lease_lost(&mut self, number: u64, text: &str, was_drained: bool) {
-        let Some(lease) = self.leases.remove(&number) else { return };
-        if let Some(owner) = self.clients.get_mut(&lease.owner) {
-            owner.leases.remove(&number);
+    pub(crate) fn lease_lost(&mut self, key: u64, text: &str, was_drained: bool) {
+        let Some(Lease { owner, number, .. }) = self.leases.remove(&key) else { return };
+        if let Some(client) = self.clients.get_mut(&owner) {
+            client.leases.remove(&number);
             let text = text.to_owned();
-            self.send(
-                lease.owner,
-                LeaseEnded { lease: number, text, node_died: true, was_drained, ..LeaseEnded::default() },
-            );
+            self.send(owner, LeaseEnded { lease: number, text, node_died: true, was_drained, ..LeaseEnded::default() });
         }
     }
 
     /// A lease is over because its owner says so. One that ended by itself is unknown here, which is no error:
     /// the two messages crossed.
     pub(crate) fn lease_return(&mut self, from: Key, number: u64, retiring: bool) {
-        let Some(worker) = self.leases.get(&number).filter(|lease| lease.owner == from).map(|lease| lease.worker)
-        else {
+        let key = self.clients.get_mut(&from).and_then(|client| client.leases.remove(&number));
+        let Some(Lease { worker, .. }) = key.and_then(|key| self.leases.remove(&key)) else {
             return self.claim_no_longer(from, number);
         };
-        self.leases.remove(&number);
-        if let Some(client) = self.clients.get_mut(&from) {
-            client.leases.remove(&number);
-        }
         let Some(found) = self.workers.get(&worker) else { return };
         if found.job.is_none_or(|job| self.is_ending(job)) {
             return self.kill_worker(worker);
@@ -206,7 +201,8 @@ impl Core {
 
     /// The owner can reach the worker no more: it is told of the worker's end as of any other.
     pub(crate) fn lease_kill(&mut self, from: Key, number: u64) {
-        if let Some(lease) = self.leases.get(&number).filter(|lease| lease.owner == from) {
+        let key = self.clients.get(&from).and_then(|client| client.leases.get(&number));
+        if let Some(lease) = key.and_then(|key| self.leases.get(key)) {
             self.kill_worker(lease.worker);
         } else {
             self.claim_no_longer(from, number);
@@ -247,25 +243,25 @@ impl Core {
         found.duty = Duty::Leased(lease);
         found.depth = depth;
         let worker_id = super::bytes_of(found.id.as_bytes());
-        self.leases.insert(lease, Lease { owner: client, worker });
+        self.leases.insert(lease, Lease { owner: client, worker, number: lease });
         let owner = self.clients.get_mut(&client).expect("requests of the gone are cancelled");
         owner.waiting.remove(&request);
-        owner.leases.insert(lease);
+        owner.leases.insert(lease, lease);
         let granted =
             LeaseGranted { request, lease, worker: worker_id, is_alone: self.members.is_empty(), is_near: false };
         self.connect(client, granted.into(), worker);
     }
 
     /// The lease's worker died before it was returned (CORE-2).
-    pub(crate) fn lease_ended(&mut self, number: u64, text: &str, failure: Option<&Failure>) {
-        let Some(lease) = self.leases.remove(&number) else { return };
-        if let Some(owner) = self.clients.get_mut(&lease.owner) {
-            owner.leases.remove(&number);
+    pub(crate) fn lease_ended(&mut self, key: u64, text: &str, failure: Option<&Failure>) {
+        let Some(Lease { owner, worker, number }) = self.leases.remove(&key) else { return };
+        if let Some(client) = self.clients.get_mut(&owner) {
+            client.leases.remove(&number);
             let failure = failure.cloned();
-            let (text, was_drained) = (text.to_owned(), self.dies_of_drain(lease.worker));
+            let (text, was_drained) = (text.to_owned(), self.dies_of_drain(worker));
             let ended =
                 LeaseEnded { lease: number, text, node_died: was_drained, failure, was_drained, out_of_memory: 0 };
-            self.send(lease.owner, self.with_cause(lease.worker, ended));
+            self.send(owner, self.with_cause(worker, ended));
         }
     }
 }

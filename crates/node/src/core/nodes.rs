@@ -9,7 +9,7 @@ use oxiray_wire::message::NodeJoin;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
-type Amounts = BTreeMap<ResourceName, Quantity>;
+pub(crate) type Amounts = BTreeMap<ResourceName, Quantity>;
 
 impl Core {
     /// This node, the members, and the dead ones that are remembered.
@@ -69,7 +69,7 @@ fn described(told: &NodeJoin, view: &NodeView, death: &str) -> Json {
     })
 }
 
-fn total_of(view: &NodeView) -> Amounts {
+pub(crate) fn total_of(view: &NodeView) -> Amounts {
     let in_service = |name: &ResourceName, total| match view.free_devices.get(name) {
         Some(devices) => Quantity::whole(devices.iter().flatten().count() as u32),
         None => total,

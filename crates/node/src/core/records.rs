@@ -83,6 +83,9 @@ pub(crate) struct JobRow {
     /// `NodeId` of its driver.
     #[prost(bytes = "bytes", tag = "11")]
     pub(crate) node: Bytes,
+    /// When the head saw its driver leave; 0 where that is not known.
+    #[prost(uint64, tag = "12")]
+    pub(crate) ended_ms: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -226,6 +229,7 @@ impl Core {
             entrypoint: job.facts.entrypoint.clone(),
             metadata: job.facts.metadata.clone(),
             started_ms: job.facts.started_ms,
+            ended_ms: job.ended_ms,
             ip: job.facts.ip.clone(),
             node: bytes_of(job.facts.node.as_bytes()),
         })

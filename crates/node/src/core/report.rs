@@ -7,6 +7,7 @@ use super::{Core, Duty, clients::amounts, device_use::shown_use};
 use crate::limits::Level;
 use oxiray_accelerators::families_of;
 use oxiray_head::ActorState;
+use oxiray_ids::ActorId;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::ClusterReport;
 use serde_json::{Value as Json, json};
@@ -111,24 +112,26 @@ impl Core {
         classes.collect()
     }
 
+    /// What an actor holds, by the resource's name; null once it is dead.
+    pub(crate) fn actor_resources(&self, id: ActorId) -> Json {
+        self.making.get(&id).map_or(Json::Null, |making| by_name(making.running().iter()))
+    }
+
     pub(crate) fn actor_list(&self, most: usize) -> Vec<Json> {
         let one = |actor: &oxiray_head::Actor<oxiray_wire::message::Failure>| {
             let worker = actor.worker().and_then(|worker| self.keys.get(&worker)).copied();
             let pid = worker.and_then(|key| self.workers[&key].pid);
             let node = worker.filter(|_| pid.is_some()).map(|key| self.node_of(key).hex());
-            let (state, cause) = match &actor.state {
-                ActorState::Waiting => ("waiting", None),
-                ActorState::Starting(_) => ("starting", None),
-                ActorState::Alive(_) => ("alive", None),
-                ActorState::Restarting => ("restarting", None),
-                ActorState::Dead(failure) => ("dead", Some(failure.text.clone())),
+            let cause = match &actor.state {
+                ActorState::Dead(failure) => Some(&failure.text),
+                _ => None,
             };
             let description = &actor.description;
             json!({
                 "actor_id": description.id.hex(), "class": description.class_name, "name": description.name,
                 "namespace": description.namespace, "job_id": description.job.hex(), "detached": description.detached,
-                "state": state, "cause": cause, "pid": pid, "restarts": actor.restarts,
-                "node_id": node,
+                "state": state_of(&actor.state), "cause": cause, "pid": pid, "restarts": actor.restarts,
+                "node_id": node, "resources": self.actor_resources(description.id),
             })
         };
         let (living, dead): (Vec<_>, Vec<_>) =
@@ -157,6 +160,17 @@ impl Core {
     fn job_list(&self) -> Vec<Json> {
         let one = |job: &oxiray_head::Job| json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.end.is_some()});
         self.jobs.iter().take(LISTED_MAX).map(one).collect()
+    }
+}
+
+/// The word for an actor's state.
+pub(crate) fn state_of<C>(state: &ActorState<C>) -> &'static str {
+    match state {
+        ActorState::Waiting => "waiting",
+        ActorState::Starting(_) => "starting",
+        ActorState::Alive(_) => "alive",
+        ActorState::Restarting => "restarting",
+        ActorState::Dead(_) => "dead",
     }
 }
 

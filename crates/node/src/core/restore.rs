@@ -111,7 +111,15 @@ impl Core {
             node: identifier!(NodeId, &row.node),
         };
         let end = row.ended.then(|| row.error.map_or(JobEnd::Succeeded, JobEnd::Failed));
-        self.jobs.restore(Job { id, driver: driver_id, pid: row.pid, namespace: row.namespace, facts, end });
+        self.jobs.restore(Job {
+            id,
+            driver: driver_id,
+            pid: row.pid,
+            namespace: row.namespace,
+            facts,
+            end,
+            ended_ms: row.ended_ms,
+        });
         if let Some(told) = row.told {
             // Nobody's, until the driver is back.
             let driver = self.new_key();

@@ -15,6 +15,7 @@ use super::leases::Lease;
 use super::members::ELSEWHERE;
 use super::records::Row;
 use super::restarts::death;
+use super::returning::first_number;
 use super::{Client, Core, Duty, Key, Origin, Worker, bytes_of, identifier};
 use bytes::Bytes;
 use oxiray_head::{Connect, GroupPhase, JobEnd};
@@ -184,7 +185,10 @@ impl Core {
     }
 
     fn resume_actor(&mut self, worker: Key, id: ActorId, is_ready: bool) {
-        let is_its = self.actors.get(id).is_some_and(|actor| actor.worker().is_none() && !actor.is_dead());
+        // DOOR-2: what was written down of where it was is what the last head had ordered before anybody heard of it.
+        let node = self.node_of(worker);
+        let is_its = self.posted_to(node).contains(&id)
+            && self.actors.get(id).is_some_and(|actor| actor.worker().is_none() && !actor.is_dead());
         if !is_its {
             return self.kill_worker(worker);
         }
@@ -261,6 +265,10 @@ impl Core {
 
     /// A lease goes on where its worker does.
     fn claim(&mut self, owner: Key, lease: u64, worker: WorkerId) {
+        if lease >= first_number(self.epoch) {
+            // This head has named it, or will: no lease that it knows of goes on under it.
+            return self.claim_fails(owner, lease);
+        }
         let Some(found) = self.keys.get(&worker).copied() else {
             return match &mut self.resumption {
                 Some(resumption) if !resumption.nodes.is_empty() => {
@@ -269,16 +277,22 @@ impl Core {
                 _ => self.claim_fails(owner, lease),
             };
         };
-        let depth = self.workers.get(&owner).map_or(0, |worker| worker.depth).saturating_add(1);
+        let (number, depth) =
+            (self.new_key(), self.workers.get(&owner).map_or(0, |worker| worker.depth).saturating_add(1));
         let is_free = |worker: &&mut Worker| worker.duty == Duty::Leased(UNCLAIMED);
         let (Some(worker), Some(client)) = (self.workers.get_mut(&found).filter(is_free), self.clients.get_mut(&owner))
         else {
             return self.claim_fails(owner, lease);
         };
-        worker.duty = Duty::Leased(lease);
+        if client.leases.contains_key(&lease) {
+            return self.claim_fails(owner, lease);
+        }
+        // DOOR-2: what another owner calls by the same number stays that one's.
+        let key = if self.leases.contains_key(&lease) { number } else { lease };
+        worker.duty = Duty::Leased(key);
         worker.depth = depth;
-        client.leases.insert(lease);
-        self.leases.insert(lease, Lease { owner, worker: found });
+        client.leases.insert(lease, key);
+        self.leases.insert(key, Lease { owner, worker: found, number: lease });
     }
 
     /// The owner gives a lease up whose worker is not back.

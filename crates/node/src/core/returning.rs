@@ -5,6 +5,11 @@ use super::{Core, Duty, Key, bytes_of};
 use bytes::Bytes;
 use oxiray_wire::message::{HeadBack, NodeResume, WorkerHeld};
 
+/// The first number that a head of that epoch names anything by.
+pub(crate) const fn first_number(epoch: u64) -> u64 {
+    epoch << 40
+}
+
 impl Core {
     /// Counts the heads of this cluster; 0 where the end of this one is final.
     pub fn epoch(&self) -> u64 {
@@ -15,7 +20,7 @@ impl Core {
     pub fn begin_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
         if self.head.is_none() && epoch > 0 {
-            let first = epoch << 40;
+            let first = first_number(epoch);
             self.last_number = self.last_number.max(first);
             self.members.last_order = self.members.last_order.max(first);
             self.objects.have_owners_keep();

@@ -99,6 +99,7 @@ fn driver_row(job: &oxiray_head::Job) -> Json {
         "driver_info": {"id": job.id.hex(), "node_ip_address": facts.ip, "pid": job.pid.to_string()},
         "status": status, "message": message, "entrypoint": facts.entrypoint, "driver_node_id": facts.node.hex(),
         "start_time": (facts.started_ms > 0).then_some(facts.started_ms),
+        "end_time": (job.ended_ms > 0).then_some(job.ended_ms),
         "metadata": serde_json::from_str::<Json>(&facts.metadata).ok(), "ray_namespace": job.namespace,
     })
 }
@@ -120,13 +121,18 @@ fn submission_row(submission: &Submission, driver: Option<&Json>) -> Json {
     })
 }
 
-fn actor_row(actor: &Json) -> Json {
-    let state = match actor["state"].as_str().unwrap_or_default() {
+/// Ray's name for the word for an actor's state.
+pub(crate) fn ray_state(word: &str) -> &'static str {
+    match word {
         "alive" => "ALIVE",
         "dead" => "DEAD",
         "restarting" => "RESTARTING",
         _ => "PENDING_CREATION",
-    };
+    }
+}
+
+fn actor_row(actor: &Json) -> Json {
+    let state = ray_state(actor["state"].as_str().unwrap_or_default());
     json!({
         "actor_id": actor["actor_id"], "class_name": actor["class"], "state": state, "job_id": actor["job_id"],
         "name": actor["name"], "node_id": actor["node_id"],

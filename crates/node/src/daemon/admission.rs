@@ -4,7 +4,9 @@
 //!   [`oxiray_wire::frame::HELLO_BYTES_LIMIT`] of it, for no longer than [`GREETING_LIMIT`].
 //! - ADMIT-2: at most [`NEWCOMERS_MAX`] peers are in that state; more wait in the kernel's queue, and so do all while there
 //!   are no descriptors for them. The listener is watched again in one place ([`Daemon::open_door`]), whatever became of
-//!   the newcomers.
+//!   the newcomers. While others wait, whoever has been in that state the longest, and for [`CROWDED_LIMIT`], gives its
+//!   place up, so that those who say nothing keep nobody out: a greeting is sent with the connection, and read in the round
+//!   after the one in which that was accepted.
 //! - ADMIT-3: the log tells of those who are turned away once a second at most, and how many they were.
 
 use super::descriptors::{in_words, pidfd_of};
@@ -14,6 +16,7 @@ use crate::core::Key;
 use oxiray_processes::peer_of;
 use oxiray_wire::message::{Driver, Hello, Refused, Returning};
 use oxiray_wire::{Connection, Message};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -23,6 +26,8 @@ use std::time::{Duration, Instant};
 pub(super) const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// How many newcomers there may be at once.
 pub(super) const NEWCOMERS_MAX: usize = 64;
+/// How long a newcomer has to greet while others wait for its place.
+const CROWDED_LIMIT: Duration = Duration::from_millis(100);
 /// How long nobody is accepted after that has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often the log tells of those who were turned away.
@@ -104,10 +109,33 @@ impl Daemon {
             return;
         }
         self.door.paused_until = None;
-        if self.newcomers() < NEWCOMERS_MAX {
-            self.door.is_watched = self.poller.watch(&self.door.listener, Token::Listener).is_ok();
-            self.door.paused_until = (!self.door.is_watched).then(|| self.now + PAUSE);
+        if self.newcomers() >= NEWCOMERS_MAX && self.does_somebody_wait() && !self.make_room() {
+            return;
         }
+        self.door.is_watched = self.poller.watch(&self.door.listener, Token::Listener).is_ok();
+        self.door.paused_until = (!self.door.is_watched).then(|| self.now + PAUSE);
+    }
+
+    fn does_somebody_wait(&self) -> bool {
+        let mut listener = [PollFd::new(&self.door.listener, PollFlags::IN)];
+        poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Ends the newcomer that has been silent the longest; `false` where it is not long enough yet.
+    fn make_room(&mut self) -> bool {
+        let newcomers = self.streams.iter().filter_map(|(key, stream)| match stream.role {
+            Role::Newcomer(until) => Some((until, *key)),
+            _ => None,
+        });
+        let Some((until, key)) = newcomers.min() else { return true };
+        let due = until.checked_sub(GREETING_LIMIT).map_or(self.now, |since| since + CROWDED_LIMIT);
+        if due > self.now {
+            self.door.paused_until = Some(due);
+            return false;
+        }
+        self.turned_away(format!("client {key} has said nothing and gives its place to one that waits"));
+        self.stream_over(key);
+        true
     }
 
     pub(super) fn turned_away(&mut self, text: String) {

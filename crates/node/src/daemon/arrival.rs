@@ -1,11 +1,12 @@
 //! How a node comes to a cluster on another machine, the first time and again.
 
-use super::heartbeats::{Home, since_boot};
+use super::heartbeats::Home;
 use super::join::{JoinError, first_answer};
 use super::network::Network;
 use crate::config::Config;
 use oxiray_ids::NodeId;
-use oxiray_network::{Credentials, Gateway, JoinFailure, JoinToken, Joined, Limits, Newcomer, TokenError, join};
+use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, LastCertificate, Limits, Newcomer, TokenError, join};
+use oxiray_processes::since_boot;
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::NodeAdmitted;
 use oxiray_wire::{Connection, Message};
@@ -54,7 +55,7 @@ pub enum TokenFault {
 pub(crate) struct Predecessor {
     pub(super) node: NodeId,
     /// By what the head knows that the successor is the same machine.
-    pub(super) credentials: Option<Credentials>,
+    pub(super) certificate: Option<LastCertificate>,
     /// Whether a head that was killed is started again: one without a journal never is.
     pub(super) head_may_come_back: bool,
 }
@@ -167,7 +168,7 @@ pub(super) fn rejoin(
     address: &str,
     token_file: &Path,
     node: NodeId,
-    before: Option<&Credentials>,
+    before: Option<&LastCertificate>,
 ) -> Result<Joined, JoinFailure> {
     let unread = |fault: TokenFault| JoinFailure::Broken(io::Error::other(fault.to_string()));
     let (token, protocol) = (read_token(token_file).map_err(unread)?, protocol());
@@ -208,7 +209,7 @@ fn attempt(
         token,
         node,
         predecessor: before.map(|before| before.node),
-        before: before.and_then(|before| before.credentials.as_ref()),
+        before: before.and_then(|before| before.certificate.as_ref()),
         protocol: &protocol,
         limit: STEP_LIMIT,
     };

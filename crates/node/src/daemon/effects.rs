@@ -1,18 +1,23 @@
 //! Carrying out what the core decided, and handing it what clients say.
 
-use super::Daemon;
 use super::store_desk::Answer;
 use super::streams::Role;
+use super::{Daemon, Token};
 use crate::core::{Effect, Key, StoreFigures};
 use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored, WorkerKill};
+use std::time::Instant;
+
+/// How many questions one report answers: a turn is over when so many have asked, before their answers are too many.
+const ASKERS_MAX: usize = 64;
 
 impl Daemon {
     /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
     pub(super) fn carry_out(&mut self) {
         self.settle();
+        self.answer_askers();
         self.flush_all();
     }
 
@@ -116,6 +121,7 @@ impl Daemon {
             Message::Allocate(asked) => {
                 // What the client let go of a moment ago is the best place: it has that mapped.
                 self.settle();
+                self.know_job(from);
                 let (request, object, size) = (asked.request, object(&asked.object), asked.size);
                 self.allow_object(from, size);
                 if asked.ahead {
@@ -126,6 +132,7 @@ impl Daemon {
                 Ok(())
             }
             Message::Pin(asked) => {
+                self.know_job(from);
                 self.pin(from, asked.request, object(&asked.object));
                 Ok(())
             }
@@ -151,7 +158,7 @@ impl Daemon {
             }
             Message::Unpin(said) => self.store.unpin(from, object(&said.object)),
             Message::ClusterQuery(asked) => {
-                self.report(from, asked.request);
+                self.askers.push((from, asked.request));
                 Ok(())
             }
             _ => return self.core.message(from, message),
@@ -161,6 +168,12 @@ impl Daemon {
         }
         // The store may have told the sender that it writes an object that others are about to ask for.
         self.answer_from_store();
+    }
+
+    /// The store is to know whose files the client may be given: a process of no job is given none of any.
+    fn know_job(&mut self, client: Key) {
+        let job = self.core.job_of_process(client).or_else(|| self.job_of_guest(client));
+        self.store.client_of(client, job.unwrap_or_default());
     }
 
     fn can_be_read(&self, object: ObjectId) -> bool {
@@ -185,10 +198,34 @@ impl Daemon {
         }
     }
 
-    pub(super) fn report(&mut self, to: Key, request: u64) {
+    /// Whether it is time to answer.
+    pub(super) fn has_enough_askers(&self) -> bool {
+        self.askers.len() >= ASKERS_MAX
+    }
+
+    /// Whoever asked in this turn is told how things are at its end. Many may ask much, and a report is made once.
+    fn answer_askers(&mut self) {
+        let askers = std::mem::take(&mut self.askers);
+        let Ok(count) = u32::try_from(askers.len()) else { return };
+        if count == 0 {
+            return;
+        }
+        let began = Instant::now();
         let memory = self.memory.nearest.clone();
         let figures = StoreFigures { memory, limits: self.control_groups.described(), ..self.store.figures() };
-        let report = self.core.report(request, &figures, machine::resident_bytes());
-        self.queue(to, &report.into(), Vec::new());
+        let mut report = Message::from(self.core.report(0, &figures, machine::resident_bytes()));
+        for (asker, request) in &askers {
+            if let Message::ClusterReport(report) = &mut report {
+                report.request = *request;
+            }
+            self.queue(*asker, &report, Vec::new());
+        }
+        let took = began.elapsed() / count;
+        for (asker, _) in askers {
+            let way = self.way_to(asker);
+            if self.streams.contains_key(&way) {
+                self.turns.charge(Token::Stream(way), took);
+            }
+        }
     }
 }

@@ -53,7 +53,8 @@ impl Badge {
     }
 }
 
-fn now_ms() -> u64 {
+/// The wall clock, in milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
@@ -303,6 +304,7 @@ impl Daemon {
             Ok(credentials) => {
                 network.show(credentials);
                 self.log.line("this node's certificate was renewed");
+                self.leave_note();
             }
             Err(error) => self.log.line(&format!("this node's certificate cannot be renewed: {error}")),
         }

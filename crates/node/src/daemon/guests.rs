@@ -5,6 +5,7 @@
 use super::Daemon;
 use super::streams::Role;
 use crate::core::Key;
+use oxiray_ids::JobId;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, Returning, Welcome};
 use std::os::fd::OwnedFd;
@@ -40,6 +41,11 @@ impl Daemon {
             let (worker, job) = (welcome.worker.clone(), welcome.job.clone());
             guest.who = Some(Returning { worker, job, epoch: welcome.epoch });
         }
+    }
+
+    /// The job that a guest works for, once the head has said so.
+    pub(super) fn job_of_guest(&self, key: Key) -> Option<JobId> {
+        JobId::from_slice(&self.guests.get(&key)?.who.as_ref()?.job)
     }
 
     /// Another head is to know the guests, too. What the command line asked is not asked again.

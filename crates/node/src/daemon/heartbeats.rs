@@ -2,6 +2,7 @@
 //!
 //! - BEAT-1: a member whose lease is over serves nothing more: before anything else it ends all that it was granted.
 //! - BEAT-2: a daemon that cannot do so, since it hangs or is stopped, is killed by the kernel, and what it started with it.
+//!   Its parent starts another in its place (`succession.rs`).
 //! - BEAT-3: a member on another machine is dead when it has said that it ended everything, or when its lease and the
 //!   head's margin are over; that its stream broke proves nothing.
 
@@ -10,19 +11,12 @@ use super::arrival::Predecessor;
 use super::streams::{Role, Stream};
 use crate::core::Key;
 use crate::lease::{self, MemberLease};
-use oxiray_processes::DeadMansSwitch;
+use oxiray_processes::{DeadMansSwitch, since_boot};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Heartbeat, HeartbeatHeard, NodeLeaves, Refused};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-/// Time since the machine was started, suspension included.
-pub(super) fn since_boot() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
 
 /// How often the head looks at its members' leases within one of them.
 const LOOKS: u32 = 4;
@@ -104,12 +98,17 @@ impl Daemon {
             return;
         }
         self.log.line(&format!("{why}: this node ends what it was granted, and will join anew"));
-        self.ended = Ended::LostHead(Predecessor {
-            node: self.core.own_node(),
-            credentials: self.network.as_ref().map(|network| network.badge.credentials.clone()),
-            head_may_come_back: self.core.epoch() > 0,
-        });
+        self.ended = Ended::LostHead(self.as_predecessor());
         self.is_stopping = true;
+    }
+
+    /// What the node that this machine becomes is to know of this one.
+    pub(super) fn as_predecessor(&self) -> Predecessor {
+        Predecessor {
+            node: self.core.own_node(),
+            certificate: self.network.as_ref().map(|network| network.badge.credentials.last_certificate()),
+            head_may_come_back: self.core.epoch() > 0,
+        }
     }
 
     /// Says a word where it is time, and gives up whoever has said none for too long (BEAT-3).
@@ -185,9 +184,7 @@ impl Daemon {
         {
             self.log.line(&format!("the certificate of node {node} cannot be revoked: {fault}"));
         }
-        if let Some(stream) = self.streams.remove(&key) {
-            self.poller.forget(&stream.connection);
-        }
+        self.remove_stream(key);
         self.forget_remote(key);
         self.member_over(key);
     }

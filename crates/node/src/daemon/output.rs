@@ -29,6 +29,11 @@ impl Pipe {
         Self { descriptor, splitter: Splitter::default(), is_over: false, is_paused: false }
     }
 
+    /// How many reads take all that is there, and find the end after it.
+    fn reads_left(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.descriptor).unwrap_or(0).div_ceil(READ_BYTES as u64) + 1
+    }
+
     /// One read; nothing where nothing is there, and the last piece at the end.
     fn read(&mut self, buffer: &mut [u8]) -> Option<Vec<Printed>> {
         if self.is_over {
@@ -79,7 +84,9 @@ impl Daemon {
     pub(super) fn drain_output(&mut self, key: Key) {
         let target = self.core.log_target(key);
         for is_error in [false, true] {
-            loop {
+            let pipe = self.processes.get(&key).map(|process| if is_error { &process.errors } else { &process.output });
+            // Somebody else may have the other end, and print for ever.
+            for _ in 0..pipe.map_or(0, Pipe::reads_left) {
                 let Some(process) = self.processes.get_mut(&key) else { return };
                 let pid = process.pid;
                 let pipe = if is_error { &mut process.errors } else { &mut process.output };

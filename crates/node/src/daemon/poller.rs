@@ -7,11 +7,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// The most descriptors served before the core settles.
-const EVENTS_LIMIT: usize = 128;
+/// The most descriptors of which there is news at once. Those that have to wait for their turn are told of anew each time,
+/// and must not hide others.
+const EVENTS_LIMIT: usize = 1024;
 
 /// What can become ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Token {
     /// A newcomer.
     Listener,
@@ -41,6 +42,14 @@ pub(crate) enum Token {
     Submission(Key),
     /// Forks of a worker failed.
     ProcessLimits,
+}
+
+impl Event {
+    fn of(event: &epoll::Event) -> Self {
+        // It is read where it lies, which is not aligned.
+        let (data, flags) = (event.data, event.flags);
+        Self { token: Token::from_number(data.u64()), is_hung_up: flags.contains(epoll::EventFlags::HUP) }
+    }
 }
 
 impl Token {
@@ -85,6 +94,14 @@ impl Token {
     }
 }
 
+/// What became ready.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) token: Token,
+    /// The other end is closed in both directions: what it said last may be unread, and nobody reads what is sent there.
+    pub(crate) is_hung_up: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
@@ -99,10 +116,10 @@ impl Poller {
         epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token.to_number()), epoll::EventFlags::IN)
     }
 
-    /// Also tells when there is room to write, or no longer does.
-    pub(crate) fn watch_room(&self, descriptor: impl AsFd, token: Token, wanted: bool) {
-        let room = if wanted { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-        let flags = epoll::EventFlags::IN | room;
+    /// Tells of what is to be read, or no longer does, and of room to write.
+    pub(crate) fn watch_for(&self, descriptor: impl AsFd, token: Token, reads: bool, writes: bool) {
+        let of = |flag: epoll::EventFlags, wanted| if wanted { flag } else { epoll::EventFlags::empty() };
+        let flags = of(epoll::EventFlags::IN, reads) | of(epoll::EventFlags::OUT, writes);
         // It fails only for a descriptor that is not watched any more.
         let _ = epoll::modify(&self.epoll, descriptor, epoll::EventData::new_u64(token.to_number()), flags);
     }
@@ -113,12 +130,12 @@ impl Poller {
     }
 
     /// What is ready, after `limit` at the latest.
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<Vec<Token>, Errno> {
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Result<Vec<Event>, Errno> {
         let limit =
             limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) });
         let mut buffer = [MaybeUninit::uninit(); EVENTS_LIMIT];
         match epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
-            Ok((events, _)) => Ok(events.iter().map(|event| Token::from_number(event.data.u64())).collect()),
+            Ok((events, _)) => Ok(events.iter().map(Event::of).collect()),
             Err(Errno::INTR) => Ok(Vec::new()),
             Err(error) => Err(error),
         }

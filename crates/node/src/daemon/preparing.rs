@@ -195,6 +195,7 @@ fn description((address, ip): (String, &str), node: NodeId, member: bool, privat
         address,
         token: hexadecimal(&oxiray_ids::random::<32>()),
         pid: std::process::id(),
+        supervisor: oxiray_processes::supervisor(),
         pid_namespace: oxiray_processes::pid_namespace(),
         node: node.hex(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

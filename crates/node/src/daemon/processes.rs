@@ -4,7 +4,7 @@ use super::descriptors::{in_words, with_reserve};
 use super::interpreters::{self, program, safe_value};
 use super::output::Pipe;
 use super::streams::{Role, Stream};
-use super::{Daemon, Process, TemplateProcess, Token};
+use super::{Daemon, MOMENT, Process, TemplateProcess, Token};
 use crate::core::{Key, Origin, TemplateKey};
 use oxiray_processes::{describe_status, expanded};
 use oxiray_wire::connection::ConnectionError;
@@ -138,6 +138,7 @@ impl Daemon {
             pid: 0,
             pidfd: None,
             is_doomed: false,
+            end: None,
             output: Pipe::new(output),
             errors: Pipe::new(errors),
         };
@@ -153,7 +154,7 @@ impl Daemon {
         if let Some(template) = self.templates.get_mut(&key) {
             // An error is the end of the template, which its process announces.
             let is_empty = template.connection.flush().unwrap_or(true);
-            self.poller.watch_room(&template.connection, Token::Template(key), !is_empty);
+            self.poller.watch_for(&template.connection, Token::Template(key), true, !is_empty);
         }
     }
 
@@ -243,38 +244,40 @@ impl Daemon {
             self.poller.forget(pidfd);
             self.look_for_kills(key);
             self.control_groups.end(key);
+            // Its words come before its death, unless there are very many.
+            if self.hear(key, Instant::now() + MOMENT) {
+                self.turns.add(Token::Stream(key));
+            }
             self.core.worker_died(key);
         }
     }
 
     /// The worker and everything that descends from it are dead. What it said and printed last comes first.
     fn finish_worker(&mut self, key: Key, text: &str) {
-        loop {
-            self.serve_stream(key);
-            if !self.has_more(key) {
-                break;
-            }
+        let Some(process) = self.processes.get_mut(&key).filter(|process| process.end.is_none()) else { return };
+        process.end = Some(text.to_owned());
+        // Another process may have its number from here on.
+        self.by_pid.remove(&process.pid);
+        if !self.hear_out(key) {
+            self.worker_heard_out(key);
         }
+    }
+
+    /// There is nothing more to be heard of a worker: where all of it is dead, that is its end.
+    pub(super) fn worker_heard_out(&mut self, key: Key) {
+        let Some(text) = self.processes.get_mut(&key).and_then(|process| process.end.take()) else { return };
         self.drain_output(key);
-        let text = self.with_last_words(key, text);
-        if let Some(stream) = self.streams.remove(&key) {
-            self.poller.forget(&stream.connection);
-        }
-        if let Some(process) = self.processes.remove(&key) {
-            self.by_pid.remove(&process.pid);
-            if let Some(pidfd) = &process.pidfd {
-                self.poller.forget(pidfd);
-            }
+        let text = self.with_last_words(key, &text);
+        self.remove_stream(key);
+        self.turns.forget(Token::Output(key));
+        self.turns.forget(Token::Errors(key));
+        if let Some(process) = self.processes.remove(&key)
+            && let Some(pidfd) = &process.pidfd
+        {
+            self.poller.forget(pidfd);
         }
         self.control_groups.release(key);
         self.core.worker_gone(key, &text);
-    }
-
-    fn has_more(&self, key: Key) -> bool {
-        let Some(stream) = self.streams.get(&key).filter(|stream| !stream.is_over) else { return false };
-        let mut watched = [rustix::event::PollFd::new(&stream.connection, rustix::event::PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        rustix::event::poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.

@@ -4,12 +4,13 @@
 //!   etcd, for longer than its lease ends all that it had started and serves nothing more.
 
 use super::Daemon;
-use super::heartbeats::{Ended, since_boot};
+use super::heartbeats::Ended;
 use super::start::{StartError, Step as _};
 use crate::config::Config;
 use crate::machine;
 use crate::session::Session;
 use oxiray_journal::{Claim, EtcdAddress, EtcdStore};
+use oxiray_processes::since_boot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Write as _;
 use std::os::fd::OwnedFd;

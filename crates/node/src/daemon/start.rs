@@ -11,7 +11,7 @@ use super::poller::{Poller, Token};
 use super::preparing::{DEFAULT_PORT, Prepared, prepare};
 use super::processes::SESSION_VARIABLE;
 use super::streams::{Role, Stream};
-use super::{Daemon, TemplateProcess};
+use super::{Daemon, TemplateProcess, succession};
 use crate::config::{Config, PlanError};
 use crate::core::{Core, Origin};
 use crate::lease::patience;
@@ -198,16 +198,16 @@ pub fn run(config: &Config, mode: Mode, ready: impl FnOnce(&Ready)) -> Result<()
     }
 }
 
-/// Runs for whoever comes. A node that loses its head begins anew, as another node.
+/// Runs for whoever comes. A node that loses its head, or that its switch has ended, begins anew as another node.
 fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Result<(), StartError> {
     if !keeps_output {
         // It fails where this process leads a session already, which is as good.
         let _ = rustix::process::setsid();
     }
-    let mut ready = Some(ready);
-    let mut before = None;
+    let (is_successor, mut before) = succession::begin(config, keeps_output)?;
+    let mut ready = (!is_successor).then_some(ready);
     loop {
-        let mut foundation = Foundation::lay(config, true)?;
+        let mut foundation = Foundation::lay(config, !is_successor || keeps_output)?;
         foundation.before = before;
         let log = foundation.log.handle().step("open daemon.log")?;
         if let Some(store) = config.store.as_ref().filter(|_| config.standby)
@@ -362,6 +362,8 @@ impl Foundation {
             starter: starter(),
             streams: BTreeMap::new(),
             dirty: BTreeSet::new(),
+            turns: super::turns::Turns::new(),
+            askers: Vec::new(),
             templates: BTreeMap::new(),
             early_template: template,
             preparations: BTreeMap::new(),
@@ -395,6 +397,7 @@ impl Foundation {
             let listens = daemon.network.as_ref().map(|network| network.address().to_string());
             daemon.core.serve_head(key, listens.unwrap_or_default());
             daemon.core.begin_epoch(admitted.epoch);
+            daemon.leave_note();
         }
         if let Some(driver) = driver {
             let key = daemon.core.new_key();

@@ -1,7 +1,7 @@
 //! The object store's counter: clients' wishes in, the store's answers out.
 
 use crate::core::{Key, LENT, StoreFigures};
-use oxiray_ids::ObjectId;
+use oxiray_ids::{JobId, ObjectId};
 use oxiray_store::{
     Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
     WriteMapping,
@@ -97,6 +97,11 @@ impl StoreDesk {
     fn look_at(&mut self, ticket: Ticket, open: Open) {
         self.requests.insert(ticket, open);
         self.deadlines.insert((open.deadline, ticket));
+    }
+
+    /// The client is a process of this job, and is given files of that job only (STORE-6).
+    pub(super) fn client_of(&mut self, client: Key, job: JobId) {
+        self.store.client_of(ClientId(client), job);
     }
 
     /// From here on, what is said to this client is for this daemon.

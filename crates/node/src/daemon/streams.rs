@@ -2,6 +2,7 @@
 
 use super::{Daemon, Token};
 use crate::core::Key;
+use oxiray_wire::connection::{ConnectionError, READ_BYTES};
 use oxiray_wire::message::{Driver, Returning};
 use oxiray_wire::{Connection, Message, Received};
 use std::os::fd::OwnedFd;
@@ -9,12 +10,17 @@ use std::time::{Duration, Instant};
 
 /// What may wait for a peer that does not read, before it is given up.
 const OUTBOX_BYTES_MAX: usize = 1 << 30;
+/// Above this much waiting for a driver or a visitor that still is there, it is not heard: every word of it may ask for more.
+const OUTBOX_BYTES_CHOKING: usize = 16 << 20;
 /// Above this much waiting for a driver, its workers' output is not read.
 pub(super) const OUTBOX_BYTES_CROWDED: usize = 4 << 20;
 
 /// For how long nothing more may come of a frame that was begun. Frames are written whole, so that only a process that is
 /// stopped in the midst of one, or lies about its length, takes longer; one that is slow does not.
 const FRAME_PROGRESS_LIMIT: Duration = Duration::from_secs(120);
+
+/// How many drivers of one process that have left are heard out at once.
+const DEPARTED_MAX: usize = 16;
 
 /// Who is at the other end.
 #[derive(Debug)]
@@ -51,12 +57,63 @@ pub(super) struct Stream {
     pub(super) is_closing: bool,
     /// A worker's that has yet to tell a head that came back where it stands.
     pub(super) is_unresumed: bool,
+    /// The peer has closed its end: nobody hears what it is answered.
+    is_hung_up: bool,
+    /// Where the process at the other end is dead: how much of what it had said is yet to be read. Whoever else has that end
+    /// is not heard.
+    last_words: Option<u64>,
     watches_room: bool,
+    /// Not heard, and not watched for what is to be read, until it has read what waits for it.
+    is_choked: bool,
 }
 
 impl Stream {
     pub(super) fn new(connection: Connection, role: Role, peer_pid: u32) -> Self {
-        Self { connection, role, peer_pid, is_over: false, is_closing: false, is_unresumed: false, watches_room: false }
+        Self {
+            connection,
+            role,
+            peer_pid,
+            is_over: false,
+            is_closing: false,
+            is_unresumed: false,
+            is_hung_up: false,
+            last_words: None,
+            watches_room: false,
+            is_choked: false,
+        }
+    }
+
+    /// Whether it is to read before it is heard. Members and workers always read, and others wait for their words.
+    fn is_to_read(&self) -> bool {
+        matches!(self.role, Role::Driver(_) | Role::Visitor)
+            && !self.is_hung_up
+            && self.last_words.is_none()
+            && self.connection.unsent_bytes() > OUTBOX_BYTES_CHOKING
+    }
+
+    /// Whether nothing that the peer says is to be heard any more: it only asks, or asks to be let in, and is not there to be
+    /// answered; or it was told that it is heard no more.
+    fn is_idle(&self) -> bool {
+        self.is_hung_up && (self.is_closing || matches!(self.role, Role::Visitor | Role::Newcomer(_)))
+    }
+
+    /// Reads some of what has arrived; whether that is all.
+    fn read(&mut self) -> Result<bool, ConnectionError> {
+        match &mut self.last_words {
+            None => Ok(self.connection.read()? < READ_BYTES),
+            Some(0) => Ok(true),
+            // A read ends before a frame that descriptors come with, too.
+            Some(left) => {
+                let read = self.connection.read()?;
+                *left = left.saturating_sub(read as u64);
+                Ok(read == 0)
+            }
+        }
+    }
+
+    /// Since when nothing more has come of a frame that was begun, though it is heard.
+    fn stalled_since(&self) -> Option<Instant> {
+        self.connection.stalled_since().filter(|_| !self.is_over && !self.is_choked)
     }
 
     pub(super) fn is_crowded(&self) -> bool {
@@ -82,6 +139,10 @@ impl Daemon {
         let Some(stream) = self.streams.get_mut(&to).filter(|stream| !stream.is_over) else {
             return self.queue_elsewhere(to, message, descriptors);
         };
+        if stream.is_hung_up && matches!(stream.role, Role::Driver(_)) {
+            // What it said last may have answers, which nobody will read.
+            return;
+        }
         stream.connection.send_with(message, descriptors);
         self.dirty.insert(to);
     }
@@ -116,9 +177,14 @@ impl Daemon {
         let is_crowded = stream.is_crowded();
         match flushed {
             Ok(is_empty) => {
-                if stream.watches_room == is_empty {
-                    stream.watches_room = !is_empty;
-                    self.poller.watch_room(&stream.connection, Token::Stream(key), !is_empty);
+                let was = (stream.watches_room, stream.is_choked);
+                (stream.watches_room, stream.is_choked) = (!is_empty, stream.is_to_read());
+                if was != (stream.watches_room, stream.is_choked) {
+                    self.poller.watch_for(&stream.connection, Token::Stream(key), !stream.is_choked, !is_empty);
+                }
+                if was.1 && !stream.is_choked {
+                    // There may be messages that were read and not handled.
+                    self.turns.add(Token::Stream(key));
                 }
                 if is_empty && stream.is_closing {
                     return self.stream_over(key);
@@ -129,35 +195,112 @@ impl Daemon {
                 }
             }
             // What the peer said before it left is still to be read: the end is found there.
-            Err(_) => self.serve_stream(key),
+            Err(_) => self.turns.add(Token::Stream(key)),
         }
         if was_crowded && !is_crowded {
             self.resume_output(key);
         }
     }
 
-    pub(super) fn serve_stream(&mut self, key: Key) {
-        let mut inbox = Vec::new();
+    /// There is something to be read of a stream, or room to write.
+    pub(super) fn stream_ready(&mut self, key: Key, is_hung_up: bool) {
         let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return };
-        let result = stream.connection.receive(&mut inbox);
-        for received in inbox {
-            self.received(key, received);
-        }
-        if let Err(error) = result {
-            let is_known = matches!(error, oxiray_wire::connection::ConnectionError::Closed);
-            if !is_known {
-                let line = format!("the connection of client {key} ends: {error}");
-                match self.streams.get(&key).map(|stream| &stream.role) {
-                    Some(Role::Newcomer(_)) => self.turned_away(line),
-                    _ => self.log.line(&line),
-                }
-            }
-            return self.stream_over(key);
-        }
-        let wants_room = self.streams.get(&key).is_some_and(|stream| stream.watches_room);
-        if wants_room {
+        let has_left = is_hung_up && !std::mem::replace(&mut stream.is_hung_up, is_hung_up);
+        if stream.watches_room {
             self.dirty.insert(key);
         }
+        self.turns.add(Token::Stream(key));
+        if has_left && matches!(stream.role, Role::Driver(_)) {
+            let pid = stream.peer_pid;
+            self.driver_hung_up(key, pid);
+        }
+    }
+
+    /// What a driver has said before it left is heard. One process that connects and leaves faster than it is heard would
+    /// take all descriptors.
+    fn driver_hung_up(&mut self, key: Key, pid: u32) {
+        let has_left =
+            |stream: &&Stream| stream.is_hung_up && stream.peer_pid == pid && matches!(stream.role, Role::Driver(_));
+        if self.streams.values().filter(has_left).count() > DEPARTED_MAX {
+            self.turned_away(format!(
+                "driver {key} of process {pid} left, and so did {DEPARTED_MAX} others of that process that are not heard out: \
+                 what this one said last is passed over"
+            ));
+            self.stream_over(key);
+        }
+    }
+
+    /// Hears a peer until there is no more, or its moment is over; whether there may be more.
+    pub(super) fn hear(&mut self, key: Key, until: Instant) -> bool {
+        match self.hear_some(key, until) {
+            Ok(has_more) => {
+                if !has_more && self.streams.get(&key).is_some_and(|stream| stream.last_words.is_some()) {
+                    self.heard_out(key);
+                }
+                has_more
+            }
+            Err(error) => {
+                self.connection_over(key, &error);
+                false
+            }
+        }
+    }
+
+    fn hear_some(&mut self, key: Key, until: Instant) -> Result<bool, ConnectionError> {
+        let mut is_all = false;
+        loop {
+            let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return Ok(false) };
+            if stream.is_idle() {
+                return Err(ConnectionError::Closed);
+            }
+            if stream.is_choked && stream.is_to_read() {
+                return Ok(false);
+            }
+            match stream.connection.next()? {
+                Some(received) => self.received(key, received),
+                None if is_all => return Ok(false),
+                None => is_all = stream.read()?,
+            }
+            if Instant::now() >= until || self.has_enough_askers() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn connection_over(&mut self, key: Key, error: &ConnectionError) {
+        let Some(stream) = self.streams.get(&key) else { return };
+        if !matches!(error, ConnectionError::Closed) {
+            let line = format!("the connection of client {key} ends: {error}");
+            match stream.role {
+                Role::Newcomer(_) => self.turned_away(line),
+                _ => self.log.line(&line),
+            }
+        }
+        self.stream_over(key);
+    }
+
+    /// The process at the other end is dead. What it has said by now is heard, in turn, before its end is carried out by
+    /// [`Daemon::heard_out`]; `false` where there is no stream to be heard.
+    pub(super) fn hear_out(&mut self, key: Key) -> bool {
+        let Some(stream) = self.streams.get_mut(&key).filter(|stream| !stream.is_over) else { return false };
+        stream.last_words = Some(stream.connection.unread_bytes());
+        self.turns.add(Token::Stream(key));
+        true
+    }
+
+    fn heard_out(&mut self, key: Key) {
+        match self.streams.get(&key).map(|stream| &stream.role) {
+            Some(Role::Worker) => self.worker_heard_out(key),
+            _ => self.stream_over(key),
+        }
+    }
+
+    /// Ends all that is known of a stream here.
+    pub(super) fn remove_stream(&mut self, key: Key) -> Option<Stream> {
+        self.turns.forget(Token::Stream(key));
+        let stream = self.streams.remove(&key)?;
+        self.poller.forget(&stream.connection);
+        Some(stream)
     }
 
     fn received(&mut self, key: Key, Received { message, descriptors }: Received) {
@@ -182,8 +325,7 @@ impl Daemon {
 
     /// When a peer has to have gone on with the frame that it began.
     pub(super) fn progress_deadline(&self) -> Option<Instant> {
-        let begun = self.streams.values().filter(|stream| !stream.is_over);
-        begun.filter_map(|stream| stream.connection.stalled_since()).min().map(|since| since + FRAME_PROGRESS_LIMIT)
+        self.streams.values().filter_map(Stream::stalled_since).min().map(|since| since + FRAME_PROGRESS_LIMIT)
     }
 
     pub(super) fn end_stalled(&mut self) {
@@ -191,7 +333,7 @@ impl Daemon {
             return;
         }
         let is_late = |since: Instant| since + FRAME_PROGRESS_LIMIT <= self.now;
-        let is_stalled = |stream: &Stream| !stream.is_over && stream.connection.stalled_since().is_some_and(is_late);
+        let is_stalled = |stream: &Stream| stream.stalled_since().is_some_and(is_late);
         let stalled = self.streams.iter().filter(|(_, stream)| is_stalled(stream));
         for key in stalled.map(|(key, _)| *key).collect::<Vec<_>>() {
             let seconds = FRAME_PROGRESS_LIMIT.as_secs();
@@ -202,7 +344,7 @@ impl Daemon {
 
     pub(super) fn visited(&mut self, key: Key, message: &Message) {
         match message {
-            Message::ClusterQuery(asked) => self.report(key, asked.request),
+            Message::ClusterQuery(asked) => self.askers.push((key, asked.request)),
             Message::StateQuery(asked) => self.core.state_query(key, asked.clone()),
             Message::HoldingsQuery(asked) => self.tell_holdings(key, asked.request),
             Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
@@ -244,17 +386,15 @@ impl Daemon {
 
     /// The process is gone, even where a child that it forked keeps its end of the stream open.
     pub(super) fn driver_process_died(&mut self, key: Key) {
-        self.serve_stream(key);
-        let member = self.streams.get_mut(&key).and_then(|stream| match &mut stream.role {
-            Role::Member(pidfd) => pidfd.take(),
-            _ => None,
-        });
-        let Some(pidfd) = member else { return self.stream_over(key) };
-        self.poller.forget(&pidfd);
-        if let Some(stream) = self.streams.remove(&key) {
-            self.poller.forget(&stream.connection);
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        let (Role::Driver(pidfd) | Role::Member(pidfd)) = &mut stream.role else { return };
+        if let Some(pidfd) = pidfd.take() {
+            self.poller.forget(&pidfd);
         }
-        self.member_over(key);
+        if !self.hear_out(key) {
+            self.remove_stream(key);
+            self.member_over(key);
+        }
     }
 
     /// The stream is at its end. A worker's stays until its process is gone.
@@ -264,7 +404,8 @@ impl Daemon {
         stream.is_over = true;
         self.poller.forget(&stream.connection);
         if matches!(stream.role, Role::Worker) {
-            return self.core.worker_left(key);
+            self.core.worker_left(key);
+            return self.worker_heard_out(key);
         }
         match stream.role {
             // It ends by itself now; its workers may live until its process is gone.
@@ -272,14 +413,14 @@ impl Daemon {
             Role::Member(None) if may_live => return self.core.member_silent(key, true),
             Role::Member(None) => self.member_over(key),
             Role::Node => {
-                self.streams.remove(&key);
+                self.remove_stream(key);
                 return self.link_over(key);
             }
             Role::Returning => self.head_not_back(key),
             Role::Head => self.head_silent(),
             _ => {}
         }
-        let stream = self.streams.remove(&key).expect("it was just found");
+        let Some(stream) = self.remove_stream(key) else { return };
         if let Role::Driver(Some(pidfd)) = &stream.role {
             self.poller.forget(pidfd);
         }

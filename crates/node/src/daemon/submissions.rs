@@ -4,6 +4,7 @@
 //! which holds what was asked for and has its environment, and writes what that prints into the job's file. It says how
 //! things are in lines of JSON on a pipe.
 
+use super::entry::now_ms;
 use super::interpreters::{own, program};
 use super::processes::SESSION_VARIABLE;
 use super::{Daemon, Token};
@@ -22,7 +23,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// What such a process runs.
 const PROGRAM: &str = program!("oxiray._submitted_job");
@@ -209,8 +210,4 @@ fn whole_lines(partial: &mut Vec<u8>) -> Vec<Bytes> {
     let rest = partial.split_off(end + 1);
     let whole = std::mem::replace(partial, rest);
     whole[..end].split(|byte| *byte == b'\n').map(Bytes::copy_from_slice).collect()
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,4 +1,5 @@
-//! Objects that go from node to node: the shell of [`Fetches`](crate::fetches::Fetches), and the giving side.
+//! Objects that go from node to node: the shell of [`Fetches`](crate::fetches::Fetches) and of
+//! [`Giving`](crate::giving::Giving).
 //!
 //! - TRANSFER-1: while an object is read for another node it is pinned by the stream to that node, and goes with it.
 //! - TRANSFER-2: whoever needs a stream to another node asks the head for one. The head remembers none, so a stream that
@@ -11,6 +12,7 @@ use super::store_desk::OWN;
 use super::streams::{Role, Stream};
 use crate::core::{Key, Whereabouts};
 use crate::fetches::{Fetches, Step};
+use crate::giving::{Giving, Next, Place};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_network::{Local, Way};
@@ -24,18 +26,6 @@ use std::collections::BTreeMap;
 /// The largest piece that another node is given.
 const PIECE_BYTES_MAX: u64 = 16 << 20;
 
-/// An object that another node reads, by its stream and the number of its attempt.
-#[derive(Debug)]
-enum Given {
-    /// The store is asked; these pieces are owed.
-    Asked(Vec<Fetch>),
-    Pinned {
-        object: ObjectId,
-        segment: SegmentId,
-        size: u64,
-    },
-}
-
 /// What this node and others give each other.
 #[derive(Debug, Default)]
 pub(super) struct Transfer {
@@ -43,10 +33,7 @@ pub(super) struct Transfer {
     pub(super) freights: Freights,
     /// Where objects on their way here are written, and how many bytes it has.
     pub(super) rooms: BTreeMap<ObjectId, (SegmentId, u64)>,
-    given: BTreeMap<(Key, u64), Given>,
-    /// What the store was asked for on behalf of a stream: the attempt, and the object.
-    questions: BTreeMap<u64, (u64, ObjectId)>,
-    last_question: u64,
+    giving: Giving,
 }
 
 fn id(bytes: &[u8]) -> ObjectId {
@@ -235,7 +222,7 @@ impl Daemon {
     /// The stream to another node is over (TRANSFER-1).
     pub(super) fn link_over(&mut self, link: Key) {
         self.transfer.freights.link_over(link);
-        self.transfer.given.retain(|(key, _), _| *key != link);
+        self.transfer.giving.link_over(link);
         self.store.client_gone(link);
         self.transfer.fetches.link_over(link);
     }
@@ -243,39 +230,32 @@ impl Daemon {
     /// What another node says on its stream.
     pub(super) fn node_said(&mut self, link: Key, message: Message) {
         match message {
-            Message::Fetch(asked) => self.give_piece(link, asked),
+            Message::Fetch(asked) => self.give_piece(link, &asked),
             Message::Fetched(said) => self.end_giving(link, said.number),
             Message::Chunk(chunk) if chunk.missing => {
                 self.transfer.fetches.missing(link, id(&chunk.object), chunk.number, chunk.failure);
             }
             Message::Chunk(chunk) => self.piece_came(link, id(&chunk.object), *chunk),
+            Message::Refused(said) => self.log.line(&format!("another node ends its stream: {}", said.text)),
             other => self.log.line(&format!("a node sent a message of kind {}, which is not for one", other.kind())),
         }
     }
 
     // --- giving ---
 
-    fn give_piece(&mut self, link: Key, asked: Fetch) {
-        let (number, object) = (asked.number, id(&asked.object));
+    fn give_piece(&mut self, link: Key, asked: &Fetch) {
+        let object = id(&asked.object);
         let is_here = self.has_of_its_own(object);
-        match self.transfer.given.get_mut(&(link, number)) {
-            Some(Given::Asked(owed)) => owed.push(asked),
-            Some(Given::Pinned { segment, size, .. }) => {
-                let place = (*segment, *size);
-                self.send_piece(link, object, &asked, place);
-            }
-            None if !is_here => self.say_missing(link, number, object, None),
-            None => {
-                self.transfer.given.insert((link, number), Given::Asked(vec![asked]));
-                self.transfer.last_question += 1;
-                let question = self.transfer.last_question;
-                self.transfer.questions.insert(question, (number, object));
-                self.store.pin(link, question, object, self.now);
-            }
+        match self.transfer.giving.asked(link, object, asked.clone(), is_here) {
+            Ok(Next::Send(place)) => self.send_piece(link, object, asked, place),
+            Ok(Next::Pin(question)) => self.store.pin(link, question, object, self.now),
+            Ok(Next::Owed) => {}
+            Ok(Next::Missing) => self.say_missing(link, asked.number, object, None),
+            Err(error) => self.expel(link, &format!("it broke the protocol: {error}")),
         }
     }
 
-    fn send_piece(&mut self, link: Key, object: ObjectId, asked: &Fetch, (segment, size): (SegmentId, u64)) {
+    fn send_piece(&mut self, link: Key, object: ObjectId, asked: &Fetch, (segment, size): Place) {
         let Fetch { offset, number, length, beside, .. } = *asked;
         let count = size.saturating_sub(offset).min(length).min(PIECE_BYTES_MAX);
         let stamp = self.store.stamp_of(object);
@@ -300,7 +280,7 @@ impl Daemon {
 
     fn end_giving(&mut self, link: Key, number: u64) {
         self.transfer.freights.recall(link, number);
-        if let Some(Given::Pinned { object, .. }) = self.transfer.given.remove(&(link, number))
+        if let Some(object) = self.transfer.giving.end(link, number)
             && let Err(error) = self.store.unpin(link, object)
         {
             self.log.line(&format!("node stream {link}: {error}"));
@@ -319,18 +299,12 @@ impl Daemon {
                 }
             }
             Message::Pinned(said) => {
-                let Some((number, object)) = self.transfer.questions.remove(&said.request) else { return };
-                let (segment, size) = (segment_of(said.file, said.offset), said.size);
-                let pinned = Given::Pinned { object, segment, size };
-                match self.transfer.given.get_mut(&(to, number)) {
-                    Some(given @ Given::Asked(_)) => {
-                        let Given::Asked(owed) = std::mem::replace(given, pinned) else { return };
-                        for asked in owed {
-                            self.send_piece(to, object, &asked, (segment, size));
-                        }
-                    }
+                let place = (segment_of(said.file, said.offset), said.size);
+                let Some((object, owed)) = self.transfer.giving.pinned(to, said.request, place) else { return };
+                match owed {
+                    Some(owed) => owed.iter().for_each(|asked| self.send_piece(to, object, asked, place)),
                     // It was given up meanwhile.
-                    _ => drop(self.store.unpin(to, object)),
+                    None => drop(self.store.unpin(to, object)),
                 }
             }
             Message::StoreRefused(said) if to == OWN => match self.transfer.fetches.object_of(said.request) {
@@ -338,11 +312,9 @@ impl Daemon {
                 _ => self.transfer.fetches.no_room(said.request, said.failure),
             },
             Message::StoreRefused(said) => {
-                let Some((number, object)) = self.transfer.questions.remove(&said.request) else { return };
-                if self.transfer.given.remove(&(to, number)).is_some() {
-                    let failure = said.failure.filter(|failure| failure.code != "object_lost");
-                    self.say_missing(to, number, object, failure);
-                }
+                let Some((number, object)) = self.transfer.giving.not_pinned(to, said.request) else { return };
+                let failure = said.failure.filter(|failure| failure.code != "object_lost");
+                self.say_missing(to, number, object, failure);
             }
             _ => {}
         }

@@ -71,7 +71,10 @@ pub(crate) fn an_error_of_the_programs_own_arrives_whole() {
     assert_eq!(items.next().unwrap().unwrap().get_timeout(LIMIT).unwrap(), 1);
     let last = items.next().unwrap().unwrap().get_timeout(LIMIT).unwrap_err();
     let made = error_of(Gatherer::remote(3).unwrap().gather(0));
-    let taken = error_of(takes::remote(gather::remote(3).unwrap()));
+    let taken = error_of(takes::remote(takes::remote(gather::remote(3).unwrap()).unwrap()));
+    let unrun = "takes` did not run, since an argument failed: ";
+    assert_eq!(taken.to_string().matches(unrun).count(), 2, "{taken}");
+    assert!(taken.to_string().contains("gather` failed in process"), "{taken}");
     for error in [
         error_of(gather::remote(3)),
         error_of(gather_slowly::remote(3)),

@@ -4,10 +4,12 @@ use super::{Worker, flush_output};
 use crate::context::{self, Running};
 use crate::raised::raised;
 use crate::reference::{begin_borrowing, end_borrowing};
+use crate::values::exception;
+use crate::values_of_call::mark_as_of_argument;
 use crate::{caller, common, python};
 use oxiray_ids::ActorId;
-use oxiray_wire::message::ActorCreate;
-use pyo3::exceptions::PySystemExit;
+use oxiray_wire::message::{ActorCreate, Value};
+use pyo3::exceptions::{PyRuntimeError, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::PoisonError;
@@ -32,10 +34,11 @@ impl Worker {
             .iter()
             .find_map(|reference| reference.value.clone().filter(|value| caller::is_error(value.content.as_ref())));
         let made = match failed {
-            Some(value) => {
+            Some(value) if common::is_common(&create.arguments) => {
                 self.runtime.actor_failed(value);
                 return false;
             }
+            Some(value) => Err(argument_error(py, &value)),
             None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs, _)| {
                 let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
                 let (class, traits) = (PyBytes::new(py, &create.class), PyBytes::new(py, &create.handle));
@@ -87,4 +90,12 @@ impl Worker {
         name.clone_into(&mut self.label.lock().unwrap_or_else(PoisonError::into_inner));
         oxiray_runtime::label_output(name);
     }
+}
+
+/// What the constructor fails with that has this error for an argument.
+fn argument_error(py: Python<'_>, value: &Value) -> PyErr {
+    let error =
+        exception(py, value).unwrap_or_else(|| PyRuntimeError::new_err("an argument is an error without content"));
+    mark_as_of_argument(py, &error);
+    error
 }

@@ -17,5 +17,5 @@ pub(crate) fn started() -> (Runtime, Connection) {
         epoch: 0,
     };
     let far = Connection::new(far).expect("a socket");
-    (Runtime::start(identity, far, Vec::new(), false, None).expect("it starts"), near)
+    (Runtime::start(identity, far, Vec::new(), None, None).expect("it starts"), near)
 }

@@ -91,14 +91,14 @@ impl Book {
         let place = Place::Writing { segment, writer: client, deleted: false, file: Some(file) };
         self.objects.get_mut(&object).expect("found above").place = place;
         self.clients.entry(client).or_default().writing.insert(object);
-        self.tell(Event::Created { ticket, client, object, segment, size });
+        self.tell_created(Event::Created { ticket, client, object, segment, size });
     }
 
     /// An object is written to disk: its readers get a name of their own for the file, which cannot be written by.
     pub(super) fn sealed_on_disk(&mut self, object: ObjectId, segment: SegmentId, file: CopyId, deleted: bool) {
         if deleted {
             self.drop_file(object, segment, file);
-            self.objects.remove(&object);
+            self.strike(object);
             return;
         }
         self.segments.unname(segment, &mut self.out);

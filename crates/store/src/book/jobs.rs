@@ -17,6 +17,8 @@ pub(super) enum Job {
     Restore { object: Option<ObjectId>, segment: SegmentId },
     /// The object is struck out where it was deleted meanwhile.
     Check { object: Option<ObjectId> },
+    /// The object is another job's copy, which nothing but this job writes.
+    Duplicate { object: ObjectId },
     /// The object is struck out where nobody is to write it any more: the file is dropped when it is made.
     File { object: Option<ObjectId>, size: u64 },
 }
@@ -28,6 +30,7 @@ impl Job {
             | Self::Restore { object, .. }
             | Self::Check { object }
             | Self::File { object, .. } => *object = None,
+            Self::Duplicate { .. } => unreachable!("a copy that is being written stays until it is"),
         }
     }
 
@@ -126,6 +129,7 @@ impl Book {
             Job::Restore { object: None, segment } => self.segments.release(segment, &mut self.out),
             Job::Check { object: Some(object) } => self.check_done(object, result),
             Job::Check { object: None } => {}
+            Job::Duplicate { object } => self.duplicate_done(object, result),
             Job::File { object, size } => self.file_done(job, object, size, result),
         }
         self.shrink();
@@ -222,7 +226,7 @@ impl Book {
         if deleted {
             let size = known.size;
             self.forget(file, size);
-            self.objects.remove(&object);
+            self.strike(object);
         } else {
             known.place = Place::Spilled { file };
         }
@@ -237,7 +241,12 @@ impl Book {
     /// The memory file of the last [`Effect::Make`] could not be made: takes back what it was for.
     pub(crate) fn make_failed(&mut self, failed: FileId, reason: String) {
         let wanted = self.out.pop_front();
-        let Some(Effect::Tell(Event::Created { segment, .. }) | Effect::Restore { segment, .. }) = wanted else {
+        let Some(
+            Effect::Tell(Event::Created { segment, .. })
+            | Effect::Restore { segment, .. }
+            | Effect::Duplicate { to: segment, .. },
+        ) = wanted
+        else {
             unreachable!("a memory file is made for what follows, not for {wanted:?}");
         };
         let error = StoreError::NoMemoryFile { asked: self.segments.capacity_of(segment), reason };
@@ -256,6 +265,7 @@ impl Book {
                 self.objects.get_mut(&object).expect("restored objects are known").place = Place::Spilled { file };
                 self.refuse_waiters(object, &error);
             }
+            Some(Effect::Duplicate { job, .. }) => self.duplicate_not_begun(job, &error),
             _ => {}
         }
         self.pump();

@@ -13,6 +13,9 @@ const LENT_PART: u64 = 2;
 impl Book {
     /// As [`Book::create`], but answered at once: where it would cost anybody anything, it is refused.
     pub(crate) fn create_ahead(&mut self, ticket: Ticket, client: ClientId, object: ObjectId, size: u64) {
+        if let Some(error) = self.refuse_foreign(client, object) {
+            return self.refuse(ticket, client, error);
+        }
         let class = self.capacity_for(size);
         let Some(capacity) =
             class.filter(|capacity| self.is_to_spare(*capacity) && !self.objects.contains_key(&object))

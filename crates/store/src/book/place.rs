@@ -19,7 +19,9 @@ impl Object {
     pub(super) fn refuse_another(&mut self, object: ObjectId) -> Option<StoreError> {
         match &mut self.place {
             Place::Lost { .. } => None,
-            Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => Some(StoreError::Exists { object }),
+            Place::Sought(_) | Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => {
+                Some(StoreError::Exists { object })
+            }
             Place::Pinned { deleted, .. } | Place::OnDisk { deleted, .. } => {
                 *deleted = false;
                 Some(StoreError::Sealed { object })
@@ -35,6 +37,8 @@ impl Object {
 
 #[derive(Debug)]
 pub(super) enum Place {
+    /// Another job's copy, whose original is being pinned.
+    Sought(Ticket),
     /// Its create waits for room.
     Queued(Ticket),
     /// Its create found no memory, and waits for a file on disk.
@@ -104,9 +108,10 @@ impl Book {
                     | Place::OnDisk { deleted: true, .. }
             )
         };
-        self.objects.get(&object).filter(|known| !is_deleted(&known.place)).map(|known| match known.place {
+        let known = self.objects.get(&object).filter(|known| !is_deleted(&known.place) && !self.copies.has(object));
+        known.map(|known| match known.place {
             Place::Writing { .. } if known.is_lent => ObjectState::Lent,
-            Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => ObjectState::Unsealed,
+            Place::Sought(_) | Place::Queued(_) | Place::Making { .. } | Place::Writing { .. } => ObjectState::Unsealed,
             Place::Idle { .. } | Place::Pinned { .. } | Place::Spilling { .. } => ObjectState::InMemory,
             Place::Spilled { .. } | Place::Restoring { .. } | Place::Checking { .. } | Place::OnDisk { .. } => {
                 ObjectState::Spilled
@@ -131,11 +136,14 @@ impl Book {
             spill_limit: self.limits.disk,
             objects: owned().count(),
             pinned: count(|place| matches!(place, Place::Pinned { .. } | Place::OnDisk { .. })),
-            unsealed: count(|place| matches!(place, Place::Queued(_) | Place::Making { .. } | Place::Writing { .. })),
+            unsealed: count(|place| {
+                matches!(place, Place::Sought(_) | Place::Queued(_) | Place::Making { .. } | Place::Writing { .. })
+            }),
             spilled: count(|place| {
                 !matches!(
                     place,
-                    Place::Queued(_)
+                    Place::Sought(_)
+                        | Place::Queued(_)
                         | Place::Making { .. }
                         | Place::Writing { .. }
                         | Place::Idle { .. }

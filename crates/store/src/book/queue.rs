@@ -72,6 +72,7 @@ impl Book {
         if need <= unclaimed.room {
             unclaimed.claim(need);
             return match request.wish {
+                Wish::Create(copy) if self.copies.has(copy) && self.jobs.len() >= self.limits.jobs => false,
                 Wish::Create(object) => {
                     self.grant_create(object);
                     true
@@ -92,7 +93,8 @@ impl Book {
             match remedy {
                 Remedy::Held => {
                     let Wish::Create(object) = request.wish else { return false };
-                    return (self.is_crowded || need > self.limits.capacity) && self.start_file(object);
+                    let goes_to_disk = self.is_crowded || need > self.limits.capacity || self.copies.has(object);
+                    return goes_to_disk && self.start_file(object);
                 }
                 Remedy::DiskFull if !self.jobs.is_empty() => return false,
                 Remedy::DiskFull => {
@@ -189,7 +191,7 @@ impl Book {
         self.objects.get_mut(&object).expect("found above").place =
             Place::Writing { segment, writer: client, deleted: false, file: None };
         self.clients.entry(client).or_default().writing.insert(object);
-        self.tell(Event::Created { ticket, client, object, segment, size });
+        self.tell_created(Event::Created { ticket, client, object, segment, size });
     }
 
     /// Refuses everybody behind a request that the queue no longer holds.
@@ -207,6 +209,9 @@ impl Book {
             unreachable!("creates wait for queued objects");
         };
         let client = self.answered(ticket).client;
+        if self.copies.has(object) {
+            self.refuse_waiters(object, &error);
+        }
         self.refuse(ticket, client, error);
         self.remove(object, "no room was found for it");
     }
@@ -258,6 +263,7 @@ impl Book {
             Place::Restoring { .. } | Place::Checking { .. } => {
                 StoreError::NotReady { object, reason: "it is being read back from disk" }
             }
+            _ if self.copies.has(object) => StoreError::NotReady { object, reason: "its job's copy is being made" },
             _ => StoreError::NotReady { object, reason: "its writer has not sealed it" },
         };
         self.answer_late(ticket, client, error);

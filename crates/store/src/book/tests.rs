@@ -2,6 +2,7 @@
 
 mod bound;
 mod fallback;
+mod foreign;
 mod lent;
 mod orders;
 mod slabs;

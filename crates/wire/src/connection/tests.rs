@@ -102,7 +102,7 @@ fn a_peer_that_sends_descriptors_and_no_frames_is_let_go_of() {
     let mut far = Connection::new(far).expect("non-blocking");
     let mut inbox = Vec::new();
     let mut ended = None;
-    for _ in 0..ARRIVED_LIMIT {
+    for _ in 0..READ_BYTES {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FRAME_DESCRIPTORS_LIMIT))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let borrowed = [near.as_fd(); FRAME_DESCRIPTORS_LIMIT];

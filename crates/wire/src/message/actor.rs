@@ -150,7 +150,7 @@ pub struct ActorDied {
     /// `ActorId`.
     #[prost(bytes = "bytes", tag = "1")]
     pub actor: Bytes,
-    /// Codes `actor_died`, `actor_unschedulable`, `runtime_env`; the constructor's exception as its cause.
+    /// Codes `actor_died`, `actor_unschedulable`, `runtime_env`.
     #[prost(message, optional, tag = "2")]
     pub failure: Option<Failure>,
 }

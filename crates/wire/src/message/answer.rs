@@ -1,6 +1,6 @@
 //! Answers to questions that clients ask the daemon.
 
-use super::{ActorAnswer, Failure, KeptAnswer, Message, StateReport, SubmissionTold};
+use super::{ActorAnswer, Failure, KeptAnswer, Message, StateReport, StoreRefused, SubmissionTold, TokenTold};
 use crate::frame::{FrameError, MESSAGE_BYTES_LIMIT, body_limit};
 use bytes::Bytes;
 
@@ -11,15 +11,13 @@ impl Message {
         if bytes > limit { Err(FrameError::Unsendable { kind, bytes, limit }) } else { Ok(()) }
     }
 
-    /// What the asker is told in place of an answer that no frame can carry; nothing where it has no place for
-    /// a failure.
+    /// What the asker is told in place of an answer that no frame can carry; nothing where it did not ask.
     pub fn too_large(&self) -> Option<Self> {
-        let text = format!(
-            "the answer would have {} MiB, and has at most {}: ask for less, with filters, a smaller limit or a longer prefix",
-            self.body_bytes() >> 20,
-            MESSAGE_BYTES_LIMIT >> 20
-        );
+        let (mib, limit_mib) = (self.body_bytes() >> 20, MESSAGE_BYTES_LIMIT >> 20);
+        let way_out = self.way_out()?;
+        let text = format!("the answer would have {mib} MiB, and has at most {limit_mib}: {way_out}");
         let failure = |code: &str| Some(Failure { code: code.into(), text: text.clone(), cause: Bytes::new() });
+        let refused = |request| StoreRefused { request, failure: failure("system") }.into();
         Some(match self {
             Self::KeptAnswer(said) => {
                 KeptAnswer { request: said.request, failure: failure("invalid"), ..KeptAnswer::default() }.into()
@@ -34,7 +32,107 @@ impl Message {
                 let failure = failure("invalid");
                 SubmissionTold { request: said.request, failure, ..SubmissionTold::default() }.into()
             }
+            Self::TokenTold(said) => {
+                TokenTold { request: said.request, failure: failure("invalid"), ..TokenTold::default() }.into()
+            }
+            Self::ClusterReport(said) => refused(said.request),
+            Self::GroupReport(said) => refused(said.request),
+            Self::Holdings(said) => refused(said.request),
+            Self::MetricsReport(said) => refused(said.request),
+            // The autoscaler is told without having asked.
+            Self::GrowthTold(said) if said.request != 0 => refused(said.request),
             _ => return None,
         })
+    }
+
+    /// How the asker of this answer comes by a smaller one.
+    fn way_out(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::KeptAnswer(_) => "ask with a longer prefix, or for one key at a time",
+            Self::StateReport(_) => {
+                "ask for less, with `--filter` or a smaller `--limit` (in Python `filters=` and `limit=`)"
+            }
+            Self::ActorAnswer(_) => {
+                "make the actor of a class whose handle carries less, such as fewer defaults of methods"
+            }
+            Self::SubmissionTold(_) => "ask for one job by its submission id, as `oxiray job status ID` does",
+            Self::TokenTold(_) => "revoke tokens that nobody needs any more: `oxiray token revoke ID`",
+            Self::ClusterReport(_) => {
+                "ask for parts, with `oxiray list nodes --limit 100` or `oxiray list actors --filter state=ALIVE`"
+            }
+            Self::GroupReport(_) => {
+                "ask for one group, as `placement_group_table(group)` does, or `oxiray list placement-groups --limit 100`"
+            }
+            Self::Holdings(_) => {
+                "ask for some objects: `oxiray list objects --limit 100`, with `--filter` for those of one process"
+            }
+            Self::MetricsReport(_) => "record metrics with fewer different values of their tags",
+            Self::GrowthTold(_) => {
+                "ask for parts, with `oxiray list tasks --filter state=PENDING_NODE_ASSIGNMENT --limit 100`"
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ClusterReport, GroupReport, GrowthTold, Holdings, MetricsReport};
+    use super::*;
+
+    const REQUEST: u64 = 7;
+
+    /// The failure of what an asker is told in place of an answer, and the question that it belongs to.
+    fn refusal(message: Message) -> (u64, Option<Failure>) {
+        match message {
+            Message::KeptAnswer(said) => (said.request, said.failure.clone()),
+            Message::StateReport(said) => (said.request, said.failure.clone()),
+            Message::ActorAnswer(said) => (said.request, said.failure.clone()),
+            Message::SubmissionTold(said) => (said.request, said.failure.clone()),
+            Message::TokenTold(said) => (said.request, said.failure.clone()),
+            Message::StoreRefused(said) => (said.request, said.failure.clone()),
+            other => panic!("{other:?} is no refusal"),
+        }
+    }
+
+    #[test]
+    fn every_answer_that_is_too_large_is_refused_with_a_way_to_a_smaller_one() {
+        let (request, big) = (REQUEST, "x".repeat(3 << 20));
+        let answers: [(Message, &[&str]); 10] = [
+            (KeptAnswer { request, value: big.clone().into(), ..KeptAnswer::default() }.into(), &["longer prefix"]),
+            (StateReport { request, rows: big.clone(), ..StateReport::default() }.into(), &["`--filter`", "`--limit`"]),
+            (ActorAnswer { request, handle: big.clone().into(), ..ActorAnswer::default() }.into(), &["carries less"]),
+            (
+                SubmissionTold {
+                    request,
+                    failure: Some(Failure { text: big.clone(), ..Failure::default() }),
+                    ..SubmissionTold::default()
+                }
+                .into(),
+                &["`oxiray job status ID`"],
+            ),
+            (TokenTold { request, text: big.clone(), ..TokenTold::default() }.into(), &["`oxiray token revoke ID`"]),
+            (
+                ClusterReport { request, detail: big.clone(), ..ClusterReport::default() }.into(),
+                &["--filter", "--limit"],
+            ),
+            (GroupReport { request, groups: big.clone() }.into(), &["placement_group_table(group)", "--limit"]),
+            (Holdings { request, detail: big.clone() }.into(), &["`oxiray list objects", "--limit", "--filter"]),
+            (MetricsReport { request, text: big.clone(), ..MetricsReport::default() }.into(), &["tags"]),
+            (GrowthTold { request, detail: big, ..GrowthTold::default() }.into(), &["--filter", "--limit"]),
+        ];
+        for (answer, ways_out) in answers {
+            let kind = answer.kind();
+            let refused = answer.too_large().unwrap_or_else(|| panic!("kind {kind} is refused"));
+            refused.check_size().expect("a refusal fits");
+            let (named, failure) = refusal(refused);
+            let text = failure.unwrap_or_else(|| panic!("kind {kind} says why")).text;
+            assert_eq!(named, REQUEST, "kind {kind}");
+            assert!(
+                text.contains("would have 3 MiB") && ways_out.iter().all(|way| text.contains(way)),
+                "{kind}: {text}"
+            );
+        }
+        assert_eq!(Message::from(GrowthTold::default()).too_large(), None, "nobody asked");
     }
 }

@@ -1,6 +1,6 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
-use super::Failure;
+use super::{Amount, Failure};
 use bytes::Bytes;
 
 /// client or command line → daemon: list or count things of one kind. Answered by [`StateReport`].
@@ -109,6 +109,9 @@ pub struct TaskRecord {
     /// What the failure says, cut short.
     #[prost(string, tag = "8")]
     pub text: String,
+    /// What the call needs to run; nothing for an actor's method.
+    #[prost(message, repeated, tag = "9")]
+    pub resources: Vec<Amount>,
 }
 
 /// How far a call is.

@@ -44,13 +44,13 @@ pub struct Allocated {
     pub size: u64,
 }
 
-/// daemon → client: [`Allocate`] or [`Pin`] failed.
+/// daemon → client: [`Allocate`] or [`Pin`] failed, or the answer to another question is larger than a message may be.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct StoreRefused {
     /// The question.
     #[prost(uint64, tag = "1")]
     pub request: u64,
-    /// Codes `store_full`, `out_of_disk`, `object_lost`.
+    /// Codes `store_full`, `out_of_disk`, `object_lost`, `system`.
     #[prost(message, optional, tag = "2")]
     pub failure: Option<Failure>,
 }

@@ -19,6 +19,14 @@
 {{- end }}
 {{- end }}
 
+{{- /* The namespaces that are watched, as JSON; none for all. */}}
+{{- define "oxiray.watched" -}}
+{{- if and .Values.watchAllNamespaces .Values.watchNamespaces }}
+{{- fail "watchAllNamespaces is true and watchNamespaces names some: set one of them" }}
+{{- end }}
+{{- ternary list (default (list .Release.Namespace) .Values.watchNamespaces) .Values.watchAllNamespaces | toJson }}
+{{- end }}
+
 {{- define "oxiray.selector" -}}
 app.kubernetes.io/name: {{ include "oxiray.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

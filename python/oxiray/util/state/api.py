@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from oxiray import _core, _missing, _session
+from oxiray.exceptions import GetTimeoutError
 from oxiray.util.state.common import (
     DEFAULT_LIMIT,
     DEFAULT_RPC_TIMEOUT,
@@ -69,16 +72,43 @@ def _checked(filters: Sequence[Filter] | None) -> list[tuple[str, bool, str]]:
     return checked
 
 
+class _Patience:
+    """How long is left for one call of the API, which may ask more than one question; it begins with the first."""
+
+    def __init__(self, timeout: float) -> None:
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if not is_number or math.isnan(timeout) or timeout <= 0:
+            raise ValueError(f"timeout={timeout!r}: a timeout is a number of seconds above 0")
+        self.timeout = timeout
+        self._until: float | None = None
+
+    def left(self) -> float | None:
+        """The seconds that are left; None for no end."""
+        if math.isinf(self.timeout):
+            return None
+        if self._until is None:
+            self._until = time.monotonic() + self.timeout
+        return max(0.0, self._until - time.monotonic())
+
+
 def _look(
     kind: str,
     filters: list[tuple[str, bool, str]],
     limit: int,
     *,
+    patience: _Patience | None = None,
     detail: bool = False,
     summary: bool = False,
     must_be_whole: bool = False,
 ) -> Any:
-    told, _, missing = _core.look(kind, filters, limit, detail, summary)
+    try:
+        told, _, missing = _core.look(kind, filters, limit, detail, summary, patience and patience.left())
+    except GetTimeoutError:
+        assert patience is not None, "only a wait with a timeout ends by it"
+        raise ServerUnavailable(
+            f"the question for {kind} was given up: the cluster did not answer within timeout={patience.timeout} seconds; "
+            "ask with a longer one, and see with `oxiray status` whether the head is well"
+        ) from None
     if missing and must_be_whole:
         raise RayStateApiException(
             f"Failed to retrieve all {kind} from the cluster because of partial failures: {missing}; or take what there is, "
@@ -95,13 +125,16 @@ def _rows(
     filters: Sequence[Filter] | None,
     limit: int,
     detail: bool,
+    patience: _Patience,
     must_be_whole: bool = False,
 ) -> list[Any]:
     if not isinstance(limit, int) or limit < 1:
         raise ValueError(f"limit={limit!r}: a limit is a whole number of rows from 1 on")
     wanted = _checked(filters)
     _connect(address)
-    rows = _look(kind, wanted, min(limit, 2**32 - 1), detail=detail, must_be_whole=must_be_whole)
+    rows = _look(
+        kind, wanted, min(limit, 2**32 - 1), patience=patience, detail=detail, must_be_whole=must_be_whole
+    )
     schema = SCHEMAS[kind]
     if kind == "jobs":
         for row in rows:
@@ -110,14 +143,14 @@ def _rows(
     return [schema(**row) for row in rows]
 
 
-def _one(kind: str, identifier: Any, address: str | None) -> Any:
+def _one(kind: str, identifier: Any, address: str | None, patience: _Patience) -> Any:
     if not isinstance(identifier, str):
         raise TypeError(f"{_IDENTIFIERS[kind]} is text of hexadecimal digits, and {identifier!r} was given")
     try:
         bytes.fromhex(identifier)
     except ValueError:
         raise RayStateApiException(f"{identifier!r} is no {_IDENTIFIERS[kind]}: it has to be hexadecimal digits") from None
-    return _rows(kind, address, [(_IDENTIFIERS[kind], "=", identifier)], DEFAULT_LIMIT, True)
+    return _rows(kind, address, [(_IDENTIFIERS[kind], "=", identifier)], DEFAULT_LIMIT, True, patience)
 
 
 def _first(rows: list[Any]) -> Any:
@@ -129,18 +162,18 @@ def _lister(kind: str, words: str) -> Any:
         address: str | None = None,
         filters: list[Filter] | None = None,
         limit: int = DEFAULT_LIMIT,
-        timeout: int = DEFAULT_RPC_TIMEOUT,
+        timeout: float = DEFAULT_RPC_TIMEOUT,
         detail: bool = False,
         raise_on_missing_output: bool = True,
         _explain: bool = False,
     ) -> list[Any]:
-        return _rows(kind, address, filters, limit, detail, raise_on_missing_output)
+        return _rows(kind, address, filters, limit, detail, _Patience(timeout), raise_on_missing_output)
 
     list_rows.__name__ = list_rows.__qualname__ = f"list_{kind}"
     list_rows.__doc__ = f"""{words}: those that fit all `filters`, at most `limit`; with `detail`, every field.
 
     Where a process does not answer in time, RayStateApiException says so; with `raise_on_missing_output=False` that is a
-    warning, and the rest is returned.
+    warning, and the rest is returned. Where the cluster does not answer within `timeout` seconds, ServerUnavailable is raised.
     """
     return list_rows
 
@@ -156,77 +189,80 @@ list_workers = _lister("workers", "Workers and drivers")
 
 
 def get_actor(
-    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> ActorState | None:
     """The actor of this identifier; None where there is none."""
-    return _first(_one("actors", id, address))
+    return _first(_one("actors", id, address, _Patience(timeout)))
 
 
 def get_job(
-    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> JobState | None:
     """The job of this identifier, or of this submission id; None where there is none."""
-    if isinstance(id, str) and (found := _rows("jobs", address, [("submission_id", "=", id)], DEFAULT_LIMIT, True)):
+    patience = _Patience(timeout)
+    submitted = [("submission_id", "=", id)]
+    if isinstance(id, str) and (found := _rows("jobs", address, submitted, DEFAULT_LIMIT, True, patience)):
         return _first(found)
-    return _first(_one("jobs", id, address))
+    return _first(_one("jobs", id, address, patience))
 
 
 def get_node(
-    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> NodeState | None:
     """The machine of this identifier; None where there is none."""
-    return _first(_one("nodes", id, address))
+    return _first(_one("nodes", id, address, _Patience(timeout)))
 
 
 def get_objects(
-    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> list[ObjectState]:
     """Every reference to the object of this identifier."""
-    return list(_one("objects", id, address))
+    return list(_one("objects", id, address, _Patience(timeout)))
 
 
 def get_placement_group(
-    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> PlacementGroupState | None:
     """The placement group of this identifier; None where there is none."""
-    return _first(_one("placement_groups", id, address))
+    return _first(_one("placement_groups", id, address, _Patience(timeout)))
 
 
 def get_task(
-    id: Any, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: Any, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> TaskState | list[TaskState] | None:
     """The task of this identifier, or that makes this object; each of its attempts where it has several."""
     if isinstance(id, _core.ObjectRef):
         id = id.task_id().hex()
-    attempts = _one("tasks", id, address)
+    attempts = _one("tasks", id, address, _Patience(timeout))
     return attempts if len(attempts) > 1 else _first(attempts)
 
 
 def get_worker(
-    id: str, address: str | None = None, timeout: int = DEFAULT_RPC_TIMEOUT, _explain: bool = False
+    id: str, address: str | None = None, timeout: float = DEFAULT_RPC_TIMEOUT, _explain: bool = False
 ) -> WorkerState | None:
     """The process of this identifier; None where there is none."""
-    return _first(_one("workers", id, address))
+    return _first(_one("workers", id, address, _Patience(timeout)))
 
 
-def _summary(kind: str, address: str | None, must_be_whole: bool) -> dict[str, Any]:
+def _summary(kind: str, address: str | None, timeout: float, must_be_whole: bool) -> dict[str, Any]:
+    patience = _Patience(timeout)
     _connect(address)
-    return dict(_look(kind, [], DEFAULT_LIMIT, summary=True, must_be_whole=must_be_whole))
+    return dict(_look(kind, [], DEFAULT_LIMIT, patience=patience, summary=True, must_be_whole=must_be_whole))
 
 
 def summarize_actors(
     address: str | None = None,
-    timeout: int = DEFAULT_RPC_TIMEOUT,
+    timeout: float = DEFAULT_RPC_TIMEOUT,
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
     """How many actors there are of each class, by state."""
-    return _summary("actors", address, raise_on_missing_output)
+    return _summary("actors", address, timeout, raise_on_missing_output)
 
 
 def summarize_objects(
     address: str | None = None,
-    timeout: int = DEFAULT_RPC_TIMEOUT,
+    timeout: float = DEFAULT_RPC_TIMEOUT,
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
@@ -234,17 +270,17 @@ def summarize_objects(
 
     Where that is not recorded all are together; `RAY_record_ref_creation_sites=1` has it recorded.
     """
-    return _summary("objects", address, raise_on_missing_output)
+    return _summary("objects", address, timeout, raise_on_missing_output)
 
 
 def summarize_tasks(
     address: str | None = None,
-    timeout: int = DEFAULT_RPC_TIMEOUT,
+    timeout: float = DEFAULT_RPC_TIMEOUT,
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
     """How many tasks there are of each name, by state."""
-    return _summary("tasks", address, raise_on_missing_output)
+    return _summary("tasks", address, timeout, raise_on_missing_output)
 
 
 def timeline() -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 //! Questions that every process is asked.
 
 use super::*;
-use oxiray_wire::message::{StateQuery, StateReport, TaskLog};
+use oxiray_wire::message::{Amount, StateQuery, StateReport, TaskLog, TaskRecord};
 
 fn reports(world: &World, asker: Key) -> Vec<&StateReport> {
     world
@@ -47,4 +47,25 @@ fn an_answer_waits_for_everybody_and_says_who_is_missing() {
     let told = reports(&world, asker);
     assert_eq!((told.len(), told[1].request), (2, 2));
     assert!(told[1].missing.starts_with("1 of the processes did not answer within 5 s"), "{}", told[1].missing);
+}
+
+#[test]
+fn what_a_call_needs_is_shown_within_bounds() {
+    let mut world = World::new(1, 0);
+    let (asker, liar) = (world.driver(), world.driver());
+    let long = Amount { resource: "r".repeat(1 << 20), units: u64::MAX };
+    let short = |number: u64| Amount { resource: format!("r{number}"), units: 5_000 };
+    let resources: Vec<Amount> = std::iter::once(long).chain((0..10_000).map(short)).collect();
+    let record = TaskRecord { task: vec![7; 24].into(), resources, ..TaskRecord::default() };
+    world.core.task_log(liar, TaskLog { number: 0, records: vec![record] });
+    world.core.state_query(
+        asker,
+        StateQuery { request: 1, kind: "tasks".into(), limit: 10, detail: true, ..StateQuery::default() },
+    );
+    world.pass(Duration::from_secs(6));
+    let told = reports(&world, asker)[0];
+    let rows: serde_json::Value = serde_json::from_str(&told.rows).expect("rows are JSON");
+    let needs = rows[0]["required_resources"].as_object().expect("amounts by name");
+    assert!(needs.len() <= 32 && needs["r7"] == 0.5, "{} resources", needs.len());
+    assert!(told.rows.len() < 10_000, "{} bytes", told.rows.len());
 }

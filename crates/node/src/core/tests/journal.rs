@@ -4,7 +4,8 @@ use super::*;
 use oxiray_head::ActorState;
 use oxiray_journal::Rows;
 use oxiray_wire::message::{
-    ActorFailed, Driver, GroupAnswer, GroupBundle, GroupCreate, KeptAction, KeptAnswer, KeptRequest,
+    ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeptAction, KeptAnswer, KeptRequest,
+    StateQuery,
 };
 use proptest::prelude::*;
 
@@ -138,6 +139,105 @@ fn what_cannot_be_written_is_refused_and_taken_back_and_works_when_it_can() {
     assert!(world.placed(driver, 2).is_some());
     assert!(lookup(&mut world, driver, 40, 1).is_some() && lookup(&mut world, driver, 41, 2).is_none());
     assert_eq!(World::keeping(1, 0, world.rows.clone()).core.kept.get(&("".into(), "a".into())), Some(&"four".into()));
+}
+
+#[test]
+fn a_known_groups_identifier_is_refused_to_others_and_their_full_disk_takes_no_group_away() {
+    let mut world = World::keeping(2, 0, Rows::new());
+    let (maker, other) = (world.driver(), world.driver());
+    let first = group(1, &[10_000]);
+    world.say(maker, first.clone());
+    let before = world.rows.clone();
+    world.disk_fault = Some(FULL.to_owned());
+    for tells_when_created in [false, true] {
+        // Its maker says it again, as it does to the next head; then it says something else, and somebody else says it.
+        world.say(maker, GroupCreate { request: 80, tells_when_created, ..first.clone() });
+        world.say(maker, GroupCreate { request: 81, tells_when_created, name: "more".into(), ..first.clone() });
+        let bundles = group(1, &[10_000, 10_000]).bundles;
+        world.say(maker, GroupCreate { request: 82, tells_when_created, bundles, ..first.clone() });
+        world.say(other, GroupCreate { request: 83, tells_when_created, ..first.clone() });
+        let said = group_answers(&world, maker);
+        let [.., again, renamed, resized] = &said[..] else { panic!("three answers: {said:?}") };
+        assert_eq!((again.request, &again.failure), (80, &None));
+        for refused in [renamed, resized, group_answers(&world, other).last().expect("it was answered")] {
+            let failure = refused.failure.as_ref().expect("it was refused");
+            assert!(failure.text.contains("is that of another placement group"), "{failure:?}");
+        }
+        let found = world.core.groups.get(PlacementGroupId::new([1; 18])).expect("it is there");
+        assert_eq!(found.phase, oxiray_head::GroupPhase::Created);
+    }
+    assert_eq!((&world.rows, world.free("CPU")), (&before, 10_000));
+    world.disk_fault = None;
+    world.say(other, put(90, "a", "one"));
+    assert_eq!((world.rows.len(), world.free("CPU")), (before.len() + 1, 10_000), "nothing of it was written");
+}
+
+/// When each job ended, as it is listed.
+fn end_times(world: &mut World, asker: Key) -> Vec<Option<u64>> {
+    let (request, kind) = (200, "jobs".to_owned());
+    world.say(asker, StateQuery { request, kind, limit: 10, detail: true, ..StateQuery::default() });
+    let rows = world.sent.iter().rev().find_map(|(to, message)| match message {
+        Message::StateReport(said) if *to == asker && said.request == request => Some(said.rows.clone()),
+        _ => None,
+    });
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&rows.expect("it was answered")).expect("JSON");
+    rows.iter().map(|row| row["end_time"].as_u64()).collect()
+}
+
+#[test]
+fn a_driver_that_left_has_the_time_at_which_the_head_saw_it_and_with_the_next_head_too() {
+    let mut world = World::keeping(1, 0, Rows::new());
+    let (polite, killed, stays) = (world.driver(), world.driver(), world.driver());
+    world.core.set_wall_clock(1_000);
+    world.say(polite, Goodbye::default());
+    world.core.set_wall_clock(2_000);
+    world.core.driver_left(polite);
+    world.core.driver_left(killed);
+    world.settle();
+    assert_eq!(end_times(&mut world, stays), [Some(1_000), Some(2_000), None]);
+    let mut next = World::keeping(1, 0, world.rows.clone());
+    next.core.set_wall_clock(9_000);
+    let asker = next.driver();
+    assert_eq!(end_times(&mut next, asker)[..2], [Some(1_000), Some(2_000)]);
+}
+
+#[test]
+fn an_actors_death_tells_what_is_known_of_it_and_the_next_head_knows_it_too() {
+    let mut world = World::keeping(1, 0, Rows::new());
+    let driver = world.driver();
+    world.say(driver, named(1, 0));
+    world.say(driver, named(2, 0));
+    let worker = world.placed(driver, 1).expect("placed");
+    let pid = world.core.workers[&worker].pid.expect("it was forked");
+    world.bury(worker, "killed by signal 9 (SIGKILL)");
+    let death = |world: &World, number: u8| match &world.core.actors.get(id_of(number)).expect("known").state {
+        ActorState::Dead(failure) => failure.actor_death().expect("it says what is known"),
+        other => panic!("it is dead: {other:?}"),
+    };
+    let ran = death(&world, 1);
+    assert_eq!((&*ran.class_name, &*ran.name, &*ran.namespace), ("Counter", "actor 1", "space"));
+    assert_eq!((ran.pid, ran.never_ran, ran.node.is_empty(), ran.ip.is_empty()), (pid, false, false, false));
+    assert_eq!((&ran.actor[..], ran.raised.is_empty()), (&[1; 16][..], true));
+    assert_eq!(death(&World::keeping(1, 0, world.rows.clone()), 1), ran);
+}
+
+#[test]
+fn an_actor_that_dies_before_it_was_placed_never_ran() {
+    let mut world = World::keeping(1, 0, Rows::new());
+    let driver = world.driver();
+    world.say(driver, named(1, 0));
+    world.say(driver, named(2, 0));
+    world.core.end_actor(id_of(2), "it was killed.");
+    world.settle();
+    let Some(ActorState::Dead(failure)) = world.core.actors.get(id_of(2)).map(|actor| &actor.state) else {
+        panic!("it is dead")
+    };
+    let death = failure.actor_death().expect("it says what is known");
+    assert_eq!((death.never_ran, death.pid, &*death.name, death.node.is_empty()), (true, 0, "actor 2", true));
+}
+
+fn id_of(number: u8) -> ActorId {
+    ActorId::new([number; 16])
 }
 
 #[test]

@@ -3,12 +3,14 @@
 
 use super::groups::{group, within};
 use super::{CPU, World, request};
+use crate::core::actors::Making;
 use crate::core::{Duty, JobDetail, Key, Whereabouts};
-use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId};
+use oxiray_head::{Actor, ActorState, Description};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     ClientResume, ClientSettled, Content, Driver, Hold, LeaseHeld, LeaseKill, LeaseRequest, LeaseReturn, NodeResume,
-    Promise, Publish, Reference, Returning, Sought, Subscribe, Unhold, Value,
+    Promise, Publish, Reference, Returning, Sought, Subscribe, Unhold, Value, WorkerHeld,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -235,6 +237,69 @@ fn leases_go_on_whoever_comes_first() {
         away.carry();
         assert_eq!(away.member.free("CPU"), 20_000);
         away.end();
+    }
+}
+
+#[test]
+fn a_lease_stays_its_owners_when_another_claims_one_of_that_number() {
+    let mut away = Away::new(2);
+    let (kept, liar) = (away.lease(1), away.lease(2));
+    let [kept_id, liar_id] = [kept, liar].map(|worker| away.head.core.workers[&worker].id);
+    let [kept_lease, lied_lease] = [0, 1].map(|place: usize| away.counts.leases[place].lease);
+    away.restart();
+    away.member_returns();
+    // One of the workers says that it is its own owner, by the number under which the driver has the other one.
+    let (liar, future) = (away.head.core.keys[&liar_id], 2 << 40);
+    for lease in [future, kept_lease, kept_lease] {
+        let leases = vec![LeaseHeld { lease, worker: bytes(liar_id.as_bytes()) }];
+        away.head.say(liar, ClientResume { epoch: 2, leases, ..ClientResume::default() });
+    }
+    away.driver_returns();
+    away.workers_return();
+    away.driver_settles();
+    away.head.core.audit();
+    away.head.core.kill_worker(liar);
+    away.head.settle();
+    away.carry();
+    let ended: Vec<u64> = away.head.ended(away.driver).into_iter().map(|(lease, _)| lease).collect();
+    assert_eq!(ended, [lied_lease], "DOOR-2: the other lease has not ended");
+    assert!(away.head.core.keys.contains_key(&kept_id));
+    away.head.say(away.driver, LeaseReturn { lease: kept_lease, retiring: false });
+    away.carry();
+    assert_eq!(away.member.free("CPU"), 20_000, "it was the driver's to return");
+    away.end();
+}
+
+#[test]
+fn an_actor_is_resumed_by_the_node_that_it_was_on_and_by_no_other() {
+    for post in [NodeId::new([7; 28]), NodeId::new([8; 28])] {
+        let mut away = Away::new(1);
+        away.restart();
+        let ((creator, job), id, worker) = (away.identity, ActorId::new([3; 16]), WorkerId::new([4; 28]));
+        let description = Description {
+            id,
+            job,
+            creator,
+            name: String::new(),
+            namespace: String::new(),
+            class_name: String::new(),
+            detached: false,
+            max_restarts: 0,
+        };
+        away.head.core.actors.restore(Actor::new(description, ActorState::Waiting, 0, false));
+        let mut making = Making::unfinished(job, bytes(&[]));
+        making.post = Some(post);
+        away.head.core.making.insert(id, making);
+        let node = Some(away.member.core.described(0, String::new()));
+        let (job, actor) = (bytes(job.as_bytes()), bytes(id.as_bytes()));
+        let held = WorkerHeld { number: 1, id: bytes(worker.as_bytes()), pid: 9, job, actor, ..WorkerHeld::default() };
+        let told = NodeResume { node, workers: vec![held], ..NodeResume::default() };
+        assert_eq!(away.head.core.member_said(away.stream, told.into()), None);
+        away.head.settle();
+        let is_its = post == away.member.core.plan.node;
+        assert_eq!(away.head.core.actors.get(id).and_then(Actor::worker), is_its.then_some(worker), "DOOR-2");
+        let key = away.head.core.keys[&worker];
+        assert_eq!(away.head.core.is_killed_when_it_has_told(key), !is_its, "RESUME-3");
     }
 }
 

@@ -57,7 +57,10 @@ impl World {
             Step::Unpin { client, object: id } => drop(self.book.unpin(ClientId(client), object(id))),
             Step::Pin { client, object: id } => self.book.pin(Ticket(ticket), ClientId(client), object(id)),
             Step::Delete { object: id } => self.book.delete(object(id)),
-            Step::Gone { client } => self.book.client_gone(ClientId(client)),
+            Step::Gone { client } => {
+                self.book.client_gone(ClientId(client));
+                begin(self);
+            }
             Step::Hurry { back } => self.book.hurry(Ticket(ticket.saturating_sub(back))),
             Step::Expire { back } => drop(self.book.expire(Ticket(ticket.saturating_sub(back)))),
             Step::Job { works } => drop(self.finish_job(if works { Ok(()) } else { Err("input/output error") })),
@@ -68,6 +71,13 @@ impl World {
             Step::Bound { bytes } => self.book.set_bound(bytes),
         }
         self.apply();
+    }
+}
+
+/// Two clients of the objects' own job, one of another, and the daemon.
+fn begin(world: &mut World) {
+    for (client, job) in [(1, 0), (2, 0), (3, 7)] {
+        world.client_of(client, job);
     }
 }
 
@@ -86,6 +96,7 @@ proptest! {
     #[test]
     fn every_order_of_events_keeps_the_invariants(steps in prop::collection::vec(step(), 1..200)) {
         let mut world = World::new(6 * MIB, 8 * MIB);
+        begin(&mut world);
         for (ticket, step) in steps.iter().enumerate() {
             world.step(step, ticket as u64);
         }

@@ -19,6 +19,11 @@ pub(super) fn number(object: ObjectId) -> u64 {
     u64::from_le_bytes(object.as_bytes()[..8].try_into().unwrap())
 }
 
+/// The job of [`object`]s has number 0.
+pub(super) fn job_number(number: u32) -> JobId {
+    JobId::from_number(number)
+}
+
 pub(super) const MIB4: u64 = 4 * MIB;
 
 /// Memory and disk that hold, in place of bytes, the number of the object whose bytes they would hold.
@@ -74,15 +79,21 @@ impl World {
                     self.memory.retain(|segment, _| segment.file != file);
                 }
                 Effect::Forget { file } => drop(self.files.remove(&file).unwrap()),
-                Effect::File { .. } | Effect::Spill { .. } | Effect::Restore { .. } | Effect::Check { .. } => {
-                    self.jobs.push_back(effect);
-                }
+                Effect::File { .. }
+                | Effect::Spill { .. }
+                | Effect::Restore { .. }
+                | Effect::Check { .. }
+                | Effect::Duplicate { .. } => self.jobs.push_back(effect),
                 Effect::Map { name, file } => {
                     assert!(self.made.insert(name));
                     self.memory.insert(SegmentId { file: name, offset: 0 }, self.files[&file]);
                 }
                 Effect::Tell(Event::Retired { file, clients }) => self.retired.push((file, clients)),
                 Effect::Tell(event) => {
+                    if let Event::Created { client, object, .. } | Event::Pinned { client, object, .. } = event {
+                        let job = self.book.clients.get(&client).and_then(|client| client.job);
+                        assert!(job.is_none_or(|job| job == job_of(object)), "STORE-6");
+                    }
                     match event {
                         Event::Created { object, segment, client, .. } => {
                             assert!(self.made.contains(&segment.file));
@@ -120,6 +131,20 @@ impl World {
                     let content = self.files.get(&file).copied().unwrap_or(NOTHING);
                     assert!(self.made.contains(&segment.file), "a restore keeps its segment");
                     self.memory.insert(segment, content);
+                }
+                job
+            }
+            Effect::Duplicate { job, from, to, .. } => {
+                if outcome.is_ok() {
+                    let content = self.memory[&from];
+                    self.memory.insert(to, content);
+                    for (id, copy) in &self.book.objects {
+                        if let Place::Writing { segment, file: Some(file), .. } = copy.place
+                            && segment == to
+                        {
+                            self.files.insert(file, number(*id));
+                        }
+                    }
                 }
                 job
             }
@@ -174,6 +199,11 @@ impl World {
         self.apply();
     }
 
+    /// The client is a process of this job.
+    pub(super) fn client_of(&mut self, client: u64, job: u32) {
+        self.book.client_of(ClientId(client), job_number(job));
+    }
+
     pub(super) fn gone(&mut self, client: u64) {
         self.book.client_gone(ClientId(client));
         self.apply();
@@ -202,6 +232,7 @@ impl World {
             unanswered += object.waiters.len();
             let job = job_of(*id);
             match object.place {
+                Place::Sought(_) => {}
                 Place::Queued(_) => unanswered += 1,
                 Place::Making { job, .. } => {
                     assert!(matches!(book.jobs[&job], Job::File { object: Some(made), .. } if made == *id));
@@ -249,6 +280,7 @@ impl World {
                 Job::Restore { segment, .. } => held.push((*segment, book.segments.job_of(*segment))),
                 Job::Spill { size, .. } | Job::File { size, .. } => spilled += size,
                 Job::Check { .. } => {}
+                Job::Duplicate { object } => assert!(matches!(book.objects[object].place, Place::Writing { .. })),
             }
         }
         let lent = book.objects.values().filter(|object| object.is_lent);
@@ -267,5 +299,6 @@ impl World {
             }
         }
         assert_eq!(self.made.len(), book.segments.len());
+        book.check_copies();
     }
 }
