@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -71,11 +72,16 @@ class Node:
         self.kill_all_processes(check_alive=check_alive, allow_graceful=False)
 
     def kill_all_processes(self, check_alive: bool = False, allow_graceful: bool = False, wait: bool = True) -> None:
-        """Ends the daemon and its workers: with `allow_graceful` after they have cleaned up."""
+        """Ends the daemon and its workers: with `allow_graceful` after they have cleaned up.
+
+        With `wait` none of them runs any more when this returns: a worker that outlived its daemon by a moment would
+        answer another call.
+        """
         if not self.is_alive():
             if check_alive:
                 raise RuntimeError(f"node {self.node_id} is dead already: check is_alive() first")
             return
+        processes = _watch_tree(self._process.pid) if wait else []
         self._process.send_signal(signal.SIGTERM if allow_graceful else signal.SIGKILL)
         if wait:
             try:
@@ -83,6 +89,7 @@ class Node:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        _wait_for_ends(processes)
 
     def __repr__(self) -> str:
         return f"Node({self.node_id}, pid={self.pid})"
@@ -217,6 +224,37 @@ class Cluster:
         if told.returncode != 0:
             raise RuntimeError(f"the head does not answer: {told.stderr.strip()}")
         return {node["node_id"] for node in json.loads(told.stdout)["nodes"] if node["alive"]}
+
+
+def _watch_tree(root: int) -> list[int]:
+    """A descriptor of each process that descends from `root`: it is readable once that process has ended."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parent = int(Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue  # it ended meanwhile
+            children.setdefault(parent, []).append(int(entry))
+    found, descendants = [], list(children.get(root, ()))
+    while descendants:
+        pid = descendants.pop()
+        descendants += children.get(pid, ())
+        try:
+            found.append(os.pidfd_open(pid))
+        except OSError:
+            continue
+    return found
+
+
+def _wait_for_ends(processes: list[int]) -> None:
+    """Waits for processes that die with their daemon, as the kernel sees to, and closes their descriptors."""
+    until = time.monotonic() + _END_LIMIT
+    for process in processes:
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        ended.poll(max(0.0, until - time.monotonic()) * 1000)
+        os.close(process)
 
 
 def _until(holds: Any, timeout: float, otherwise: Any) -> None:

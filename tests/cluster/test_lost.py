@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,14 +37,20 @@ def paused(pid: int) -> Iterator[None]:
 
 
 def streams_of(daemon: int, head: int) -> Iterator[tuple[socket.socket, bool]]:
-    """The streams of a member's daemon whose other end its head made, each with whether it is the one to the head."""
+    """The streams of a member's daemon whose other end its head made, each with whether it is the one to the head.
+
+    The daemon goes on meanwhile: a descriptor that it closes before it is looked at was none of those.
+    """
     pidfd_getfd = 438
     process = os.pidfd_open(daemon)
-    for entry in Path(f"/proc/{daemon}/fd").iterdir():
-        if not os.readlink(entry).startswith("socket:"):
+    for number in os.listdir(f"/proc/{daemon}/fd"):
+        descriptor = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, process, int(number), 0)
+        if descriptor < 0:
+            assert ctypes.get_errno() == errno.EBADF, os.strerror(ctypes.get_errno())
             continue
-        descriptor = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, process, int(entry.name), 0)
-        assert descriptor >= 0, os.strerror(ctypes.get_errno())
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            continue
         with socket.socket(fileno=descriptor) as stream:
             if stream.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 continue
