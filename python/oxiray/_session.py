@@ -9,7 +9,6 @@ Invariants:
 from __future__ import annotations
 
 import atexit
-import fcntl
 import inspect
 import json
 import logging
@@ -185,43 +184,15 @@ def _address_info(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def _running_sessions() -> list[dict[str, Any]]:
-    """The clusters of this user on this machine, as they describe themselves: their heads first, then members."""
-    chosen = os.environ.get("OXIRAY_TMPDIR") or os.environ.get("RAY_TMPDIR") or "/tmp"
-    root = Path(chosen) / f"oxiray-{os.geteuid()}"
+    """The clusters of this user on this machine, their heads first, then members.
+
+    A head that was killed is among them: whoever wants its cluster is told how it goes on.
+    """
     try:
-        kept_by = root.lstat()
+        found = _core.sessions()
     except OSError:
-        return []
-    if kept_by.st_uid != os.geteuid() or kept_by.st_mode & 0o077:
         return []  # whoever can write there could pose as a daemon
-    sessions = []
-    for description in sorted(root.glob("*/session.json")):
-        try:
-            found = json.loads(description.read_text())
-        except (OSError, ValueError):
-            continue
-        if found.get("member") and not _is_held(description.parent):
-            continue
-        found["directory"] = str(description.parent)
-        current = root / "current"
-        found["current"] = current.is_file() and current.read_text().strip() == description.parent.name
-        sessions.append(found)
-    return sorted(sessions, key=lambda found: bool(found.get("member")))
-
-
-def _is_held(directory: Path) -> bool:
-    """Whether the daemon of a session lives: it holds a lock on its directory for life."""
-    try:
-        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(opened)
-    return False
+    return [session for session in found if session["alive"] or not session["member"]]
 
 
 def _find_session(options: InitOptions) -> dict[str, Any] | None:
@@ -229,10 +200,10 @@ def _find_session(options: InitOptions) -> dict[str, Any] | None:
     sessions = _running_sessions()
     if options.node_ip_address is not None and options.address is not None:
         # Of several nodes on one machine, the one with that address.
-        sessions = [session for session in sessions if session.get("ip") == options.node_ip_address]
+        sessions = [session for session in sessions if session["ip"] == options.node_ip_address]
     if options.address in (None, "auto"):
         for session in sessions:
-            if session["current"] or session.get("member"):
+            if session["current"] or session["member"]:
                 return session
         if options.address == "auto":
             raise ConnectionError(

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LAYERS = [
     {"cli", "operator", "python", "oxiray", "sim", "fuzz"},
     {"autoscaler", "node", "head", "runtime"},
+    {"visitor"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
     {"resources", "ids", "records"},
 ]

@@ -5,9 +5,10 @@ use crate::groups::{GroupEntry, GroupError};
 use crate::provider::Provider;
 use crate::status::{self, instances_by_replica};
 use crate::wake::Wake;
+use oxiray_visitor::{VisitError, Visitor};
+use oxiray_wire::Message;
 use oxiray_wire::connection::ConnectionError;
-use oxiray_wire::message::{DrainAsked, Hello};
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::message::DrainAsked;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io;
@@ -73,18 +74,17 @@ pub fn run(
         provider,
         log,
         begun: Instant::now(),
-        connection: None,
+        visitor: None,
         told: None,
         asked: BTreeMap::new(),
-        last_request: 0,
         said: None,
         groups: Vec::new(),
         trouble: String::new(),
     };
     loop {
-        if work.connection.is_none() {
+        if work.visitor.is_none() {
             match head.connect() {
-                Contact::There(stream, token) => work.greet(stream, token)?,
+                Contact::There(stream, token) => work.greet(stream, token),
                 Contact::Away => {}
                 Contact::Over => return Ok(()),
             }
@@ -94,8 +94,8 @@ pub fn run(
             timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
         let mut watched =
             vec![PollFd::from_borrowed_fd(options.stop, PollFlags::IN), PollFd::new(&options.wake, PollFlags::IN)];
-        if let Some(connection) = &work.connection {
-            watched.push(PollFd::new(connection, PollFlags::IN));
+        if let Some(visitor) = &work.visitor {
+            watched.push(PollFd::new(visitor, PollFlags::IN));
         }
         match poll(&mut watched, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -115,12 +115,11 @@ struct Work<'run> {
     provider: &'run mut dyn Provider,
     log: &'run mut dyn FnMut(&str),
     begun: Instant,
-    connection: Option<Connection>,
+    visitor: Option<Visitor>,
     /// Nothing is known while the head is away.
     told: Option<Told>,
     /// The nodes that the head was asked to empty, by the number of the question.
     asked: BTreeMap<u64, String>,
-    last_request: u64,
     /// What the head was told last.
     said: Option<Message>,
     groups: Vec<GroupEntry>,
@@ -133,22 +132,20 @@ impl Work<'_> {
         self.begun.elapsed()
     }
 
-    fn greet(&mut self, stream: OwnedFd, token: String) -> Result<(), RunError> {
-        let mut connection = match Connection::new(stream) {
-            Ok(connection) => connection,
-            Err(error) => return Err(RunError::Refused(error.to_string())),
-        };
-        connection.send(&Hello { token, ..Hello::default() });
-        self.connection = Some(connection);
+    fn greet(&mut self, stream: OwnedFd, token: String) {
+        match Visitor::greet(stream, token) {
+            Ok(visitor) => self.visitor = Some(visitor),
+            // The head is gone again, and is looked for like one that was not there.
+            Err(error) => return (self.log)(&format!("the head cannot be greeted: {error}")),
+        }
         self.said = None;
         self.look_at_groups();
         self.tell_state();
-        Ok(())
     }
 
     /// How long to wait where nothing happens.
     fn timeout(&self) -> Option<Duration> {
-        if self.connection.is_none() {
+        if self.visitor.is_none() {
             return Some(AWAY_PERIOD);
         }
         let now = self.now();
@@ -158,10 +155,9 @@ impl Work<'_> {
     }
 
     fn hear(&mut self) -> Result<(), RunError> {
-        let mut inbox = Vec::new();
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        let result = connection.receive(&mut inbox);
-        for Received { message, .. } in inbox {
+        let Some(visitor) = &mut self.visitor else { return Ok(()) };
+        let (messages, result) = visitor.hear();
+        for message in messages {
             match message {
                 Message::GrowthTold(told) => match serde_json::from_str(&told.detail) {
                     Ok(told) => self.told = Some(told),
@@ -179,10 +175,10 @@ impl Work<'_> {
             }
         }
         if let Err(error) = result {
-            if !matches!(error, ConnectionError::Closed) {
+            if !matches!(error, VisitError::Ended(ConnectionError::Closed)) {
                 (self.log)(&format!("the connection to the head ends: {error}"));
             }
-            (self.connection, self.told) = (None, None);
+            (self.visitor, self.told) = (None, None);
             self.asked.clear();
         }
         Ok(())
@@ -242,15 +238,13 @@ impl Work<'_> {
                     }
                 }
                 Act::Drain { node, only_if_idle, why } => {
-                    self.last_request += 1;
-                    self.asked.insert(self.last_request, node.clone());
+                    let request = self.new_request();
+                    self.asked.insert(request, node.clone());
                     let reason = format!("the autoscaler takes it away: {why}");
-                    let request = self.last_request;
                     self.send(DrainAsked { request, node, only_if_idle, reason, ..DrainAsked::default() });
                 }
                 Act::Keep { node } => {
-                    self.last_request += 1;
-                    let request = self.last_request;
+                    let request = self.new_request();
                     self.send(DrainAsked { request, node, undo: true, ..DrainAsked::default() });
                 }
             }
@@ -282,10 +276,14 @@ impl Work<'_> {
     }
 
     fn send(&mut self, message: impl Into<Message>) {
-        let Some(connection) = &mut self.connection else { return };
-        connection.send(&message.into());
+        let Some(visitor) = &mut self.visitor else { return };
         // Where it fails the stream has ended, which is heard when it is read.
-        let _ = connection.flush();
+        let _ = visitor.send(message);
+    }
+
+    /// A number for a question; what is asked while the head is away is never sent, nor answered.
+    fn new_request(&mut self) -> u64 {
+        self.visitor.as_mut().map_or(0, Visitor::new_number)
     }
 
     /// Tells the head how things are, where that has changed.

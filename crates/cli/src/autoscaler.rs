@@ -2,13 +2,14 @@
 
 use crate::arguments::{AutoscalerOptions, AutoscalerOrder, PlanOptions, RunOptions};
 use crate::say;
-use crate::visit::{self, Found, Visit};
+use crate::visit;
 use anyhow::{Context as _, bail};
 use oxiray_autoscaler::{
     Contact, Head, Limits, Local, NodeGroup, Options, Record, Status, Told, Wake, in_words, read_groups,
 };
-use oxiray_node::session;
 use oxiray_scheduler::plan;
+use oxiray_visitor::{FoundSession, session};
+use oxiray_wire::message::GrowthQuery;
 use oxiray_wire::session::logs_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
@@ -127,7 +128,7 @@ fn work(options: &RunOptions) -> anyhow::Result<()> {
 
 /// The head on this machine.
 struct LocalHead {
-    found: Found,
+    found: FoundSession,
     away_since: Option<Instant>,
 }
 
@@ -166,7 +167,7 @@ fn tell_plan(options: &PlanOptions) -> anyhow::Result<()> {
 /// What the running cluster's next plan would be made from.
 fn live(options: &PlanOptions) -> anyhow::Result<Record> {
     let found = visit::find(options.address.as_deref())?;
-    let answer = Visit::begin(&found)?.growth()?;
+    let answer = visit::begin(&found)?.ask(GrowthQuery::default(), visit::ANSWER_LIMIT)?;
     let told: Told = serde_json::from_str(&answer.detail)?;
     if answer.state.is_empty() && options.groups.is_none() {
         bail!(

@@ -1,10 +1,10 @@
 //! `oxiray drain`: empties a node ahead of its end.
 
 use crate::arguments::DrainOptions;
-use crate::visit::{self, Visit};
+use crate::visit;
 use crate::{list, say};
 use anyhow::bail;
-use oxiray_wire::message::DrainAsked;
+use oxiray_wire::message::{ClusterQuery, DrainAsked};
 use serde_json::Value as Json;
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ pub(crate) fn run(options: &DrainOptions) -> anyhow::Result<()> {
     };
     let reason = options.reason.clone().unwrap_or_default();
     let asked = DrainAsked {
-        request: 1,
         node,
         deadline_ms,
         only_if_idle: reason == IF_IDLE,
         reason: options.reason_message.clone().unwrap_or(reason),
         undo: options.undo,
+        ..DrainAsked::default()
     };
     let found = visit::find(options.address.as_deref())?;
-    let report = Visit::begin(&found)?.drain(asked, list::ANSWER_LIMIT)?;
+    let report = visit::state(&mut visit::begin(&found)?, asked, list::ANSWER_LIMIT)?;
     let row: Json = serde_json::from_str(&report.rows)?;
     let id = row["node_id"].as_str().unwrap_or_default();
     if row["draining"] == false {
@@ -58,14 +58,14 @@ pub(crate) fn run(options: &DrainOptions) -> anyhow::Result<()> {
 
 fn wait_for_the_end(options: &DrainOptions, id: &str) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
-    let mut visit = Visit::begin(&found)?;
+    let mut visitor = visit::begin(&found)?;
     loop {
-        let detail: Json = serde_json::from_str(&visit.report()?.detail)?;
+        let detail: Json = serde_json::from_str(&visitor.ask(ClusterQuery::default(), visit::ANSWER_LIMIT)?.detail)?;
         let is_it = |node: &&Json| node["node_id"] == id && node["alive"] == true;
         let Some(node) = detail["nodes"].as_array().into_iter().flatten().find(is_it) else { return Ok(()) };
         if node["draining"].is_null() {
             bail!("node {id} is kept after all");
         }
-        visit.stay(LOOK_PERIOD)?;
+        visit::stay(&mut visitor, LOOK_PERIOD)?;
     }
 }

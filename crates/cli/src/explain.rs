@@ -20,7 +20,7 @@ pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
         Err(error) => return Err(error),
     };
     let filters = vec![StateFilter { key: "id".into(), differs: false, value: id }];
-    let asked = StateQuery { request: 1, kind: "explain".into(), filters, limit: 1, ..StateQuery::default() };
+    let asked = StateQuery { kind: "explain".into(), filters, limit: 1, ..StateQuery::default() };
     let report = list::ask(address, asked, list::ANSWER_LIMIT)?;
     let told: Json = serde_json::from_str(&report.rows)?;
     if options.json {

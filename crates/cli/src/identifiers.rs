@@ -29,7 +29,7 @@ pub(crate) fn key_of(kind: &str) -> Option<&'static str> {
 pub(crate) fn whole(address: Option<&str>, kinds: &[&str], given: &str) -> anyhow::Result<String> {
     let mut found = BTreeSet::new();
     for kind in kinds {
-        let asked = StateQuery { request: 1, kind: (*kind).into(), limit: ROWS_MAX, ..StateQuery::default() };
+        let asked = StateQuery { kind: (*kind).into(), limit: ROWS_MAX, ..StateQuery::default() };
         let report = list::ask(address, asked, list::ANSWER_LIMIT)?;
         let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
         let key = key_of(kind).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! `oxiray job`: programs that the cluster runs, so that nobody has to stay for them.
 
-use crate::visit::{self, Visit};
+use crate::visit::{self, ANSWER_LIMIT};
 use crate::{say, show};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
+use oxiray_visitor::Visitor;
 use oxiray_wire::message::{Submission, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionState};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -126,32 +127,33 @@ pub(crate) fn run(options: &JobOptions) -> anyhow::Result<()> {
         JobOrder::Submit(options) => submit(options),
         JobOrder::Status(options) => status(options),
         JobOrder::Logs(options) => {
-            let mut visit = begin(options.address.as_deref())?;
-            print(&mut visit, &options.id, options.follow).map(drop)
+            let mut visitor = begin(options.address.as_deref())?;
+            print(&mut visitor, &options.id, options.follow).map(drop)
         }
         JobOrder::Stop(options) => stop(options),
         JobOrder::List(options) => list(options),
     }
 }
 
-fn begin(address: Option<&str>) -> anyhow::Result<Visit> {
-    Visit::begin(&visit::find(address)?)
+fn begin(address: Option<&str>) -> anyhow::Result<Visitor> {
+    visit::begin(&visit::find(address)?)
 }
 
 fn asked(action: SubmissionAction, id: &str) -> SubmissionAsked {
-    SubmissionAsked { request: 1, action: action.into(), id: id.to_owned(), ..SubmissionAsked::default() }
+    SubmissionAsked { action: action.into(), id: id.to_owned(), ..SubmissionAsked::default() }
 }
 
 /// One job, as the head tells of it.
-fn one(visit: &mut Visit, action: SubmissionAction, id: &str) -> anyhow::Result<Submission> {
-    visit.submission(asked(action, id))?.jobs.pop().context("the head told of no job")
+fn one(visitor: &mut Visitor, action: SubmissionAction, id: &str) -> anyhow::Result<Submission> {
+    visitor.ask(asked(action, id), ANSWER_LIMIT)?.jobs.pop().context("the head told of no job")
 }
 
 fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
     let spec = spec(options)?;
-    let mut visit = begin(options.address.as_deref())?;
+    let mut visitor = begin(options.address.as_deref())?;
     let id = options.submission_id.clone().unwrap_or_default();
-    let told = visit.submission(SubmissionAsked { spec: Some(spec), ..asked(SubmissionAction::Submit, &id) })?;
+    let asked = SubmissionAsked { spec: Some(spec), ..asked(SubmissionAction::Submit, &id) };
+    let told = visitor.ask(asked, ANSWER_LIMIT)?;
     let job = told.jobs.first().context("the head told of no job")?;
     let mut lines = std::io::stderr();
     // Standard output is the program's. Where nobody reads the rest, nobody is to be told.
@@ -164,7 +166,7 @@ fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let ended = print(&mut visit, &job.id, true)?;
+    let ended = print(&mut visitor, &job.id, true)?;
     if ended.state() != SubmissionState::Succeeded {
         bail!("job {} {}: {}", ended.id, ended.state().name(), ended.message);
     }
@@ -235,11 +237,12 @@ fn line(words: &[String]) -> String {
 }
 
 /// Prints what the job has printed, or where it is followed, prints until it ends. Returns how it stands then.
-fn print(visit: &mut Visit, id: &str, follow: bool) -> anyhow::Result<Submission> {
+fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submission> {
     let mut offset = 0;
     let mut out = std::io::stdout();
     loop {
-        let told = visit.submission(SubmissionAsked { offset, ..asked(SubmissionAction::Read, id) })?;
+        let asked = SubmissionAsked { offset, ..asked(SubmissionAction::Read, id) };
+        let told = visitor.ask(asked, ANSWER_LIMIT)?;
         let job = told.jobs.into_iter().next().context("the head told of no job")?;
         out.write_all(&told.printed)?;
         out.flush()?;
@@ -248,7 +251,7 @@ fn print(visit: &mut Visit, id: &str, follow: bool) -> anyhow::Result<Submission
             if !follow || job.state().is_final() {
                 return Ok(job);
             }
-            visit.stay(LOOK_PERIOD)?;
+            visit::stay(visitor, LOOK_PERIOD)?;
         }
     }
 }
@@ -261,18 +264,18 @@ fn status(options: &OneOptions) -> anyhow::Result<()> {
 }
 
 fn stop(options: &StopOptions) -> anyhow::Result<()> {
-    let mut visit = begin(options.address.as_deref())?;
-    let mut job = one(&mut visit, SubmissionAction::Stop, &options.id)?;
+    let mut visitor = begin(options.address.as_deref())?;
+    let mut job = one(&mut visitor, SubmissionAction::Stop, &options.id)?;
     while !options.no_wait && !job.state().is_final() {
-        visit.stay(LOOK_PERIOD)?;
-        job = one(&mut visit, SubmissionAction::List, &options.id)?;
+        visit::stay(&mut visitor, LOOK_PERIOD)?;
+        job = one(&mut visitor, SubmissionAction::List, &options.id)?;
     }
     say(&sentence(&job));
     Ok(())
 }
 
 fn list(options: &ListOptions) -> anyhow::Result<()> {
-    let told = begin(options.address.as_deref())?.submission(asked(SubmissionAction::List, ""))?;
+    let told = visit::ask(options.address.as_deref(), asked(SubmissionAction::List, ""))?;
     let rows: Vec<Json> = told.jobs.iter().map(row).collect();
     let columns = ["submission_id", "status", "entrypoint", "message"].map(str::to_owned);
     let text = match (options.json, rows.is_empty()) {

@@ -1,7 +1,7 @@
 //! `oxiray list`, `oxiray get` and `oxiray summary`.
 
 use crate::arguments::{Format, GetOptions, ListOptions, SummaryOptions};
-use crate::visit::{self, Visit};
+use crate::visit;
 use crate::{identifiers, say, show};
 use anyhow::bail;
 use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
@@ -14,12 +14,11 @@ pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
     let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
     let asked = StateQuery {
-        request: 1,
         kind: kind(&options.kind),
         filters,
         limit: options.limit,
         detail: options.detail,
-        summary: false,
+        ..StateQuery::default()
     };
     let report = ask(options.address.as_deref(), asked, Duration::from_secs(options.timeout))?;
     let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
@@ -56,21 +55,21 @@ pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
 /// The columns, and the rows whose column `key` has this value.
 fn with(address: Option<&str>, kind: &str, key: &str, value: &str) -> anyhow::Result<(Vec<String>, Vec<Json>)> {
     let filters = vec![StateFilter { key: key.into(), differs: false, value: value.into() }];
-    let asked = StateQuery { request: 1, kind: kind.into(), filters, limit: 100, detail: true, summary: false };
+    let asked = StateQuery { kind: kind.into(), filters, limit: 100, detail: true, ..StateQuery::default() };
     let report = ask(address, asked, ANSWER_LIMIT)?;
     let rows = serde_json::from_str(&report.rows)?;
     Ok((report.columns, rows))
 }
 
 pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
-    let asked = StateQuery { request: 1, kind: kind(&options.kind), summary: true, ..StateQuery::default() };
+    let asked = StateQuery { kind: kind(&options.kind), summary: true, ..StateQuery::default() };
     let report = ask(options.address.as_deref(), asked, ANSWER_LIMIT)?;
     say(show::summary(&serde_json::from_str(&report.rows)?).trim_end());
     Ok(())
 }
 
 pub(crate) fn ask(address: Option<&str>, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
-    Visit::begin(&visit::find(address)?)?.state(asked, limit)
+    visit::state(&mut visit::begin(&visit::find(address)?)?, asked, limit)
 }
 
 /// `placement-groups` and `actor` are as good as `placement_groups` and `actors`.

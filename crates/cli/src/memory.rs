@@ -1,10 +1,10 @@
 //! `oxiray memory`: which process refers to which object, why, how large it is, and where it lies.
 
 use crate::arguments::{GroupBy, MemoryOptions, SortBy, Units};
-use crate::visit::{self, Visit};
+use crate::visit;
 use crate::{say, show};
 use anyhow::bail;
-use oxiray_wire::message::StateQuery;
+use oxiray_wire::message::{ClusterQuery, HoldingsQuery, StateQuery};
 use oxiray_wire::plain;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -18,17 +18,17 @@ const ROWS_MAX: u32 = 10_000;
 const EXPECT: &str = "writing to a string does not fail";
 
 pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
-    let mut visit = Visit::begin(&visit::find(options.address.as_deref())?)?;
-    let report: Json = serde_json::from_str(&visit.report()?.detail)?;
+    let mut visitor = visit::begin(&visit::find(options.address.as_deref())?)?;
+    let report: Json = serde_json::from_str(&visitor.ask(ClusterQuery::default(), visit::ANSWER_LIMIT)?.detail)?;
     let store = store_line(&report["store"], options.units);
     if options.stats_only {
         say(&store);
         return Ok(());
     }
-    let asked = StateQuery { request: 1, kind: "objects".into(), limit: ROWS_MAX, ..StateQuery::default() };
-    let answer = visit.state(asked, ANSWER_LIMIT)?;
+    let asked = StateQuery { kind: "objects".into(), limit: ROWS_MAX, ..StateQuery::default() };
+    let answer = visit::state(&mut visitor, asked, ANSWER_LIMIT)?;
     let mut rows: Vec<Json> = serde_json::from_str(&answer.rows)?;
-    let holdings: Json = serde_json::from_str(&visit.holdings()?)?;
+    let holdings: Json = serde_json::from_str(&visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?.detail)?;
     add_places(&mut rows, &holdings)?;
     sort(&mut rows, options.sort_by);
     let mut text = grouped(&rows, options);

@@ -1,12 +1,13 @@
 //! `oxiray metrics`.
 
 use crate::arguments::MetricsOptions;
-use crate::visit::{self, Visit};
+use crate::visit;
+use oxiray_wire::message::MetricsQuery;
 use oxiray_wire::plain;
 use std::io::Write as _;
 
 pub(crate) fn run(options: &MetricsOptions) -> anyhow::Result<()> {
-    let report = Visit::begin(&visit::find(options.address.as_deref())?)?.metrics()?;
+    let report = visit::ask(options.address.as_deref(), MetricsQuery::default())?;
     // Readers that went away have seen enough.
     let _ = std::io::stdout().write_all(report.text.as_bytes());
     for note in report.notes {

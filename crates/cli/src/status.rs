@@ -2,8 +2,8 @@
 
 use crate::arguments::StatusOptions;
 use crate::show;
-use crate::visit::{self, Visit};
-use oxiray_wire::message::{Amount, ClusterReport};
+use crate::visit::{self, ANSWER_LIMIT};
+use oxiray_wire::message::{Amount, ClusterQuery, ClusterReport};
 use oxiray_wire::plain;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const BAR_CELLS: f64 = 20.0;
 
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
-    let report = Visit::begin(&found)?.report()?;
+    let report = visit::begin(&found)?.ask(ClusterQuery::default(), ANSWER_LIMIT)?;
     if options.json {
         crate::say(&as_json(&report)?);
     } else {

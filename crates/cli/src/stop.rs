@@ -2,10 +2,11 @@
 
 use crate::arguments::StopOptions;
 use crate::say;
-use crate::visit::{self, Found, Visit};
+use crate::visit;
 use anyhow::bail;
-use oxiray_node::session;
+use oxiray_node::forget_all;
 use oxiray_processes::{descendants_of, kill_by_pidfd, pidfd_of};
+use oxiray_visitor::{FoundSession, session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
             None => elsewhere.push(one.description.address.as_str()),
         }
     }
-    let forgotten = session::forget_all(&visit::sessions_root()?);
+    let forgotten = forget_all(&session::root()?);
     if !elsewhere.is_empty() {
         bail!(
             "the daemon of {} runs in another PID namespace, such as another container, from which it has to be stopped",
@@ -41,13 +42,13 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn end(found: &Found, pid: u32, options: &StopOptions) -> anyhow::Result<()> {
+fn end(found: &FoundSession, pid: u32, options: &StopOptions) -> anyhow::Result<()> {
     // The number may name another process by the time it is used, so it is turned into a descriptor first.
     let Ok(daemon) = pidfd_of(pid) else { return Ok(()) };
     let supervisor = found.description.supervisor().and_then(|pid| pidfd_of(pid).ok());
     let asked = !options.force
-        && Visit::begin(found)
-            .and_then(|mut visit| visit.stop(Duration::from_secs(options.grace_period)))
+        && visit::begin(found)
+            .and_then(|mut visitor| visit::stop(&mut visitor, Duration::from_secs(options.grace_period)))
             .unwrap_or(false);
     if !asked {
         let below: Vec<_> = descendants_of(pid).into_iter().filter_map(|pid| pidfd_of(pid).ok()).collect();

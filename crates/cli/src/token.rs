@@ -1,7 +1,7 @@
 //! `oxiray token`: what lets machines join, and for how long.
 
 use crate::say;
-use crate::visit::{self, Visit};
+use crate::visit;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use oxiray_wire::message::{TokenAction, TokenAsked, TokenRow};
@@ -77,9 +77,7 @@ pub(crate) fn run(options: &TokenOptions) -> anyhow::Result<()> {
 }
 
 fn ask(address: Option<&str>, action: TokenAction, asked: TokenAsked) -> anyhow::Result<(String, Vec<TokenRow>)> {
-    let found = visit::find(address)?;
-    let asked = TokenAsked { request: 1, action: action.into(), ..asked };
-    let told = Visit::begin(&found)?.token(asked)?;
+    let told = visit::ask(address, TokenAsked { action: action.into(), ..asked })?;
     Ok((told.text, told.rows))
 }
 

@@ -59,7 +59,7 @@ use turns::Turns;
 use worker_logs::WorkerLogs;
 
 pub use memory::MonitorOptions;
-pub use start::{Mode, Ready, StartError, root, run};
+pub use start::{Mode, Ready, StartError, run};
 
 /// For how long peers are heard before the core settles, answers are sent, and it is looked for what else there is.
 const TURN_LIMIT: Duration = Duration::from_millis(4);

@@ -18,11 +18,12 @@ pub mod limits;
 mod listing;
 mod logs;
 mod machine;
-pub mod session;
+mod session;
 mod tokens;
 
 pub use config::{Config, Plan, PlanError};
 pub use core::{
     Confinement, Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts,
 };
-pub use daemon::{Mode, MonitorOptions, Ready, StartError, root, run};
+pub use daemon::{Mode, MonitorOptions, Ready, StartError, run};
+pub use session::forget_all;

@@ -1,4 +1,5 @@
-//! A session's directory: made, described, found again, swept away when its daemon is dead.
+//! A session's directory as its daemon has it: made, described, gone on with, swept away when its daemon is dead. How others
+//! find it is in [`oxiray_visitor::session`].
 //!
 //! A daemon holds a lock on its directory for life. One that nobody locks belonged to a daemon that was
 //! killed, and whoever comes next removes it.
@@ -7,15 +8,15 @@
 //! it need not know where it is. Only the user can make such a link, since nobody else may enter that directory.
 
 use crate::kept_logs;
+use oxiray_visitor::session::{Description, directories, open, try_lock, within};
 use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, logs_of, private_directory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use serde::{Deserialize, Serialize};
+use rustix::fs::FlockOperation;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,63 +30,9 @@ const LOCK_LIMIT: Duration = Duration::from_secs(5);
 /// Where a head writes down what must outlive it.
 const JOURNAL: &str = "journal";
 
-/// What `session.json` holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Description {
-    /// Address that `init(address=…)` takes.
-    pub address: String,
-    /// The secret that lets a client in.
-    pub token: String,
-    /// The daemon's process, as it counts in its own PID namespace: [`Description::process`] is what others may use.
-    pub pid: u32,
-    /// Its parent in that namespace, where that is to start another in its place.
-    #[serde(default)]
-    pub supervisor: Option<u32>,
-    /// That namespace.
-    pub pid_namespace: u64,
-    /// The node, in hexadecimal digits.
-    pub node: String,
-    /// The version of the daemon.
-    pub version: String,
-    /// Whether it ends with its driver.
-    #[serde(default)]
-    pub private: bool,
-    /// Whether it is a member of the cluster at the address: who connects here is a client of the head.
-    #[serde(default)]
-    pub member: bool,
-    /// The node's own address.
-    #[serde(default)]
-    pub ip: String,
-}
-
-impl Description {
-    /// The daemon's process; `None` where it runs in another PID namespace, such as another container, since its number
-    /// means another process here.
-    pub fn process(&self) -> Option<u32> {
-        (self.pid_namespace == oxiray_processes::pid_namespace()).then_some(self.pid)
-    }
-
-    /// Its parent, where that is to start another daemon in its place; `None` as above.
-    pub fn supervisor(&self) -> Option<u32> {
-        self.process().and(self.supervisor)
-    }
-
-    /// The port that its address ends with.
-    pub fn port(&self) -> Option<u16> {
-        self.address.rsplit_once(':')?.1.parse().ok()
-    }
-
-    /// Whether `address` means this session: `localhost` stands for this machine, whatever its address is.
-    pub fn answers_to(&self, address: &str) -> bool {
-        let local = address.rsplit_once(':').filter(|(host, _)| ["localhost", "127.0.0.1", "0.0.0.0"].contains(host));
-        let port = |known: &str| known.rsplit_once(':').map(|(_, port)| port.to_owned());
-        self.address == address || local.is_some_and(|(_, asked)| port(&self.address).is_some_and(|port| port == asked))
-    }
-}
-
 /// The directory of a running session, as its daemon has it.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     directory: PathBuf,
     /// Holds the lock, and names the directory whatever it is called.
     lock: OwnedFd,
@@ -97,7 +44,7 @@ pub struct Session {
 
 impl Session {
     /// Makes a directory that nobody else has, under `root`.
-    pub fn make(root: &Path) -> io::Result<Self> {
+    pub(crate) fn make(root: &Path) -> io::Result<Self> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         loop {
             let chance = u32::from_ne_bytes(oxiray_ids::random());
@@ -115,7 +62,7 @@ impl Session {
     }
 
     /// The session of a head that was killed and had this port, where there is one under `root` with a journal.
-    pub fn resume(root: &Path, port: u16) -> Option<Self> {
+    pub(crate) fn resume(root: &Path, port: u16) -> Option<Self> {
         left(root, port).find_map(|(entry, description)| {
             let directory = if entry.is_symlink() { fs::canonicalize(&entry).ok()? } else { entry.clone() };
             let lock = lock_of_killed(&directory, &description).ok()??;
@@ -125,34 +72,34 @@ impl Session {
     }
 
     /// Whether another daemon made it, and was killed.
-    pub fn is_resumed(&self) -> bool {
+    pub(crate) fn is_resumed(&self) -> bool {
         self.is_resumed
     }
 
     /// Where its head writes down what must outlive it.
-    pub fn journal(&self) -> PathBuf {
+    pub(crate) fn journal(&self) -> PathBuf {
         self.directory.join(JOURNAL)
     }
 
     /// Leaves everything as it was before this process came.
-    pub fn leave(self) {
+    pub(crate) fn leave(self) {
         if !self.is_resumed {
             self.remove();
         }
     }
 
     /// Where its logs are, which it leaves behind.
-    pub fn logs(&self) -> PathBuf {
+    pub(crate) fn logs(&self) -> PathBuf {
         logs_of(&self.directory)
     }
 
     /// Where it is.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Lets the session be found under `root` too.
-    pub fn show_in(&mut self, root: &Path) -> io::Result<()> {
+    pub(crate) fn show_in(&mut self, root: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(fs::canonicalize(&self.directory)?, root.join(self.name()))?;
         kept_logs::make_latest(root, &self.directory)?;
         self.shown_in = Some(root.to_owned());
@@ -166,21 +113,21 @@ impl Session {
 
     /// Listens on the session's socket. The path goes through the directory's descriptor, since socket
     /// addresses are short and temporary directories are not.
-    pub fn listen(&self) -> io::Result<UnixListener> {
+    pub(crate) fn listen(&self) -> io::Result<UnixListener> {
         if self.is_resumed {
             // Where there is none the machine was started anew.
             let _ = fs::remove_file(self.directory.join(SOCKET));
         }
-        let listener = UnixListener::bind(through(&self.lock, SOCKET))?;
+        let listener = UnixListener::bind(within(&self.lock, SOCKET))?;
         fs::set_permissions(self.directory.join(SOCKET), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         Ok(listener)
     }
 
     /// Writes down how clients find and enter the session.
-    pub fn describe(&self, description: &Description) -> io::Result<()> {
+    pub(crate) fn describe(&self, description: &Description) -> io::Result<()> {
         let unfinished = self.directory.join("session.json.new");
         let _ = fs::remove_file(&unfinished);
-        let mut file = self.create(&unfinished)?;
+        let mut file = create(&unfinished)?;
         file.write_all(serde_json::to_string_pretty(description)?.as_bytes())?;
         if self.journal().exists() {
             file.sync_all()?;
@@ -189,22 +136,17 @@ impl Session {
     }
 
     /// Makes the session the one that `address="auto"` means.
-    pub fn make_current(&self) -> io::Result<()> {
+    pub(crate) fn make_current(&self) -> io::Result<()> {
         for root in self.roots() {
             let unfinished = root.join(format!("{}.current", self.name()));
-            self.create(&unfinished)?.write_all(self.name().as_bytes())?;
+            create(&unfinished)?.write_all(self.name().as_bytes())?;
             fs::rename(unfinished, root.join(CURRENT))?;
         }
         Ok(())
     }
 
-    /// A file in the directory that only its user reads; what is written is appended.
-    pub fn create(&self, path: &Path) -> io::Result<fs::File> {
-        fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
-    }
-
     /// Removes everything but the logs.
-    pub fn remove(self) {
+    pub(crate) fn remove(self) {
         for current in self.roots().map(|root| root.join(CURRENT)) {
             if fs::read_to_string(&current).is_ok_and(|name| name.trim() == self.name()) {
                 let _ = fs::remove_file(current);
@@ -222,24 +164,13 @@ impl Session {
     }
 }
 
-/// The sessions of living daemons under `root`, the current one first, each with its directory.
-pub fn living(root: &Path) -> Vec<(PathBuf, Description)> {
-    let current = fs::read_to_string(root.join(CURRENT)).unwrap_or_default();
-    let mut found: Vec<(PathBuf, Description)> = directories(root)
-        .filter(|directory| matches!(try_lock(directory, FlockOperation::NonBlockingLockShared), Ok(None)))
-        .filter_map(|directory| {
-            let text = fs::read_to_string(directory.join(DESCRIPTION)).ok()?;
-            Some((directory, serde_json::from_str(&text).ok()?))
-        })
-        .collect();
-    found.sort_by_key(|(directory, _)| {
-        directory.file_name().is_none_or(|name| name.to_string_lossy() != current.trim())
-    });
-    found
+/// Makes a file that only its user reads; what is written is appended.
+pub(crate) fn create(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
 /// Removes what killed daemons left under `root`, but for what a head can go on with.
-pub fn sweep(root: &Path) {
+pub(crate) fn sweep(root: &Path) {
     remove_dead(directories(root).filter(|directory| !directory.join(JOURNAL).exists()));
     kept_logs::trim(root);
 }
@@ -253,7 +184,7 @@ pub fn forget_all(root: &Path) -> usize {
 }
 
 /// Removes what a killed head left under `root` that had this port.
-pub fn forget(root: &Path, port: u16) {
+pub(crate) fn forget(root: &Path, port: u16) {
     for (directory, description) in left(root, port) {
         let _ = lock_of_killed(&directory, &description);
         remove_dead(std::iter::once(directory));
@@ -263,8 +194,7 @@ pub fn forget(root: &Path, port: u16) {
 /// The sessions with a journal under `root` that have this port.
 fn left(root: &Path, port: u16) -> impl Iterator<Item = (PathBuf, Description)> {
     directories(root).filter_map(move |directory| {
-        let text = fs::read_to_string(directory.join(DESCRIPTION)).ok()?;
-        let described: Description = serde_json::from_str(&text).ok()?;
+        let described = Description::read(&directory)?;
         let is_such = described.port() == Some(port) && directory.join(JOURNAL).exists();
         is_such.then_some((directory, described))
     })
@@ -316,48 +246,15 @@ fn remove_dead(directories: impl Iterator<Item = PathBuf>) {
     }
 }
 
-/// How the daemon of a session is found and entered.
-pub fn described(directory: &Path) -> Option<Description> {
-    serde_json::from_str(&fs::read_to_string(directory.join(DESCRIPTION)).ok()?).ok()
-}
-
-/// Connects to the daemon of a session.
-pub fn connect(directory: &Path) -> io::Result<UnixStream> {
-    let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    UnixStream::connect(through(&opened, SOCKET))
-}
-
-fn through(directory: &OwnedFd, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()))
-}
-
-fn directories(root: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("session_")).map(|entry| entry.path())
-}
-
 /// The lock of a directory; `None` where a living daemon has it.
 fn lock(directory: &Path) -> io::Result<Option<OwnedFd>> {
     try_lock(directory, FlockOperation::NonBlockingLockExclusive)
 }
 
-fn open(directory: &Path) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// Those who only look whether a daemon lives share the lock, so that they do not take each other for one.
-fn try_lock(directory: &Path, operation: FlockOperation) -> io::Result<Option<OwnedFd>> {
-    let opened = open(directory)?;
-    match rustix::fs::flock(&opened, operation) {
-        Ok(()) => Ok(Some(opened)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_visitor::session::{connect, living};
     use std::os::unix::fs::PermissionsExt as _;
 
     fn description() -> Description {
@@ -373,13 +270,6 @@ mod tests {
             member: false,
             ip: "127.0.0.1".into(),
         }
-    }
-
-    #[test]
-    fn a_process_of_another_pid_namespace_is_nobody_here() {
-        assert_eq!(description().process(), Some(7));
-        let elsewhere = Description { pid_namespace: description().pid_namespace + 1, ..description() };
-        assert_eq!(elsewhere.process(), None);
     }
 
     /// What is in a directory of sessions, besides their logs.
@@ -402,7 +292,8 @@ mod tests {
         let modes = [mode(&directory), mode(&directory.join(SOCKET)), mode(&directory.join(DESCRIPTION))];
         assert_eq!(modes, [0o700, 0o600, 0o600]);
         sweep(root.path());
-        assert_eq!(living(root.path()), [(directory.clone(), description())]);
+        let found: Vec<_> = living(root.path()).into_iter().map(|one| (one.directory, one.description)).collect();
+        assert_eq!(found, [(directory.clone(), description())]);
         drop(session);
         assert!(living(root.path()).is_empty());
         sweep(root.path());
@@ -424,7 +315,7 @@ mod tests {
         let found = living(root.path());
         assert_eq!(found.len(), 1);
         assert_eq!(
-            fs::canonicalize(&found[0].0).expect("there"),
+            fs::canonicalize(&found[0].directory).expect("there"),
             fs::canonicalize(session.directory()).expect("there")
         );
         sweep(root.path());
@@ -456,18 +347,6 @@ mod tests {
         let modes =
             [&logs, &root.path().join("logs")].map(|path| fs::metadata(path).expect("there").permissions().mode());
         assert_eq!(modes.map(|mode| mode & 0o777), [0o700, 0o700]);
-    }
-
-    #[test]
-    fn those_who_look_at_the_same_time_take_none_of_each_other_for_a_daemon() {
-        let root = tempfile::tempdir().expect("a directory");
-        let session = Session::make(root.path()).expect("a session");
-        session.describe(&description()).expect("described");
-        let directory = session.directory().to_owned();
-        assert_eq!(living(root.path()).len(), 1);
-        drop(session);
-        let looking = try_lock(&directory, FlockOperation::NonBlockingLockShared).expect("there");
-        assert!(looking.is_some() && living(root.path()).is_empty());
     }
 
     #[test]

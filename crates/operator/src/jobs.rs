@@ -15,7 +15,7 @@ use oxiray_kubernetes::{
     API_GROUP, API_VERSION, Heard, JobAction, JobCluster, JobSituation, JobStep, RayCluster, RayJob, asks_head,
     job_step,
 };
-use oxiray_wire::message::{Submission, SubmissionAction, SubmissionAsked, SubmissionSpec};
+use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAsked, SubmissionSpec};
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -127,22 +127,22 @@ async fn hear(job: &RayJob, place: Option<&Place>, context: &Context) -> Heard {
     heard(ask(head::about(SubmissionAction::List, id), place, job, context).await)
 }
 
-fn heard(answer: Result<Result<Submission, (String, String)>, String>) -> Heard {
+fn heard(answer: Result<Result<Submission, Failure>, String>) -> Heard {
     match answer {
         Ok(Ok(told)) => Heard::Job { state: told.state().name().to_owned(), message: told.message },
-        Ok(Err((code, _))) if code == "not_found" => Heard::Unknown,
-        Ok(Err((_, why))) => Heard::Refused(why),
+        Ok(Err(failure)) if failure.code == "not_found" => Heard::Unknown,
+        Ok(Err(failure)) => Heard::Refused(failure.text),
         Err(why) => Heard::Away(why),
     }
 }
 
-/// One question to the head: the job that it tells of, the code and words with which it refused, or why it was not reached.
+/// One question to the head: the job that it tells of, the failure with which it refused, or why it was not reached.
 async fn ask(
     asked: SubmissionAsked,
     place: &Place,
     job: &RayJob,
     context: &Context,
-) -> Result<Result<Submission, (String, String)>, String> {
+) -> Result<Result<Submission, Failure>, String> {
     let address = place.head.ok_or("its pod has no address yet")?;
     let namespace = Some(job.metadata.namespace.as_str());
     let found = context.api.get(&Kind::new("v1", "secrets"), namespace, &place.secret).await;
@@ -150,12 +150,10 @@ async fn ask(
     let found: Secret = serde_json::from_value(found).map_err(|error| error.to_string())?;
     let token = found.data.unwrap_or_default().remove("join-token").unwrap_or_default().0;
     let token = String::from_utf8_lossy(&token).into_owned();
-    let answer = tokio::task::spawn_blocking(move || head::ask(address, &token, &asked)).await;
-    let told = answer.map_err(|error| error.to_string())??;
-    match (told.failure, told.jobs.into_iter().next()) {
-        (Some(failure), _) => Ok(Err((failure.code, failure.text))),
-        (None, Some(told)) => Ok(Ok(told)),
-        (None, None) => Err("the head told of no job".to_owned()),
+    let answer = tokio::task::spawn_blocking(move || head::ask(address, &token, asked)).await;
+    match answer.map_err(|error| error.to_string())?? {
+        Err(failure) => Ok(Err(failure)),
+        Ok(told) => told.jobs.into_iter().next().map(Ok).ok_or_else(|| "the head told of no job".to_owned()),
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod api;
 mod autoscale;
+mod head;
 mod jobs;
 mod leader;
 mod metrics;

@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::{context, folder, news, process, template};
 use bytes::Bytes;
-use oxiray_node::session::{self, Description};
-use oxiray_node::{Config, root};
+use oxiray_node::Config;
 use oxiray_runtime::{Entry, Identity, Runtime};
+use oxiray_visitor::session::{self, heads_first};
+use oxiray_visitor::{Description, FoundSession};
 use oxiray_wire::message::{Driver, Environment, Hello, Variable, Welcome};
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -177,7 +178,7 @@ impl Builder {
             ));
         }
         folder::set_of_job(self.working_dir.as_deref())?;
-        let (stream, token, mut daemon) = if let Some((directory, description)) = self.find()? {
+        let (stream, token, mut daemon) = if let Some(FoundSession { directory, description, .. }) = self.find()? {
             self.refuse_capacity(&description)?;
             let stream = session::connect(&directory).map_err(|error| {
                 Error::Connect(format!("the cluster at {} does not answer: {error}", description.address))
@@ -202,14 +203,12 @@ impl Builder {
     }
 
     /// The running cluster that is meant; nothing for a private one.
-    fn find(&self) -> Result<Option<(PathBuf, Description)>> {
+    fn find(&self) -> Result<Option<FoundSession>> {
         if self.address.as_deref() == Some("local") {
             return Ok(None);
         }
-        let home = root(&Config::default()).map_err(|error| Error::Connect(error.to_string()))?;
-        let (members, heads): (Vec<_>, Vec<_>) =
-            session::living(&home).into_iter().filter(|(_, one)| !one.private).partition(|(_, one)| one.member);
-        let mut all = heads.into_iter().chain(members);
+        let root = session::root().map_err(|error| Error::Connect(error.to_string()))?;
+        let mut all = heads_first(session::living(&root)).into_iter().filter(|found| !found.description.private);
         let Some(address) = self.address.as_deref().filter(|address| *address != "auto") else {
             let first = all.next();
             if first.is_none() && self.address.is_some() {
@@ -222,11 +221,11 @@ impl Builder {
             return Ok(first);
         };
         let mut known = Vec::new();
-        for (directory, description) in all {
-            if description.answers_to(address) {
-                return Ok(Some((directory, description)));
+        for found in all {
+            if found.description.answers_to(address) {
+                return Ok(Some(found));
             }
-            known.push(description.address);
+            known.push(found.description.address);
         }
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Err(Error::Connect(format!(

@@ -4,6 +4,8 @@ use crate::environment::AskedEnvironment;
 use crate::{context, process};
 use bytes::Bytes;
 use oxiray_runtime::{Entry, Identity, News, Runtime};
+use oxiray_visitor::session::{self, heads_first};
+use oxiray_visitor::{Description, FoundSession};
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
 use oxiray_wire::message::{Driver, Hello, Welcome};
 use oxiray_wire::{Connection, Message, Received};
@@ -11,7 +13,8 @@ use pyo3::exceptions::{PyConnectionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use std::os::fd::{AsRawFd as _, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What of a greeting is not told here: names, token, framing.
@@ -34,14 +37,30 @@ fn socket_pair() -> PyResult<(i32, i32)> {
     Ok((near.into_raw_fd(), far.into_raw_fd()))
 }
 
-/// A connection to the daemon of the session in a directory. The socket's path goes through the directory's descriptor,
-/// since socket addresses are short and temporary directories are not.
+/// The sessions of this user on this machine: heads first, those of killed daemons among them. Raises `OSError` where others
+/// could enter the directory of sessions.
 #[pyfunction]
-fn connect_session(directory: std::path::PathBuf) -> PyResult<i32> {
-    let opened = std::fs::File::open(directory)?;
-    let path = format!("/proc/self/fd/{}/{}", opened.as_raw_fd(), oxiray_wire::session::SOCKET);
-    let stream = std::os::unix::net::UnixStream::connect(path)?;
-    Ok(OwnedFd::from(stream).into_raw_fd())
+fn sessions(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
+    let found = heads_first(session::described(&session::root()?));
+    let described = found.into_iter().map(|FoundSession { directory, description, is_current, is_alive }| {
+        let row = PyDict::new(py);
+        row.set_item("directory", directory.to_string_lossy())?;
+        let Description { address, token, ip, member, .. } = description;
+        row.set_item("address", address)?;
+        row.set_item("token", token)?;
+        row.set_item("ip", ip)?;
+        row.set_item("member", member)?;
+        row.set_item("current", is_current)?;
+        row.set_item("alive", is_alive)?;
+        Ok(row)
+    });
+    described.collect()
+}
+
+/// A connection to the daemon of the session in a directory.
+#[pyfunction]
+fn connect_session(directory: &str) -> PyResult<i32> {
+    Ok(OwnedFd::from(session::connect(Path::new(directory))?).into_raw_fd())
 }
 
 /// Greets the daemon at the other end of `descriptor` and starts this process's runtime on it.
@@ -207,6 +226,7 @@ fn check_quantity(resource: &str, quantity: f64) -> PyResult<()> {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(socket_pair, module)?)?;
+    module.add_function(wrap_pyfunction!(sessions, module)?)?;
     module.add_function(wrap_pyfunction!(connect_session, module)?)?;
     module.add_function(wrap_pyfunction!(connect, module)?)?;
     module.add_function(wrap_pyfunction!(say_goodbye, module)?)?;

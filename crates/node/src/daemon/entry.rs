@@ -9,7 +9,7 @@ use super::Daemon;
 use super::network::Network;
 use super::start::{StartError, Step as _};
 use crate::core::Key;
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::tokens::{TokenFault, TokenRow, Tokens};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
@@ -82,7 +82,7 @@ impl Entry {
         // A killed head's, which is the same or less.
         let _ = std::fs::remove_file(&token_file);
         if tokens.all().any(|(id, row)| *id == first.id() && row.is_valid(now)) {
-            let written = session.create(&token_file).and_then(|mut file| writeln!(file, "{}", first.to_text()));
+            let written = session::create(&token_file).and_then(|mut file| writeln!(file, "{}", first.to_text()));
             written.step("write the token for other machines")?;
         }
         Ok(Self { authority: Arc::new(authority.with_lifetime(lifetime)), lifetime, tokens, token_file })

@@ -1,8 +1,8 @@
 //! How a node comes to a cluster that runs already.
 
 use super::arrival::TokenFault;
-use crate::session::{self, Description};
 use oxiray_network::JoinFailure;
+use oxiray_visitor::{Description, session};
 use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
 use oxiray_wire::{Connection, Message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -106,12 +106,12 @@ fn running(there: &[String]) -> String {
 
 /// Greets the head at `address`, which is found by its session under `root`.
 pub(super) fn join(root: &Path, address: &str) -> Result<Joined, JoinError> {
-    let living: Vec<_> = session::living(root).into_iter().filter(|(_, found)| !found.member).collect();
-    let Some((directory, description)) = living.iter().find(|(_, found)| found.answers_to(address)) else {
-        let there = living.into_iter().map(|(_, found)| found.address).collect();
+    let heads: Vec<_> = session::living(root).into_iter().filter(|found| !found.description.member).collect();
+    let Some(found) = heads.iter().find(|found| found.description.answers_to(address)) else {
+        let there = heads.into_iter().map(|found| found.description.address).collect();
         return Err(JoinError::Nobody { address: address.to_owned(), there });
     };
-    greet(directory, description)
+    greet(&found.directory, &found.description)
         .map_err(|source| JoinError::Silent { address: address.to_owned(), source })?
         .map_err(|text| JoinError::Refused { address: address.to_owned(), text })
 }

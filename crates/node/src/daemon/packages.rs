@@ -7,7 +7,6 @@
 //! - PACKAGE-2: a package that nobody has keeps no preparation waiting: that goes on, and says what is missing.
 
 use super::Daemon;
-use crate::config::Config;
 use crate::core::Key;
 use bytes::Bytes;
 use oxiray_wire::message::{PackagePiece, PackageWanted};
@@ -131,7 +130,7 @@ impl Daemon {
     fn package_caches(&self) -> impl Iterator<Item = PathBuf> {
         let session = self.session.directory();
         let of_session = session.parent().unwrap_or(session).to_owned();
-        let of_programs = super::root(&Config::default()).ok();
+        let of_programs = oxiray_visitor::session::root().ok();
         std::iter::once(of_session).chain(of_programs).map(|root| root.join("cache").join("packages"))
     }
 

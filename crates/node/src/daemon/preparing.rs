@@ -9,11 +9,13 @@ use super::start::{StartError, Step as _};
 use super::store_desk::StoreDesk;
 use crate::config::{Config, Plan, PlanError};
 use crate::device_check::{self, DeviceCheck};
-use crate::session::{self, Description, Session};
+use crate::session::{self, Session};
 use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_network::{Authority, AuthorityParts, Gateway, Limits, Options};
+use oxiray_visitor::Description;
+use oxiray_visitor::session::living;
 use oxiray_wire::frame::protocol;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -127,11 +129,12 @@ fn port_for(
         // Nothing listens on it; it only tells sessions apart.
         (Some(_), _) | (None, true) => 10_000 + (std::process::id() % 50_000) as u16,
     };
-    let others = session::living(home).into_iter().filter(|(_, other)| !private && !is_member && !other.member);
+    let living = living(home).into_iter().filter(|other| !private && !is_member && !other.description.member);
     let own = std::fs::canonicalize(session.directory()).ok();
     let is_own = |directory: &Path| std::fs::canonicalize(directory).ok() == own;
-    match others.filter(|(_, other)| other.port() == Some(port)).find(|(directory, _)| !is_own(directory)) {
-        Some((directory, _)) => Err(StartError::PortTaken { port, directory }),
+    let mut others = living.filter(|other| other.description.port() == Some(port));
+    match others.find(|other| !is_own(&other.directory)) {
+        Some(other) => Err(StartError::PortTaken { port, directory: other.directory }),
         None => Ok(port),
     }
 }

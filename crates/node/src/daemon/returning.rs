@@ -10,9 +10,9 @@ use super::arrival::rejoin;
 use super::join::Way;
 use super::streams::{Role, Stream};
 use crate::core::Key;
-use crate::session;
 use bytes::Bytes;
 use oxiray_network::{JoinFailure, Joined};
+use oxiray_visitor::{Description, session};
 use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
 use oxiray_wire::{Connection, Message};
 use std::path::Path;
@@ -76,7 +76,7 @@ impl Daemon {
         if self.away.as_ref().is_none_or(|away| away.dialled.is_some()) {
             return;
         }
-        let Some(description) = session::described(directory) else { return };
+        let Some(description) = Description::read(directory) else { return };
         let connected = session::connect(directory).ok().and_then(|socket| Connection::new(socket.into()).ok());
         let Some(mut connection) = connected else { return };
         let node = Some(Newcomer { pid: std::process::id() });

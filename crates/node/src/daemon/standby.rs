@@ -8,7 +8,7 @@ use super::heartbeats::Ended;
 use super::start::{StartError, Step as _};
 use crate::config::Config;
 use crate::machine;
-use crate::session::Session;
+use crate::session::{self, Session};
 use oxiray_journal::{Claim, EtcdAddress, EtcdStore};
 use oxiray_processes::since_boot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,7 +37,7 @@ pub(super) fn claim(
     loop {
         let holder = match EtcdStore::claim(&address, &own, dead, !config.standby) {
             Ok(Claim::Won(store)) => {
-                let marked = session.create(&session.journal()).and_then(|mut file| writeln!(file, "{address}"));
+                let marked = session::create(&session.journal()).and_then(|mut file| writeln!(file, "{address}"));
                 marked.step("say in its session's directory where its journal is")?;
                 return Ok(store);
             }

@@ -248,7 +248,7 @@ struct Foundation {
 
 impl Foundation {
     fn lay(config: &Config, keeps_output: bool) -> Result<Self, StartError> {
-        let home = root(&Config::default()).step("make the directory of its user's sessions")?;
+        let home = oxiray_visitor::session::root().step("make the directory of its user's sessions")?;
         let root = root(config).step("make the directory of its session")?;
         let resumed = resumable(config, &home);
         if let Some(session) = &resumed {
@@ -482,13 +482,12 @@ fn go_on(
     Ok((epoch > 1).then(|| format!("It goes on as {which}: {there}.")))
 }
 
-/// The directory of all sessions of this user.
-pub fn root(config: &Config) -> io::Result<PathBuf> {
-    let chosen = config.temp_dir.as_ref().map(|directory| directory.display().to_string());
-    oxiray_wire::session::root(|name| match (&chosen, name) {
-        (Some(directory), "OXIRAY_TMPDIR") => Some(directory.clone()),
-        _ => std::env::var(name).ok(),
-    })
+/// The directory that the session of this daemon is to lie in.
+fn root(config: &Config) -> io::Result<PathBuf> {
+    match config.temp_dir.as_ref().map(|directory| directory.display().to_string()) {
+        Some(chosen) => oxiray_wire::session::root(|name| (name == "OXIRAY_TMPDIR").then(|| chosen.clone())),
+        None => oxiray_visitor::session::root(),
+    }
 }
 
 fn redirect(log: &std::fs::File) -> io::Result<()> {

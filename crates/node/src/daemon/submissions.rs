@@ -9,6 +9,7 @@ use super::interpreters::{own, program};
 use super::processes::SESSION_VARIABLE;
 use super::{Daemon, Token};
 use crate::core::{Key, SubmissionOrder};
+use crate::session::create;
 use bytes::Bytes;
 use oxiray_head::Word;
 use oxiray_processes::describe_status;
@@ -132,7 +133,7 @@ impl Daemon {
         let mut told = File::from(rustix::fs::memfd_create("oxiray-order", MemfdFlags::CLOEXEC)?);
         told.write_all(&serde_json::to_vec(&order)?)?;
         told.rewind()?;
-        let output = self.session.create(&self.printed_by(id))?;
+        let output = create(&self.printed_by(id))?;
         let mut command = super::interpreters::command(&own())?;
         command.args(["-c", PROGRAM]).env(SESSION_VARIABLE, self.session.directory()).env_remove("RAY_ADDRESS");
         // It finds the session where this daemon keeps it, whatever is in the environment.

@@ -2,18 +2,15 @@
 
 use super::Work;
 use crate::api::Kind;
+use crate::head::dial;
 use crate::reconcile::cluster_kind;
 use k8s_openapi::api::core::v1::Secret;
 use oxiray_autoscaler::{Contact, Head};
-use oxiray_ids::NodeId;
-use oxiray_network::{Gateway, JoinToken, Limits, Newcomer, join};
-use oxiray_wire::frame::protocol;
+use oxiray_network::{Gateway, JoinToken};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long each step of a visit may take.
-const STEP_LIMIT: Duration = Duration::from_secs(5);
 /// The pause after the first visit that failed; it doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(250);
 /// The longest.
@@ -41,20 +38,7 @@ impl<'work> PodHead<'work> {
             Some(token) => token.clone(),
             None => self.token.insert(self.read_token()?).clone(),
         };
-        let (address, protocol) = (address.to_string(), protocol());
-        let node = NodeId::generate();
-        let newcomer = Newcomer {
-            address: &address,
-            token: &token,
-            node,
-            predecessor: None,
-            before: None,
-            protocol: &protocol,
-            limit: STEP_LIMIT,
-        };
-        let joined = join(&newcomer).map_err(|failure| format!("the head at {address}: {failure}"))?;
-        let (gateway, stream) = Gateway::start_visiting(joined, protocol, Limits::default())
-            .map_err(|error| format!("the stream to the head cannot be carried: {error}"))?;
+        let (gateway, stream) = dial(address, &token)?;
         self.gateway = Some(gateway);
         Ok(stream)
     }

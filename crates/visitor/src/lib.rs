@@ -1,0 +1,11 @@
+//! Finds the clusters that run on this machine, and asks their daemons.
+//!
+//! A *visitor* is a process that connects to a daemon to ask or to order, and runs nothing: the command line, the
+//! autoscaler, the operator. [`session`] finds the daemons of this user, for visitors and for drivers; [`Visitor`] is the
+//! connection of a visitor.
+
+pub mod session;
+mod visitor;
+
+pub use session::{Description, FoundSession};
+pub use visitor::{Question, VisitError, Visitor};

@@ -1,0 +1,274 @@
+//! The connection of a visitor: it greets, asks and waits for answers, or hears what it was promised to be told.
+
+use oxiray_wire::connection::ConnectionError;
+use oxiray_wire::message::{
+    ClusterQuery, ClusterReport, DrainAsked, Failure, GrowthQuery, GrowthTold, Hello, Holdings, HoldingsQuery,
+    MetricsQuery, MetricsReport, StateQuery, StateReport, SubmissionAsked, SubmissionTold, TokenAsked, TokenTold,
+};
+use oxiray_wire::{Connection, Message, Received};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Why a visitor has no answer.
+#[derive(Debug, Error)]
+pub enum VisitError {
+    /// The daemon does not let it in, in the daemon's words.
+    #[error("{0}")]
+    Refused(String),
+    /// The daemon does not do what it was asked, or cannot answer.
+    #[error("{}", .0.text)]
+    Failed(Failure),
+    /// Nothing came in time.
+    #[error("the daemon did not answer within {} s", .0.as_secs())]
+    NoAnswer(Duration),
+    /// The connection has ended.
+    #[error(transparent)]
+    Ended(#[from] ConnectionError),
+    /// The operating system refused.
+    #[error("the connection to the daemon cannot be waited for: {0}")]
+    System(#[from] Errno),
+}
+
+/// A question that a daemon answers with one message, which names the question by its number.
+pub trait Question: Into<Message> {
+    /// What answers it.
+    type Answer;
+
+    /// Gives the question its number.
+    fn set_number(&mut self, number: u64);
+
+    /// The number of the question that the message answers, and what it says; `None` where it is of another kind.
+    fn answer(message: Message) -> Option<(u64, Result<Self::Answer, Failure>)>;
+}
+
+/// Each question with the message that answers it. Of one that is `refusable` the answer may be a failure.
+macro_rules! questions {
+    ($($question:ident => $answer:ident $($refusable:ident)?,)*) => {
+        $(impl Question for $question {
+            type Answer = $answer;
+
+            fn set_number(&mut self, number: u64) {
+                self.request = number;
+            }
+
+            fn answer(message: Message) -> Option<(u64, Result<$answer, Failure>)> {
+                let Message::$answer(told) = message else { return None };
+                Some((told.request, questions!(@said told $($refusable)?)))
+            }
+        })*
+    };
+    (@said $told:ident) => { Ok($told) };
+    (@said $told:ident refusable) => {{
+        let mut told = *$told;
+        told.failure.take().map_or(Ok(told), Err)
+    }};
+}
+
+questions! {
+    ClusterQuery => ClusterReport,
+    MetricsQuery => MetricsReport,
+    HoldingsQuery => Holdings,
+    GrowthQuery => GrowthTold,
+    StateQuery => StateReport refusable,
+    DrainAsked => StateReport refusable,
+    TokenAsked => TokenTold refusable,
+    SubmissionAsked => SubmissionTold refusable,
+}
+
+/// A connection on which a daemon listens to a visitor.
+#[derive(Debug)]
+pub struct Visitor {
+    connection: Connection,
+    inbox: VecDeque<Message>,
+    last_number: u64,
+}
+
+impl AsFd for Visitor {
+    /// Readable when something was said.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+impl Visitor {
+    /// Greets the daemon at the other end of the stream with the session's secret, which is empty where the stream's maker
+    /// has proven itself already. Whether the daemon lets it in shows with the first answer.
+    ///
+    /// # Errors
+    /// Where the stream has ended.
+    pub fn greet(stream: OwnedFd, token: String) -> Result<Self, VisitError> {
+        let mut visitor = Self { connection: Connection::new(stream)?, inbox: VecDeque::new(), last_number: 0 };
+        visitor.send(Hello { token, ..Hello::default() })?;
+        Ok(visitor)
+    }
+
+    /// Asks, and waits for the answer. What else is said meanwhile is passed over.
+    ///
+    /// # Errors
+    /// Where the daemon refuses, says nothing within the limit, or is gone.
+    pub fn ask<Q: Question>(&mut self, mut question: Q, limit: Duration) -> Result<Q::Answer, VisitError> {
+        let number = self.new_number();
+        let until = Instant::now() + limit;
+        question.set_number(number);
+        self.send(question)?;
+        while let Some(message) = self.next(until)? {
+            match message {
+                Message::Refused(said) => return Err(VisitError::Refused(said.text)),
+                // In place of an answer that no frame can carry.
+                Message::StoreRefused(said) if said.request == number => {
+                    return Err(VisitError::Failed(said.failure.unwrap_or_default()));
+                }
+                other => {
+                    if let Some((_, told)) = Q::answer(other).filter(|(answered, _)| *answered == number) {
+                        return told.map_err(VisitError::Failed);
+                    }
+                }
+            }
+        }
+        Err(VisitError::NoAnswer(limit))
+    }
+
+    /// A number for a question that is sent without waiting for its answer.
+    pub fn new_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Sends a message as far as the daemon takes it; the rest goes with what is sent or waited for next.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn send(&mut self, message: impl Into<Message>) -> Result<(), VisitError> {
+        self.connection.send(&message.into());
+        self.connection.flush()?;
+        Ok(())
+    }
+
+    /// What was said since the last call, without waiting, for callers that wait for several things at once; and why nothing
+    /// more comes, once all is heard.
+    pub fn hear(&mut self) -> (Vec<Message>, Result<(), VisitError>) {
+        let result = self.read();
+        (self.inbox.drain(..).collect(), result)
+    }
+
+    /// The next message; `None` where none comes in time.
+    ///
+    /// # Errors
+    /// Where the daemon is gone.
+    pub fn next(&mut self, until: Instant) -> Result<Option<Message>, VisitError> {
+        loop {
+            if let Some(message) = self.inbox.pop_front() {
+                return Ok(Some(message));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let is_sent = self.connection.flush()?;
+            let wanted = if is_sent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&self.connection, wanted)], Some(&limit)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let result = self.read();
+            if self.inbox.is_empty() {
+                result?;
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), VisitError> {
+        let mut received: Vec<Received> = Vec::new();
+        let result = self.connection.receive(&mut received);
+        self.inbox.extend(received.into_iter().map(|received| received.message));
+        Ok(result?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_wire::message::{Refused, StoreRefused};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A visitor, and the daemon's end of its stream.
+    fn pair() -> (Visitor, Connection) {
+        let (daemon, stream) = Connection::pair().expect("a pair");
+        (Visitor::greet(stream, "secret".into()).expect("greeted"), daemon)
+    }
+
+    fn say(daemon: &mut Connection, messages: Vec<Message>) {
+        for message in messages {
+            daemon.send(&message);
+        }
+        assert!(daemon.flush().expect("sent"));
+    }
+
+    fn heard(daemon: &mut Connection) -> Vec<Message> {
+        let mut inbox = Vec::new();
+        daemon.receive(&mut inbox).expect("it came");
+        inbox.into_iter().map(|received| received.message).collect()
+    }
+
+    #[test]
+    fn an_answer_is_told_from_what_else_is_said_and_from_answers_that_come_late() {
+        let (mut visitor, mut daemon) = pair();
+        let report =
+            |request, detail: &str| ClusterReport { request, detail: detail.into(), ..ClusterReport::default() };
+        let none = visitor.ask(ClusterQuery::default(), Duration::ZERO);
+        assert!(matches!(none, Err(VisitError::NoAnswer(_))), "{none:?}");
+        let pushed = GrowthTold { request: 2, ..GrowthTold::default() };
+        say(&mut daemon, vec![report(1, "late").into(), pushed.into(), report(2, "asked for").into()]);
+        assert_eq!(visitor.ask(ClusterQuery::default(), LIMIT).expect("an answer").detail, "asked for");
+        let messages = heard(&mut daemon);
+        let numbers = messages.iter().filter_map(|message| match message {
+            Message::Hello(hello) => Some(hello.token.len() as u64),
+            Message::ClusterQuery(asked) => Some(asked.request),
+            _ => None,
+        });
+        assert_eq!(numbers.collect::<Vec<_>>(), [6, 1, 2]);
+    }
+
+    #[test]
+    fn a_failure_and_a_refusal_are_told_in_the_daemons_words() {
+        let (mut visitor, mut daemon) = pair();
+        let failure = |text: &str| Some(Failure { text: text.into(), ..Failure::default() });
+        say(
+            &mut daemon,
+            vec![StateReport { request: 1, failure: failure("no such"), ..StateReport::default() }.into()],
+        );
+        let told = visitor.ask(StateQuery::default(), LIMIT).expect_err("a failure");
+        assert_eq!(told.to_string(), "no such");
+        say(&mut daemon, vec![StoreRefused { request: 2, failure: failure("too large") }.into()]);
+        assert_eq!(visitor.ask(HoldingsQuery::default(), LIMIT).expect_err("refused").to_string(), "too large");
+        say(&mut daemon, vec![Refused { text: "a wrong token".into() }.into()]);
+        assert_eq!(visitor.ask(GrowthQuery::default(), LIMIT).expect_err("refused").to_string(), "a wrong token");
+    }
+
+    #[test]
+    fn what_a_daemon_said_before_it_ended_is_heard() {
+        let (mut visitor, mut daemon) = pair();
+        say(&mut daemon, vec![GrowthTold::default().into()]);
+        drop(daemon);
+        assert!(matches!(visitor.next(Instant::now() + LIMIT), Ok(Some(Message::GrowthTold(_)))));
+        assert!(matches!(visitor.next(Instant::now() + LIMIT), Err(VisitError::Ended(_))));
+        let (mut visitor, mut daemon) = pair();
+        say(&mut daemon, vec![GrowthTold::default().into()]);
+        drop(daemon);
+        let mut heard = 0;
+        let over = loop {
+            let (messages, result) = visitor.hear();
+            heard += messages.len();
+            if let Err(over) = result {
+                break over;
+            }
+        };
+        assert_eq!((heard, over.to_string().as_str()), (1, "the peer closed the connection"));
+    }
+}
