@@ -72,7 +72,7 @@ def run(seconds: float, seed: int, folder: Path) -> dict[str, Any]:
         cluster.kill_all()
     found = figures(folder, killer.faults)
     found["promises looked at"] = audit.get("promises", 0)
-    found |= watched.figures()
+    found |= watched.figures() | watch.turns(folder)
     found["the hostile"] = hostiles.deeds()
     found["faults"] = [
         *watched.faults, *watched.grown_too_large(), *watch.panics(folder), *hostiles.faults, *faults, *found["faults"],

@@ -32,6 +32,7 @@ def test_a_minute_of_chaos() -> None:
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["pieces ended in all"] > 5
     assert lacking(figures["the hostile"]) == []
+    assert figures["turns of daemons' loops"] > 1000 and figures["99.9 % of a daemon's (ms)"] is not None
     print(done.stdout)
 
 
@@ -176,6 +177,27 @@ def test_panics_are_found_in_logs(tmp_path: Path) -> None:
     (tmp_path / "ledger").write_text("panicked at the disco\n")
     (told,) = watch.panics(tmp_path)
     assert "crates/x.rs" in told
+
+
+def test_turns_are_summed_over_processes(tmp_path: Path) -> None:
+    def line(process: int, count: int, within: float, longest: float, over: int) -> str:
+        return (
+            f"12.345 turns of the loop of process {process}: {count}, 99.9 % within {within:.3f} ms, "
+            f"the longest {longest:.3f} ms; longer than 1 ms: {over}, 5 ms: 0\n"
+        )
+
+    for host, text in {
+        "h0": line(7, 1000, 3, 30, 4) + "else\n" + line(7, 2000, 2, 30, 5) + line(8, 10, 40, 40, 1),
+        "h1": line(7, 3000, 1, 2, 6),
+    }.items():
+        (tmp_path / host).mkdir()
+        (tmp_path / host / "daemon.log").write_text(text)
+    assert watch.turns(tmp_path) == {
+        "turns of daemons' loops": 5010,
+        "turns longer than": {"1 ms": 12},
+        "99.9 % of a daemon's (ms)": 2.0,
+        "the longest turn (ms)": 40.0,
+    }
 
 
 def test_who_means_harm_is_renewed_counted_and_missed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,12 @@ DESCRIPTORS_MAX = 2 * 64 + 256 + 250
 _FOUND_NO_HEAD = re.compile(r"error: .*(cannot be joined|does not answer|refuses this node|no cluster answers)")
 #: What a thread says that panics. Its daemon may live on.
 _PANIC = b"panicked at"
+#: What a daemon's log says at times of how long the turns of its loop took: all since it began.
+_TURNS = re.compile(
+    rb"turns of the loop of process (\d+): (\d+), 99\.9 % within ([\d.]+) ms, the longest ([\d.]+) ms; longer than (.*)"
+)
+#: A percentile of fewer turns than these is the longest of them.
+_TURNS_MIN = 1000
 
 
 @dataclass(frozen=True)
@@ -128,3 +135,23 @@ def panics(folder: Path) -> list[str]:
                 lines = [line for line in path.read_bytes().split(b"\n") if _PANIC in line]
                 found += [f"nothing panics: {path}: {line[-500:].decode(errors='replace')}" for line in lines[:5]]
     return found
+
+
+def turns(folder: Path) -> dict[str, Any]:
+    """How long the turns of all daemons' loops took, by the last that each log says of each process. What a daemon did
+    after its last line and before it was killed is not in it."""
+    found: dict[tuple[Path, bytes], tuple[int, float, float, Counter[str]]] = {}
+    for path in sorted(folder.rglob("daemon.log*")):
+        with contextlib.suppress(OSError):
+            for process, count, within, longest, longer in _TURNS.findall(path.read_bytes()):
+                pairs = [part.split(": ") for part in longer.decode().strip().split(", ")]
+                over = Counter({limit: int(number) for limit, number in pairs})
+                found[path.parent, process] = int(count), float(within), float(longest), over
+    lives = list(found.values())
+    longer = sum((over for _, _, _, over in lives), Counter())
+    return {
+        "turns of daemons' loops": sum(count for count, _, _, _ in lives),
+        "turns longer than": {limit: number for limit, number in longer.items() if number},
+        "99.9 % of a daemon's (ms)": max((within for count, within, _, _ in lives if count >= _TURNS_MIN), default=None),
+        "the longest turn (ms)": max((longest for _, _, longest, _ in lives), default=None),
+    }

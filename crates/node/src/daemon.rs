@@ -37,6 +37,7 @@ mod streams;
 mod submissions;
 mod succession;
 mod transfer;
+mod turn_times;
 mod turns;
 mod worker_logs;
 
@@ -55,11 +56,13 @@ use std::time::{Duration, Instant};
 use store_desk::StoreDesk;
 use streams::Stream;
 use transfer::Transfer;
+use turn_times::TurnTimes;
 use turns::Turns;
 use worker_logs::WorkerLogs;
 
 pub use memory::MonitorOptions;
 pub use start::{Mode, Ready, StartError, run};
+pub(crate) use turn_times::TurnFigures;
 
 /// For how long peers are heard before the core settles, answers are sent, and it is looked for what else there is.
 const TURN_LIMIT: Duration = Duration::from_millis(4);
@@ -119,6 +122,7 @@ pub(crate) struct Daemon {
     dirty: BTreeSet<Key>,
     /// Streams and pipes with something to be read.
     turns: Turns<Token>,
+    turn_times: TurnTimes,
     /// Who asked how things are, and under which number: all are answered from one report.
     askers: Vec<(Key, u64)>,
     templates: BTreeMap<TemplateKey, TemplateProcess>,
@@ -185,8 +189,16 @@ impl Daemon {
             self.carry_out();
             self.open_door();
             self.tell_turned_away();
+            self.turn_ends();
         }
         Ok(self.end())
+    }
+
+    fn turn_ends(&mut self) {
+        let now = Instant::now();
+        if self.turn_times.ended(now - self.now, now) {
+            self.log.line(&self.turn_times.line());
+        }
     }
 
     /// DAEMON-3: what peers and workers say and print waits for its turn, which is in this turn of the loop for whoever had
@@ -260,6 +272,7 @@ impl Daemon {
         if let (Some(journal), Ended::Stopped) = (&mut self.journal, &self.ended) {
             journal.finish();
         }
+        self.log.line(&self.turn_times.line());
         self.log.line("the daemon ends");
         self.control_groups.remove();
         if !matches!(self.ended, Ended::Left) {

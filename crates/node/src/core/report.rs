@@ -4,6 +4,7 @@
 //! `autoscaler`, `store`, `memory`, `worker_limits`, `daemon`.
 
 use super::{Core, Duty, clients::amounts, device_use::shown_use};
+use crate::daemon::TurnFigures;
 use crate::limits::Level;
 use oxiray_accelerators::families_of;
 use oxiray_head::ActorState;
@@ -22,6 +23,8 @@ pub struct StoreFigures {
     pub memory: Option<Level>,
     /// What limits the memory and the processes of workers, or why nothing does.
     pub limits: [String; 2],
+    /// How long the turns of the daemon's loop took.
+    pub turns: TurnFigures,
     /// Bytes of the store.
     pub capacity: u64,
     /// Bytes of segments that belong to objects.
@@ -57,7 +60,7 @@ impl Core {
             "worker_limits": {"memory": store.limits[0], "processes": store.limits[1]},
             "daemon": {
                 "pid": std::process::id(), "resident_bytes": resident_bytes, "session": self.session,
-                "address": self.address, "warnings": self.plan.warnings,
+                "address": self.address, "warnings": self.plan.warnings, "turns": store.turns,
             },
         });
         ClusterReport {

@@ -212,7 +212,8 @@ impl Daemon {
         }
         let began = Instant::now();
         let memory = self.memory.nearest.clone();
-        let figures = StoreFigures { memory, limits: self.control_groups.described(), ..self.store.figures() };
+        let (limits, turns) = (self.control_groups.described(), self.turn_times.figures());
+        let figures = StoreFigures { memory, limits, turns, ..self.store.figures() };
         let mut report = Message::from(self.core.report(0, &figures, machine::resident_bytes()));
         for (asker, request) in &askers {
             if let Message::ClusterReport(report) = &mut report {

@@ -363,6 +363,7 @@ impl Foundation {
             streams: BTreeMap::new(),
             dirty: BTreeSet::new(),
             turns: super::turns::Turns::new(),
+            turn_times: super::turn_times::TurnTimes::new(),
             askers: Vec::new(),
             templates: BTreeMap::new(),
             early_template: template,

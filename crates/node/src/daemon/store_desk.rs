@@ -248,6 +248,7 @@ impl StoreDesk {
         let stats = self.store.stats();
         StoreFigures {
             limits: Default::default(),
+            turns: super::TurnFigures::default(),
             memory: None,
             capacity: stats.capacity,
             used: stats.used,
