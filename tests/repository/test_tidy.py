@@ -1,4 +1,4 @@
-"""Hygiene that keeps the code readable: sizes, module docs, unfinished work, links, documents that name every crate."""
+"""Hygiene that keeps the code readable: module docs, unfinished work, links, documents that name every crate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LINES_MAX = 500
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -22,11 +21,6 @@ def files(*patterns: str) -> list[Path]:
     found = [ROOT / name for name in listed if (ROOT / name).is_file()]
     assert found, patterns  # a pattern that matches nothing checks nothing
     return found
-
-
-def is_test(path: Path) -> bool:
-    parts = path.relative_to(ROOT).parts
-    return "tests" in parts or "benches" in parts or path.stem == "tests"
 
 
 def relative(paths: list[Path]) -> list[str]:
@@ -46,15 +40,6 @@ def test_python_files_say_what_they_are_for() -> None:
         if path.name != "__init__.pyi" and not re.match(r'(#![^\n]*\n)?(#[^\n]*\n)*r?"""\S', path.read_text())
     ]
     assert relative(undocumented) == []
-
-
-def test_files_are_short_enough_to_read() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for path in files("*.rs", "*.py")
-        if not is_test(path) and (lines := path.read_text().count("\n")) > LINES_MAX
-    }
-    assert long == {}
 
 
 def test_no_unfinished_work() -> None:

@@ -35,6 +35,7 @@ fn summary(offer: &Offer) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn offers() {
     let cases: &[(&str, Variables<'_>, Requested<'_>, &str)] = &[
         ("plain", &[], &[], ""),

@@ -6,7 +6,7 @@ use oxiray_fuzz::{daemon, frames, hostile, run};
 use oxiray_ids::NodeId;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -119,25 +119,36 @@ fn main() -> io::Result<ExitCode> {
     writeln!(out, "seeds from {first} on, for {} s", arguments.seconds)?;
     let mut seconds = arguments.seconds;
     if let Some(binary) = &arguments.daemon {
-        let told = daemon::run(binary, seconds / 3, first)?;
-        writeln!(
-            out,
-            "{} frames to a daemon over {} connections; the daemon had {} MiB at most",
-            told.frames,
-            told.connections,
-            told.memory_bytes >> 20
-        )?;
-        for (who, answers) in [("a bystander", told.answers), ("newcomers", told.newcomers)] {
-            writeln!(
-                out,
-                "{who} had {} answers, the slowest after {:.1} ms (the daemon computed for {:.1} ms at most)",
-                answers.count,
-                milliseconds(answers.slowest),
-                milliseconds(answers.computed)
-            )?;
-        }
+        speak_to_daemon(&mut out, binary, seconds / 3, first)?;
         seconds -= seconds / 3;
     }
+    speak_to_cores(&mut out, seconds, first)
+}
+
+/// Says anything to a real daemon.
+fn speak_to_daemon(out: &mut impl io::Write, binary: &Path, seconds: u64, seed: u64) -> io::Result<()> {
+    let told = daemon::run(binary, seconds, seed)?;
+    writeln!(
+        out,
+        "{} frames to a daemon over {} connections; the daemon had {} MiB at most",
+        told.frames,
+        told.connections,
+        told.memory_bytes >> 20
+    )?;
+    for (who, answers) in [("a bystander", told.answers), ("newcomers", told.newcomers)] {
+        writeln!(
+            out,
+            "{who} had {} answers, the slowest after {:.1} ms (the daemon computed for {:.1} ms at most)",
+            answers.count,
+            milliseconds(answers.slowest),
+            milliseconds(answers.computed)
+        )?;
+    }
+    Ok(())
+}
+
+/// Says anything to cores and to connections, from one seed on.
+fn speak_to_cores(out: &mut impl io::Write, seconds: u64, first: u64) -> io::Result<ExitCode> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let (next, is_over, total, connections) =
         (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(cluster::Told::default()), AtomicU64::new(0));

@@ -339,6 +339,7 @@ impl State {
         self.unhold(ids);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each message")]
     pub(crate) fn daemon_said(&mut self, message: Message, descriptors: Vec<std::os::fd::OwnedFd>) {
         let mut descriptors = descriptors.into_iter();
         match message {

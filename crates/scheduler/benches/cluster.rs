@@ -165,7 +165,6 @@ fn measure(count: usize, requests: usize) -> Figures {
         let _ = std::hint::black_box(oxiray_scheduler::place(&views, wish, &Near::default(), 0));
     }
     let plain_scan = begin.elapsed() / wishes.len() as u32;
-    drop(views);
 
     let mut figures = Figures {
         machines: count,
@@ -177,6 +176,21 @@ fn measure(count: usize, requests: usize) -> Figures {
         queue_bytes,
         plain_scan,
     };
+    serve_all(&mut fleet, &mut machines, &mut queue, &mut dice, &mut figures);
+    assert_eq!(figures.placed, requests, "everything that waited was placed");
+    figures.fleet_bytes = with_fleet.saturating_sub(before);
+    figures.decisions.sort_unstable();
+    figures
+}
+
+/// Places everything that waits, while of what runs some ends after each round.
+fn serve_all(
+    fleet: &mut Fleet,
+    machines: &mut [Machine],
+    queue: &mut WaitQueue<u64, Wish>,
+    dice: &mut Dice,
+    figures: &mut Figures,
+) {
     let by_node: std::collections::HashMap<NodeId, usize> =
         machines.iter().enumerate().map(|(index, machine)| (machine.node, index)).collect();
     let mut running: Vec<(usize, Grant)> = Vec::new();
@@ -216,10 +230,6 @@ fn measure(count: usize, requests: usize) -> Figures {
         }
         figures.placing += processor_time().saturating_sub(begin);
     }
-    assert_eq!(figures.placed, requests, "everything that waited was placed");
-    figures.fleet_bytes = with_fleet.saturating_sub(before);
-    figures.decisions.sort_unstable();
-    figures
 }
 
 /// How long a look for a group takes, in milliseconds: the first on this fleet, and another after a machine changed. What

@@ -299,6 +299,7 @@ impl Foundation {
         Ok((log, brood, stop_signals, template))
     }
 
+    #[expect(clippy::too_many_lines, reason = "all parts of the daemon are made here, one after the other")]
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
         let Self { home, session, mut log, mut brood, stop_signals, template, before } = self;
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());

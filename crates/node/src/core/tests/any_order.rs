@@ -98,6 +98,7 @@ impl Story {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each happening")]
     fn tell(&mut self, happening: &Happening) {
         let clients = self.clients();
         let workers: Vec<Key> = clients.iter().copied().filter(|key| self.world.running.contains(key)).collect();

@@ -40,6 +40,15 @@ pub(super) struct World {
     pub(super) made: HashSet<FileId>,
 }
 
+/// What the places of all objects add up to.
+#[derive(Default)]
+struct Counts {
+    held: Vec<(SegmentId, JobId)>,
+    idle: u64,
+    spilled: u64,
+    unanswered: usize,
+}
+
 impl World {
     pub(super) fn new(capacity: u64, disk: u64) -> Self {
         let directory = PathBuf::from("/spill");
@@ -226,59 +235,14 @@ impl World {
 
     pub(super) fn check(&self) {
         let book = &self.book;
-        let mut held = Vec::new();
-        let (mut idle, mut spilled, mut unanswered) = (0, 0, 0);
+        let mut counts = Counts::default();
         for (id, object) in &book.objects {
-            unanswered += object.waiters.len();
-            let job = job_of(*id);
-            match object.place {
-                Place::Sought(_) => {}
-                Place::Queued(_) => unanswered += 1,
-                Place::Making { job, .. } => {
-                    assert!(matches!(book.jobs[&job], Job::File { object: Some(made), .. } if made == *id));
-                    unanswered += 1;
-                }
-                Place::Writing { segment, writer, file, .. } => {
-                    assert!(book.clients[&writer].writing.contains(id));
-                    spilled += file.map_or(0, |_| object.size);
-                    held.push((segment, job));
-                }
-                Place::Idle { segment, since } => {
-                    assert_eq!(book.idle[&since], *id);
-                    idle += object.capacity;
-                    held.push((segment, job));
-                }
-                Place::Pinned { segment, pins, .. } => {
-                    let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
-                    assert_eq!(counted, pins, "STORE-3");
-                    assert!(pins > 0);
-                    held.push((segment, job));
-                }
-                Place::Spilling { segment, .. } => held.push((segment, job)),
-                Place::OnDisk { segment, file, pins, .. } => {
-                    let counted = book.clients.values().filter_map(|client| client.pins.get(id)).sum::<u32>();
-                    assert!(counted == pins && pins > 0, "STORE-3");
-                    assert_eq!((self.files[&file], self.memory[&segment]), (number(*id), number(*id)));
-                    spilled += object.size;
-                    held.push((segment, job));
-                }
-                Place::Spilled { file } | Place::Checking { file, .. } => {
-                    assert_eq!(self.files[&file], number(*id), "the file holds the object's own bytes");
-                    spilled += object.size;
-                }
-                Place::Restoring { .. } => spilled += object.size,
-                Place::Lost { .. } => assert!(object.waiters.is_empty()),
-            }
-            if let Place::Idle { segment, .. } | Place::Pinned { segment, .. } | Place::Spilling { segment, .. } =
-                object.place
-            {
-                assert_eq!(self.memory[&segment], number(*id), "STORE-3: sealed bytes stay");
-            }
+            self.check_object(*id, object, &mut counts);
         }
         for job in book.jobs.values() {
             match job {
-                Job::Restore { segment, .. } => held.push((*segment, book.segments.job_of(*segment))),
-                Job::Spill { size, .. } | Job::File { size, .. } => spilled += size,
+                Job::Restore { segment, .. } => counts.held.push((*segment, book.segments.job_of(*segment))),
+                Job::Spill { size, .. } | Job::File { size, .. } => counts.spilled += size,
                 Job::Check { .. } => {}
                 Job::Duplicate { object } => assert!(matches!(book.objects[object].place, Place::Writing { .. })),
             }
@@ -286,12 +250,12 @@ impl World {
         let lent = book.objects.values().filter(|object| object.is_lent);
         assert!(lent.clone().all(|object| matches!(object.place, Place::Writing { file: None, .. })), "LENT-1");
         assert_eq!(lent.map(|object| object.capacity).sum::<u64>(), book.lent, "LENT-1");
-        assert_eq!(idle, book.idle_bytes);
-        assert_eq!(spilled, book.disk.used());
+        assert_eq!(counts.idle, book.idle_bytes);
+        assert_eq!(counts.spilled, book.disk.used());
         assert!(book.disk.used() <= book.limits.disk && book.jobs.len() <= book.limits.jobs);
-        assert_eq!(unanswered, book.waiting.len(), "STORE-4");
+        assert_eq!(counts.unanswered, book.waiting.len(), "STORE-4");
         assert!(book.waiting.len() <= book.limits.waiting);
-        book.segments.check(&held);
+        book.segments.check(&counts.held);
         if book.jobs.is_empty() {
             let room = book.segments.room();
             for Request { need, .. } in &book.queue {
@@ -300,5 +264,55 @@ impl World {
         }
         assert_eq!(self.made.len(), book.segments.len());
         book.check_copies();
+    }
+
+    /// What must hold of one object, which is added to the counts.
+    fn check_object(&self, id: ObjectId, object: &Object, counts: &mut Counts) {
+        let book = &self.book;
+        counts.unanswered += object.waiters.len();
+        let job = job_of(id);
+        match object.place {
+            Place::Sought(_) => {}
+            Place::Queued(_) => counts.unanswered += 1,
+            Place::Making { job, .. } => {
+                assert!(matches!(book.jobs[&job], Job::File { object: Some(made), .. } if made == id));
+                counts.unanswered += 1;
+            }
+            Place::Writing { segment, writer, file, .. } => {
+                assert!(book.clients[&writer].writing.contains(&id));
+                counts.spilled += file.map_or(0, |_| object.size);
+                counts.held.push((segment, job));
+            }
+            Place::Idle { segment, since } => {
+                assert_eq!(book.idle[&since], id);
+                counts.idle += object.capacity;
+                counts.held.push((segment, job));
+            }
+            Place::Pinned { segment, pins, .. } => {
+                let counted = book.clients.values().filter_map(|client| client.pins.get(&id)).sum::<u32>();
+                assert_eq!(counted, pins, "STORE-3");
+                assert!(pins > 0);
+                counts.held.push((segment, job));
+            }
+            Place::Spilling { segment, .. } => counts.held.push((segment, job)),
+            Place::OnDisk { segment, file, pins, .. } => {
+                let counted = book.clients.values().filter_map(|client| client.pins.get(&id)).sum::<u32>();
+                assert!(counted == pins && pins > 0, "STORE-3");
+                assert_eq!((self.files[&file], self.memory[&segment]), (number(id), number(id)));
+                counts.spilled += object.size;
+                counts.held.push((segment, job));
+            }
+            Place::Spilled { file } | Place::Checking { file, .. } => {
+                assert_eq!(self.files[&file], number(id), "the file holds the object's own bytes");
+                counts.spilled += object.size;
+            }
+            Place::Restoring { .. } => counts.spilled += object.size,
+            Place::Lost { .. } => assert!(object.waiters.is_empty()),
+        }
+        if let Place::Idle { segment, .. } | Place::Pinned { segment, .. } | Place::Spilling { segment, .. } =
+            object.place
+        {
+            assert_eq!(self.memory[&segment], number(id), "STORE-3: sealed bytes stay");
+        }
     }
 }
