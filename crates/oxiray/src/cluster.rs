@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::{context, folder, news, process, template};
 use bytes::Bytes;
+use oxiray_families::GPU;
 use oxiray_node::session::{self, Description};
 use oxiray_node::{Config, root};
 use oxiray_runtime::{Entry, Identity, Runtime};
@@ -103,7 +104,7 @@ impl Builder {
     /// How many GPUs a private cluster has; those of the machine where nothing is said.
     #[must_use]
     pub fn num_gpus(self, count: f64) -> Self {
-        self.resource("GPU", count)
+        self.resource(GPU.name, count)
     }
 
     /// How much of any resource a private cluster has.

@@ -28,7 +28,7 @@ pub use grant::{BundleId, DeviceShare, DeviceShares, Grant, GrantId};
 pub use inventory::{DEVICES_MAX, Inventory, InventoryError};
 pub use ledger::{Ledger, NoSuchDevice, OutOfService};
 pub use memory::MemoryShares;
-pub use name::{ACCELERATOR_TYPE_PREFIX, DEVICE_RESOURCES, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
+pub use name::{ACCELERATOR_TYPE_PREFIX, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
 pub use packing::{NoPacking, pack};
 pub use quantity::{Quantity, QuantityError};
 pub use shortage::{Busy, Never, Shortage, obtainable};
