@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _labels, _without_effect
+from oxiray import _families, _labels, _without_effect
 from oxiray._init_options import QUANTITY_MAX
 from oxiray.runtime_env import checked as checked_runtime_env
 from oxiray.util.placement_group import PlacementGroup
@@ -25,8 +25,6 @@ from oxiray.util.scheduling_strategies import (
 UNITS_PER_WHOLE = 10_000
 #: The most results of one call, each of which takes memory in its caller before the call is made.
 RESULTS_MAX = 100_000
-#: Devices that may be shared; their whole-number rule above one applies at `.remote()`.
-SHAREABLE = ("GPU", "NPU")
 STRATEGY_NAMES = ("DEFAULT", "SPREAD")
 NONE = type(None)
 
@@ -71,9 +69,8 @@ def check_share(name: str, quantity: Any) -> None:
 def _check_resources(_: str, resources: Any) -> None:
     if resources is None:
         return
-    for name in ("CPU", "GPU"):
+    for keyword, name in {"num_cpus": "CPU", **_families.OPTIONS}.items():
         if name in resources:
-            keyword = f"num_{name.lower()}s"
             raise ValueError(
                 f"'resources' asks for {name}={resources[name]!r}; use the '{keyword}' keyword instead: "
                 f"{keyword}={resources[name]!r}"
@@ -84,7 +81,7 @@ def _check_resources(_: str, resources: Any) -> None:
         if quantity is None:
             raise TypeError(f"the quantity of resource {name} must be a number, but None was given: leave it out")
         check_share(name, quantity)
-        if name not in SHAREABLE:
+        if name not in _families.SHAREABLE:  # Theirs above one is checked at `.remote()`.
             check_device_quantity(name, quantity)
 
 
@@ -187,7 +184,7 @@ _SHARED: dict[str, Rule] = {
     "memory": Rule((float, int, NONE), check_share),
     "name": Rule((str, NONE)),
     "num_cpus": Rule((float, int, NONE), check_share),
-    "num_gpus": Rule((float, int, NONE), check_share),
+    **dict.fromkeys(_families.OPTIONS, Rule((float, int, NONE), check_share)),
     "placement_group": Rule((NONE, str, PlacementGroup)),
     "placement_group_bundle_index": Rule((int,)),
     "placement_group_capture_child_tasks": Rule((bool, NONE)),
@@ -376,9 +373,10 @@ def check_submitted_resources(given: Mapping[str, Any]) -> None:
     for name in resources:
         if name == "bundle" or name.startswith("bundle_group"):
             raise ValueError(f"the resource name {name!r} is reserved for placement groups: use another name")
-    if given.get("num_gpus") is not None:
-        check_device_quantity("GPU", given["num_gpus"])
-    for name in SHAREABLE:
+    for option, resource in _families.OPTIONS.items():
+        if given.get(option) is not None:
+            check_device_quantity(resource, given[option])
+    for name in _families.SHAREABLE:
         if name in resources:
             check_device_quantity(name, resources[name])
 

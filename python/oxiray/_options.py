@@ -17,10 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oxiray import _option_rules as rules, _pickling, _without_effect, runtime_env as environments
+from oxiray import _families, _option_rules as rules, _pickling, _without_effect, runtime_env as environments
 
-#: Resources whose units are devices: a task that held one exits by default, so that the next meets a clean device.
-ACCELERATORS = ("GPU", "neuron_cores", "TPU", "HPU", "NPU")
 #: The share of `accelerator_type:<T>` that asks for the type without using it up.
 TYPE_SHARE = 0.001
 DEFAULT_MAX_RETRIES = 3
@@ -113,7 +111,8 @@ def task_options(
     resources = {name: quantity for name, quantity in resources.items() if quantity > 0}
     max_calls = merged.get("max_calls")
     if max_calls is None:
-        max_calls = 1 if any(name in resources for name in ACCELERATORS) else 0
+        # A task that held a device exits by default, so that the next meets a clean device.
+        max_calls = 1 if any(name in resources for name in _families.DEVICES) else 0
     num_returns = merged.get("num_returns")
     if num_returns is None:
         num_returns = "streaming" if is_generator else 1
@@ -174,8 +173,9 @@ def check_submittable(options: TaskOptions | ActorOptions, *, is_async: bool = F
 
 def _demand(merged: Mapping[str, Any]) -> dict[str, float]:
     demand = {name: float(quantity) for name, quantity in (merged.get("resources") or {}).items()}
-    if merged.get("num_gpus") is not None:
-        demand["GPU"] = float(merged["num_gpus"])
+    for option, resource in _families.OPTIONS.items():
+        if merged.get(option) is not None:
+            demand[resource] = float(merged[option])
     if merged.get("memory") is not None:
         demand["memory"] = int(merged["memory"])
     if merged.get("accelerator_type") is not None:

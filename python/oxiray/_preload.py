@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from oxiray import _families
+
 #: What the daemon says is to be imported, and why it is not, once that was tried.
 VARIABLE = "OXIRAY_TEMPLATE_PRELOAD"
 _REFUSED = "OXIRAY_TEMPLATE_PRELOAD_REFUSED"
@@ -31,7 +33,6 @@ _REFUSED = "OXIRAY_TEMPLATE_PRELOAD_REFUSED"
 _THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 #: Threads, by the start of their names, whose libraries have fork handlers.
 _FORKABLE_THREADS = ("jemalloc_bg_thd",)
-_DEVICES = re.compile(r"/dev/(nvidia|kfd|dri/renderD|accel|neuron|davinci|hl|vfio)")
 #: Libraries with a thread count of their own, read when they were loaded, and how it is set.
 _THREADED = re.compile(r"/lib(gomp|iomp5|omp|openblas|scipy_openblas|mkl_rt)[^/]*\.so")
 _SETTERS = (
@@ -119,7 +120,7 @@ def _why_not_forkable() -> str | None:
             target = os.readlink(f"/proc/self/fd/{number}")
         except OSError:
             continue
-        if _DEVICES.match(target):
+        if _families.NODE.match(target):
             return f"they open {target}, and a process that uses a device cannot be forked"
     return None
 

@@ -15,7 +15,7 @@ import logging
 import sys
 from typing import Any, NoReturn
 
-from oxiray import _core, _options, _pickling, _serialization, _session, _strategies
+from oxiray import _core, _families, _options, _pickling, _serialization, _session, _strategies
 
 logger = logging.getLogger("ray")
 
@@ -139,7 +139,7 @@ class RemoteFunction:
         if "body" not in self._shared:
             body = code_of(self._function, "function")
             self._shared.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
-        holds_devices = any(name in options.resources for name in _options.ACCELERATORS)
+        holds_devices = any(name in options.resources for name in _families.DEVICES)
         self._caller = _core.Caller.of_function(
             hash=self._shared["hash"],
             body=self._shared["body"],

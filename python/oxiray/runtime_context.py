@@ -6,13 +6,13 @@ import json
 import logging
 from typing import Any
 
-from oxiray import _core, _environment, _session
+from oxiray import _core, _environment, _families, _session
 from oxiray._async_context import current_call
 
 logger = logging.getLogger("oxiray")
 
-#: Every resource that has devices in Ray, so that programs can look any of them up.
-ACCELERATOR_RESOURCES = ("GPU", "TPU", "neuron_cores", "HPU", "NPU", "RBLN", "FURIOSA", "MBLT", "TTNPU")
+#: Resources that have devices in Ray and no family here: programs may look them up all the same.
+_RAYS_OWN = ("RBLN", "FURIOSA", "MBLT", "TTNPU")
 
 
 def _facts(what: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class RuntimeContext:
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """For every accelerator resource the ids granted to this task or actor, ascending; empty lists in a driver."""
         granted = _facts("Accelerator ids")["devices"]
-        return {name: list(granted[name][0]) if name in granted else [] for name in ACCELERATOR_RESOURCES}
+        return {name: list(granted[name][0]) if name in granted else [] for name in (*_families.DEVICES, *_RAYS_OWN)}
 
     def get_assigned_resources(self) -> dict[str, float]:
         """Everything granted to this task or actor."""

@@ -21,7 +21,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from oxiray import _core, _environment, _environment_packages as packages, _options, _session, _strategies, actor, exceptions
+from oxiray import (
+    _core, _environment, _environment_packages as packages, _families, _options, _session, _strategies, actor, exceptions,
+)  # fmt: skip
 from oxiray.remote_function import RemoteFunction, stream_terms
 
 #: How a handle of a Rust actor begins, where that of a Python one is a pickle.
@@ -134,7 +136,7 @@ class RustFunction:
         _session.ensure()
         body = self._name.encode()
         stream = stream_terms(options.num_returns, options.generator_backpressure_num_objects, 1)
-        holds_devices = any(name in options.resources for name in _options.ACCELERATORS)
+        holds_devices = any(name in options.resources for name in _families.DEVICES)
         self._caller = _core.Caller.of_function(
             hash=hashlib.blake2b(body, digest_size=16).digest(),
             body=body,

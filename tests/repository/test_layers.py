@@ -17,13 +17,14 @@ LAYERS = [
     {"visitor"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
     {"resources", "ids", "records"},
+    {"families"},
 ]
 # The daemon of the head's machine runs the head's state machines.
 BESIDE = {("node", "head")}
 # Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.
-TEST_ONLY = {"models", "nvml-fixture"}
+TEST_ONLY = {"eighth-family", "models", "nvml-fixture"}
 # Where a clock, a socket, a file, a thread or chance would make a decision impossible to replay.
-PURE = ["resources", "scheduler", "kubernetes"]
+PURE = ["families", "resources", "scheduler", "kubernetes"]
 IMPURE = re.compile(
     r"\bstd::(time|net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|SystemTime|Instant)\b"
 )

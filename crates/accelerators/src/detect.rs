@@ -6,11 +6,9 @@
 //! 3. `DETECT-3`: nothing is left out silently: what looks like an accelerator and is not counted is in
 //!    [`Detection::ruled_out`], and what the user should act on is in [`Detection::warnings`].
 
-use std::collections::BTreeMap;
-
+use oxiray_families::{Detected, FAMILIES, Family, Findings, GPU, RuledOut};
 use serde::Serialize;
 
-use crate::family::{FAMILIES, Family, GPU};
 use crate::host::Host;
 use crate::offer::gpu_family;
 
@@ -23,88 +21,6 @@ pub struct Detection {
     pub warnings: Vec<String>,
     /// What looked like an accelerator and is not counted.
     pub ruled_out: Vec<RuledOut>,
-}
-
-/// The devices of one family on one machine.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Detected {
-    /// The family.
-    pub family: &'static Family,
-    /// How many there are of the family's resource.
-    pub count: usize,
-    /// The type name of the first device, where it is known.
-    pub type_name: Option<String>,
-    /// How they were found.
-    pub how: String,
-    /// The devices, by index. A Neuron device has several cores, so it may count more than once.
-    pub devices: Vec<Device>,
-    /// Resources that the machine offers besides, such as the name of its TPU slice.
-    pub extra_resources: BTreeMap<String, f64>,
-    /// Labels that the machine carries for them.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// What is known of one device.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Device {
-    /// Its position among the family's devices.
-    pub index: usize,
-    /// The vendor's name for it.
-    pub name: Option<String>,
-    /// Its unique id.
-    pub uuid: Option<String>,
-    /// Its place on the PCI bus, as `0000:19:00.0`.
-    pub pci_address: Option<String>,
-    /// Its own memory.
-    pub memory_bytes: Option<u64>,
-    /// The NUMA node it hangs on.
-    pub numa_node: Option<u32>,
-}
-
-/// Something that looked like an accelerator and is not counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RuledOut {
-    /// What it is.
-    pub what: String,
-    /// Why it is not counted.
-    pub why: String,
-}
-
-/// Notes taken while looking.
-#[derive(Debug, Default)]
-pub(crate) struct Findings {
-    warnings: Vec<String>,
-    ruled_out: Vec<RuledOut>,
-}
-
-impl Findings {
-    pub(crate) fn warn(&mut self, warning: impl Into<String>) {
-        self.warnings.push(warning.into());
-    }
-
-    pub(crate) fn rule_out(&mut self, what: impl Into<String>, why: impl Into<String>) {
-        self.ruled_out.push(RuledOut { what: what.into(), why: why.into() });
-    }
-}
-
-impl Detected {
-    /// A family found with one count per device; `None` where there is no device.
-    pub(crate) fn of_devices(family: &'static Family, devices: Vec<Device>, how: impl Into<String>) -> Option<Self> {
-        (!devices.is_empty()).then(|| Self {
-            family,
-            count: devices.len(),
-            type_name: family.constant_type.map(str::to_owned),
-            how: how.into(),
-            devices,
-            extra_resources: BTreeMap::new(),
-            labels: BTreeMap::new(),
-        })
-    }
-
-    pub(crate) fn with_type(mut self, type_name: Option<String>) -> Self {
-        self.type_name = type_name;
-        self
-    }
 }
 
 impl Detection {
@@ -130,7 +46,7 @@ pub fn detect(host: &Host) -> Detection {
 
 // One resource maps to one vendor's variables, so only one vendor's GPUs can be offered.
 fn note_shared_resource(detection: &mut Detection, host: &Host) {
-    let found: Vec<&Detected> = detection.families.iter().filter(|one| one.family.resource == GPU).collect();
+    let found: Vec<&Detected> = detection.families.iter().filter(|one| *one.family.resource == GPU).collect();
     if found.len() < 2 {
         return;
     }

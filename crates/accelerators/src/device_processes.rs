@@ -1,136 +1,75 @@
 //! Which processes hold memory of the devices that a node offers, and how much those are used.
 //!
-//! 1. `PROCESSES-1`: the library is opened at the first question, and only for a node that has NVIDIA devices. It then
-//!    stays open, which keeps the driver ready and later questions quick.
-//! 2. `PROCESSES-2`: what NVML does not tell is not guessed.
+//! 1. `PROCESSES-1`: a vendor's library is opened at the first question, and only for a node that has such devices.
+//! 2. `PROCESSES-2`: what a family's [`Monitor`] does not tell is not guessed.
+//! 3. `PROCESSES-3`: a device is named by its resource and its slot: two families' first devices are two devices.
 
 use std::fmt;
-use std::path::PathBuf;
 
-use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::{Device, Nvml};
+use oxiray_families::{Monitor, Usage};
 
-use crate::family::Family;
 use crate::host::Host;
-use crate::nvidia;
-use crate::nvml::{self, DEVICES_LIMIT};
 use crate::offer::Offer;
 
-/// Asks NVML who holds memory of a node's NVIDIA devices. A question waits for the driver, however long it takes.
+/// Asks a family's monitor about the devices of one resource. A question waits for the driver, however long it takes.
+#[derive(Clone)]
 pub struct DeviceProcesses {
-    library: PathBuf,
-    /// What the vendor's library calls the device in each slot.
+    host: Host,
+    resource: &'static str,
+    monitor: &'static Monitor,
+    /// What the family's libraries call the device in each slot.
     ids: Vec<String>,
-    nvml: Library,
 }
 
 /// How much a device is used at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceUse {
-    /// Its number among those offered.
+    /// Its resource.
+    pub resource: &'static str,
+    /// Its number among those offered of the resource.
     pub slot: u32,
     /// What the variable that shows devices to programs calls it.
     pub id: String,
-    /// The part of the last moments in which it computed, in percent.
-    pub busy_percent: Option<u32>,
-    /// Bytes of its memory that are taken, by whomever.
-    pub used_bytes: Option<u64>,
-    /// Bytes of its memory.
-    pub total_bytes: Option<u64>,
-    /// Whether its driver has lost it: it fell off the bus, say.
-    pub is_lost: bool,
-}
-
-enum Library {
-    Unopened,
-    // Never closed: that would wait for the driver when the process wants to end, which closes everything anyway.
-    Open(&'static Nvml),
-    Silent,
+    /// How much it is used.
+    pub usage: Usage,
 }
 
 impl DeviceProcesses {
-    /// `None` where nobody could tell: there is no NVIDIA device among those offered, or a recording answers for NVML.
-    pub fn of(host: &Host, offer: &Offer) -> Option<Self> {
-        let offered = offer.of(Self::family().resource)?;
-        if offered.family != Self::family() || offered.detected == 0 {
-            return None;
-        }
-        let ids = (0..offered.count as u32).map(|slot| offered.id(slot).trim().to_owned()).collect();
-        Some(Self { library: host.nvml_library()?.to_owned(), ids, nvml: Library::Unopened })
+    /// One for each resource of the node whose family has a monitor that can answer on this host.
+    pub fn of(host: &Host, offer: &Offer) -> Vec<Self> {
+        let offered = offer.devices.iter().filter(|offered| offered.detected > 0);
+        let watched = offered.filter_map(|offered| {
+            let monitor = offered.family.monitor.as_ref().filter(|monitor| (monitor.is_available)(host))?;
+            let ids = (0..offered.count as u32).map(|slot| offered.id(slot).trim().to_owned()).collect();
+            Some(Self { host: host.clone(), resource: offered.resource(), monitor, ids })
+        });
+        watched.collect()
     }
 
     /// Whose devices it knows.
-    pub fn family() -> &'static Family {
-        &nvidia::FAMILY
+    pub fn resource(&self) -> &'static str {
+        self.resource
     }
 
-    /// The processes that hold memory of the device in `slot`, to compute or to draw; `None` where NVML does not tell, or
-    /// the device exists in name only.
-    pub fn in_slot(&mut self, slot: u32) -> Option<Vec<u32>> {
-        let device = device(self.library()?, self.ids.get(slot as usize)?).ok()?;
-        let computing = device.running_compute_processes().ok()?;
-        let drawing = device.running_graphics_processes().unwrap_or_default();
-        Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
+    /// The processes that hold memory of the device in `slot`, to compute or to draw; `None` where nobody tells, or the
+    /// device exists in name only.
+    pub fn in_slot(&self, slot: u32) -> Option<Vec<u32>> {
+        (self.monitor.holders)(&self.host, self.ids.get(slot as usize)?)
     }
 
-    /// How much each device is used now, by slot; those are left out of which NVML tells nothing.
-    pub fn uses(&mut self) -> Vec<DeviceUse> {
-        let Some(nvml) = self.library() else { return Vec::new() };
-        self.ids.iter().enumerate().filter_map(|(slot, id)| use_of(nvml, slot as u32, id)).collect()
-    }
-
-    fn library(&mut self) -> Option<&'static Nvml> {
-        if matches!(self.nvml, Library::Unopened) {
-            let opened = nvml::open(&self.library);
-            self.nvml = opened.map_or(Library::Silent, |nvml| Library::Open(Box::leak(Box::new(nvml))));
-        }
-        match self.nvml {
-            Library::Open(nvml) => Some(nvml),
-            Library::Unopened | Library::Silent => None,
-        }
+    /// How much each device is used now, by slot; those are left out of which nobody tells anything.
+    pub fn uses(&self) -> Vec<DeviceUse> {
+        let told = (0..).zip(&self.ids).filter_map(|(slot, id)| {
+            let usage = (self.monitor.usage)(&self.host, id)?;
+            Some(DeviceUse { resource: self.resource, slot, id: id.clone(), usage })
+        });
+        told.collect()
     }
 }
 
 impl fmt::Debug for DeviceProcesses {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { library, ids, .. } = self;
-        formatter.debug_struct("DeviceProcesses").field("library", library).field("ids", ids).finish_non_exhaustive()
-    }
-}
-
-fn use_of(nvml: &Nvml, slot: u32, id: &str) -> Option<DeviceUse> {
-    let (rates, memory) = match device(nvml, id) {
-        Ok(device) => (device.utilization_rates().ok(), device.memory_info()),
-        Err(error) => (None, Err(error)),
-    };
-    let is_lost = matches!(memory, Err(NvmlError::GpuLost));
-    let memory = memory.ok();
-    let is_told = is_lost || rates.is_some() || memory.is_some();
-    is_told.then(|| DeviceUse {
-        slot,
-        id: id.to_owned(),
-        busy_percent: rates.map(|rates| rates.gpu),
-        used_bytes: memory.as_ref().map(|memory| memory.used),
-        total_bytes: memory.map(|memory| memory.total),
-        is_lost,
-    })
-}
-
-/// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.
-fn device<'nvml>(nvml: &'nvml Nvml, id: &str) -> Result<Device<'nvml>, NvmlError> {
-    if let Ok(index) = id.parse() {
-        return nvml.device_by_index(index);
-    }
-    let unknown = match nvml.device_by_uuid(id) {
-        Err(error) if !matches!(error, NvmlError::GpuLost) => error,
-        found => return found,
-    };
-    let count = nvml.device_count()?.min(DEVICES_LIMIT);
-    let mut beginning_so = (0..count)
-        .filter_map(|index| nvml.device_by_index(index).ok())
-        .filter(|device| device.uuid().is_ok_and(|uuid| uuid.starts_with(id)));
-    match (beginning_so.next(), beginning_so.next()) {
-        (Some(found), None) => Ok(found),
-        _ => Err(unknown),
+        let Self { resource, ids, .. } = self;
+        formatter.debug_struct("DeviceProcesses").field("resource", resource).field("ids", ids).finish_non_exhaustive()
     }
 }

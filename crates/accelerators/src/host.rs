@@ -12,14 +12,17 @@ mod command;
 mod metadata;
 mod recording;
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::nvml::{self, NvmlAnswers, NvmlFailure};
-use crate::pci::{self, PciFunction};
+use nvml_wrapper::Nvml;
+use oxiray_families::{HostFacts, NvmlAnswers, NvmlFailure, PciFunction, Usage, scan_pci};
+
+use crate::nvml;
 use recording::Recording;
 
 pub use recording::HostError;
@@ -43,15 +46,18 @@ const FOLDER_ENTRIES_LIMIT: usize = 4096;
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
 /// A machine to look at.
-#[derive(Debug)]
+#[derive(Clone)]
 pub struct Host {
     root: PathBuf,
     world: World,
     nvml_library: Option<PathBuf>,
     pci: OnceLock<Vec<PciFunction>>,
+    /// NVML as monitors ask it: opened at the first question, and kept, which keeps the driver ready and later questions
+    /// quick. It is never closed: that would wait for the driver when the process wants to end, which closes all anyway.
+    live_nvml: OnceLock<Option<&'static Nvml>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum World {
     Real,
     Recorded { recording: Recording, inherits_environment: bool },
@@ -60,7 +66,7 @@ enum World {
 impl Host {
     /// This machine.
     pub fn real() -> Self {
-        Self { root: PathBuf::from("/"), world: World::Real, nvml_library: None, pci: OnceLock::new() }
+        Self::of(PathBuf::from("/"), World::Real, None)
     }
 
     /// A machine recorded in a folder: a partial copy of its `/dev`, `/proc` and `/sys`, and `host.json` with its
@@ -70,7 +76,7 @@ impl Host {
         let root = folder.into();
         let recording = Recording::read(&root)?;
         let world = World::Recorded { recording, inherits_environment: false };
-        Ok(Self { root, world, nvml_library: None, pci: OnceLock::new() })
+        Ok(Self::of(root, world, None))
     }
 
     /// This machine, or the recorded one that `OXIRAY_HOST_ROOT` names. A recorded machine then also sees the variables
@@ -79,12 +85,16 @@ impl Host {
     pub fn from_environment() -> Result<Self, HostError> {
         let library = process_variable(NVML_LIBRARY_VARIABLE).map(PathBuf::from);
         let Some(folder) = process_variable(HOST_ROOT_VARIABLE).filter(|folder| !folder.is_empty()) else {
-            return Ok(Self { nvml_library: library, ..Self::real() });
+            return Ok(Self::of(PathBuf::from("/"), World::Real, library));
         };
         let root = PathBuf::from(folder);
         let recording = Recording::read(&root)?;
         let world = World::Recorded { recording, inherits_environment: true };
-        Ok(Self { root, world, nvml_library: library, pci: OnceLock::new() })
+        Ok(Self::of(root, world, library))
+    }
+
+    fn of(root: PathBuf, world: World, nvml_library: Option<PathBuf>) -> Self {
+        Self { root, world, nvml_library, pci: OnceLock::new(), live_nvml: OnceLock::new() }
     }
 
     /// The same machine with NVML answered by the library at `path`.
@@ -117,86 +127,11 @@ impl Host {
         }
     }
 
-    /// The text of a file, without surrounding blanks; `None` where it cannot be read.
-    pub(crate) fn read(&self, path: &str) -> Option<String> {
-        let file = File::open(self.path(path)).ok()?;
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_LIMIT).read_to_end(&mut bytes).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
-    }
-
-    /// A number in a file, as the kernel writes it: `0x10de` or `4318`.
-    pub(crate) fn read_number(&self, path: &str) -> Option<u64> {
-        let text = self.read(path)?;
-        match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        }
-    }
-
-    /// The names in a folder, sorted; empty where it cannot be read.
-    pub(crate) fn list(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.path(path)) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.take(FOLDER_ENTRIES_LIMIT).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-        names.sort_unstable();
-        names
-    }
-
-    /// The numbers `n` of the entries named `<prefix><n>` in a folder, ascending.
-    pub(crate) fn list_numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
-        let mut numbers: Vec<u32> =
-            self.list(path).iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok()).collect();
-        numbers.sort_unstable();
-        numbers
-    }
-
-    /// Whether a path exists.
-    pub(crate) fn exists(&self, path: &str) -> bool {
-        self.path(path).exists()
-    }
-
-    /// The devices on the PCI bus, by address.
-    pub(crate) fn pci(&self) -> &[PciFunction] {
-        self.pci.get_or_init(|| pci::scan(self))
-    }
-
-    /// What a vendor's command prints: the first of `programs` that the machine has (a path, or a name to be found in
-    /// `PATH`). `Ok(None)` where it has none of them; an error says which command failed and how.
-    pub(crate) fn run(&self, programs: &[&str], arguments: &[&str]) -> Result<Option<String>, String> {
-        match &self.world {
-            World::Recorded { recording, .. } => recording.run(programs, arguments),
-            World::Real => {
-                for program in programs {
-                    if let Some(output) = command::run(Path::new(program), arguments, COMMAND_LIMIT)? {
-                        return Ok(Some(output));
-                    }
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// An attribute of a Google Compute Engine instance; `None` on any other machine, or without an answer.
-    pub(crate) fn metadata(&self, attribute: &str) -> Option<String> {
-        match &self.world {
-            World::Recorded { recording, .. } => recording.metadata(attribute),
-            World::Real if self.is_google_machine() => metadata::attribute(attribute),
-            World::Real => None,
-        }
-    }
-
-    /// What NVML answers.
-    pub(crate) fn nvml(&self) -> Result<NvmlAnswers, NvmlFailure> {
-        match self.nvml_source() {
-            Ok(library) => nvml::load(library),
-            Err(recording) => recording.nvml(),
-        }
-    }
-
-    /// The library that answers for NVML; `None` where a recording does, which knows nothing of the processes of today.
-    pub(crate) fn nvml_library(&self) -> Option<&Path> {
-        self.nvml_source().ok()
+    fn live_nvml(&self) -> Option<&'static Nvml> {
+        *self.live_nvml.get_or_init(|| {
+            let opened = nvml::open(self.nvml_source().ok()?).ok()?;
+            Some(Box::leak(Box::new(opened)))
+        })
     }
 
     fn nvml_source(&self) -> Result<&Path, &Recording> {
@@ -217,6 +152,82 @@ impl Host {
 
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+impl HostFacts for Host {
+    fn variable(&self, name: &str) -> Option<String> {
+        Self::variable(self, name)
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        let file = File::open(self.path(path)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_LIMIT).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.path(path)) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.take(FOLDER_ENTRIES_LIMIT).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.path(path).exists()
+    }
+
+    fn pci(&self) -> &[PciFunction] {
+        self.pci.get_or_init(|| scan_pci(self))
+    }
+
+    fn run(&self, programs: &[&str], arguments: &[&str]) -> Result<Option<String>, String> {
+        match &self.world {
+            World::Recorded { recording, .. } => recording.run(programs, arguments),
+            World::Real => {
+                for program in programs {
+                    if let Some(output) = command::run(Path::new(program), arguments, COMMAND_LIMIT)? {
+                        return Ok(Some(output));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn metadata(&self, attribute: &str) -> Option<String> {
+        match &self.world {
+            World::Recorded { recording, .. } => recording.metadata(attribute),
+            World::Real if self.is_google_machine() => metadata::attribute(attribute),
+            World::Real => None,
+        }
+    }
+
+    fn nvml(&self) -> Result<NvmlAnswers, NvmlFailure> {
+        match self.nvml_source() {
+            Ok(library) => nvml::load(library),
+            Err(recording) => recording.nvml(),
+        }
+    }
+
+    fn has_live_nvml(&self) -> bool {
+        self.nvml_source().is_ok()
+    }
+
+    fn nvml_holders(&self, id: &str) -> Option<Vec<u32>> {
+        nvml::holders(self.live_nvml()?, id)
+    }
+
+    fn nvml_usage(&self, id: &str) -> Option<Usage> {
+        nvml::usage(self.live_nvml()?, id)
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Host").field(&self.description()).finish()
     }
 }
 

@@ -1,80 +1,13 @@
-//! NVIDIA's management library, asked once for what detection needs.
+//! NVIDIA's management library: asked once for what detection needs, and later by the family's monitor.
 
 use std::path::Path;
 
-use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+use oxiray_families::{Gpu, NvmlAnswers, NvmlFailure, Usage, short_address};
 
 /// The most devices NVML is believed to have; a machine has 16 at most today.
-pub(crate) const DEVICES_LIMIT: u32 = 1024;
-
-/// What NVML says of a machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct NvmlAnswers {
-    pub(crate) driver: Option<String>,
-    pub(crate) gpus: Vec<Gpu>,
-    /// Devices that NVML counts but cannot open, each with its reason.
-    pub(crate) lost: Vec<String>,
-}
-
-/// One GPU as NVML shows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Gpu {
-    pub(crate) name: Option<String>,
-    pub(crate) uuid: Option<String>,
-    pub(crate) pci_address: Option<String>,
-    pub(crate) memory_bytes: Option<u64>,
-    /// Whether the GPU is cut into instances (MIG).
-    pub(crate) partitioned: bool,
-}
-
-/// Why NVML answers nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NvmlFailure {
-    /// The machine does not have the library.
-    #[error("its library cannot be loaded ({0})")]
-    NoLibrary(String),
-    /// The library is there and refuses to work.
-    #[error("its library refuses to work ({0})")]
-    Refused(String),
-}
-
-impl NvmlAnswers {
-    /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
-    /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
-    /// is partitioned, and `#` starts a comment.
-    pub(crate) fn parse(text: &str) -> Self {
-        let mut answers = Self::default();
-        let mut partitioned = Vec::new();
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-            match line.split_once('=') {
-                Some(("driver", version)) => answers.driver = Some(version.to_owned()),
-                Some(("mig", index)) => partitioned.extend(index.parse::<usize>()),
-                _ => answers.gpus.push(Gpu::parse(line)),
-            }
-        }
-        for index in partitioned {
-            if let Some(gpu) = answers.gpus.get_mut(index) {
-                gpu.partitioned = true;
-            }
-        }
-        answers
-    }
-}
-
-impl Gpu {
-    fn parse(line: &str) -> Self {
-        let mut fields = line.split('|').map(str::trim).map(|field| (!field.is_empty()).then_some(field));
-        let mut next = || fields.next().flatten();
-        Self {
-            name: next().map(str::to_owned),
-            uuid: next().map(str::to_owned),
-            pci_address: next().map(short_address),
-            memory_bytes: next().and_then(|bytes| bytes.parse().ok()),
-            partitioned: false,
-        }
-    }
-}
+const DEVICES_LIMIT: u32 = 1024;
 
 /// Loads the library.
 pub(crate) fn open(library: &Path) -> Result<Nvml, NvmlFailure> {
@@ -104,12 +37,47 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
     Ok(answers)
 }
 
-// NVML writes the domain with eight digits, the kernel with four.
-fn short_address(address: &str) -> String {
-    let lower = address.to_ascii_lowercase();
-    match lower.split_once(':') {
-        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => format!("{}:{rest}", &domain[4..]),
-        _ => lower,
+/// The processes that hold memory of a device, to compute or to draw.
+pub(crate) fn holders(nvml: &Nvml, id: &str) -> Option<Vec<u32>> {
+    let device = device(nvml, id).ok()?;
+    let computing = device.running_compute_processes().ok()?;
+    let drawing = device.running_graphics_processes().unwrap_or_default();
+    Some(computing.into_iter().chain(drawing).map(|process| process.pid).collect())
+}
+
+/// How much a device is used now; nothing where NVML tells nothing of it.
+pub(crate) fn usage(nvml: &Nvml, id: &str) -> Option<Usage> {
+    let (rates, memory) = match device(nvml, id) {
+        Ok(device) => (device.utilization_rates().ok(), device.memory_info()),
+        Err(error) => (None, Err(error)),
+    };
+    let is_lost = matches!(memory, Err(NvmlError::GpuLost));
+    let memory = memory.ok();
+    let is_told = is_lost || rates.is_some() || memory.is_some();
+    is_told.then(|| Usage {
+        busy_percent: rates.map(|rates| rates.gpu),
+        used_bytes: memory.as_ref().map(|memory| memory.used),
+        total_bytes: memory.map(|memory| memory.total),
+        is_lost,
+    })
+}
+
+/// The device that `CUDA_VISIBLE_DEVICES` calls `id`: a number, a UUID, or the unambiguous beginning of one.
+fn device<'nvml>(nvml: &'nvml Nvml, id: &str) -> Result<Device<'nvml>, NvmlError> {
+    if let Ok(index) = id.parse() {
+        return nvml.device_by_index(index);
+    }
+    let unknown = match nvml.device_by_uuid(id) {
+        Err(error) if !matches!(error, NvmlError::GpuLost) => error,
+        found => return found,
+    };
+    let count = nvml.device_count()?.min(DEVICES_LIMIT);
+    let mut beginning_so = (0..count)
+        .filter_map(|index| nvml.device_by_index(index).ok())
+        .filter(|device| device.uuid().is_ok_and(|uuid| uuid.starts_with(id)));
+    match (beginning_so.next(), beginning_so.next()) {
+        (Some(found), None) => Ok(found),
+        _ => Err(unknown),
     }
 }
 
@@ -129,21 +97,6 @@ fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_form() {
-        let text =
-            "# two cards\ndriver=550.54.15\nNVIDIA L4|GPU-1|00000000:3B:00.0|24000|1|7:1\n\nNVIDIA L4||0000:5e:00.0\n";
-        let answers = NvmlAnswers::parse(text);
-        assert_eq!(answers.driver.as_deref(), Some("550.54.15"));
-        assert_eq!(answers.gpus.len(), 2);
-        assert_eq!(answers.gpus[0].pci_address.as_deref(), Some("0000:3b:00.0"));
-        assert_eq!(answers.gpus[0].memory_bytes, Some(24000));
-        assert_eq!(
-            answers.gpus[1],
-            Gpu { name: Some("NVIDIA L4".to_owned()), pci_address: Some("0000:5e:00.0".to_owned()), ..Gpu::default() }
-        );
-    }
 
     #[test]
     fn a_missing_library_is_told_from_a_broken_one() {

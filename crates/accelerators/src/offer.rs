@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use oxiray_families::{Detected, Family, GPU, Lookup, Preset, device_resource, families_of, families_on_node};
 use oxiray_resources::DEVICES_MAX;
 use serde::Serialize;
 
-use crate::detect::{Detected, Detection};
-use crate::family::{Family, GPU, families_of, families_on_node};
-use crate::visibility::{Lookup, Preset};
+use crate::detect::Detection;
 
 /// Chooses the vendor that `GPU` stands for: `nvidia`, `amd` or `intel`.
 pub const GPU_FAMILY_VARIABLE: &str = "OXIRAY_GPU_FAMILY";
@@ -103,11 +102,17 @@ pub enum OfferError {
         reason: String,
     },
     /// There is no such GPU vendor.
-    #[error("{GPU_FAMILY_VARIABLE} is `{value}`, but it must be one of nvidia, amd, and intel")]
+    #[error("{GPU_FAMILY_VARIABLE} is `{value}`, but it must be one of {}", gpu_families())]
     UnknownGpuFamily {
         /// What it is.
         value: String,
     },
+}
+
+fn gpu_families() -> String {
+    let keys: Vec<&str> = families_of(GPU.name).map(|family| family.key).collect();
+    let (last, others) = keys.split_last().expect("some family provides GPU");
+    format!("{}, and {last}", others.join(", "))
 }
 
 /// The largest quantity of a resource that is not made of devices.
@@ -116,7 +121,7 @@ const SCALAR_MAX: f64 = 1e14;
 impl DeviceOffer {
     /// The resource.
     pub fn resource(&self) -> &'static str {
-        self.family.resource
+        self.family.resource.name
     }
 
     /// What the vendor's library calls the device in a slot.
@@ -165,8 +170,8 @@ pub fn offer(
         warnings: Vec::new(),
     };
     for family in families_on_node(gpu_family) {
-        let asked = wanted.remove(family.resource).map(|quantity| quantity as usize);
-        let preset = (family.preset)(environment);
+        let asked = wanted.remove(family.resource.name).map(|quantity| quantity as usize);
+        let preset = (family.visibility.preset)(environment);
         let detected = detection.of(family);
         let count = count(family, detected, preset.as_ref(), asked)?;
         if count == 0 {
@@ -185,12 +190,12 @@ pub fn offer(
 /// first whose variable is set, else the first of all. "First" is the order of [`FAMILIES`](crate::FAMILIES).
 pub fn gpu_family(detection: &Detection, environment: Lookup<'_>) -> Result<&'static Family, OfferError> {
     if let Some(value) = environment(GPU_FAMILY_VARIABLE).filter(|value| !value.is_empty()) {
-        let named = families_of(GPU).find(|family| value.eq_ignore_ascii_case(family.key));
+        let named = families_of(GPU.name).find(|family| value.eq_ignore_ascii_case(family.key));
         return named.ok_or(OfferError::UnknownGpuFamily { value });
     }
-    let present = families_of(GPU).find(|family| detection.count(family) > 0);
-    let preset = || families_of(GPU).find(|family| (family.preset)(environment).is_some());
-    let chosen = present.or_else(preset).or_else(|| families_of(GPU).next());
+    let present = families_of(GPU.name).find(|family| detection.count(family) > 0);
+    let preset = || families_of(GPU.name).find(|family| (family.visibility.preset)(environment).is_some());
+    let chosen = present.or_else(preset).or_else(|| families_of(GPU.name).next());
     Ok(chosen.expect("some family provides GPU"))
 }
 
@@ -208,7 +213,7 @@ fn check(resource: &str, quantity: f64) -> Result<(), OfferError> {
     if quantity.is_nan() || quantity < 0.0 {
         return Err(OfferError::Negative { resource, quantity });
     }
-    let is_devices = families_of(&resource).next().is_some();
+    let is_devices = device_resource(&resource).is_some();
     let limit = if is_devices { f64::from(DEVICES_MAX) } else { SCALAR_MAX };
     if quantity > limit {
         return Err(OfferError::TooMany { resource, quantity, limit });
@@ -230,7 +235,7 @@ fn count(
         (Some(asked), Some(preset)) if asked > preset.ids.len() => Err(OfferError::BeyondVisible {
             variable: preset.variable,
             listed: preset.ids.clone(),
-            resource: family.resource,
+            resource: family.resource.name,
             asked,
         }),
         (Some(asked), _) => Ok(asked),
@@ -250,7 +255,7 @@ fn note_preset(warnings: &mut Vec<String>, family: &Family, found: usize, preset
             "{} lists device {}, but this machine has {found} of {}, numbered from 0",
             preset.variable,
             missing.trim(),
-            family.resource
+            family.resource.name
         ));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use oxiray_families::{Detected, Device, RuledOut};
 use serde::Serialize;
 
-use crate::detect::{Detected, Detection, Device, RuledOut};
+use crate::detect::Detection;
 use crate::host::Host;
 
 const EXPECT: &str = "writing to a string does not fail";
@@ -35,9 +36,10 @@ pub fn report(detection: &Detection, host: &Host) -> String {
 
 fn describe(text: &mut String, detected: &Detected) {
     let Detected { family, count, type_name, how, devices, extra_resources, labels } = detected;
-    writeln!(text, "\n{}: {count} x {}", family.resource, type_name.as_deref().unwrap_or(family.name)).expect(EXPECT);
+    writeln!(text, "\n{}: {count} x {}", family.resource.name, type_name.as_deref().unwrap_or(family.name))
+        .expect(EXPECT);
     writeln!(text, "  found by {how}").expect(EXPECT);
-    writeln!(text, "  shown to programs by {}", family.variables.join(", ")).expect(EXPECT);
+    writeln!(text, "  shown to programs by {}", family.visibility.variables.join(", ")).expect(EXPECT);
     for line in devices.iter().filter_map(line) {
         writeln!(text, "  {line}").expect(EXPECT);
     }

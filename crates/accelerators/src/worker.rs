@@ -6,9 +6,9 @@
 //!    are positions in it, and where no slot is, the whole list is meant.
 //! 3. `WORKER-3`: an opt-out (`RAY_EXPERIMENTAL_NOSET_…`) governs all variables of its family, and no ids.
 
-use crate::family::{Family, families_on_node};
+use oxiray_families::{Assignment, Changes, Family, Lookup, Preset, families_on_node, is_on};
+
 use crate::offer::Offer;
-use crate::visibility::{Assignment, Changes, Lookup, Preset, is_on};
 
 const OVERRIDE_ON_ZERO: &str = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO";
 
@@ -36,10 +36,10 @@ pub fn environment(offer: &Offer, granted: &[(&str, Vec<u32>)], worker: WorkerEn
     let hides = worker.is_on(OVERRIDE_ON_ZERO);
     let mut changes = Changes::new();
     for family in families_on_node(offer.gpu_family) {
-        if family.opt_outs.iter().any(|flag| worker.is_on(flag)) {
+        if family.visibility.opt_outs.iter().any(|flag| worker.is_on(flag)) {
             continue;
         }
-        let slots = granted.iter().find(|(resource, _)| *resource == family.resource).map(|(_, slots)| &**slots);
+        let slots = granted.iter().find(|(resource, _)| *resource == family.resource.name).map(|(_, slots)| &**slots);
         match slots.filter(|slots| !slots.is_empty()) {
             Some(slots) => changes.extend(shown(offer, family, slots, worker)),
             None if hides => changes.extend(hidden(family)),
@@ -52,7 +52,7 @@ pub fn environment(offer: &Offer, granted: &[(&str, Vec<u32>)], worker: WorkerEn
 /// The ids that a worker's program is told for the slots it was granted of a resource, in the order of the slots, and
 /// whether they come from a list in the environment (Ray then gives them as text, otherwise as numbers).
 pub fn visible_ids(offer: &Offer, resource: &str, slots: &[u32], worker: WorkerEnvironment<'_>) -> (Vec<String>, bool) {
-    let family = families_on_node(offer.gpu_family).find(|family| family.resource == resource);
+    let family = families_on_node(offer.gpu_family).find(|family| family.resource.name == resource);
     match family {
         _ if slots.is_empty() => (Vec::new(), false),
         Some(family) => ids(offer, family, slots, worker),
@@ -62,10 +62,10 @@ pub fn visible_ids(offer: &Offer, resource: &str, slots: &[u32], worker: WorkerE
 
 fn ids(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> (Vec<String>, bool) {
     let slots = ascending(slots);
-    if let Some(own) = (family.preset)(worker.own) {
+    if let Some(own) = (family.visibility.preset)(worker.own) {
         return (positions(&own, &slots), true);
     }
-    let Some(offered) = offer.of(family.resource) else {
+    let Some(offered) = offer.of(family.resource.name) else {
         return (slots.iter().map(ToString::to_string).collect(), false);
     };
     (slots.iter().map(|slot| offered.id(*slot)).collect(), offered.preset.is_some())
@@ -73,22 +73,27 @@ fn ids(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<
 
 fn shown(offer: &Offer, family: &Family, slots: &[u32], worker: WorkerEnvironment<'_>) -> Changes {
     let (ids, _) = ids(offer, family, slots, worker);
-    if family.variables.len() > 1 && (family.preset)(worker.own).is_some_and(|own| own.ids == ids) {
+    if family.visibility.variables.len() > 1 && (family.visibility.preset)(worker.own).is_some_and(|own| own.ids == ids)
+    {
         return only_own(family, worker);
     }
-    let detected = offer.of(family.resource).map_or(0, |offered| offered.detected);
-    (family.show)(&Assignment { ids: &ids, detected })
+    let detected = offer.of(family.resource.name).map_or(0, |offered| offered.detected);
+    (family.visibility.show)(&Assignment { ids: &ids, detected })
 }
 
 // A list that is granted whole stays as the user wrote it; the vendor's other filter, inherited or written, would cut it.
 fn only_own(family: &Family, worker: WorkerEnvironment<'_>) -> Changes {
-    let others = family.variables.iter().filter(|variable| (worker.own)(variable).is_none());
+    let others = family.visibility.variables.iter().filter(|variable| (worker.own)(variable).is_none());
     others.map(|variable| ((*variable).to_owned(), None)).collect()
 }
 
 fn hidden(family: &Family) -> impl Iterator<Item = (String, Option<String>)> {
-    let lists = family.variables.iter().map(|variable| ((*variable).to_owned(), family.hidden.map(str::to_owned)));
-    lists.chain(family.companions.iter().map(|variable| ((*variable).to_owned(), None)))
+    let lists = family
+        .visibility
+        .variables
+        .iter()
+        .map(|variable| ((*variable).to_owned(), family.visibility.hidden.map(str::to_owned)));
+    lists.chain(family.visibility.companions.iter().map(|variable| ((*variable).to_owned(), None)))
 }
 
 fn positions(list: &Preset, slots: &[u32]) -> Vec<String> {

@@ -105,7 +105,7 @@ fn summary(detection: &Detection) -> String {
     let mut text = String::new();
     for one in &detection.families {
         let type_name = one.type_name.as_deref().unwrap_or("?");
-        writeln!(text, "= {} {} {type_name} ({})", one.family.resource, one.count, one.how).unwrap();
+        writeln!(text, "= {} {} {type_name} ({})", one.family.resource.name, one.count, one.how).unwrap();
         for (name, quantity) in &one.extra_resources {
             writeln!(text, "+ {quantity} {name}").unwrap();
         }

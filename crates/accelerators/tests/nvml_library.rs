@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
-use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, detect, offer};
+use oxiray_accelerators::{Detection, DeviceProcesses, DeviceUse, Host, Usage, detect, offer};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 
 /// Cargo puts the libraries of dependencies beside the test's own executable.
@@ -114,18 +114,18 @@ fn processes(visible: Option<&str>, gpus: Option<f64>) -> Option<DeviceProcesses
     let host = Host::recorded(common::machine("plain")).unwrap().with_nvml_library(library());
     let requested = gpus.map(|gpus| ("GPU".to_owned(), gpus)).into_iter().collect();
     let environment = |name: &str| visible.filter(|_| name == "CUDA_VISIBLE_DEVICES").map(str::to_owned);
-    DeviceProcesses::of(&host, &offer(&detect(&host), &environment, &requested).unwrap())
+    DeviceProcesses::of(&host, &offer(&detect(&host), &environment, &requested).unwrap()).pop()
 }
 
 fn who_holds_memory_is_told_by_slot(answers: &Path) {
     let gpu = |uuid: &str, computing: &str, drawing: &str| format!("NVIDIA L4|{uuid}||24000|0|{computing}|{drawing}\n");
     let third = gpu("MIG-77", "31:1", "");
     std::fs::write(answers, gpu("GPU-aa1", "11:1,12:1", "13:1") + &gpu("GPU-ab2", "", "21:1") + &third).unwrap();
-    let mut all = processes(None, None).unwrap();
+    let all = processes(None, None).unwrap();
     assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![11, 12, 13]), Some(vec![21])]);
     std::fs::write(answers, gpu("GPU-aa1", "", "") + &gpu("GPU-ab2", "22:1", "") + &third).unwrap();
     assert_eq!([all.in_slot(0), all.in_slot(1)], [Some(vec![]), Some(vec![22])], "as things are now");
-    let mut restricted = processes(Some(" 1,MIG-77,GPU-aa"), None).unwrap();
+    let restricted = processes(Some(" 1,MIG-77,GPU-aa"), None).unwrap();
     assert_eq!(
         (0..3).map(|slot| restricted.in_slot(slot)).collect::<Vec<_>>(),
         [Some(vec![22]), Some(vec![31]), Some(vec![])]
@@ -134,39 +134,36 @@ fn who_holds_memory_is_told_by_slot(answers: &Path) {
 
 fn what_the_library_does_not_tell_is_not_guessed(answers: &Path) {
     std::fs::write(answers, "NVIDIA L4|GPU-aa1||24000|0|11:1\nNVIDIA L4|GPU-ab2||24000|0|\n").unwrap();
-    let mut named = processes(Some("GPU-a,GPU-c,7,GPU-ab2"), Some(4.0)).unwrap();
+    let named = processes(Some("GPU-a,GPU-c,7,GPU-ab2"), Some(4.0)).unwrap();
     assert_eq!([named.in_slot(0), named.in_slot(1), named.in_slot(2)], [None, None, None], "two, none, none");
     assert_eq!(named.in_slot(3), Some(vec![]));
-    let mut logical = processes(None, Some(8.0)).unwrap();
+    let logical = processes(None, Some(8.0)).unwrap();
     assert_eq!([logical.in_slot(0), logical.in_slot(2), logical.in_slot(8)], [Some(vec![11]), None, None]);
     std::fs::write(answers, "driver=1\n").unwrap();
     assert_eq!(logical.in_slot(0), None, "the device is gone");
     assert!(processes(None, Some(8.0)).is_none(), "a machine without devices");
     let recorded = Host::recorded(common::machine("nvidia-h100x8")).unwrap();
     let offered = offer(&detect(&recorded), &|_| None, &std::collections::BTreeMap::new()).unwrap();
-    assert!(DeviceProcesses::of(&recorded, &offered).is_none(), "a recording tells of the past");
-    let mut broken = DeviceProcesses::of(&recorded.with_nvml_library("/no/such/library.so"), &offered).unwrap();
+    assert!(DeviceProcesses::of(&recorded, &offered).is_empty(), "a recording tells of the past");
+    let broken = DeviceProcesses::of(&recorded.with_nvml_library("/no/such/library.so"), &offered).pop().unwrap();
     assert_eq!(broken.in_slot(0), None);
 }
 
 fn how_much_devices_are_used_is_told(answers: &Path) {
     let two = |busy: &str| format!("NVIDIA L4|GPU-a||24000|6000|||{busy}\nNVIDIA L4|GPU-b|||||||\n");
     std::fs::write(answers, two("87")).unwrap();
-    let used = |slot, id: &str, busy_percent, (used, total)| DeviceUse {
-        slot,
-        is_lost: false,
-        id: id.to_owned(),
-        busy_percent,
-        used_bytes: Some(used),
-        total_bytes: Some(total),
+    let used = |slot, id: &str, busy_percent, (used, total)| {
+        let usage = Usage { busy_percent, used_bytes: Some(used), total_bytes: Some(total), is_lost: false };
+        DeviceUse { resource: "GPU", slot, id: id.to_owned(), usage }
     };
-    let mut numbered = processes(None, None).unwrap();
+    let numbered = processes(None, None).unwrap();
     assert_eq!(numbered.uses(), [used(0, "0", Some(87), (6000, 24000))], "nothing is known of the other");
     std::fs::write(answers, two("")).unwrap();
     assert_eq!(numbered.uses(), [used(0, "0", None, (6000, 24000))], "as things are now");
     std::fs::write(answers, two("3")).unwrap();
     assert_eq!(processes(Some("GPU-b,GPU-a"), None).unwrap().uses(), [used(1, "GPU-a", Some(3), (6000, 24000))]);
     std::fs::write(answers, format!("lost=1\n{}", two("3"))).unwrap();
-    let lost = DeviceUse { slot: 1, id: "1".to_owned(), is_lost: true, ..DeviceUse::default() };
+    let usage = Usage { is_lost: true, ..Usage::default() };
+    let lost = DeviceUse { resource: "GPU", slot: 1, id: "1".to_owned(), usage };
     assert_eq!(numbered.uses(), [used(0, "0", Some(3), (6000, 24000)), lost], "the driver has lost the other");
 }

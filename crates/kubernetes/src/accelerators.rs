@@ -1,5 +1,6 @@
 //! The type of a group's accelerators, from what its pods ask of the machine.
 
+use oxiray_families::{Family, families_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -63,20 +64,11 @@ pub(crate) fn slice(selectors: &BTreeMap<String, String>) -> Option<Slice> {
     })
 }
 
-/// The type of the GPUs that the pod's node must have, as programs name it: `A100`, `H100`, `L4`.
-pub(crate) fn gpu_type(selectors: &BTreeMap<String, String>) -> Option<String> {
-    let of_gke = |name: &str| {
-        let name = name.strip_prefix("nvidia-").unwrap_or(name);
-        name.strip_prefix("tesla-").unwrap_or(name).split('-').next().map(str::to_uppercase)
+/// The type of the devices of a resource that the pod's node must have, as programs name it: `A100`, `H100`, `L4`.
+pub(crate) fn type_of(resource: &str, selectors: &BTreeMap<String, String>) -> Option<String> {
+    let label = |key: &str| selectors.get(key).cloned();
+    let of = |family: &'static Family| {
+        (family.kubernetes.type_of)(&label).or_else(|| family.constant_type.map(str::to_owned))
     };
-    let of_feature_discovery = |name: &str| {
-        let words = name.split(['-', '_', ' ']);
-        let mut rest = words.filter(|word| !["NVIDIA", "Tesla", "GeForce", "RTX"].contains(word));
-        rest.find(|word| word.chars().any(|letter| letter.is_ascii_digit())).map(str::to_owned)
-    };
-    let told = |key: &str| selectors.get(key).map(String::as_str).filter(|value| !value.is_empty());
-    told("cloud.google.com/gke-accelerator")
-        .and_then(of_gke)
-        .or_else(|| told("nvidia.com/gpu.product").and_then(of_feature_discovery))
-        .or_else(|| told("karpenter.k8s.aws/instance-gpu-name").map(str::to_uppercase))
+    families_of(resource).find_map(of)
 }

@@ -4,14 +4,15 @@
 //! same to all of them whether it has pods or none (CAPACITY-1). What a pod declares is taken in this order: the group's
 //! `rayStartParams`, its `resources`, the container's limits, its requests, those of the whole pod.
 
-use crate::accelerators::{gpu_type, selectors, slice};
+use crate::accelerators::{selectors, slice, type_of};
 use crate::claims::{Claims, claimed};
-use crate::devices::{MoreDevices, Unit, is_nvidia, unit_of};
+use crate::devices::{MoreDevices, Unit, shown_by, unit_of};
 use crate::quantity::quantity;
+use oxiray_families::{GPU, TPU, device_resources, families_of};
 use oxiray_resources::MemoryShares;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The processors of a pod that declares none, so that they do not depend on the machine it comes to.
 const CPU_UNSAID: f64 = 1.0;
@@ -61,9 +62,9 @@ pub struct Capacity {
     /// What is wrong or cannot be known, and what to write instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Whether the pods have devices of NVIDIA's, or are said to.
+    /// The families, by their keys, whose devices the pods have or are said to have; others are hidden from them.
     #[serde(skip)]
-    pub has_nvidia: bool,
+    pub shown: BTreeSet<&'static str>,
     /// Kubernetes' names of the pods' devices.
     #[serde(skip)]
     pub devices: Vec<String>,
@@ -101,7 +102,7 @@ pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> Capacity {
         told.labels.entry(PROFILE_LABEL.to_owned()).or_insert_with(|| profile.clone());
     }
     told.name_types(shape, &selectors);
-    told.per_host.retain(|name, amount| *amount > 0.0 || name == "CPU" || name == "GPU");
+    told.per_host.retain(|name, amount| *amount > 0.0 || name == "CPU" || name == GPU.name);
     told
 }
 
@@ -142,7 +143,7 @@ impl Capacity {
             ));
         }
         self.per_host.insert("CPU".to_owned(), cpu.unwrap_or(CPU_UNSAID));
-        self.per_host.insert("GPU".to_owned(), 0.0);
+        self.per_host.insert(GPU.name.to_owned(), 0.0);
     }
 
     /// Returns the profiles of parts of devices.
@@ -160,7 +161,7 @@ impl Capacity {
                 unit_of(name, machine, &catalogue.more).or_else(|| crate::devices::class_unit(named, &catalogue.more));
             let Some(unit) = unit else { continue };
             self.add(&unit, *count);
-            self.has_nvidia |= is_nvidia(name) || is_nvidia(named);
+            self.shown.extend(shown_by(name).chain(shown_by(named)));
             self.devices.push(name.clone());
             profiles.extend(unit.profile);
         }
@@ -171,7 +172,7 @@ impl Capacity {
     fn override_resources(&mut self, shape: &Shape<'_>, machine: Option<&str>, catalogue: &Catalogue) {
         for claim in claimed(&shape.template["spec"], catalogue, &mut self.notes) {
             self.add(&claim.unit, claim.count);
-            self.has_nvidia |= is_nvidia(&claim.class);
+            self.shown.extend(shown_by(&claim.class));
             self.devices.push(claim.class);
         }
         let mut said: BTreeMap<String, f64> = BTreeMap::new();
@@ -187,7 +188,7 @@ impl Capacity {
             let resource = match (&unit, name.to_ascii_lowercase().as_str()) {
                 (Some(unit), _) => unit.resource.clone(),
                 (None, "cpu") => "CPU".to_owned(),
-                (None, "gpu") => "GPU".to_owned(),
+                (None, "gpu") => GPU.name.to_owned(),
                 (None, _) => name.clone(),
             };
             *said.entry(resource).or_default() += amount * unit.map_or(1.0, |unit| unit.amount);
@@ -197,13 +198,15 @@ impl Capacity {
 
     /// What is written by hand wins over all that was derived.
     fn apply_start(&mut self, start: &BTreeMap<String, String>) {
-        for (parameter, resource) in [("num-cpus", "CPU"), ("num-gpus", "GPU"), ("memory", "memory")] {
+        for (parameter, resource) in [("num-cpus", "CPU"), ("num-gpus", GPU.name), ("memory", "memory")] {
             let Some(text) = start.get(parameter) else { continue };
             match quantity(&Value::String(text.clone())) {
                 Ok(amount) => {
                     self.per_host.insert(resource.to_owned(), amount);
                     // Whoever says so by hand has them shown to the pod in a way of their own.
-                    self.has_nvidia |= resource == "GPU" && amount > 0.0 && self.devices.is_empty();
+                    if amount > 0.0 && self.devices.is_empty() {
+                        self.shown.extend(families_of(resource).map(|family| family.key));
+                    }
                 }
                 Err(error) => self.notes.push(format!("`{parameter}` in rayStartParams is ignored: {error}")),
             }
@@ -244,13 +247,13 @@ impl Capacity {
     fn name_types(&mut self, shape: &Shape<'_>, selectors: &BTreeMap<String, String>) {
         let has = |told: &Self, name: &str| told.per_host.get(name).is_some_and(|amount| *amount > 0.0);
         let mut named = None;
-        if has(self, "TPU") {
+        if has(self, TPU.name) {
             if let Some(slice) = slice(selectors) {
-                let held = self.per_host["TPU"] * f64::from(shape.hosts);
+                let held = self.per_host[TPU.name] * f64::from(shape.hosts);
                 if (held - slice.chips as f64).abs() > 0.0 {
                     self.notes.push(format!(
                         "topology {} has {} chips, and {} hosts with {} each have {held}: set numOfHosts or google.com/tpu to fit",
-                        slice.topology, slice.chips, shape.hosts, self.per_host["TPU"]
+                        slice.topology, slice.chips, shape.hosts, self.per_host[TPU.name]
                     ));
                 }
                 self.first_host.insert(format!("TPU-{}-head", slice.pod_type), 1.0);
@@ -258,10 +261,8 @@ impl Capacity {
                 self.labels.entry("ray.io/tpu-pod-type".to_owned()).or_insert(slice.pod_type);
                 named = Some(slice.accelerator_type);
             }
-        } else if has(self, "GPU") {
-            named = gpu_type(selectors);
-        } else if has(self, "neuron_cores") {
-            named = Some("aws-neuron-core".to_owned());
+        } else if let Some(resource) = device_resources().find(|resource| has(self, resource.name)) {
+            named = type_of(resource.name, selectors);
         }
         let Some(named) = self.labels.get(TYPE_LABEL).cloned().or(named) else { return };
         self.per_host.insert(format!("{TYPE_PREFIX}{named}"), 1.0);

@@ -7,6 +7,7 @@ use crate::command::{SECRET_PATH, SESSIONS_PATH, START_PATH, Start, command, scr
 use crate::devices::taints_of;
 use crate::gang::Gang;
 use crate::settings::Settings;
+use oxiray_families::{FAMILIES, Hiding, TPU};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -149,8 +150,10 @@ impl Place<'_> {
             }
         }
         self.fill_container(&mut pod["spec"]);
-        if !told.has_nvidia {
-            hide_nvidia(&mut pod["spec"]);
+        for family in FAMILIES.iter().filter(|family| !told.shown.contains(family.key)) {
+            if let Some(hiding) = &family.kubernetes.hiding {
+                hide(&mut pod["spec"], hiding);
+            }
         }
         self.name_slice(&mut pod, &told);
         let replica = self.worker.map(|(group, replica, _)| (group, replica));
@@ -295,7 +298,7 @@ impl Place<'_> {
         let name = self.name();
         pod["spec"]["hostname"] = json!(name);
         pod["spec"]["subdomain"] = json!(self.cluster.pods_service());
-        if !told.per_host.contains_key("TPU") {
+        if !told.per_host.contains_key(TPU.name) {
             return;
         }
         let slice = format!("{}-{replica}", group.group_name);
@@ -337,11 +340,11 @@ fn offer_script(pod: &mut Value, script: &str) {
     set_variable(container, "KUBERAY_GEN_RAY_START_CMD", json!({"value": format!("/bin/sh {START_PATH}/node")}));
 }
 
-/// Without it, a container whose image asks for all devices sees every GPU of the machine that it happens to be on.
-fn hide_nvidia(spec: &mut Value) {
+/// Hides a vendor's devices from the containers of a pod that was given none.
+fn hide(spec: &mut Value, hiding: &Hiding) {
     for kind in ["initContainers", "containers"] {
         for container in spec[kind].as_array_mut().into_iter().flatten() {
-            set_variable(container, "NVIDIA_VISIBLE_DEVICES", json!({"value": "void"}));
+            set_variable(container, hiding.variable, json!({"value": hiding.value}));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What stands in `#[remote(…)]`.
 
 use crate::signature::Count;
+use oxiray_families::{device_resource, device_resources};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
@@ -79,6 +80,7 @@ enum Kind {
     Pairs,
 }
 
+#[derive(Clone, Copy)]
 struct Rule {
     name: &'static str,
     target: Option<Target>,
@@ -89,9 +91,9 @@ const fn rule(name: &'static str, target: Option<Target>, kind: Kind) -> Rule {
     Rule { name, target, kind }
 }
 
+/// Those of functions and actors, besides the options that ask for devices.
 const RULES: &[Rule] = &[
     rule("num_cpus", None, Kind::Amount),
-    rule("num_gpus", None, Kind::Devices),
     rule("memory", None, Kind::Whole(0)),
     rule("accelerator_type", None, Kind::Text),
     rule("name", None, Kind::Text),
@@ -121,8 +123,16 @@ const COUNT: &str = "num_returns";
 /// More results than this are a tuple, or items.
 const COUNT_MAX: usize = 8;
 
-/// Resources that are devices.
-const DEVICES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
+/// All that a target may say.
+fn rules(target: Target) -> Vec<Rule> {
+    if target == Target::Method {
+        return METHOD_RULES.to_vec();
+    }
+    let devices = device_resources().filter_map(|resource| resource.option);
+    let devices = devices.map(|option| rule(option, None, Kind::Devices));
+    let (processors, others) = RULES.split_at(1);
+    processors.iter().copied().chain(devices).chain(others.iter().copied()).collect()
+}
 
 /// The options as calls on `TaskOptions` or `ActorOptions`.
 pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
@@ -138,7 +148,11 @@ pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
             Given::Value(name, value) => {
                 let rule = rule_of(&name, target)?;
                 let value = checked(&name, &value, rule.kind)?;
-                calls.extend(quote!(.#name(#value)));
+                let device = device_resources().find(|resource| resource.option.is_some_and(|option| name == option));
+                calls.extend(match device.map(|device| device.name) {
+                    Some(resource) => quote!(.resource(#resource, #value)),
+                    None => quote!(.#name(#value)),
+                });
             }
             Given::Pairs(_, pairs) if name == "concurrency_groups" => {
                 rule_of(&name, target)?;
@@ -149,7 +163,7 @@ pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
             }
             Given::Pairs(_, pairs) => {
                 for (resource, quantity) in pairs {
-                    let kind = if DEVICES.contains(&resource.as_str()) { Kind::Devices } else { Kind::Amount };
+                    let kind = if device_resource(&resource).is_some() { Kind::Devices } else { Kind::Amount };
                     let value = checked(&Ident::new("resources", name.span()), &quantity, kind)?;
                     calls.extend(quote!(.resource(#resource, #value)));
                 }
@@ -194,22 +208,22 @@ pub(crate) fn of_method(given: Vec<Given>) -> Result<Vec<(Ident, Expr)>> {
 
 fn unknown(name: &Ident, target: Target) -> Error {
     let of_target = |rule: &&Rule| rule.target.is_none_or(|of| of == target);
-    let named = |rules: &[Rule]| rules.iter().filter(of_target).map(|rule| rule.name).collect::<Vec<_>>().join(", ");
+    let known = rules(target).iter().filter(of_target).map(|rule| rule.name).collect::<Vec<_>>().join(", ");
     let (whose, known) = match target {
-        Target::Function => ("functions", named(RULES) + ", resources(…)"),
-        Target::Actor => ("actors", named(RULES) + ", resources(…)"),
-        Target::Method => ("methods", named(METHOD_RULES)),
+        Target::Function => ("functions", known + ", resources(…)"),
+        Target::Actor => ("actors", known + ", resources(…)"),
+        Target::Method => ("methods", known),
     };
     Error::new(name.span(), format!("there is no option `{name}`; remote {whose} have: {known}"))
 }
 
-fn rule_of(name: &Ident, target: Target) -> Result<&'static Rule> {
-    let (rules, own, other) = match target {
-        Target::Function => (RULES, "functions", "actors"),
-        Target::Actor => (RULES, "actors", "functions"),
-        Target::Method => (METHOD_RULES, "methods", "actors"),
+fn rule_of(name: &Ident, target: Target) -> Result<Rule> {
+    let (own, other) = match target {
+        Target::Function => ("functions", "actors"),
+        Target::Actor => ("actors", "functions"),
+        Target::Method => ("methods", "actors"),
     };
-    let found = rules.iter().find(|rule| name == rule.name).ok_or_else(|| unknown(name, target))?;
+    let found = rules(target).into_iter().find(|rule| name == rule.name).ok_or_else(|| unknown(name, target))?;
     if found.target.is_some_and(|of| of != target) {
         return Err(Error::new(name.span(), format!("option `{name}` is one of remote {other}, and these are {own}")));
     }

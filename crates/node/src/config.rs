@@ -5,7 +5,7 @@ use crate::limits::{Level, Limits};
 use crate::{lease, machine};
 use oxiray_accelerators::{Host, Offer, detect, offer};
 use oxiray_ids::NodeId;
-use oxiray_resources::{DEVICE_RESOURCES, Inventory, MemoryShares, ResourceName};
+use oxiray_resources::{Inventory, MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -217,7 +217,7 @@ impl Plan {
             requested.insert("node:__internal_head__".into(), 1.0);
         } else if config.token_file.is_none() {
             // The head, on the same machine, offers the devices there are: what a member has is said.
-            for resource in &DEVICE_RESOURCES {
+            for resource in ResourceName::devices() {
                 requested.entry(resource.to_string()).or_insert(0.0);
             }
         }

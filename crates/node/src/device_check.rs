@@ -23,7 +23,7 @@ pub enum Residue {
     Held,
     /// The library has not answered yet: ask again.
     Pending,
-    /// Nobody can tell: the family has no such library, or the device exists in name only.
+    /// Nobody can tell: the family has no monitor, or the device exists in name only.
     Unknown,
 }
 
@@ -41,9 +41,9 @@ pub trait DeviceCheck: fmt::Debug {
         false
     }
 
-    /// Has the devices measured; what the last measuring found, with their resource. Never waits.
-    fn measure(&mut self) -> (&'static str, &[DeviceUse]) {
-        ("", &[])
+    /// Has the devices measured; what the last measuring found. Never waits.
+    fn measure(&mut self) -> Vec<DeviceUse> {
+        Vec::new()
     }
 }
 
@@ -60,25 +60,36 @@ fn is_dead(pid: u32) -> bool {
     is_own && matches!(std::fs::exists(format!("/proc/{pid}")), Ok(false))
 }
 
-/// For families that cannot tell.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NobodyKnows;
-
-impl DeviceCheck for NobodyKnows {
-    fn residue(&mut self, _resource: &str, _slot: u32, _pid: u32) -> Residue {
-        Residue::Unknown
-    }
-}
-
 /// The check for the devices that a machine offers.
 pub fn of(host: &Host, offer: &Offer) -> Box<dyn DeviceCheck> {
-    match DeviceProcesses::of(host, offer) {
-        Some(mut processes) => {
-            let resource = DeviceProcesses::family().resource;
-            let gauge = DeviceProcesses::of(host, offer).map(|mut own| Gauge::new(Box::new(move || own.uses())));
-            Box::new(Asker::new(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), gauge))
-        }
-        None => Box::new(NobodyKnows),
+    let askers = DeviceProcesses::of(host, offer).into_iter().map(|processes| {
+        let own = processes.clone();
+        let gauge = Some(Gauge::new(Box::new(move || own.uses())));
+        Asker::new(processes.resource(), is_dead, Box::new(move |slot| processes.in_slot(slot)), gauge)
+    });
+    Box::new(Askers(askers.collect()))
+}
+
+/// One for each resource that has a monitor: a driver in trouble holds up no answer about another's devices.
+#[derive(Debug)]
+struct Askers(Vec<Asker>);
+
+impl DeviceCheck for Askers {
+    fn residue(&mut self, resource: &str, slot: u32, pid: u32) -> Residue {
+        let asker = self.0.iter_mut().find(|asker| asker.resource == resource);
+        asker.map_or(Residue::Unknown, |asker| asker.residue(resource, slot, pid))
+    }
+
+    fn open(&mut self) {
+        self.0.iter_mut().for_each(DeviceCheck::open);
+    }
+
+    fn measures(&self) -> bool {
+        self.0.iter().any(DeviceCheck::measures)
+    }
+
+    fn measure(&mut self) -> Vec<DeviceUse> {
+        self.0.iter_mut().flat_map(DeviceCheck::measure).collect()
     }
 }
 
@@ -178,8 +189,8 @@ impl DeviceCheck for Asker {
         self.gauge.is_some()
     }
 
-    fn measure(&mut self) -> (&'static str, &[DeviceUse]) {
-        (self.resource, self.gauge.as_mut().map_or(&[], Gauge::measure))
+    fn measure(&mut self) -> Vec<DeviceUse> {
+        self.gauge.as_mut().map_or_else(Vec::new, |gauge| gauge.measure().to_vec())
     }
 }
 
@@ -299,7 +310,7 @@ mod tests {
     #[test]
     fn devices_are_measured_one_time_after_the_other() {
         let (release, gate) = mpsc::channel::<u32>();
-        let used = |percent| DeviceUse { busy_percent: Some(percent), ..DeviceUse::default() };
+        let used = |percent| DeviceUse { slot: percent, ..DeviceUse::default() };
         let mut gauge = Gauge::new(Box::new(move || gate.recv().map(used).into_iter().collect()));
         assert_eq!(gauge.measure(), [], "nothing is known at first");
         release.send(7).expect("it waits");

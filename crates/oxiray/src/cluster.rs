@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::{context, folder, news, process, template};
 use bytes::Bytes;
+use oxiray_families::GPU;
 use oxiray_node::Config;
 use oxiray_runtime::{Entry, Identity, Runtime};
 use oxiray_visitor::session::{self, heads_first};
@@ -104,7 +105,7 @@ impl Builder {
     /// How many GPUs a private cluster has; those of the machine where nothing is said.
     #[must_use]
     pub fn num_gpus(self, count: f64) -> Self {
-        self.resource("GPU", count)
+        self.resource(GPU.name, count)
     }
 
     /// How much of any resource a private cluster has.

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::process;
-use oxiray_accelerators::{Device, Host, detect, families_of};
+use oxiray_accelerators::{Device, Host, detect};
+use oxiray_families::families_of;
 use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
 use oxiray_runtime::Runtime;
 use oxiray_wire::message::Assign;

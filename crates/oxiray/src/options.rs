@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::group::PlacementGroup;
 use crate::{context, folder, program};
 use bytes::Bytes;
+use oxiray_families::{GPU, check_quantity, device_resource};
 use oxiray_ids::NodeId;
 use oxiray_resources::Quantity;
 use oxiray_runtime::Class;
@@ -11,8 +12,6 @@ use oxiray_wire::message::{Environment, LabelCondition, LabelSelector, Strategy,
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Resources whose units are devices: a task that held one ends its process, so that the next meets a clean device.
-const ACCELERATORS: [&str; 5] = ["GPU", "neuron_cores", "TPU", "HPU", "NPU"];
 /// The share of `accelerator_type:<T>` that asks for the type without using it up.
 const TYPE_SHARE: f64 = 0.001;
 const DEFAULT_MAX_RETRIES: i32 = 3;
@@ -98,7 +97,7 @@ macro_rules! shared_options {
             /// How many GPUs: a whole number, or a share of one.
             #[must_use]
             pub fn num_gpus(self, count: f64) -> Self {
-                self.resource("GPU", count)
+                self.resource(GPU.name, count)
             }
 
             /// Bytes of memory.
@@ -251,7 +250,7 @@ impl Shared {
 pub(crate) fn units(resources: &BTreeMap<String, f64>) -> Result<Vec<(String, u64)>> {
     let mut counted = Vec::with_capacity(resources.len());
     for (name, quantity) in resources {
-        oxiray_accelerators::check_quantity(name, *quantity).map_err(|error| Error::Invalid(error.to_string()))?;
+        check_quantity(name, *quantity).map_err(|error| Error::Invalid(error.to_string()))?;
         let units = Quantity::from_f64(*quantity)
             .map_err(|error| Error::Invalid(format!("{quantity} of resource `{name}` was asked for: {error}")))?
             .units();
@@ -332,7 +331,8 @@ impl TaskOptions {
     /// With the environment of a program of ours, or of Python.
     pub(crate) fn settle(self, environment: Option<Environment>) -> Result<Settled> {
         let demand = self.shared.demand(self.shared.num_cpus.unwrap_or(1.0))?;
-        let holds_devices = demand.iter().any(|(name, _)| ACCELERATORS.contains(&name.as_str()));
+        // Whoever held a device ends its process, so that the next meets a clean device.
+        let holds_devices = demand.iter().any(|(name, _)| device_resource(name).is_some());
         let max_calls = self.max_calls.unwrap_or(u32::from(holds_devices));
         let environment = match environment {
             Some(environment) => environment,

@@ -221,7 +221,13 @@ fn cluster(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>, St
 /// Raises `ValueError` where a task or actor may not ask for this much of a resource.
 #[pyfunction]
 fn check_quantity(resource: &str, quantity: f64) -> PyResult<()> {
-    oxiray_accelerators::check_quantity(resource, quantity).map_err(|error| PyValueError::new_err(error.to_string()))
+    oxiray_families::check_quantity(resource, quantity).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The table of the families of accelerators, as JSON: `python/oxiray/_families.py` reads it.
+#[pyfunction]
+fn families() -> String {
+    oxiray_families::table().to_string()
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -235,5 +241,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(next_news, module)?)?;
     module.add_function(wrap_pyfunction!(cluster, module)?)?;
-    module.add_function(wrap_pyfunction!(check_quantity, module)?)
+    module.add_function(wrap_pyfunction!(check_quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(families, module)?)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::devices::Devices;
-use crate::{Demand, DeviceShares, GrantId, Inventory, Quantity, ResourceName};
+use crate::{Capacity, Demand, DeviceShares, GrantId, Inventory, Quantity, ResourceName};
 
 /// One account for each resource, and one for each device.
 #[derive(Debug)]
@@ -50,7 +50,8 @@ impl Accounts {
     /// Those of a machine on which nothing runs.
     pub(crate) fn of_machine(inventory: &Inventory) -> Self {
         let (devices, scalars): (Vec<_>, Vec<_>) = inventory.totals().partition(|(resource, _)| resource.is_device());
-        let devices = devices.into_iter().map(|(name, total)| (name.clone(), Devices::new(total.wholes() as u32)));
+        let devices =
+            devices.into_iter().map(|(name, _)| (name.clone(), Devices::new(inventory.device_memory(name.as_str()))));
         let scalars = scalars.into_iter().map(|(name, total)| (name.clone(), Scalar::new(total)));
         Self { scalars: scalars.collect(), devices: devices.collect() }
     }
@@ -63,15 +64,15 @@ impl Accounts {
     }
 
     /// The devices that meet `demand` now; otherwise the first resource of which there is too little.
-    pub(crate) fn choose(&self, demand: &Demand) -> Result<Vec<DeviceShares>, (ResourceName, Quantity)> {
+    pub(crate) fn choose(&self, demand: &Demand) -> Result<Vec<DeviceShares>, (ResourceName, Capacity)> {
         let mut chosen = Vec::new();
-        for (resource, asked) in demand.iter() {
+        for (resource, asked) in demand.capacities() {
             if resource.is_device() {
                 match self.devices.get(resource).and_then(|devices| devices.choose(asked)) {
                     Some(shares) => chosen.push(DeviceShares { resource: resource.clone(), shares }),
                     None => return Err((resource.clone(), asked)),
                 }
-            } else if asked > self.free_scalar(resource) {
+            } else if asked.share > self.free_scalar(resource) {
                 return Err((resource.clone(), asked));
             }
         }

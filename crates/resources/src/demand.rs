@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Quantity, ResourceName};
+use crate::{Capacity, Quantity, ResourceName};
 
 /// The most resources one demand may name.
 pub const DEMAND_RESOURCES_MAX: usize = 1024;
@@ -15,7 +15,7 @@ pub const DEMAND_RESOURCES_MAX: usize = 1024;
 /// Resources stand in the order of their names, each once, none at zero; so two demands are equal
 /// exactly where they ask for the same. A clone costs no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Demand(Arc<[(ResourceName, Quantity)]>);
+pub struct Demand(Arc<[(ResourceName, Capacity)]>);
 
 /// Amounts that make no demand.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -39,6 +39,12 @@ pub enum DemandError {
     /// A resource was named twice.
     #[error("{resource} was asked for twice; name each resource once")]
     Duplicate {
+        /// The resource.
+        resource: ResourceName,
+    },
+    /// Memory of devices, and none of the devices.
+    #[error("memory of {resource} was asked for, and no {resource}")]
+    NoDevice {
         /// The resource.
         resource: ResourceName,
     },
@@ -70,7 +76,7 @@ impl Demand {
                 return Err(DemandError::NotWhole { resource, quantity });
             }
         }
-        Ok(Self(amounts.into()))
+        Ok(Self(amounts.into_iter().map(|(name, quantity)| (name, quantity.into())).collect()))
     }
 
     /// The demand for nothing, which every machine meets.
@@ -80,19 +86,35 @@ impl Demand {
 
     /// This demand with `quantity` of `resource` in place of what it asked of it before.
     pub fn with(&self, resource: ResourceName, quantity: Quantity) -> Result<Self, DemandError> {
-        let mut amounts: Vec<_> = self.0.iter().filter(|(name, _)| *name != resource).cloned().collect();
-        amounts.push((resource, quantity));
-        Self::new(amounts)
+        let mut amounts: Vec<_> = self.iter().filter(|(name, _)| **name != resource).collect();
+        amounts.push((&resource, quantity));
+        let mut changed = Self::new(amounts.into_iter().map(|(name, quantity)| (name.clone(), quantity)))?;
+        for (name, asked) in self.devices().filter(|(name, asked)| **name != resource && asked.memory_bytes > 0) {
+            changed = changed.with_memory(name, asked.memory_bytes)?;
+        }
+        Ok(changed)
+    }
+
+    /// This demand with so many bytes of memory of each device of `resource` that it asks for.
+    pub fn with_memory(&self, resource: &ResourceName, memory_bytes: u64) -> Result<Self, DemandError> {
+        if !resource.is_device() || self.get(resource.as_str()).is_zero() {
+            return Err(DemandError::NoDevice { resource: resource.clone() });
+        }
+        let changed = self.0.iter().map(|(name, asked)| match name == resource {
+            true => (name.clone(), Capacity { memory_bytes, ..*asked }),
+            false => (name.clone(), *asked),
+        });
+        Ok(Self(changed.collect()))
     }
 
     /// What it asks for beyond `part`.
     #[must_use]
     pub fn without(&self, part: &Self) -> Self {
-        let beyond = self.iter().map(|(name, quantity)| {
-            let left = quantity.units().saturating_sub(part.get(name.as_str()).units());
-            (name.clone(), Quantity::from_units(left))
+        let beyond = self.0.iter().map(|(name, asked)| {
+            let left = asked.share.units().saturating_sub(part.get(name.as_str()).units());
+            (name.clone(), Capacity { share: Quantity::from_units(left), ..*asked })
         });
-        Self(beyond.filter(|(_, quantity)| !quantity.is_zero()).collect())
+        Self(beyond.filter(|(_, asked)| !asked.share.is_zero()).collect())
     }
 
     /// How much it asks of `resource`; zero where it does not name it.
@@ -102,12 +124,22 @@ impl Demand {
 
     /// The resources and amounts, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
-        self.0.iter().map(|(name, quantity)| (name, *quantity))
+        self.capacities().map(|(name, asked)| (name, asked.share))
+    }
+
+    /// The same, in each dimension of devices.
+    pub fn capacities(&self) -> impl Iterator<Item = (&ResourceName, Capacity)> {
+        self.0.iter().map(|(name, asked)| (name, *asked))
+    }
+
+    /// How much it asks of `resource`, in each dimension.
+    pub fn capacity(&self, resource: &str) -> Capacity {
+        self.capacities().find(|(name, _)| name.as_str() == resource).map_or(Capacity::default(), |(_, asked)| asked)
     }
 
     /// The part that names devices.
-    pub fn devices(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
-        self.iter().filter(|(name, _)| name.is_device())
+    pub fn devices(&self) -> impl Iterator<Item = (&ResourceName, Capacity)> {
+        self.capacities().filter(|(name, _)| name.is_device())
     }
 
     /// The part that names no devices.
@@ -124,9 +156,9 @@ impl Demand {
 impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
-        for (index, (name, quantity)) in self.iter().enumerate() {
+        for (index, (name, asked)) in self.capacities().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
-            write!(f, "{comma}{name}: {quantity}")?;
+            write!(f, "{comma}{name}: {asked}")?;
         }
         f.write_str("}")
     }

@@ -1,32 +1,33 @@
 //! The accounts of one resource's devices.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::{DeviceShare, GrantId, Quantity};
+use crate::packing::FreeOrder;
+use crate::{Capacity, DeviceShare, FreeDevices, GrantId, Quantity};
 
 /// One account per device, and an order over them that answers both placement rules. A bundle has accounts for
 /// its own devices only, each as large as its share.
 #[derive(Debug)]
 pub(crate) struct Devices {
     accounts: BTreeMap<u32, Account>,
-    /// The devices in service, by what is free and then by number: "the fullest with room for x,
-    /// lowest number first" is the first one at or after `(x, 0)`, and "wholly free, lowest number
-    /// first" is what stands at or after `(one, 0)`.
-    by_free: BTreeSet<(Quantity, u32)>,
+    /// The devices in service.
+    by_free: FreeOrder,
     out_of_service: BTreeMap<u32, String>,
 }
 
 #[derive(Debug)]
 struct Account {
-    whole: Quantity,
-    free: Quantity,
+    whole: Capacity,
+    free: Capacity,
     /// In the order of the ids.
-    holders: Vec<(GrantId, Quantity)>,
+    holders: Vec<(GrantId, Capacity)>,
 }
 
 impl Devices {
-    pub(crate) fn new(count: u32) -> Self {
-        Self::of((0..count).map(|device| DeviceShare { device, share: Quantity::ONE }))
+    /// Those of a machine, with the memory of each.
+    pub(crate) fn new(memory_bytes: impl Iterator<Item = u64>) -> Self {
+        let wholes = (0..).zip(memory_bytes);
+        Self::of(wholes.map(|(device, memory_bytes)| DeviceShare { device, share: Quantity::ONE, memory_bytes }))
     }
 
     /// The accounts of a bundle that has these.
@@ -34,37 +35,25 @@ impl Devices {
         Self::of(shares.iter().copied())
     }
 
-    fn of(shares: impl Iterator<Item = DeviceShare> + Clone) -> Self {
-        let account = |share| Account { whole: share, free: share, holders: Vec::new() };
-        Self {
-            accounts: shares.clone().map(|DeviceShare { device, share }| (device, account(share))).collect(),
-            by_free: shares.map(|DeviceShare { device, share }| (share, device)).collect(),
-            out_of_service: BTreeMap::new(),
+    fn of(shares: impl Iterator<Item = DeviceShare>) -> Self {
+        let mut accounts = BTreeMap::new();
+        let mut by_free = FreeOrder::default();
+        for share in shares {
+            let whole = share.capacity();
+            accounts.insert(share.device, Account { whole, free: whole, holders: Vec::new() });
+            by_free.insert(share.device, whole);
         }
+        Self { accounts, by_free, out_of_service: BTreeMap::new() }
     }
 
     /// The devices that meet `asked` now, in ascending order.
-    pub(crate) fn choose(&self, asked: Quantity) -> Option<Vec<DeviceShare>> {
-        if asked < Quantity::ONE {
-            let (_, device) = *self.by_free.range((asked, 0)..).next()?;
-            return Some(vec![DeviceShare { device, share: asked }]);
-        }
-        if asked.wholes() > self.by_free.len() as u64 {
-            return None;
-        }
-        let wanted = asked.wholes() as usize;
-        let wholly_free = self.by_free.range((Quantity::ONE, 0)..).take(wanted);
-        let chosen: Vec<_> =
-            wholly_free.map(|(_, device)| DeviceShare { device: *device, share: Quantity::ONE }).collect();
-        (chosen.len() == wanted).then_some(chosen)
+    pub(crate) fn choose(&self, asked: Capacity) -> Option<Vec<DeviceShare>> {
+        self.by_free.choose(asked)
     }
 
-    /// The same as [`crate::obtainable`], without a look at each device.
-    pub(crate) fn obtainable(&self, asked: Quantity) -> Quantity {
-        if asked < Quantity::ONE {
-            return self.by_free.last().map(|(free, _)| *free).unwrap_or_default();
-        }
-        Quantity::whole(self.by_free.range((Quantity::ONE, 0)..).count() as u32)
+    /// The most that a demand of this kind could get now.
+    pub(crate) fn obtainable(&self, asked: Capacity) -> Quantity {
+        self.by_free.obtainable(asked)
     }
 
     pub(crate) fn take(&mut self, id: GrantId, shares: &[DeviceShare]) {
@@ -79,28 +68,30 @@ impl Devices {
         }
     }
 
-    fn take_one(&mut self, id: GrantId, DeviceShare { device, share }: DeviceShare) {
-        let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
-        let free = account.free.checked_sub(share).expect("LEDGER-1: no more is granted of a device than is free");
+    fn take_one(&mut self, id: GrantId, share: DeviceShare) {
+        let account = self.accounts.get_mut(&share.device).expect("LEDGER-2: a grant names devices of its ledger");
+        let free = account.free.checked_sub(share.capacity());
+        let free = free.expect("LEDGER-1: no more is granted of a device than is free");
         let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder);
-        account.holders.insert(position.expect_err("LEDGER-2: a grant takes a device once"), (id, share));
-        self.set_free(device, free);
+        let position = position.expect_err("LEDGER-2: a grant takes a device once");
+        account.holders.insert(position, (id, share.capacity()));
+        self.set_free(share.device, free);
     }
 
-    fn give_back_one(&mut self, id: GrantId, DeviceShare { device, share }: DeviceShare) {
-        let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
+    fn give_back_one(&mut self, id: GrantId, share: DeviceShare) {
+        let account = self.accounts.get_mut(&share.device).expect("LEDGER-2: a grant names devices of its ledger");
         let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder);
         let (_, held) = account.holders.remove(position.expect("LEDGER-2: a share is given back by its holder"));
-        assert_eq!(held, share, "LEDGER-2: what is given back is what was granted");
-        let free = account.free.checked_add(share).filter(|free| *free <= account.whole);
-        self.set_free(device, free.expect("LEDGER-1: no more is free of a device than there is"));
+        assert_eq!(held, share.capacity(), "LEDGER-2: what is given back is what was granted");
+        let free = account.free.checked_add(held).filter(|free| account.whole.covers(*free));
+        self.set_free(share.device, free.expect("LEDGER-1: no more is free of a device than there is"));
     }
 
-    fn set_free(&mut self, device: u32, free: Quantity) {
+    fn set_free(&mut self, device: u32, free: Capacity) {
         let account = self.accounts.get_mut(&device).expect("LEDGER-2: a grant names devices of its ledger");
         let before = std::mem::replace(&mut account.free, free);
-        if self.by_free.remove(&(before, device)) {
-            self.by_free.insert((free, device));
+        if self.by_free.remove(device, before) {
+            self.by_free.insert(device, free);
         }
     }
 
@@ -110,13 +101,13 @@ impl Devices {
     }
 
     pub(crate) fn quarantine(&mut self, device: u32, reason: String) {
-        self.by_free.remove(&(self.accounts[&device].free, device));
+        self.by_free.remove(device, self.accounts[&device].free);
         self.out_of_service.insert(device, reason);
     }
 
     pub(crate) fn restore(&mut self, device: u32) {
         if self.out_of_service.remove(&device).is_some() {
-            self.by_free.insert((self.accounts[&device].free, device));
+            self.by_free.insert(device, self.accounts[&device].free);
         }
     }
 
@@ -126,47 +117,42 @@ impl Devices {
 
     /// What there is of the devices in service, added up.
     pub(crate) fn in_service(&self) -> Quantity {
-        let wholes = self.by_free.iter().map(|(_, device)| self.accounts[device].whole.units());
+        let wholes = self.by_free.iter().map(|(device, _)| self.accounts[&device].whole.share.units());
         Quantity::from_units(wholes.sum())
     }
 
     pub(crate) fn held_by(&self, id: GrantId) -> Vec<DeviceShare> {
         let held = self.accounts.iter().filter_map(|(device, account)| {
             let position = account.holders.binary_search_by_key(&id, |(holder, _)| *holder).ok()?;
-            Some(DeviceShare { device: *device, share: account.holders[position].1 })
+            let (_, Capacity { share, memory_bytes }) = account.holders[position];
+            Some(DeviceShare { device: *device, share, memory_bytes })
         });
         held.collect()
     }
 
-    pub(crate) fn holders(&self, device: u32) -> &[(GrantId, Quantity)] {
+    pub(crate) fn holders(&self, device: u32) -> &[(GrantId, Capacity)] {
         self.accounts.get(&device).map_or(&[], |account| &account.holders)
     }
 
-    /// What each device has free, in the order of the numbers, `None` where it is out of service.
-    pub(crate) fn free(&self) -> Vec<Option<Quantity>> {
+    /// What each device has free.
+    pub(crate) fn free(&self) -> FreeDevices {
         let in_service = |device| !self.out_of_service.contains_key(device);
         self.accounts.iter().map(|(device, account)| in_service(device).then_some(account.free)).collect()
     }
 
-    /// What each device in service has free, in the order of the numbers.
-    pub(crate) fn free_in_service(&self) -> Vec<(u32, Quantity)> {
-        let mut free: Vec<_> = self.by_free.iter().map(|(free, device)| (*device, *free)).collect();
-        free.sort_unstable();
-        free
-    }
-
-    /// What is free on the devices in service, added up.
+    /// The shares that are free on the devices in service, added up.
     pub(crate) fn free_sum(&self) -> Quantity {
-        Quantity::from_units(self.by_free.iter().map(|(free, _)| free.units()).sum())
+        Quantity::from_units(self.by_free.iter().map(|(_, free)| free.share.units()).sum())
     }
 
     /// Reads every account.
     pub(crate) fn audit(&self) {
         for (&device, account) in &self.accounts {
-            let held: u64 = account.holders.iter().map(|(_, share)| share.units()).sum();
-            let (free, whole) = (account.free.units(), account.whole.units());
-            assert_eq!(held + free, whole, "LEDGER-1: free and granted of a device make what there is of it");
-            let is_grantable = self.by_free.contains(&(account.free, device));
+            let held = account.holders.iter().try_fold(account.free, |sum, (_, held)| sum.checked_add(*held));
+            assert_eq!(held, Some(account.whole), "LEDGER-1: free and granted of a device make what there is of it");
+            let is_alone = account.holders.iter().all(|(_, held)| !held.share.is_zero());
+            assert!(is_alone, "PACKING-3: memory is held along with a share");
+            let is_grantable = self.by_free.contains(device, account.free);
             assert_ne!(is_grantable, self.out_of_service.contains_key(&device), "LEDGER-5: in service or out of it");
         }
         let count = self.by_free.len() + self.out_of_service.len();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Demand, Quantity, ResourceName};
+use crate::{Capacity, Demand, Quantity, ResourceName};
 
 /// Which grant of a ledger; later ones are larger, and none is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,15 @@ pub struct DeviceShare {
     pub device: u32,
     /// How much of it: at most [`Quantity::ONE`].
     pub share: Quantity,
+    /// Bytes of its memory; zero where nobody counts them.
+    pub memory_bytes: u64,
+}
+
+impl DeviceShare {
+    /// How much of the device it is.
+    pub const fn capacity(self) -> Capacity {
+        Capacity { share: self.share, memory_bytes: self.memory_bytes }
+    }
 }
 
 /// The devices of one resource in a grant.

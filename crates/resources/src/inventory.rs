@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::{Demand, Never, Quantity, QuantityError, ResourceName};
+use crate::{Capacity, Demand, FreeDevices, Never, Quantity, QuantityError, ResourceName};
 
 /// The most devices of one resource on one machine.
 pub const DEVICES_MAX: u32 = 65_536;
@@ -13,6 +13,8 @@ pub const DEVICES_MAX: u32 = 65_536;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     totals: BTreeMap<ResourceName, Quantity>,
+    /// The memory of each device, by resource, where it is known.
+    memory: BTreeMap<ResourceName, Vec<u64>>,
 }
 
 /// Amounts that no machine can offer.
@@ -62,7 +64,30 @@ impl Inventory {
             totals.insert(resource, total);
         }
         totals.retain(|_, total| !total.is_zero());
-        Ok(Self { totals })
+        Ok(Self { totals, memory: BTreeMap::new() })
+    }
+
+    /// The same machine, whose devices of `resource` have this much memory each, by their numbers; of those beyond the
+    /// list it is not known.
+    #[must_use]
+    pub fn with_device_memory(mut self, resource: ResourceName, memory_bytes: Vec<u64>) -> Self {
+        if resource.is_device() && memory_bytes.iter().any(|bytes| *bytes > 0) {
+            self.memory.insert(resource, memory_bytes);
+        }
+        self
+    }
+
+    /// The memory of each device of `resource`, by their numbers; zero where it is not known.
+    pub fn device_memory(&self, resource: &str) -> impl Iterator<Item = u64> {
+        let known = self.memory.get(resource).map_or(&[][..], Vec::as_slice);
+        let count = self.total(resource).wholes() as usize;
+        known.iter().copied().chain(std::iter::repeat(0)).take(count)
+    }
+
+    /// Every device of `resource`, wholly free.
+    pub fn devices(&self, resource: &str) -> FreeDevices {
+        let whole = |memory_bytes| Some(Capacity { share: Quantity::ONE, memory_bytes });
+        self.device_memory(resource).map(whole).collect()
     }
 
     /// How much of `resource` it has; zero where it does not name it.
@@ -75,12 +100,20 @@ impl Inventory {
         self.totals.iter().map(|(name, total)| (name, *total))
     }
 
+    /// How much of `resource` it has for such a demand: where memory is asked for, on devices that have so much.
+    pub fn most(&self, resource: &str, asked: Capacity) -> Quantity {
+        match asked.memory_bytes {
+            0 => self.total(resource),
+            _ => self.devices(resource).obtainable(asked),
+        }
+    }
+
     /// Whether the machine, with nothing running on it, has what `demand` asks for.
     pub fn could_ever(&self, demand: &Demand) -> Result<(), Never> {
-        for (resource, asked) in demand.iter() {
-            let total = self.total(resource.as_str());
-            if asked > total {
-                return Err(Never { resource: resource.clone(), asked, total });
+        for (resource, asked) in demand.capacities() {
+            let total = self.most(resource.as_str(), asked);
+            if asked.share > total {
+                return Err(Never { resource: resource.clone(), asked: asked.share, total });
             }
         }
         Ok(())

@@ -1,8 +1,7 @@
 //! Who holds what of one machine.
 //!
 //! # Placement
-//! A demand for whole devices takes wholly free ones, lowest number first. A share below one takes
-//! the fullest device that still has room, lowest number first among equals, and never spans two.
+//! Which devices a demand takes is decided in `packing.rs`.
 //!
 //! # Bundles
 //! A bundle is a grant with accounts of its own: its devices are fixed when it is reserved, and
@@ -15,7 +14,7 @@
 //! the number.
 //!
 //! - LEDGER-1: what is granted of a device and what is free of it make what there is of it (one
-//!   whole on a machine, the bundle's share within one), neither below zero.
+//!   whole with its memory on a machine, the bundle's part within one), neither below zero.
 //! - LEDGER-2: a grant is given back once, by its holder, to the ledger that made it, as granted.
 //! - LEDGER-3: what is granted of another resource is at most its total, CPUs that were lent and are
 //!   wanted back excepted.
@@ -34,8 +33,10 @@ use thiserror::Error;
 
 use crate::accounts::Accounts;
 use crate::devices::Devices;
-use crate::packing::pack;
-use crate::{BundleId, Busy, Demand, DeviceShares, Grant, GrantId, Inventory, Never, Quantity, ResourceName, Shortage};
+use crate::{
+    BundleId, Busy, Capacity, Demand, DeviceShares, FreeDevices, Grant, GrantId, Inventory, Never, Quantity,
+    ResourceName, Shortage,
+};
 
 /// The accounts of one machine, and of the bundles on it.
 #[derive(Debug)]
@@ -143,14 +144,14 @@ impl Ledger {
         let named: BTreeSet<&ResourceName> =
             demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name)).collect();
         for resource in named {
-            let asked: Vec<Quantity> = demands.iter().map(|demand| demand.get(resource.as_str())).collect();
+            let asked: Vec<Capacity> = demands.iter().map(|demand| demand.capacity(resource.as_str())).collect();
             if resource.is_device() {
-                let packed = pack(&self.machine.devices().get(resource)?.free_in_service(), &asked).ok()?;
+                let packed = self.machine.devices().get(resource)?.free().pack(&asked).ok()?;
                 for (shares, devices) in packed.into_iter().zip(&mut devices).filter(|(shares, _)| !shares.is_empty()) {
                     devices.push(DeviceShares { resource: resource.clone(), shares });
                 }
             } else {
-                let sum = asked.iter().try_fold(Quantity::ZERO, |sum, amount| sum.checked_add(*amount))?;
+                let sum = asked.iter().try_fold(Quantity::ZERO, |sum, amount| sum.checked_add(amount.share))?;
                 (sum <= self.machine.free_scalar(resource)).then_some(())?;
             }
         }
@@ -202,7 +203,7 @@ impl Ledger {
     ///
     /// # Panics
     /// Where it was dissolved (LEDGER-6).
-    pub fn free_per_device_within(&self, bundle: BundleId, resource: &str) -> Vec<Option<Quantity>> {
+    pub fn free_per_device_within(&self, bundle: BundleId, resource: &str) -> FreeDevices {
         self.bundle(bundle).accounts.devices().get(resource).map(Devices::free).unwrap_or_default()
     }
 
@@ -299,17 +300,18 @@ impl Ledger {
         self.machine.available()
     }
 
-    /// What each device of `resource` has free, `None` where it is out of service; empty where the
-    /// machine has no such devices.
-    pub fn free_per_device(&self, resource: &str) -> Vec<Option<Quantity>> {
+    /// What each device of `resource` has free; empty where the machine has no such devices.
+    pub fn free_per_device(&self, resource: &str) -> FreeDevices {
         self.machine.devices().get(resource).map(Devices::free).unwrap_or_default()
     }
 
     /// Who holds how much of a device, earliest grant first: of one that bundles reserved, whoever holds shares within
     /// them and then the bundles for what is left of theirs.
     pub fn holders(&self, resource: &str, device: u32) -> Vec<(GrantId, Quantity)> {
-        let of =
-            |accounts: &Accounts| accounts.devices().get(resource).map_or(&[][..], |of| of.holders(device)).to_vec();
+        let of = |accounts: &Accounts| -> Vec<(GrantId, Quantity)> {
+            let holders = accounts.devices().get(resource).map_or(&[][..], |of| of.holders(device));
+            holders.iter().map(|(id, held)| (*id, held.share)).collect()
+        };
         let (bundles, mut holders): (Vec<_>, Vec<_>) =
             of(&self.machine).into_iter().partition(|(id, _)| self.bundles.contains_key(&BundleId(*id)));
         let mut unused = Vec::new();
@@ -348,7 +350,7 @@ impl Ledger {
         assert!(self.open.values().all(is_known), "LEDGER-6: no grant is booked within a bundle that is no more");
     }
 
-    fn shortage(&self, demand: &Demand, resource: &ResourceName, asked: Quantity) -> Shortage {
+    fn shortage(&self, demand: &Demand, resource: &ResourceName, asked: Capacity) -> Shortage {
         if let Err(never) = self.could_ever(demand) {
             return never.into();
         }
@@ -357,7 +359,7 @@ impl Ledger {
             None => (self.machine.free_scalar(resource), 0),
         };
         let total = self.inventory.total(resource.as_str());
-        Busy { resource: resource.clone(), asked, free, total, out_of_service }.into()
+        Busy { resource: resource.clone(), asked: asked.share, free, total, out_of_service }.into()
     }
 
     fn bundle(&self, bundle: BundleId) -> &Bundle {

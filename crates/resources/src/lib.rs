@@ -12,6 +12,7 @@
 //! that any order of events can be replayed and tested.
 
 mod accounts;
+mod capacity;
 mod demand;
 mod devices;
 mod grant;
@@ -23,15 +24,16 @@ mod packing;
 mod quantity;
 mod shortage;
 
+pub use capacity::Capacity;
 pub use demand::{DEMAND_RESOURCES_MAX, Demand, DemandError};
 pub use grant::{BundleId, DeviceShare, DeviceShares, Grant, GrantId};
 pub use inventory::{DEVICES_MAX, Inventory, InventoryError};
 pub use ledger::{Ledger, NoSuchDevice, OutOfService};
 pub use memory::MemoryShares;
-pub use name::{ACCELERATOR_TYPE_PREFIX, DEVICE_RESOURCES, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
-pub use packing::{NoPacking, pack};
+pub use name::{ACCELERATOR_TYPE_PREFIX, NameError, RESOURCE_NAME_BYTES_MAX, ResourceName};
+pub use packing::{FreeDevices, NoPacking};
 pub use quantity::{Quantity, QuantityError};
-pub use shortage::{Busy, Never, Shortage, obtainable};
+pub use shortage::{Busy, Never, Shortage};
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use oxiray_families::{device_resource, device_resources};
 use thiserror::Error;
 
 /// The longest name of a resource.
@@ -14,21 +15,8 @@ pub const RESOURCE_NAME_BYTES_MAX: usize = 1024;
 /// What the resource that stands for an accelerator's type begins with: `accelerator_type:A100`.
 pub const ACCELERATOR_TYPE_PREFIX: &str = "accelerator_type:";
 
-/// The resources that are devices: each whole has its own account and its own number on the machine.
-/// Every other resource is one account.
-pub const DEVICE_RESOURCES: [ResourceName; 5] =
-    [ResourceName::GPU, ResourceName::TPU, ResourceName::NEURON_CORES, ResourceName::HPU, ResourceName::NPU];
-
-const WELL_KNOWN: [ResourceName; 8] = [
-    ResourceName::CPU,
-    ResourceName::GPU,
-    ResourceName::MEMORY,
-    ResourceName::OBJECT_STORE_MEMORY,
-    ResourceName::TPU,
-    ResourceName::NEURON_CORES,
-    ResourceName::HPU,
-    ResourceName::NPU,
-];
+/// What every machine has, with or without devices.
+const BASIC: [ResourceName; 3] = [ResourceName::CPU, ResourceName::MEMORY, ResourceName::OBJECT_STORE_MEMORY];
 
 /// The name of a resource; a clone costs no allocation.
 #[derive(Clone)]
@@ -36,8 +24,12 @@ pub struct ResourceName(Text);
 
 #[derive(Clone)]
 enum Text {
-    Fixed(&'static str),
-    Shared(Arc<str>),
+    /// One of [`BASIC`].
+    Basic(&'static str),
+    /// One whose wholes are devices: each has its own account and its own number on the machine. Every other resource is
+    /// one account.
+    Device(&'static str),
+    Other(Arc<str>),
 }
 
 /// A text is no name of a resource.
@@ -56,30 +48,24 @@ pub enum NameError {
 
 impl ResourceName {
     /// Processor cores.
-    pub const CPU: Self = Self(Text::Fixed("CPU"));
+    pub const CPU: Self = Self(Text::Basic("CPU"));
     /// Graphics processors of every vendor.
-    pub const GPU: Self = Self(Text::Fixed("GPU"));
+    pub const GPU: Self = Self(Text::Device(oxiray_families::GPU.name));
     /// Bytes of main memory.
-    pub const MEMORY: Self = Self(Text::Fixed("memory"));
+    pub const MEMORY: Self = Self(Text::Basic("memory"));
     /// Bytes of the object store.
-    pub const OBJECT_STORE_MEMORY: Self = Self(Text::Fixed("object_store_memory"));
-    /// Google's tensor processing units.
-    pub const TPU: Self = Self(Text::Fixed("TPU"));
-    /// Cores of AWS Trainium and Inferentia.
-    pub const NEURON_CORES: Self = Self(Text::Fixed("neuron_cores"));
-    /// Intel Gaudi.
-    pub const HPU: Self = Self(Text::Fixed("HPU"));
-    /// Huawei Ascend.
-    pub const NPU: Self = Self(Text::Fixed("NPU"));
-
+    pub const OBJECT_STORE_MEMORY: Self = Self(Text::Basic("object_store_memory"));
     /// The resource of this name.
     pub fn new(name: &str) -> Result<Self, NameError> {
-        if let Some(known) = WELL_KNOWN.iter().find(|known| known.as_str() == name) {
-            return Ok(known.clone());
+        if let Some(basic) = BASIC.iter().find(|basic| basic.as_str() == name) {
+            return Ok(basic.clone());
+        }
+        if let Some(device) = device_resource(name) {
+            return Ok(Self(Text::Device(device.name)));
         }
         match name.len() {
             0 => Err(NameError::Empty),
-            1..=RESOURCE_NAME_BYTES_MAX => Ok(Self(Text::Shared(name.into()))),
+            1..=RESOURCE_NAME_BYTES_MAX => Ok(Self(Text::Other(name.into()))),
             bytes => Err(NameError::TooLong { bytes }),
         }
     }
@@ -92,14 +78,19 @@ impl ResourceName {
     /// The name.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Text::Fixed(name) => name,
-            Text::Shared(name) => name,
+            Text::Basic(name) | Text::Device(name) => name,
+            Text::Other(name) => name,
         }
     }
 
-    /// Whether its wholes are devices ([`DEVICE_RESOURCES`]).
-    pub fn is_device(&self) -> bool {
-        DEVICE_RESOURCES.contains(self)
+    /// Every resource whose wholes are devices, in the order of the families.
+    pub fn devices() -> impl Iterator<Item = Self> {
+        device_resources().map(|device| Self(Text::Device(device.name)))
+    }
+
+    /// Whether its wholes are devices.
+    pub const fn is_device(&self) -> bool {
+        matches!(self.0, Text::Device(_))
     }
 
     /// `A100` of `accelerator_type:A100`; `None` for every other resource.
@@ -110,7 +101,8 @@ impl ResourceName {
     /// Whether a program made it up: it is neither well known nor the type of an accelerator nor
     /// the mark of one machine (`node:10.0.0.1`).
     pub fn is_custom(&self) -> bool {
-        !WELL_KNOWN.contains(self) && self.as_accelerator_type().is_none() && !self.as_str().starts_with("node:")
+        let is_other = matches!(self.0, Text::Other(_));
+        is_other && self.as_accelerator_type().is_none() && !self.as_str().starts_with("node:")
     }
 }
 

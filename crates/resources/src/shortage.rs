@@ -23,7 +23,7 @@ pub struct Busy {
     pub resource: ResourceName,
     /// How much was asked for.
     pub asked: Quantity,
-    /// The most that a demand of this kind could get now ([`obtainable`]): of devices the wholly
+    /// The most that a demand of this kind could get now ([`crate::FreeDevices::obtainable`]): of devices the wholly
     /// free ones where whole ones are asked for, and the free part of one device otherwise.
     pub free: Quantity,
     /// How much the machine has, devices out of service included.
@@ -59,16 +59,4 @@ impl Busy {
             format!("{asked} of one {resource} asked for, the freest of {total} has {free} left{fault}")
         }
     }
-}
-
-/// The most that a demand for `asked` of a device resource could get of devices with this much
-/// free each (`None`: out of service). A share never spans two devices, and devices are asked for
-/// either whole or in part; so a sum of what is free says nothing.
-pub fn obtainable(asked: Quantity, free: &[Option<Quantity>]) -> Quantity {
-    let free = free.iter().flatten().copied();
-    if asked < Quantity::ONE {
-        return free.max().unwrap_or_default();
-    }
-    let wholes = free.filter(|free| *free == Quantity::ONE).count();
-    Quantity::from_units(wholes as u64 * Quantity::UNITS_PER_WHOLE)
 }

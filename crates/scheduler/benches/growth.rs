@@ -21,7 +21,6 @@ const REQUESTS: u32 = 100_000;
 const ROUNDS: usize = 11;
 /// What it may take.
 const LIMIT: Duration = Duration::from_secs(1);
-const FAMILIES: [&str; 5] = ["GPU", "TPU", "neuron_cores", "HPU", "NPU"];
 
 fn name(text: &str) -> ResourceName {
     ResourceName::new(text).expect("a name")
@@ -31,7 +30,8 @@ fn offers(number: usize) -> Inventory {
     let mut offers = vec![(name("CPU"), 64.0), (name("memory"), 512.0)];
     // Every fourth kind of machine has no accelerator.
     if !number.is_multiple_of(4) {
-        offers.push((name(FAMILIES[number % FAMILIES.len()]), if number.is_multiple_of(3) { 4.0 } else { 8.0 }));
+        let devices: Vec<ResourceName> = ResourceName::devices().collect();
+        offers.push((devices[number % devices.len()].clone(), if number.is_multiple_of(3) { 4.0 } else { 8.0 }));
     }
     Inventory::new(offers).expect("an inventory")
 }
@@ -79,7 +79,8 @@ fn machines(groups: &[GroupSituation]) -> (Vec<Replica>, Vec<MachineSituation>) 
 }
 
 fn waiting(kind: u32) -> WaitingKind {
-    let family = name(FAMILIES[kind as usize % FAMILIES.len()]);
+    let devices: Vec<ResourceName> = ResourceName::devices().collect();
+    let family = devices[kind as usize % devices.len()].clone();
     let cpus = (name("CPU"), Quantity::whole(1 + kind % 4));
     let amounts = match kind % 5 {
         0 => vec![cpus, (name("memory"), Quantity::whole(1 + kind % 16))],

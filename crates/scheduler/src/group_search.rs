@@ -84,8 +84,8 @@ impl Search<'_> {
     }
 
     fn rooms(&self, slot: u32) -> Rooms {
-        let rooms = self.machine(slot).rooms().clone();
-        if self.is_emptied { rooms.emptied() } else { rooms }
+        let machine = self.machine(slot);
+        if self.is_emptied { machine.emptied_rooms() } else { machine.rooms().clone() }
     }
 
     /// The machines that have room for any.
@@ -107,7 +107,7 @@ impl Search<'_> {
     /// Whether all machines together have as much as all bundles together ask for.
     fn is_enough_in_sum(&self) -> bool {
         let totals = self.totals();
-        let mut left: Vec<u64> = totals.iter().map(|need| need.asked.units()).collect();
+        let mut left: Vec<u64> = totals.iter().map(|need| need.asked.share.units()).collect();
         for machine in self.machines.iter().flatten() {
             let sums = machine.rooms().sums(&totals, self.is_emptied);
             left.iter_mut().zip(sums).for_each(|(left, free)| *left = left.saturating_sub(free.units()));
@@ -127,7 +127,7 @@ impl Search<'_> {
         let mut is_proven = true;
         for slot in before().chain(among.iter()) {
             let sums = self.machine(slot).rooms().sums(&totals, self.is_emptied);
-            if totals.iter().zip(sums).any(|(need, free)| need.asked > free) {
+            if totals.iter().zip(sums).any(|(need, free)| need.asked.share > free) {
                 continue;
             }
             match self.rooms(slot).fit_together(&all) {

@@ -323,7 +323,7 @@ fn selectors(wish: &Wish) -> Option<Vec<Selector>> {
 
 /// What is hardest to place goes first: most conditions, devices before none, most kinds, most of all.
 fn weight(demand: &Demand, conditions: usize) -> (usize, u64, usize, u64) {
-    let devices = demand.devices().map(|(_, asked)| asked.units()).sum();
+    let devices = demand.devices().map(|(_, asked)| asked.share.units()).sum();
     let all = demand.iter().map(|(_, asked)| asked.units()).fold(0, u64::saturating_add);
     (conditions, devices, demand.iter().count(), all)
 }

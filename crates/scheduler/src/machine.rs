@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Demand, Inventory, NoPacking, Quantity, ResourceName, pack};
+use oxiray_resources::{Capacity, Demand, FreeDevices, Inventory, NoPacking, Quantity, ResourceName};
 use rustc_hash::FxBuildHasher;
 
 use crate::NodeView;
-use crate::node_view::{SHARED, book, step_of};
+use crate::node_view::{SHARED, step_of};
 
 /// The numbers that stand for the names of resources.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Names {
     /// What a demand asks for, in the order of the numbers.
     pub(crate) fn needs(&mut self, demand: &Demand) -> Vec<Need> {
         let mut needs: Vec<Need> =
-            demand.iter().map(|(name, asked)| Need { resource: self.number(name), asked }).collect();
+            demand.capacities().map(|(name, asked)| Need { resource: self.number(name), asked }).collect();
         needs.sort_unstable_by_key(|need| need.resource);
         needs
     }
@@ -38,26 +38,26 @@ impl Names {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     resource: u32,
-    pub(crate) asked: Quantity,
+    pub(crate) asked: Capacity,
 }
 
 impl Need {
     /// How large a part it is of what is asked for of the same resource in `totals`.
     pub(crate) fn part_of(&self, totals: &[Self]) -> u128 {
         let total = totals.iter().find(|total| total.resource == self.resource);
-        let units = total.map_or(1, |total| u128::from(total.asked.units()).max(1));
-        (u128::from(self.asked.units()) << u64::BITS) / units
+        let units = total.map_or(1, |total| u128::from(total.asked.share.units()).max(1));
+        (u128::from(self.asked.share.units()) << u64::BITS) / units
     }
 }
 
-/// What several ask for together, in the order of the numbers.
+/// The shares that several ask for together, in the order of the numbers.
 pub(crate) fn sum_of<'needs>(all: impl Iterator<Item = &'needs [Need]>) -> Vec<Need> {
     let mut sums: BTreeMap<u32, Quantity> = BTreeMap::new();
     for need in all.flatten() {
         let sum = sums.entry(need.resource).or_default();
-        *sum = Quantity::from_units(sum.units().saturating_add(need.asked.units()));
+        *sum = Quantity::from_units(sum.units().saturating_add(need.asked.share.units()));
     }
-    sums.into_iter().map(|(resource, asked)| Need { resource, asked }).collect()
+    sums.into_iter().map(|(resource, asked)| Need { resource, asked: asked.into() }).collect()
 }
 
 /// One resource of a machine.
@@ -74,18 +74,20 @@ struct Room {
     /// The most that a demand for less than one can get.
     most_of_one: Quantity,
     /// What each device has free; empty for a resource that is no device.
-    devices: Vec<Option<Quantity>>,
+    devices: FreeDevices,
 }
 
 impl Room {
     fn sum_up(&mut self) {
-        let free = || self.devices.iter().flatten().copied();
-        self.most = Quantity::whole(free().filter(|free| *free == Quantity::ONE).count() as u32);
-        self.most_of_one = free().max().unwrap_or_default();
+        self.most = self.devices.obtainable(Capacity::WHOLE);
+        self.most_of_one = self.devices.obtainable(Capacity::default());
     }
 
-    fn has(&self, asked: Quantity) -> bool {
-        asked <= if asked < Quantity::ONE { self.most_of_one } else { self.most }
+    fn has(&self, asked: Capacity) -> bool {
+        if asked.memory_bytes > 0 {
+            return asked.share <= self.devices.obtainable(asked);
+        }
+        asked.share <= if asked.share < Quantity::ONE { self.most_of_one } else { self.most }
     }
 
     /// What is free, added up over all devices.
@@ -96,22 +98,22 @@ impl Room {
         if !self.is_device {
             return self.most;
         }
-        Quantity::from_units(self.devices.iter().flatten().map(|free| free.units()).sum())
+        self.devices.sum()
     }
 
-    fn take(&mut self, asked: Quantity) {
+    fn take(&mut self, asked: Capacity) {
         if self.is_device {
-            book(&mut self.devices, asked);
+            self.devices.take(asked);
             self.sum_up();
         } else {
-            self.most = self.most.checked_sub(asked).unwrap_or_default();
+            self.most = self.most.checked_sub(asked.share).unwrap_or_default();
             self.most_of_one = self.most;
         }
     }
 
-    fn empty(&mut self) {
+    fn empty(&mut self, inventory: &Inventory) {
         if self.is_device {
-            self.devices = vec![Some(Quantity::ONE); self.total.wholes() as usize];
+            self.devices = inventory.devices(self.name.as_str());
             self.sum_up();
         } else {
             self.most = self.total;
@@ -146,20 +148,18 @@ impl Rooms {
 
     /// Whether there is room for all of these together, as the ledger would reserve it for them in this order.
     pub(crate) fn fit_together(&self, all: &[&[Need]]) -> Result<(), NoPacking> {
-        let mut amounts: BTreeMap<u32, Vec<Quantity>> = BTreeMap::new();
+        let mut amounts: BTreeMap<u32, Vec<Capacity>> = BTreeMap::new();
         for need in all.iter().copied().flatten() {
             amounts.entry(need.resource).or_default().push(need.asked);
         }
         for (resource, amounts) in amounts {
-            let asked = amounts.iter().map(|amount| amount.units()).fold(0, u64::saturating_add);
+            let asked = amounts.iter().map(|amount| amount.share.units()).fold(0, u64::saturating_add);
             let room = self.0.iter().find(|room| room.resource == resource);
             let Some(room) = room.filter(|room| asked <= room.sum(false).units()) else {
                 return Err(NoPacking { is_proven: true });
             };
             if room.is_device {
-                let free: Vec<(u32, Quantity)> =
-                    (0..).zip(&room.devices).filter_map(|(device, free)| free.map(|free| (device, free))).collect();
-                pack(&free, &amounts)?;
+                room.devices.pack(&amounts)?;
             }
         }
         Ok(())
@@ -179,8 +179,8 @@ impl Rooms {
 
     /// With nothing running and every device in service.
     #[must_use]
-    pub(crate) fn emptied(mut self) -> Self {
-        self.0.iter_mut().for_each(Room::empty);
+    fn emptied(mut self, inventory: &Inventory) -> Self {
+        self.0.iter_mut().for_each(|room| room.empty(inventory));
         self
     }
 
@@ -218,7 +218,7 @@ impl Machine {
                 total,
                 most: Quantity::ZERO,
                 most_of_one: Quantity::ZERO,
-                devices: Vec::new(),
+                devices: FreeDevices::default(),
             })
             .collect();
         rooms.sort_unstable_by_key(|room| room.resource);
@@ -241,8 +241,10 @@ impl Machine {
     pub(crate) fn set_free(&mut self, view: &NodeView) {
         for room in &mut self.rooms.0 {
             if room.is_device {
-                room.devices.clear();
-                room.devices.extend(view.free_devices.get(&room.name).into_iter().flatten());
+                match view.free_devices.get(&room.name) {
+                    Some(devices) => room.devices.clone_from(devices),
+                    None => room.devices = FreeDevices::default(),
+                }
                 room.sum_up();
             } else {
                 room.most = view.free.get(&room.name).copied().unwrap_or_default();
@@ -267,6 +269,11 @@ impl Machine {
         &self.rooms
     }
 
+    /// What there is room for with nothing running and every device in service.
+    pub(crate) fn emptied_rooms(&self) -> Rooms {
+        self.rooms.clone().emptied(&self.inventory)
+    }
+
     /// Whether it has room for all needs, device by device.
     pub(crate) fn fits(&self, needs: &[Need]) -> bool {
         self.rooms.fit(needs)
@@ -274,17 +281,24 @@ impl Machine {
 
     /// Whether it would have room with nothing running on it.
     pub(crate) fn could_ever(&self, needs: &[Need]) -> bool {
-        self.rooms.each(needs, |room, need| need.asked <= room.total)
+        self.rooms.each(needs, |room, need| {
+            // Without memory, no look at the names.
+            let most = match need.asked.memory_bytes {
+                0 => room.total,
+                _ => self.inventory.most(room.name.as_str(), need.asked),
+            };
+            need.asked.share <= most
+        })
     }
 
     /// How often it has room for all needs with nothing running on it.
     pub(crate) fn times(&self, needs: &[Need]) -> u32 {
         let times = needs.iter().map(|need| {
             let total = self.total_of(need);
-            if need.asked < Quantity::ONE && self.is_device(need) {
-                (Quantity::ONE.units() / need.asked.units().max(1)).saturating_mul(total.wholes())
+            if need.asked.share < Quantity::ONE && self.is_device(need) {
+                (Quantity::ONE.units() / need.asked.share.units().max(1)).saturating_mul(total.wholes())
             } else {
-                total.units() / need.asked.units().max(1)
+                total.units() / need.asked.share.units().max(1)
             }
         });
         times.min().map_or(u32::MAX, |times| u32::try_from(times).unwrap_or(u32::MAX))
@@ -293,7 +307,7 @@ impl Machine {
     /// How much of its scarcest resource that many needs take, in thousandths.
     pub(crate) fn share_of(&self, needs: &[Need], times: u64) -> u64 {
         let shares = needs.iter().map(|need| {
-            let taken = u128::from(need.asked.units()) * u128::from(times) * 1000;
+            let taken = u128::from(need.asked.share.units()) * u128::from(times) * 1000;
             (taken / u128::from(self.total_of(need).units().max(1))).min(999) as u64
         });
         shares.max().unwrap_or_default()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Busy, Demand, Inventory, Ledger, NoPacking, Quantity, ResourceName, obtainable, pack};
+use oxiray_resources::{Busy, Capacity, Demand, FreeDevices, Inventory, Ledger, NoPacking, Quantity, ResourceName};
 
 /// Machines are as much used as each other where these many steps tell no difference.
 pub const STEPS: usize = 64;
@@ -23,9 +23,8 @@ pub struct NodeView {
     pub inventory: Inventory,
     /// What is free of the resources that are no devices; nothing where a resource is missing.
     pub free: BTreeMap<ResourceName, Quantity>,
-    /// What each device has free, `None` where it is out of service. Not a sum: a share never spans
-    /// two devices, so 0.2 free on each of two are no room for 0.4.
-    pub free_devices: BTreeMap<ResourceName, Vec<Option<Quantity>>>,
+    /// What each device has free.
+    pub free_devices: BTreeMap<ResourceName, FreeDevices>,
     /// The machine's labels.
     pub labels: BTreeMap<String, String>,
 }
@@ -44,17 +43,17 @@ impl NodeView {
     /// Whether the machine has now what `demand` asks for, device by device; otherwise the first
     /// resource of which it has too little.
     pub fn fits(&self, demand: &Demand) -> Result<(), Busy> {
-        for (resource, asked) in demand.iter() {
-            let devices = self.free_devices.get(resource).map_or(&[][..], Vec::as_slice);
+        for (resource, asked) in demand.capacities() {
+            let devices = self.free_devices.get(resource);
             let free = if resource.is_device() {
-                obtainable(asked, devices)
+                devices.map(|devices| devices.obtainable(asked)).unwrap_or_default()
             } else {
                 self.free.get(resource).copied().unwrap_or_default()
             };
-            if asked > free {
+            if asked.share > free {
                 let total = self.inventory.total(resource.as_str());
-                let out_of_service = devices.iter().filter(|free| free.is_none()).count() as u32;
-                return Err(Busy { resource: resource.clone(), asked, free, total, out_of_service });
+                let out_of_service = devices.map_or(0, FreeDevices::out_of_service);
+                return Err(Busy { resource: resource.clone(), asked: asked.share, free, total, out_of_service });
             }
         }
         Ok(())
@@ -66,17 +65,16 @@ impl NodeView {
         step_of(SHARED.iter().map(|name| (free(name), self.inventory.total(name.as_str()))))
     }
 
-    /// Books `demand` on this view, as the machine's ledger would: the lowest wholly free devices for whole ones, the
-    /// fullest that has room for a share. `false`, and nothing changes, where there is no room.
+    /// Books `demand` on this view, as the machine's ledger would. `false`, and nothing changes, where there is no room.
     pub fn take(&mut self, demand: &Demand) -> bool {
         if self.fits(demand).is_err() {
             return false;
         }
-        for (resource, asked) in demand.iter() {
+        for (resource, asked) in demand.capacities() {
             if let Some(devices) = self.free_devices.get_mut(resource) {
-                book(devices, asked);
+                devices.take(asked);
             } else if let Some(free) = self.free.get_mut(resource) {
-                *free = free.checked_sub(asked).unwrap_or_default();
+                *free = free.checked_sub(asked.share).unwrap_or_default();
             }
         }
         true
@@ -94,14 +92,13 @@ impl NodeView {
         let named: BTreeSet<&ResourceName> =
             demands.iter().flat_map(|demand| demand.iter().map(|(name, _)| name)).collect();
         for resource in named {
-            let amounts: Vec<Quantity> = demands.iter().map(|demand| demand.get(resource.as_str())).collect();
-            let asked = Quantity::from_units(amounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.units())));
-            let devices = self.free_devices.get(resource).map_or(&[][..], Vec::as_slice);
-            let free: Vec<(u32, Quantity)> =
-                (0..).zip(devices).filter_map(|(device, free)| free.map(|free| (device, free))).collect();
+            let amounts: Vec<Capacity> = demands.iter().map(|demand| demand.capacity(resource.as_str())).collect();
+            let units = amounts.iter().fold(0, |sum: u64, one| sum.saturating_add(one.share.units()));
+            let asked = Quantity::from_units(units);
+            let none = FreeDevices::default();
             let (free, packed) = if resource.is_device() {
-                let sum = free.iter().map(|(_, free)| free.units()).sum();
-                (Quantity::from_units(sum), pack(&free, &amounts).map(drop))
+                let devices = self.free_devices.get(resource).unwrap_or(&none);
+                (devices.sum(), devices.pack(&amounts).map(drop))
             } else {
                 let free = self.free.get(resource).copied().unwrap_or_default();
                 (free, if asked <= free { Ok(()) } else { Err(NoPacking { is_proven: true }) })
@@ -122,18 +119,6 @@ pub(crate) fn step_of(amounts: impl Iterator<Item = (Quantity, Quantity)>) -> us
         (u128::from(used) * STEPS as u128).checked_div(u128::from(total.units())).unwrap_or(0)
     });
     used.max().map_or(0, |step| (step as usize).min(STEPS - 1))
-}
-
-pub(crate) fn book(devices: &mut [Option<Quantity>], asked: Quantity) {
-    if asked >= Quantity::ONE {
-        let whole = devices.iter_mut().filter(|free| **free == Some(Quantity::ONE));
-        whole.take(asked.wholes() as usize).for_each(|free| *free = Some(Quantity::ZERO));
-        return;
-    }
-    let with_room = devices.iter_mut().filter_map(Option::as_mut).filter(|free| **free >= asked);
-    if let Some(free) = with_room.min_by_key(|free| **free) {
-        *free = free.checked_sub(asked).unwrap_or_default();
-    }
 }
 
 /// What a machine has too little of for several demands together.

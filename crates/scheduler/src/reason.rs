@@ -162,8 +162,9 @@ impl fmt::Display for Reason {
 }
 
 fn obstacle(nodes: &[&NodeView], demand: &Demand) -> Obstacle {
-    for (resource, asked) in demand.iter() {
-        let largest = nodes.iter().map(|view| view.inventory.total(resource.as_str())).max().unwrap_or_default();
+    for (resource, asked) in demand.capacities() {
+        let largest = nodes.iter().map(|view| view.inventory.most(resource.as_str(), asked)).max().unwrap_or_default();
+        let asked = asked.share;
         if asked <= largest {
             continue;
         }

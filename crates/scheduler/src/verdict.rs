@@ -118,13 +118,13 @@ fn room(view: &NodeView, demand: &Demand) -> Option<(Rule, String)> {
         });
     }
     let busy = view.fits(demand).err()?;
-    let devices = view.free_devices.get(&busy.resource).map_or(&[][..], Vec::as_slice);
-    let each = devices.iter().enumerate().take(DEVICES_NAMED_MAX).map(|(device, free)| match free {
+    let devices = view.free_devices.get(&busy.resource).cloned().unwrap_or_default();
+    let each = devices.shares().enumerate().take(DEVICES_NAMED_MAX).map(|(device, free)| match free {
         Some(free) => format!("{} {device}: {free} free", busy.resource),
         None => format!("{} {device}: out of service", busy.resource),
     });
     let each: Vec<String> = each.collect();
-    let more = devices.len().saturating_sub(DEVICES_NAMED_MAX);
+    let more = devices.shares().count().saturating_sub(DEVICES_NAMED_MAX);
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     let each = if each.is_empty() { String::new() } else { format!(" ({}{more})", each.join(", ")) };
     assert!(busy.asked > Quantity::ZERO, "what is not asked for is never short");

@@ -14,16 +14,10 @@ import threading
 import traceback
 from typing import Any
 
-from oxiray import _core, _pickling
+from oxiray import _core, _families, _pickling
 from oxiray.actor import method
 from oxiray.train import _data, _inside
 from oxiray.util._node import get_node_ip_address
-
-#: What tells a process which devices it may see; a group's workers on one machine see those of all.
-VISIBILITY = (
-    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",
-    "HABANA_VISIBLE_MODULES", "ZE_AFFINITY_MASK",
-)  # fmt: skip
 
 
 class RayTrainWorker:
@@ -41,7 +35,8 @@ class RayTrainWorker:
             listener.listen(1024)
             port = listener.getsockname()[1]
             _inside.hold(listener)
-        visible = {name: os.environ[name].split(",") for name in VISIBILITY if os.environ.get(name)}
+        # A group's workers on one machine see the devices of all.
+        visible = {name: os.environ[name].split(",") for name in _families.JOINED if os.environ.get(name)}
         return {
             "node_id": facts["node_id"], "host": host, "hostname": socket.gethostname(), "pid": os.getpid(), "port": port,
             "devices": {name: list(ids) for name, (ids, _) in facts["devices"].items()}, "visible": visible,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use oxiray_families::{NvmlAnswers, NvmlFailure};
 use serde::Deserialize;
 
 use super::command::OUTPUT_BYTES_LIMIT;
-use crate::nvml::{NvmlAnswers, NvmlFailure};
 
 /// Why a recorded machine cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ struct NvmlDescription {
     answers_file: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Recording {
     environment: BTreeMap<String, String>,
     commands: BTreeMap<String, Result<String, String>>,

@@ -5,8 +5,9 @@ use crate::core::clients::amounts;
 use crate::core::ending::memory::Caller;
 use crate::core::groups::{Home, home_bytes};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
+use oxiray_families::device_resources;
 use oxiray_ids::JobId;
-use oxiray_resources::{DEVICE_RESOURCES, Grant, GrantId, Quantity, ResourceName};
+use oxiray_resources::{Grant, GrantId, Quantity};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Peer, Variable};
 use std::collections::BTreeMap;
@@ -131,12 +132,11 @@ impl Core {
 
     /// Every device: resource and slot.
     pub(crate) fn devices(&self) -> Vec<(&'static str, u32)> {
-        static RESOURCES: [ResourceName; DEVICE_RESOURCES.len()] = DEVICE_RESOURCES;
-        let of = |resource: &'static ResourceName| {
-            let total = self.ledger.inventory().total(resource.as_str());
-            (0..total.wholes() as u32).map(move |slot| (resource.as_str(), slot))
+        let of = |resource: &'static str| {
+            let total = self.ledger.inventory().total(resource);
+            (0..total.wholes() as u32).map(move |slot| (resource, slot))
         };
-        RESOURCES.iter().flat_map(of).collect()
+        device_resources().flat_map(|resource| of(resource.name)).collect()
     }
 }
 

@@ -17,8 +17,8 @@ const LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Measured {
     next: Option<Instant>,
     pub(crate) uses: Vec<DeviceUse>,
-    /// The slots of devices that the driver has lost.
-    lost: BTreeSet<u32>,
+    /// The devices that their drivers have lost, each by resource and slot.
+    lost: BTreeSet<(String, u32)>,
     /// Stands for the driver among those who keep devices out of service.
     driver: Option<Key>,
 }
@@ -52,32 +52,35 @@ impl Core {
         }
         let is_used = self.has_devices_in_use();
         let next = self.now + if is_used { MEASURED_EVERY } else { LOOKED_AT_EVERY };
-        let (resource, found) = self.device_check.measure();
-        let lost = found.iter().filter(|found| found.is_lost).map(|found| found.slot).collect();
-        let told = found.iter().filter(|found| is_used && !found.is_lost).map(|found| DeviceUse {
-            resource: resource.to_owned(),
-            id: found.id.clone(),
-            busy_percent: found.busy_percent,
-            used_bytes: found.used_bytes,
-            total_bytes: found.total_bytes,
+        let found = self.device_check.measure();
+        let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
+        let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
+        let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {
+            resource: found.resource.to_owned(),
+            id: found.id,
+            busy_percent: found.usage.busy_percent,
+            used_bytes: found.usage.used_bytes,
+            total_bytes: found.usage.total_bytes,
         });
         self.measured.uses = told.collect();
         self.measured.next = Some(next);
         self.alarm_at(next, Alarm::Measure);
-        self.judge_lost(resource, lost);
+        self.judge_lost(lost);
     }
 
     /// CORE-4: what the driver has lost is granted to nobody until the driver has it again.
-    fn judge_lost(&mut self, resource: &str, lost: BTreeSet<u32>) {
+    fn judge_lost(&mut self, lost: BTreeSet<(String, u32)>) {
         if lost == self.measured.lost {
             return;
         }
         let driver = self.measured.driver.unwrap_or_else(|| self.new_key());
         self.measured.driver = Some(driver);
-        self.return_to_service(driver, |(_, slot)| lost.contains(slot));
-        for slot in lost.difference(&std::mem::take(&mut self.measured.lost)) {
-            let reason = "its driver has lost it: it fell off the bus, or failed (`nvidia-smi`, `dmesg`)";
-            self.take_out_of_service(driver, &(resource.to_owned(), *slot), reason);
+        self.return_to_service(driver, |device| lost.contains(device));
+        for device in lost.difference(&std::mem::take(&mut self.measured.lost)) {
+            let monitor = self.plan.offer.of(&device.0).and_then(|offered| offered.family.monitor.as_ref());
+            let look_at = monitor.map_or("`dmesg`", |monitor| monitor.look_at);
+            let reason = format!("its driver has lost it: it fell off the bus, or failed ({look_at})");
+            self.take_out_of_service(driver, device, &reason);
         }
         self.measured.lost = lost;
     }

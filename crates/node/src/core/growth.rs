@@ -12,7 +12,7 @@ use super::report::by_name;
 use super::{Core, Key};
 use bytes::Bytes;
 use oxiray_ids::JobId;
-use oxiray_resources::{Inventory, Quantity, ResourceName};
+use oxiray_resources::{FreeDevices, Inventory, Quantity, ResourceName};
 use oxiray_scheduler::{
     Bundle, Condition, NodeGroup, NodeView, Operator, Otherwise, Place, Rule, Selector, Strategy, Verdict, Wish,
     verdicts,
@@ -242,7 +242,7 @@ impl Core {
 }
 
 fn machine(view: &NodeView, in_use: bool, is_leaving: bool, uses: u64) -> Json {
-    let devices = |free: &[Option<Quantity>]| free.iter().map(|free| free.map(Quantity::as_f64)).collect::<Vec<_>>();
+    let devices = |free: &FreeDevices| free.shares().map(|free| free.map(Quantity::as_f64)).collect::<Vec<_>>();
     let devices: serde_json::Map<String, Json> =
         view.free_devices.iter().map(|(name, free)| (name.to_string(), json!(devices(free)))).collect();
     json!({

@@ -71,7 +71,7 @@ fn described(told: &NodeJoin, view: &NodeView, death: &str) -> Json {
 
 pub(crate) fn total_of(view: &NodeView) -> Amounts {
     let in_service = |name: &ResourceName, total| match view.free_devices.get(name) {
-        Some(devices) => Quantity::whole(devices.iter().flatten().count() as u32),
+        Some(devices) => Quantity::whole(devices.in_service().count() as u32),
         None => total,
     };
     let totals = view.inventory.totals().map(|(name, total)| (name.clone(), in_service(name, total)));
@@ -79,8 +79,7 @@ pub(crate) fn total_of(view: &NodeView) -> Amounts {
 }
 
 pub(crate) fn available_of(view: &NodeView) -> Amounts {
-    let sum = |devices: &[Option<Quantity>]| devices.iter().flatten().map(|free| free.units()).sum();
-    let devices = view.free_devices.iter().map(|(name, free)| (name.clone(), Quantity::from_units(sum(free))));
+    let devices = view.free_devices.iter().map(|(name, free)| (name.clone(), free.sum()));
     let scalars = view.free.iter().map(|(name, amount)| (name.clone(), *amount));
     scalars.chain(devices).filter(|(_, amount)| !amount.is_zero()).collect()
 }

@@ -6,7 +6,7 @@
 use super::{Core, Duty, clients::amounts, device_use::shown_use};
 use crate::daemon::TurnFigures;
 use crate::limits::Level;
-use oxiray_accelerators::families_of;
+use oxiray_families::families_of;
 use oxiray_head::ActorState;
 use oxiray_ids::ActorId;
 use oxiray_resources::{Quantity, ResourceName};

@@ -307,10 +307,10 @@ impl Core {
         let bundles = self.head.iter().flat_map(|head| &head.bundles);
         let told = bundles.map(|((group, index), bundle)| {
             let devices = self.ledger.reserved(*bundle).devices().iter().map(|of| {
-                let free = self.ledger.free_per_device_within(*bundle, of.resource.as_str()).into_iter();
+                let free = self.ledger.free_per_device_within(*bundle, of.resource.as_str());
                 DevicesFree {
                     resource: of.resource.to_string(),
-                    free: free.map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                    free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
                     numbers: of.shares.iter().map(|share| share.device).collect(),
                 }
             });

@@ -206,10 +206,10 @@ impl Core {
     pub(crate) fn node_state(&self, order: u64) -> NodeState {
         let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
         let devices = names.map(|name| {
-            let free = self.ledger.free_per_device(name.as_str()).into_iter();
+            let free = self.ledger.free_per_device(name.as_str());
             DevicesFree {
                 resource: name.to_string(),
-                free: free.map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
                 numbers: Vec::new(),
             }
         });

@@ -3,10 +3,11 @@
 mod bundles;
 mod ledger;
 mod model;
+mod packing;
 mod placement;
 mod validation;
 
-use crate::{Demand, Inventory, Ledger, Quantity, ResourceName};
+use crate::{Demand, DeviceShare, Inventory, Ledger, Quantity, ResourceName};
 
 /// Reads `CPU 1, GPU 0.25`.
 fn amounts(text: &str) -> Vec<(ResourceName, f64)> {
@@ -35,4 +36,14 @@ fn quantity(number: f64) -> Quantity {
 fn show<'a>(amounts: impl IntoIterator<Item = (&'a ResourceName, Quantity)>) -> String {
     let entries: Vec<_> = amounts.into_iter().map(|(name, quantity)| format!("{name} {quantity}")).collect();
     entries.join(", ")
+}
+
+/// A share of a device of which the memory is not counted.
+fn share_of(device: u32, share: Quantity) -> DeviceShare {
+    DeviceShare { device, share, memory_bytes: 0 }
+}
+
+/// The share that each GPU has free.
+fn shares(ledger: &Ledger) -> Vec<Option<Quantity>> {
+    ledger.free_per_device("GPU").shares().collect()
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{demand, ledger};
+use super::{demand, ledger, share_of, shares};
 use crate::{DeviceShare, Grant, Ledger, Quantity, ResourceName, Shortage};
 
 const CPUS: u32 = 4;
@@ -120,8 +120,7 @@ impl Run {
         };
         let grant = result.expect("the model grants it");
         let share = gpu.min(10_000);
-        let expected: Vec<_> =
-            chosen.iter().map(|device| DeviceShare { device: *device as u32, share: amount(share) }).collect();
+        let expected: Vec<_> = chosen.iter().map(|device| share_of(*device as u32, amount(share))).collect();
         assert_eq!(grant.devices_of("GPU"), expected);
         for device in chosen {
             self.model.gpu_free[device] -= share;
@@ -135,7 +134,7 @@ impl Run {
         if !grant.cpu_is_lent() {
             self.model.cpu_free += cpus(&grant);
         }
-        for DeviceShare { device, share } in grant.devices_of("GPU") {
+        for DeviceShare { device, share, .. } in grant.devices_of("GPU") {
             self.model.gpu_free[*device as usize] += share.units();
         }
         self.ledger.release(grant);
@@ -147,7 +146,7 @@ impl Run {
         let free: Vec<_> = (0..GPUS)
             .map(|device| self.model.in_service[device].then(|| Quantity::from_units(self.model.gpu_free[device])))
             .collect();
-        assert_eq!(self.ledger.free_per_device("GPU"), free);
+        assert_eq!(shares(&self.ledger), free);
         for (device, free) in self.model.gpu_free.iter().enumerate() {
             let held: u64 = self.ledger.holders("GPU", device as u32).iter().map(|(_, share)| share.units()).sum();
             assert_eq!(held + free, 10_000, "free and granted make one whole");

@@ -2,38 +2,62 @@
 
 use std::collections::BTreeMap;
 
-use oxiray_resources::{Demand, Grant, Never, Quantity, ResourceName, Shortage};
+use oxiray_resources::{Demand, Grant, Inventory, Ledger, Never, Quantity, ResourceName, Shortage};
 use proptest::prelude::*;
 
-use super::{ledger, node};
-use crate::{Near, NodeView, Obstacle, Placement, place};
+use super::node;
+use crate::{Fleet, Found, Near, NodeView, Obstacle, Placement, place};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_fresh_view_agrees_with_its_ledger(
-        asked in prop::collection::vec((0..=50_000_u64, prop_oneof![0..=10_000_u64, (1..=4_u64).prop_map(|n| n * 10_000)]), 1..20),
+        asked in prop::collection::vec(
+            (
+                0..=50_000_u64,
+                prop_oneof![0..=10_000_u64, (1..=4_u64).prop_map(|n| n * 10_000)],
+                prop_oneof![2 => Just(0), 1 => 1..=20_u64],
+            ),
+            1..20,
+        ),
         out_of_service in prop::option::of(0..3_u32),
     ) {
-        let mut ledger = ledger("CPU 4, GPU 3");
+        let inventory = Inventory::new([(ResourceName::CPU, 4.0), (ResourceName::GPU, 3.0)]).unwrap();
+        let mut ledger = Ledger::new(inventory.with_device_memory(ResourceName::GPU, vec![8, 16, 16]));
         if let Some(device) = out_of_service {
             ledger.quarantine("GPU", device, "test").unwrap();
         }
         let mut held: Vec<Grant> = Vec::new();
-        for (cpu, gpu) in asked {
+        for (cpu, gpu, memory) in asked {
             let amounts = [(ResourceName::CPU, cpu), (ResourceName::GPU, gpu)];
-            let demand = Demand::new(amounts.map(|(name, units)| (name, Quantity::from_units(units)))).unwrap();
-            let placement = place(&[NodeView::new(node(1), &ledger, BTreeMap::new())], &demand.clone().into(), &Near::default(), 0);
-            match (ledger.grant(&demand), placement) {
+            let mut demand = Demand::new(amounts.map(|(name, units)| (name, Quantity::from_units(units)))).unwrap();
+            if gpu > 0 {
+                demand = demand.with_memory(&ResourceName::GPU, memory).unwrap();
+            }
+            let mut view = NodeView::new(node(1), &ledger, BTreeMap::new());
+            let placement = place(&[view.clone()], &demand.clone().into(), &Near::default(), 0);
+            let mut fleet = Fleet::default();
+            fleet.put(&view);
+            let found = fleet.find(&demand.clone().into(), &Near::default());
+            let granted = ledger.grant(&demand);
+            prop_assert_eq!(view.take(&demand), granted.is_ok());
+            prop_assert_eq!(fleet.take(node(1), &demand), granted.is_ok());
+            let after = NodeView::new(node(1), &ledger, BTreeMap::new());
+            prop_assert_eq!(&view.free_devices, &after.free_devices, "a view books as the ledger does");
+            prop_assert_eq!(&fleet.views()[0].free_devices, &after.free_devices, "so does the fleet");
+            match (granted, placement) {
                 (Ok(grant), placement) => {
                     prop_assert_eq!(placement, Placement::On(node(1)));
+                    prop_assert_eq!(found, Found::On(node(1)));
                     held.push(grant);
                 }
                 (Err(Shortage::Busy(busy)), Placement::Wait(reason)) => {
+                    prop_assert_eq!(found, Found::Busy);
                     prop_assert_eq!(reason.obstacle, Obstacle::Busy(busy));
                 }
                 (Err(Shortage::Never(never)), Placement::Never(reason)) => {
+                    prop_assert_eq!(found, Found::Never);
                     let Never { resource, asked, total: largest } = never;
                     prop_assert_eq!(reason.obstacle, Obstacle::TooLarge { resource, asked, largest });
                 }

@@ -11,14 +11,12 @@ import json
 from collections import Counter
 from typing import Any
 
-from oxiray import _core, _labels, _missing, _strategies
+from oxiray import _core, _families, _labels, _missing, _strategies
 from oxiray.experimental.internal_kv import _internal_kv_put
 
 __all__ = ["request_resources"]
 
 _NAMESPACE, _KEY = b"autoscaler", b"standing"
-#: Resources that are devices, of which more than one is a whole number.
-_DEVICES = frozenset({"GPU", "TPU", "neuron_cores", "HPU", "NPU"})
 
 __getattr__ = _missing.attributes(__name__)
 
@@ -68,7 +66,7 @@ def _check_bundles(bundles: Any) -> None:
                 raise TypeError("each bundle value should be a number (int or float).")
             if not (amount == 0 or 0.0001 <= amount < 1e14) or not 0 < len(name) <= 1024:
                 raise ValueError(f"a bundle asks for {amount!r} of {name!r}; it is zero or 0.0001 and more of a resource")
-            if name in _DEVICES and amount > 1 and amount != int(amount):
+            if name in _families.DEVICES and amount > 1 and amount != int(amount):
                 raise ValueError(f"a bundle asks for {amount!r} {name}; more than one is a whole number of them")
 
 

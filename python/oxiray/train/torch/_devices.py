@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oxiray import _core
+from oxiray import _core, _families
 from oxiray.train import _inside
-
-#: A resource with devices -> what PyTorch calls those.
-_KINDS = {"GPU": "cuda", "HPU": "hpu", "NPU": "npu", "TPU": "xla"}
 
 
 def get_device() -> Any:
@@ -23,7 +20,7 @@ def get_devices() -> list[Any]:
     session = _inside.current("get_devices")
     if session.exchange is None:
         return [torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")]
-    granted = {name: ids for name, (ids, _) in _core.context()["devices"].items() if name in _KINDS and ids}
+    granted = {name: ids for name, (ids, _) in _core.context()["devices"].items() if name in _families.TORCH and ids}
     if not granted:
         return [torch.device("cpu")]
     if len(granted) > 1:
@@ -33,4 +30,4 @@ def get_devices() -> list[Any]:
         )
     (name, ids), = granted.items()
     indices = session.device_indices if session.device_indices is not None else list(range(len(ids)))
-    return [torch.device(f"{_KINDS[name]}:{index}") for index in indices]
+    return [torch.device(f"{_families.TORCH[name]}:{index}") for index in indices]

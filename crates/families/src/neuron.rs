@@ -2,15 +2,24 @@
 
 use serde::Deserialize;
 
-use crate::detect::{Detected, Device, Findings};
-use crate::family::Family;
-use crate::host::Host;
+use crate::detected::{Detected, Device, Findings};
+use crate::family::{DeviceResource, Family};
+use crate::host::HostFacts;
+use crate::kubernetes::{KubernetesNames, PodResource, PodUnit};
 use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, Lookup, Preset, listed};
+use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x1d0f;
 const VARIABLE: &str = "NEURON_RT_VISIBLE_CORES";
 const PROGRAMS: &[&str] = &["/opt/aws/neuron/bin/neuron-ls"];
 const KERNEL_FOLDER: &str = "/sys/devices/virtual/neuron_device";
+
+/// Cores of one chip, by the family of the machine. Where the machine is not named it has the most common number.
+const CHIP: PodUnit = PodUnit::Chip {
+    by_machine: &[("inf1.", 4.0), ("inf2.", 2.0), ("trn1.", 2.0), ("trn1n.", 2.0), ("trn2", 8.0)],
+    common: 2.0,
+};
 
 /// The most cores that one range may name; the largest machine has 128.
 const RANGE_CORES_MAX: u32 = 4096;
@@ -18,17 +27,31 @@ const RANGE_CORES_MAX: u32 = 4096;
 pub(crate) static FAMILY: Family = Family {
     key: "neuron",
     name: "AWS Neuron core",
-    resource: "neuron_cores",
-    variables: &[VARIABLE],
-    companions: &[],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_NEURON_RT_VISIBLE_CORES"],
-    quantity: QuantityRule::Whole,
+    resource: &DeviceResource { name: "neuron_cores", option: None, quantity: QuantityRule::Whole, torch: None },
+    pci_vendor: VENDOR,
+    nodes: &["/dev/neuron"],
+    visibility: Visibility {
+        variables: &[VARIABLE],
+        joined: &[],
+        companions: &[],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_NEURON_RT_VISIBLE_CORES"],
+        hidden: Some(""),
+        preset,
+        show,
+    },
     constant_type: Some("aws-neuron-core"),
     type_aliases: &[],
-    hidden: Some(""),
+    kubernetes: KubernetesNames {
+        resources: &[
+            PodResource::devices("aws.amazon.com/neuroncore"),
+            PodResource { name: "aws.amazon.com/neurondevice", unit: CHIP },
+            PodResource { name: "aws.amazon.com/neuron", unit: CHIP },
+        ],
+        classes: &["neuron.aws.com"],
+        ..KubernetesNames::NONE
+    },
     detect,
-    preset,
-    show,
+    monitor: None,
 };
 
 fn preset(environment: Lookup<'_>) -> Option<Preset> {
@@ -57,7 +80,7 @@ struct Listed {
     memory_size: Option<u64>,
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     let nodes = host.list_numbered("/dev", "neuron");
     if nodes.is_empty() {
         return None;
@@ -84,7 +107,7 @@ fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
     Some(Detected { count, ..detected })
 }
 
-fn ask(host: &Host) -> Result<Option<Vec<(usize, Device)>>, String> {
+fn ask(host: &dyn HostFacts) -> Result<Option<Vec<(usize, Device)>>, String> {
     let Some(output) = host.run(PROGRAMS, &["--json-output"])? else { return Ok(None) };
     let listed: Vec<Listed> =
         serde_json::from_str(&output).map_err(|error| format!("`neuron-ls` prints something unexpected ({error})"))?;
@@ -98,7 +121,7 @@ fn ask(host: &Host) -> Result<Option<Vec<(usize, Device)>>, String> {
     Ok(Some(listed.into_iter().map(device).collect()))
 }
 
-fn from_kernel(host: &Host, nodes: &[u32]) -> Vec<(usize, Device)> {
+fn from_kernel(host: &dyn HostFacts, nodes: &[u32]) -> Vec<(usize, Device)> {
     nodes
         .iter()
         .filter_map(|node| host.read_number(&format!("{KERNEL_FOLDER}/neuron{node}/core_count")))

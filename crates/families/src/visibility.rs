@@ -10,6 +10,25 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Variables to set (`Some`) and to remove (`None`).
 pub type Changes = Vec<(String, Option<String>)>;
 
+/// How a process is shown its devices of a family.
+pub struct Visibility {
+    /// The variables that list a process its devices: two where the vendor's library filters twice.
+    pub variables: &'static [&'static str],
+    /// Those of them whose lists may be joined, where the processes of one group on a machine are to see each other's
+    /// devices.
+    pub joined: &'static [&'static str],
+    /// Variables that say more about the devices in the list.
+    pub companions: &'static [&'static str],
+    /// Variables that ask, when on, not to write [`Visibility::variables`].
+    pub opt_outs: &'static [&'static str],
+    /// What `RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO` writes for a process without devices; `None` removes the variables.
+    pub hidden: Option<&'static str>,
+    /// The devices that the variables of an environment list; `None` where they list nothing.
+    pub preset: fn(Lookup<'_>) -> Option<Preset>,
+    /// The variables that show a process the devices assigned to it.
+    pub show: fn(&Assignment<'_>) -> Changes,
+}
+
 /// What Ray writes into a list to say that there is no device.
 const NO_DEVICES: &str = "NoDevFiles";
 
@@ -25,26 +44,28 @@ pub struct Preset {
 }
 
 impl Preset {
-    pub(crate) fn new(variable: &'static str, ids: Vec<String>) -> Self {
+    /// A list that was read without trouble.
+    pub fn new(variable: &'static str, ids: Vec<String>) -> Self {
         Self { variable, ids, warning: None }
     }
 }
 
 /// The devices that one process gets of one family.
-pub(crate) struct Assignment<'a> {
+pub struct Assignment<'a> {
     /// What the vendor's library calls them, by slot.
-    pub(crate) ids: &'a [String],
+    pub ids: &'a [String],
     /// How many devices of the family the machine really has; zero where they exist in name only.
-    pub(crate) detected: usize,
+    pub detected: usize,
 }
 
 impl Assignment<'_> {
-    pub(crate) fn joined(&self) -> String {
+    /// The ids as a list.
+    pub fn joined(&self) -> String {
         self.ids.join(",")
     }
 
     /// The ids that the devices have behind a filter that lets only these through.
-    pub(crate) fn ordinals(&self) -> String {
+    pub fn ordinals(&self) -> String {
         (0..self.ids.len()).map(|ordinal| ordinal.to_string()).collect::<Vec<_>>().join(",")
     }
 }

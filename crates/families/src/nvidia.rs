@@ -1,44 +1,76 @@
 //! NVIDIA GPUs, found through NVML and, where NVML does not answer, through the kernel driver's files.
 
-use crate::detect::{Detected, Device, Findings};
+use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, GPU};
-use crate::host::Host;
+use crate::host::HostFacts;
+use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
+use crate::monitor::Monitor;
 use crate::nvml::{Gpu, NvmlAnswers};
-use crate::pci;
-use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, listed};
+use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x10de;
 const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 const DRIVER_FOLDER: &str = "/proc/driver/nvidia/gpus";
 
 pub(crate) static FAMILY: Family = Family {
     key: "nvidia",
     name: "NVIDIA GPU",
-    resource: GPU,
-    variables: &[VARIABLE],
-    companions: &[],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
-    quantity: QuantityRule::Shares,
+    resource: &GPU,
+    pci_vendor: VENDOR,
+    nodes: &["/dev/nvidia"],
+    visibility: Visibility {
+        variables: &[VARIABLE],
+        joined: &[VARIABLE],
+        companions: &[],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"],
+        hidden: Some(""),
+        preset: |environment| listed(environment, VARIABLE),
+        show,
+    },
     constant_type: None,
     type_aliases: &[],
-    hidden: Some(""),
+    kubernetes: KUBERNETES,
     detect,
-    preset: |environment| listed(environment, VARIABLE),
-    show,
+    monitor: Some(MONITOR),
+};
+
+const KUBERNETES: KubernetesNames = KubernetesNames {
+    resources: &[
+        PodResource::devices("nvidia.com/gpu"),
+        PodResource::devices("nvidia.com/gpu.shared"),
+        PodResource { name: "nvidia.com/mig-*", unit: PodUnit::Part },
+    ],
+    classes: &["gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"],
+    taint: Some("nvidia.com/gpu"),
+    // A container whose image asks for all devices sees every GPU of the machine that it happens to be on.
+    hiding: Some(Hiding {
+        variable: "NVIDIA_VISIBLE_DEVICES",
+        value: "void",
+        unless: &["nvidia.com/gpu*", "nvidia.com/mig-*", "*.nvidia.com"],
+    }),
+    type_of: pod_type,
+};
+
+const MONITOR: Monitor = Monitor {
+    is_available: |host| host.has_live_nvml(),
+    holders: |host, id| host.nvml_holders(id),
+    usage: |host, id| host.nvml_usage(id),
+    look_at: "`nvidia-smi`, `dmesg`",
 };
 
 fn show(assignment: &Assignment<'_>) -> Changes {
     vec![(VARIABLE.to_owned(), Some(assignment.joined()))]
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     match host.nvml() {
         Ok(answers) => from_nvml(host, findings, answers),
         Err(failure) => from_driver(host, findings, &format!("NVML does not answer: {failure}")),
     }
 }
 
-fn from_nvml(host: &Host, findings: &mut Findings, answers: NvmlAnswers) -> Option<Detected> {
+fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers) -> Option<Detected> {
     for lost in &answers.lost {
         findings.warn(format!("{lost}; it is not offered"));
     }
@@ -70,8 +102,8 @@ fn from_nvml(host: &Host, findings: &mut Findings, answers: NvmlAnswers) -> Opti
 }
 
 // A container sees the whole bus and is given some of the devices; a broken device is on the bus and not in NVML.
-fn rule_out_unanswered(host: &Host, findings: &mut Findings, gpus: &[Gpu]) {
-    for function in host.pci().iter().filter(|function| function.vendor == pci::NVIDIA && function.computes()) {
+fn rule_out_unanswered(host: &dyn HostFacts, findings: &mut Findings, gpus: &[Gpu]) {
+    for function in host.pci().iter().filter(|function| function.vendor == VENDOR && function.computes()) {
         let answered = |gpu: &Gpu| gpu.pci_address.as_ref().is_none_or(|address| *address == function.address);
         if !gpus.iter().any(answered) {
             findings.rule_out(
@@ -82,11 +114,11 @@ fn rule_out_unanswered(host: &Host, findings: &mut Findings, gpus: &[Gpu]) {
     }
 }
 
-fn from_driver(host: &Host, findings: &mut Findings, failure: &str) -> Option<Detected> {
+fn from_driver(host: &dyn HostFacts, findings: &mut Findings, failure: &str) -> Option<Detected> {
     let known = driver_devices(host);
     let nodes = host.list_numbered("/dev", "nvidia");
     let on_bus: Vec<_> =
-        host.pci().iter().filter(|function| function.vendor == pci::NVIDIA && function.computes()).collect();
+        host.pci().iter().filter(|function| function.vendor == VENDOR && function.computes()).collect();
     if known.is_empty() && on_bus.is_empty() && nodes.is_empty() {
         return None;
     }
@@ -129,7 +161,7 @@ fn from_driver(host: &Host, findings: &mut Findings, failure: &str) -> Option<De
 }
 
 /// The devices that the kernel driver names, each with the number of its device node.
-fn driver_devices(host: &Host) -> Vec<(Option<u32>, Device)> {
+fn driver_devices(host: &dyn HostFacts) -> Vec<(Option<u32>, Device)> {
     let read = |address: String| {
         let text = host.read(&format!("{DRIVER_FOLDER}/{address}/information"))?;
         let field = |name: &str| {
@@ -148,7 +180,7 @@ fn driver_devices(host: &Host) -> Vec<(Option<u32>, Device)> {
     host.list(DRIVER_FOLDER).into_iter().filter_map(read).collect()
 }
 
-fn numa_node(host: &Host, address: &str) -> Option<u32> {
+fn numa_node(host: &dyn HostFacts, address: &str) -> Option<u32> {
     host.pci().iter().find(|function| function.address == address)?.numa_node
 }
 
@@ -200,6 +232,24 @@ fn model(name: &str) -> Option<&str> {
         }
         end = from + run.len();
     }
+}
+
+/// The type of the GPUs that a pod's machine must have, as programs name it: `A100`, `H100`, `L4`.
+fn pod_type(labels: Lookup<'_>) -> Option<String> {
+    let of_gke = |name: String| {
+        let name = name.strip_prefix("nvidia-").unwrap_or(&name);
+        name.strip_prefix("tesla-").unwrap_or(name).split('-').next().map(str::to_uppercase)
+    };
+    let of_feature_discovery = |name: String| {
+        let words = name.split(['-', '_', ' ']);
+        let mut rest = words.filter(|word| !["NVIDIA", "Tesla", "GeForce", "RTX"].contains(word));
+        rest.find(|word| word.chars().any(|letter| letter.is_ascii_digit())).map(str::to_owned)
+    };
+    let told = |key: &str| labels(key).filter(|value| !value.is_empty());
+    told("cloud.google.com/gke-accelerator")
+        .and_then(of_gke)
+        .or_else(|| told("nvidia.com/gpu.product").and_then(of_feature_discovery))
+        .or_else(|| told("karpenter.k8s.aws/instance-gpu-name").map(|name| name.to_uppercase()))
 }
 
 #[cfg(test)]

@@ -5,32 +5,49 @@
 
 use std::collections::BTreeMap;
 
-use crate::detect::{Detected, Device, Findings};
-use crate::family::Family;
-use crate::host::Host;
-use crate::pci;
+use crate::detected::{Detected, Device, Findings};
+use crate::family::{DeviceResource, FAMILIES, Family};
+use crate::host::HostFacts;
+use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, listed};
+use crate::visibility::{Assignment, Changes, Visibility, listed};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x1ae0;
 const CHIPS: &str = "TPU_VISIBLE_CHIPS";
 const CHIP_BOUNDS: &str = "TPU_CHIPS_PER_HOST_BOUNDS";
 const HOST_BOUNDS: &str = "TPU_HOST_BOUNDS";
 
+/// The resource of TPU chips.
+pub static TPU: DeviceResource =
+    DeviceResource { name: "TPU", option: None, quantity: QuantityRule::OneOf(&[1, 2, 4, 8]), torch: Some("xla") };
+
 pub(crate) static FAMILY: Family = Family {
     key: "tpu",
     name: "Google TPU",
-    resource: "TPU",
-    variables: &[CHIPS],
-    companions: &[CHIP_BOUNDS, HOST_BOUNDS],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_TPU_VISIBLE_CHIPS"],
-    quantity: QuantityRule::OneOf(&[1, 2, 4, 8]),
+    resource: &TPU,
+    pci_vendor: VENDOR,
+    nodes: &["/dev/accel", "/dev/vfio"],
+    visibility: Visibility {
+        variables: &[CHIPS],
+        joined: &[],
+        companions: &[CHIP_BOUNDS, HOST_BOUNDS],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_TPU_VISIBLE_CHIPS"],
+        // An empty list of chips is an error to the runtime.
+        hidden: None,
+        preset: |environment| listed(environment, CHIPS),
+        show,
+    },
     constant_type: None,
     type_aliases: &[],
-    // An empty list of chips is an error to the runtime.
-    hidden: None,
+    kubernetes: KubernetesNames {
+        resources: &[PodResource::devices("google.com/tpu")],
+        classes: &["tpu.google.com"],
+        taint: Some("google.com/tpu"),
+        ..KubernetesNames::NONE
+    },
     detect,
-    preset: |environment| listed(environment, CHIPS),
-    show,
+    monitor: None,
 };
 
 // All chips of the machine are its default, which the runtime knows best itself; one and two need their grid said.
@@ -47,7 +64,7 @@ fn show(assignment: &Assignment<'_>) -> Changes {
     }
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     let (devices, how) = match accel_chips(host, findings) {
         chips if chips.is_empty() => (vfio_chips(host), "`/dev/vfio`, PCI vendor 1ae0"),
         chips => (chips, "`/dev/accel*`, PCI vendor 1ae0"),
@@ -67,8 +84,8 @@ fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
 }
 
 /// The nodes of the kernel's class of accelerators: beside `/dev/accel0` there is the newer `/dev/accel/accel0`.
-fn accel_chips(host: &Host, findings: &mut Findings) -> Vec<Device> {
-    let on_bus = host.pci().iter().any(|function| function.vendor == pci::GOOGLE);
+fn accel_chips(host: &dyn HostFacts, findings: &mut Findings) -> Vec<Device> {
+    let on_bus = host.pci().iter().any(|function| function.vendor == VENDOR);
     let mut numbers: Vec<u32> = host.list_numbered("/dev", "accel");
     numbers.extend(host.list_numbered("/dev/accel", "accel"));
     numbers.sort_unstable();
@@ -76,10 +93,9 @@ fn accel_chips(host: &Host, findings: &mut Findings) -> Vec<Device> {
     let mut chips = Vec::new();
     for number in numbers {
         let vendor = host.read_number(&format!("/sys/class/accel/accel{number}/device/vendor"));
-        if vendor.map_or(on_bus, |vendor| vendor == u64::from(pci::GOOGLE)) {
+        if vendor.map_or(on_bus, |vendor| vendor == u64::from(VENDOR)) {
             chips.push(Device { index: chips.len(), ..Device::default() });
-        } else if vendor != Some(u64::from(pci::HABANA)) {
-            // Gaudi's nodes are counted as what they are.
+        } else if !vendor.is_some_and(is_of_another_family) {
             let maker = vendor.map_or_else(|| "unknown".to_owned(), |vendor| format!("{vendor:04x}"));
             findings.rule_out(format!("accelerator node accel{number}"), format!("no TPU: its PCI vendor is {maker}"));
         }
@@ -87,12 +103,18 @@ fn accel_chips(host: &Host, findings: &mut Findings) -> Vec<Device> {
     chips
 }
 
-fn vfio_chips(host: &Host) -> Vec<Device> {
+/// Whether the nodes of this maker's accelerators are another family's, which counts them as what they are.
+fn is_of_another_family(vendor: u64) -> bool {
+    let others = FAMILIES.iter().filter(|family| u64::from(family.pci_vendor) == vendor);
+    others.flat_map(|family| family.nodes).any(|node| node.starts_with("/dev/accel"))
+}
+
+fn vfio_chips(host: &dyn HostFacts) -> Vec<Device> {
     let is_chip = |group: &u32| {
         let folder = format!("/sys/kernel/iommu_groups/{group}/devices");
         let vendors =
             host.list(&folder).into_iter().map(|address| host.read_number(&format!("{folder}/{address}/vendor")));
-        vendors.flatten().any(|vendor| vendor == u64::from(pci::GOOGLE))
+        vendors.flatten().any(|vendor| vendor == u64::from(VENDOR))
     };
     let groups = host.list_numbered("/dev/vfio", "").into_iter().filter(is_chip);
     groups.enumerate().map(|(index, _)| Device { index, ..Device::default() }).collect()
@@ -108,7 +130,7 @@ struct Slice {
 }
 
 impl Slice {
-    fn read(host: &Host) -> Self {
+    fn read(host: &dyn HostFacts) -> Self {
         let told = |variable: &str| host.variable(variable).map(|value| value.trim().to_owned());
         let either = |variable: &str, attribute: &str| {
             told(variable).or_else(|| host.metadata(attribute)).filter(|value| !value.is_empty())

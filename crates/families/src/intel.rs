@@ -10,13 +10,15 @@
 //!   second is an error.
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
 
-use crate::detect::{Detected, Device, Findings};
+use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, GPU};
-use crate::host::Host;
-use crate::pci::{self, PciFunction};
-use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, Lookup, Preset, entries, listed, nested};
+use crate::host::HostFacts;
+use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::pci::PciFunction;
+use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, entries, listed, nested};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x8086;
 const OUTER: &str = "ZE_AFFINITY_MASK";
 const INNER: &str = "ONEAPI_DEVICE_SELECTOR";
 const BACKEND: &str = "level_zero:";
@@ -27,17 +29,27 @@ const HIERARCHY: &str = "ZE_FLAT_DEVICE_HIERARCHY";
 pub(crate) static FAMILY: Family = Family {
     key: "intel",
     name: "Intel GPU",
-    resource: GPU,
-    variables: &[OUTER, INNER],
-    companions: &[],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK", "RAY_EXPERIMENTAL_NOSET_ONEAPI_DEVICE_SELECTOR"],
-    quantity: QuantityRule::Shares,
+    resource: &GPU,
+    pci_vendor: VENDOR,
+    nodes: &["/dev/dri/renderD"],
+    visibility: Visibility {
+        variables: &[OUTER, INNER],
+        joined: &[OUTER],
+        companions: &[],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_ZE_AFFINITY_MASK", "RAY_EXPERIMENTAL_NOSET_ONEAPI_DEVICE_SELECTOR"],
+        hidden: Some(""),
+        preset,
+        show,
+    },
     constant_type: None,
     type_aliases: &[],
-    hidden: Some(""),
+    kubernetes: KubernetesNames {
+        resources: &[PodResource::devices("gpu.intel.com/i915"), PodResource::devices("gpu.intel.com/xe")],
+        classes: &["gpu.intel.com"],
+        ..KubernetesNames::NONE
+    },
     detect,
-    preset,
-    show,
+    monitor: None,
 };
 
 const TYPES: &[(u16, &str)] = &[
@@ -75,12 +87,12 @@ fn type_name(device: u16) -> Option<String> {
     TYPES.iter().find(|(id, _)| *id == device).map(|(_, name)| (*name).to_owned())
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     let one_per_card = host.variable(HIERARCHY).is_some_and(|value| value.eq_ignore_ascii_case("COMPOSITE"));
     let openable = host.list_numbered("/dev/dri", "renderD");
     let mut devices = Vec::new();
     let mut first = None;
-    for function in host.pci().iter().filter(|function| function.vendor == pci::INTEL && function.class >> 8 == 0x03) {
+    for function in host.pci().iter().filter(|function| function.vendor == VENDOR && function.class >> 8 == 0x03) {
         let what = || format!("Intel device {}", function.address);
         // Graphics built into a processor always sits on bus 0.
         if function.bus() == Some(0) {
@@ -107,12 +119,12 @@ fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
     Some(Detected::of_devices(&FAMILY, devices, "PCI ids and the driver bound to them")?.with_type(first.flatten()))
 }
 
-fn render_nodes(host: &Host, function: &PciFunction) -> Vec<u32> {
+fn render_nodes(host: &dyn HostFacts, function: &PciFunction) -> Vec<u32> {
     host.list_numbered(&format!("/sys/bus/pci/devices/{}/drm", function.address), "renderD")
 }
 
 // `xe` shows a folder per tile, `i915` one per graphics engine, of which these cards have one per tile.
-fn tiles(host: &Host, function: &PciFunction) -> usize {
+fn tiles(host: &dyn HostFacts, function: &PciFunction) -> usize {
     let folder = format!("/sys/bus/pci/devices/{}", function.address);
     let by_xe = host.list_numbered(&folder, "tile").len();
     let by_i915 = host

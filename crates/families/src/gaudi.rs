@@ -1,12 +1,15 @@
 //! Intel Gaudi, found on the PCI bus and counted by its device nodes.
 
-use crate::detect::{Detected, Device, Findings};
-use crate::family::Family;
-use crate::host::Host;
-use crate::pci::{self, PciFunction};
+use crate::detected::{Detected, Device, Findings};
+use crate::family::{DeviceResource, Family};
+use crate::host::HostFacts;
+use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::pci::PciFunction;
 use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, listed};
+use crate::visibility::{Assignment, Changes, Visibility, listed};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x1da3;
 const VARIABLE: &str = "HABANA_VISIBLE_MODULES";
 const PROGRAMS: &[&str] = &["hl-smi", "/usr/bin/hl-smi"];
 const QUERY: &[&str] = &["-Q", "index,name,uuid,bus_id,memory.total", "-f", "csv,noheader,nounits"];
@@ -17,28 +20,38 @@ const GOYA: u16 = 0x0001;
 pub(crate) static FAMILY: Family = Family {
     key: "gaudi",
     name: "Intel Gaudi",
-    resource: "HPU",
-    variables: &[VARIABLE],
-    companions: &[],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"],
-    quantity: QuantityRule::Whole,
+    resource: &DeviceResource { name: "HPU", option: None, quantity: QuantityRule::Whole, torch: Some("hpu") },
+    pci_vendor: VENDOR,
+    nodes: &["/dev/accel", "/dev/hl"],
+    visibility: Visibility {
+        variables: &[VARIABLE],
+        joined: &[VARIABLE],
+        companions: &[],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"],
+        hidden: Some(""),
+        preset: |environment| listed(environment, VARIABLE),
+        show,
+    },
     constant_type: None,
     type_aliases: &[],
-    hidden: Some(""),
+    kubernetes: KubernetesNames {
+        resources: &[PodResource::devices("habana.ai/gaudi")],
+        classes: &["gaudi.intel.com"],
+        ..KubernetesNames::NONE
+    },
     detect,
-    preset: |environment| listed(environment, VARIABLE),
-    show,
+    monitor: None,
 };
 
 fn show(assignment: &Assignment<'_>) -> Changes {
     vec![(VARIABLE.to_owned(), Some(assignment.joined()))]
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     let (old, on_bus): (Vec<_>, Vec<_>) = host
         .pci()
         .iter()
-        .filter(|function| function.vendor == pci::HABANA && function.computes())
+        .filter(|function| function.vendor == VENDOR && function.computes())
         .partition(|function| function.device == GOYA);
     for function in old {
         findings.rule_out(format!("Habana device {}", function.address), "a Goya, which is no Gaudi");
@@ -81,10 +94,10 @@ fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
 }
 
 // The driver's nodes are `/dev/accel/accel0` today and were `/dev/hl0` before.
-fn device_nodes(host: &Host) -> usize {
+fn device_nodes(host: &dyn HostFacts) -> usize {
     let is_gaudi = |number: &u32| {
         let vendor = host.read_number(&format!("/sys/class/accel/accel{number}/device/vendor"));
-        vendor == Some(u64::from(pci::HABANA))
+        vendor == Some(u64::from(VENDOR))
     };
     let new = host.list_numbered("/dev/accel", "accel").iter().filter(|number| is_gaudi(number)).count();
     new.max(host.list_numbered("/dev", "hl").len())
@@ -146,7 +159,7 @@ mod tests {
     fn generations() {
         let function = |device| PciFunction {
             address: "0000:19:00.0".to_owned(),
-            vendor: pci::HABANA,
+            vendor: VENDOR,
             device,
             class: 0x1200,
             numa_node: None,

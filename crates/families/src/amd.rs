@@ -9,13 +9,15 @@
 //!   `0,1,…`, as many as there are: the second of four GPUs is `ROCR=1, HIP=0`. Writing `1` into both would hide it.
 //! - Where they exist in name only no runtime reads the variables, only programs print them: both hold the ids.
 
-use crate::detect::{Detected, Device, Findings};
+use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, GPU};
-use crate::host::Host;
-use crate::pci::{self, PciFunction};
-use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, Lookup, Preset, listed, nested};
+use crate::host::HostFacts;
+use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::pci::PciFunction;
+use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed, nested};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x1002;
 const OUTER: &str = "ROCR_VISIBLE_DEVICES";
 const INNER: &str = "HIP_VISIBLE_DEVICES";
 const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology/nodes";
@@ -26,17 +28,28 @@ const DISCRETE_MEMORY_BYTES_MIN: u64 = 4 << 30;
 pub(crate) static FAMILY: Family = Family {
     key: "amd",
     name: "AMD GPU",
-    resource: GPU,
-    variables: &[INNER, OUTER],
-    companions: &[],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_ROCR_VISIBLE_DEVICES"],
-    quantity: QuantityRule::Shares,
+    resource: &GPU,
+    pci_vendor: VENDOR,
+    nodes: &["/dev/kfd", "/dev/dri/renderD"],
+    visibility: Visibility {
+        variables: &[INNER, OUTER],
+        joined: &[INNER, OUTER],
+        companions: &[],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_HIP_VISIBLE_DEVICES", "RAY_EXPERIMENTAL_NOSET_ROCR_VISIBLE_DEVICES"],
+        hidden: Some(""),
+        preset,
+        show,
+    },
     constant_type: None,
     type_aliases: TYPE_ALIASES,
-    hidden: Some(""),
+    kubernetes: KubernetesNames {
+        resources: &[PodResource::devices("amd.com/gpu")],
+        classes: &["gpu.amd.com"],
+        taint: Some("amd.com/gpu"),
+        ..KubernetesNames::NONE
+    },
     detect,
-    preset,
-    show,
+    monitor: None,
 };
 
 const TYPES: &[(u16, &str)] = &[
@@ -77,12 +90,12 @@ fn type_name(device: u16) -> Option<String> {
     TYPES.iter().find(|(id, _)| *id == device).map(|(_, name)| (*name).to_owned())
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     let nodes = compute_nodes(host);
     let on_bus: Vec<_> = host
         .pci()
         .iter()
-        .filter(|function| function.vendor == pci::AMD && matches!(function.class, 0x0302 | 0x0380 | 0x1200))
+        .filter(|function| function.vendor == VENDOR && matches!(function.class, 0x0302 | 0x0380 | 0x1200))
         .collect();
     if !host.exists("/dev/kfd") {
         let count = on_bus.len().max(nodes.iter().filter(|node| node.is_discrete()).count());
@@ -152,7 +165,7 @@ impl ComputeNode {
         type_name(self.device).is_some() || (!self.has_processor && self.memory_bytes >= DISCRETE_MEMORY_BYTES_MIN)
     }
 
-    fn into_device(self, host: &Host, index: usize, name: Option<String>) -> Device {
+    fn into_device(self, host: &dyn HostFacts, index: usize, name: Option<String>) -> Device {
         let numa_node = host.pci().iter().find(|function| function.address == self.address);
         Device {
             index,
@@ -165,15 +178,15 @@ impl ComputeNode {
     }
 }
 
-fn compute_nodes(host: &Host) -> Vec<ComputeNode> {
+fn compute_nodes(host: &dyn HostFacts) -> Vec<ComputeNode> {
     host.list_numbered(TOPOLOGY, "").into_iter().filter_map(|number| compute_node(host, number)).collect()
 }
 
-fn compute_node(host: &Host, number: u32) -> Option<ComputeNode> {
+fn compute_node(host: &dyn HostFacts, number: u32) -> Option<ComputeNode> {
     let folder = format!("{TOPOLOGY}/{number}");
     let text = host.read(&format!("{folder}/properties"))?;
     let simd_count = property(&text, "simd_count")?;
-    if simd_count == 0 || property(&text, "vendor_id") != Some(u64::from(pci::AMD)) {
+    if simd_count == 0 || property(&text, "vendor_id") != Some(u64::from(VENDOR)) {
         return None;
     }
     let location = property(&text, "location_id").unwrap_or(0);
@@ -189,7 +202,7 @@ fn compute_node(host: &Host, number: u32) -> Option<ComputeNode> {
 }
 
 // Heap types 1 and 2 are the device's own memory, open and closed to the processor.
-fn memory_bytes(host: &Host, folder: &str) -> u64 {
+fn memory_bytes(host: &dyn HostFacts, folder: &str) -> u64 {
     host.list(&format!("{folder}/mem_banks"))
         .iter()
         .filter_map(|bank| host.read(&format!("{folder}/mem_banks/{bank}/properties")))

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::family::families_of;
+use crate::family::device_resource;
 
 /// A family's rule for the quantity in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +66,9 @@ pub fn check_quantity(resource: &str, quantity: f64) -> Result<(), QuantityError
     if quantity.is_nan() || quantity < 0.0 {
         return Err(QuantityError::Negative { resource: name(), quantity });
     }
-    // The vendors of one resource follow one rule, see the test.
-    let Some(family) = families_of(resource).next() else { return Ok(()) };
+    let Some(device) = device_resource(resource) else { return Ok(()) };
     let whole = quantity.fract() == 0.0;
-    match family.quantity {
+    match device.quantity {
         QuantityRule::Shares if !whole && quantity > 1.0 => {
             Err(QuantityError::BetweenWholes { resource: name(), quantity })
         }
@@ -102,14 +101,6 @@ impl fmt::Display for Listed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::FAMILIES;
-
-    #[test]
-    fn families_of_one_resource_share_one_rule() {
-        for family in FAMILIES {
-            assert!(families_of(family.resource).all(|other| other.quantity == family.quantity), "{family:?}");
-        }
-    }
 
     #[test]
     fn the_rules_of_the_specification() {

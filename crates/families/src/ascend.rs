@@ -1,39 +1,51 @@
 //! Huawei Ascend, counted by its device nodes and named by `npu-smi`.
 
-use crate::detect::{Detected, Device, Findings};
-use crate::family::Family;
-use crate::host::Host;
-use crate::pci;
+use crate::detected::{Detected, Device, Findings};
+use crate::family::{DeviceResource, Family};
+use crate::host::HostFacts;
+use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, listed};
+use crate::visibility::{Assignment, Changes, Visibility, listed};
 
+/// The maker's number on the PCI bus.
+const VENDOR: u16 = 0x19e5;
 const VARIABLE: &str = "ASCEND_RT_VISIBLE_DEVICES";
 const PROGRAMS: &[&str] = &["npu-smi", "/usr/local/sbin/npu-smi", "/usr/local/bin/npu-smi"];
 
 pub(crate) static FAMILY: Family = Family {
     key: "ascend",
     name: "Huawei Ascend",
-    resource: "NPU",
-    variables: &[VARIABLE],
-    companions: &[],
-    opt_outs: &["RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"],
-    quantity: QuantityRule::Shares,
+    resource: &DeviceResource { name: "NPU", option: None, quantity: QuantityRule::Shares, torch: Some("npu") },
+    pci_vendor: VENDOR,
+    nodes: &["/dev/davinci"],
+    visibility: Visibility {
+        variables: &[VARIABLE],
+        joined: &[VARIABLE],
+        companions: &[],
+        opt_outs: &["RAY_EXPERIMENTAL_NOSET_ASCEND_RT_VISIBLE_DEVICES"],
+        hidden: Some(""),
+        preset: |environment| listed(environment, VARIABLE),
+        show,
+    },
     constant_type: None,
     type_aliases: &[],
-    hidden: Some(""),
+    kubernetes: KubernetesNames {
+        resources: &[PodResource::devices("huawei.com/Ascend*")],
+        classes: &["npu.huawei.com"],
+        ..KubernetesNames::NONE
+    },
     detect,
-    preset: |environment| listed(environment, VARIABLE),
-    show,
+    monitor: None,
 };
 
 fn show(assignment: &Assignment<'_>) -> Changes {
     vec![(VARIABLE.to_owned(), Some(assignment.joined()))]
 }
 
-fn detect(host: &Host, findings: &mut Findings) -> Option<Detected> {
+fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     // The numbered nodes are devices; `davinci_manager` is none.
     let nodes = host.list_numbered("/dev", "davinci");
-    let on_bus = host.pci().iter().filter(|function| function.vendor == pci::HUAWEI && function.computes()).count();
+    let on_bus = host.pci().iter().filter(|function| function.vendor == VENDOR && function.computes()).count();
     if nodes.is_empty() {
         if on_bus > 0 {
             let why =

@@ -1,0 +1,154 @@
+//! What a vendor's family of accelerators is, and the table of all of them.
+//!
+//! A family is data and a few functions of what a host shows; each stands in a file of its own. Everything else that names
+//! accelerators is derived from the table: which resources are devices, the options of tasks and actors in Python and in
+//! Rust, what Kubernetes calls them, which variables show them to a process, and who watches them.
+
+use std::fmt;
+
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+
+use crate::detected::{Detected, Findings};
+use crate::host::HostFacts;
+use crate::kubernetes::KubernetesNames;
+use crate::monitor::Monitor;
+use crate::quantity::QuantityRule;
+use crate::visibility::Visibility;
+
+/// A resource whose units are devices: each has an account and a number of its own on its machine.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DeviceResource {
+    /// What programs ask for.
+    pub name: &'static str,
+    /// The option of tasks and actors that asks for it, where it has one: `num_gpus`.
+    pub option: Option<&'static str>,
+    /// Which quantities one task or actor may ask for.
+    pub quantity: QuantityRule,
+    /// What PyTorch calls such a device, where it knows them.
+    pub torch: Option<&'static str>,
+}
+
+/// The resource that the three GPU vendors share.
+pub static GPU: DeviceResource =
+    DeviceResource { name: "GPU", option: Some("num_gpus"), quantity: QuantityRule::Shares, torch: Some("cuda") };
+
+/// One vendor's accelerators: how they are found, named, asked for, shown to a process and watched.
+pub struct Family {
+    /// The word for it in settings, such as `nvidia`.
+    pub key: &'static str,
+    /// What people call one of its devices, such as `NVIDIA GPU`.
+    pub name: &'static str,
+    /// The resource that its devices are counted as.
+    pub resource: &'static DeviceResource,
+    /// The maker's number on the PCI bus.
+    pub pci_vendor: u16,
+    /// What the paths of its device nodes begin with; other families may have nodes of the same kind.
+    pub nodes: &'static [&'static str],
+    /// How a process is shown its devices.
+    pub visibility: Visibility,
+    /// The type name, where every device of the family has the same.
+    pub constant_type: Option<&'static str>,
+    /// Further names under which users ask for a type: the detected name, and the other.
+    pub type_aliases: &'static [(&'static str, &'static str)],
+    /// What Kubernetes calls its devices.
+    pub kubernetes: KubernetesNames,
+    /// Looks for the family on a host; `None` where there is no device of it.
+    pub detect: fn(&dyn HostFacts, &mut Findings) -> Option<Detected>,
+    /// Who holds its devices' memory and how much they are used; `None` where nobody can tell.
+    pub monitor: Option<Monitor>,
+}
+
+/// Every family, in the order in which they are detected, reported and, among those of one resource, preferred.
+pub static FAMILIES: &[&Family] = &[
+    &crate::nvidia::FAMILY,
+    &crate::amd::FAMILY,
+    &crate::intel::FAMILY,
+    &crate::neuron::FAMILY,
+    &crate::tpu::FAMILY,
+    &crate::gaudi::FAMILY,
+    &crate::ascend::FAMILY,
+    #[cfg(feature = "eighth-family")]
+    &crate::eighth_family::FAMILY,
+];
+
+/// The families that a resource may stand for, preferred first; none for a resource that is no accelerator.
+pub fn families_of(resource: &str) -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().copied().filter(move |family| family.resource.name == resource)
+}
+
+/// The families of a node on which `GPU` stands for `gpu_family`: one for each resource.
+pub fn families_on_node(gpu_family: &Family) -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().copied().filter(move |family| *family.resource != GPU || *family == gpu_family)
+}
+
+/// Every resource whose units are devices, each once, in the order of [`FAMILIES`].
+pub fn device_resources() -> impl Iterator<Item = &'static DeviceResource> {
+    let is_first = |(place, family): &(usize, &&Family)| {
+        FAMILIES[..*place].iter().all(|before| before.resource.name != family.resource.name)
+    };
+    FAMILIES.iter().enumerate().filter(is_first).map(|(_, family)| family.resource)
+}
+
+/// The device resource of this name; `None` for a resource that is no accelerator.
+pub fn device_resource(name: &str) -> Option<&'static DeviceResource> {
+    families_of(name).next().map(|family| family.resource)
+}
+
+/// The table, for those who cannot read Rust.
+pub fn table() -> serde_json::Value {
+    let families = FAMILIES.iter().map(|family| {
+        let DeviceResource { name, option, quantity, torch } = family.resource;
+        serde_json::json!({
+            "key": family.key,
+            "resource": name,
+            "option": option,
+            "is_shared": *quantity == QuantityRule::Shares,
+            "torch": torch,
+            "joined": family.visibility.joined,
+            "nodes": family.nodes,
+        })
+    });
+    families.collect()
+}
+
+impl PartialEq for Family {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Family {}
+
+impl fmt::Debug for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.key)
+    }
+}
+
+impl Serialize for Family {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Family", 4)?;
+        fields.serialize_field("key", self.key)?;
+        fields.serialize_field("name", self.name)?;
+        fields.serialize_field("resource", self.resource.name)?;
+        fields.serialize_field("variables", self.visibility.variables)?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_family_has_a_key_of_its_own_and_each_resource_one_entry() {
+        for (place, family) in FAMILIES.iter().enumerate() {
+            assert!(FAMILIES[..place].iter().all(|before| before != family), "{family:?} stands twice");
+            let resource = device_resource(family.resource.name).unwrap();
+            assert_eq!(resource, family.resource, "{} is described in two ways", resource.name);
+        }
+        let names: Vec<&str> = device_resources().map(|resource| resource.name).collect();
+        assert_eq!(names[..5], ["GPU", "neuron_cores", "TPU", "HPU", "NPU"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The families of accelerators: one file for each, from which everything else that names them is derived.
+//!
+//! ```text
+//! family file ── FAMILIES ──▶ resources     which resources are devices
+//!                             accelerators  detection, offers, variables of workers, monitors
+//!                             kubernetes    what pods' devices are to programs
+//!                             macros        what `#[remote(…)]` may say
+//!                             Python        `oxiray/_families.py`, through `oxiray._core`
+//! ```
+//!
+//! Everything here is a function of its arguments. What a host has is asked of it through [`HostFacts`], which
+//! `accelerators` answers for this machine and for recorded ones.
+
+mod amd;
+mod ascend;
+mod detected;
+#[cfg(feature = "eighth-family")]
+#[path = "../../../tests/fixtures/eighth_family/family.rs"]
+mod eighth_family;
+mod family;
+mod gaudi;
+mod host;
+mod intel;
+mod kubernetes;
+mod monitor;
+mod neuron;
+mod nvidia;
+mod nvml;
+mod pci;
+mod quantity;
+mod tpu;
+mod visibility;
+
+pub use detected::{Detected, Device, Findings, RuledOut};
+pub use family::{
+    DeviceResource, FAMILIES, Family, GPU, device_resource, device_resources, families_of, families_on_node, table,
+};
+pub use host::HostFacts;
+pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
+pub use monitor::{Monitor, Usage};
+pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
+pub use pci::{PciFunction, scan as scan_pci};
+pub use quantity::{QuantityError, QuantityRule, check_quantity};
+pub use tpu::TPU;
+pub use visibility::{Assignment, Changes, Lookup, Preset, Visibility, is_on};

@@ -1,0 +1,29 @@
+//! What a family can tell of its devices while a node runs.
+
+use crate::host::HostFacts;
+
+/// How a family's devices are watched. A question may wait for the driver, however long that takes.
+pub struct Monitor {
+    /// Whether this host can answer at all.
+    pub is_available: fn(&dyn HostFacts) -> bool,
+    /// The processes that hold memory of the device that the family's libraries call so, to compute or to draw; `None`
+    /// where nothing is told, which is not guessed.
+    pub holders: fn(&dyn HostFacts, &str) -> Option<Vec<u32>>,
+    /// How much the device is used now; `None` where nothing is told.
+    pub usage: fn(&dyn HostFacts, &str) -> Option<Usage>,
+    /// Where people look after a device that the driver has lost.
+    pub look_at: &'static str,
+}
+
+/// How much a device is used at a moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// The part of the last moments in which it computed, in percent.
+    pub busy_percent: Option<u32>,
+    /// Bytes of its memory that are taken, by whomever.
+    pub used_bytes: Option<u64>,
+    /// Bytes of its memory.
+    pub total_bytes: Option<u64>,
+    /// Whether its driver has lost it: it fell off the bus, say.
+    pub is_lost: bool,
+}

@@ -1,0 +1,104 @@
+//! What NVIDIA's management library answers when it is asked what a machine has.
+
+/// What NVML says of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NvmlAnswers {
+    /// The version of the driver.
+    pub driver: Option<String>,
+    /// Its GPUs, by their index.
+    pub gpus: Vec<Gpu>,
+    /// Devices that NVML counts but cannot open, each with its reason.
+    pub lost: Vec<String>,
+}
+
+/// One GPU as NVML shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Gpu {
+    /// The vendor's name for it.
+    pub name: Option<String>,
+    /// Its unique id.
+    pub uuid: Option<String>,
+    /// Its place on the PCI bus.
+    pub pci_address: Option<String>,
+    /// Its own memory.
+    pub memory_bytes: Option<u64>,
+    /// Whether the GPU is cut into instances (MIG).
+    pub partitioned: bool,
+}
+
+/// Why NVML answers nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NvmlFailure {
+    /// The machine does not have the library.
+    #[error("its library cannot be loaded ({0})")]
+    NoLibrary(String),
+    /// The library is there and refuses to work.
+    #[error("its library refuses to work ({0})")]
+    Refused(String),
+}
+
+impl NvmlAnswers {
+    /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
+    /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
+    /// is partitioned, and `#` starts a comment.
+    pub fn parse(text: &str) -> Self {
+        let mut answers = Self::default();
+        let mut partitioned = Vec::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            match line.split_once('=') {
+                Some(("driver", version)) => answers.driver = Some(version.to_owned()),
+                Some(("mig", index)) => partitioned.extend(index.parse::<usize>()),
+                _ => answers.gpus.push(Gpu::parse(line)),
+            }
+        }
+        for index in partitioned {
+            if let Some(gpu) = answers.gpus.get_mut(index) {
+                gpu.partitioned = true;
+            }
+        }
+        answers
+    }
+}
+
+impl Gpu {
+    fn parse(line: &str) -> Self {
+        let mut fields = line.split('|').map(str::trim).map(|field| (!field.is_empty()).then_some(field));
+        let mut next = || fields.next().flatten();
+        Self {
+            name: next().map(str::to_owned),
+            uuid: next().map(str::to_owned),
+            pci_address: next().map(short_address),
+            memory_bytes: next().and_then(|bytes| bytes.parse().ok()),
+            partitioned: false,
+        }
+    }
+}
+
+/// A place on the PCI bus as the kernel writes it: NVML writes the domain with eight digits, the kernel with four.
+pub fn short_address(address: &str) -> String {
+    let lower = address.to_ascii_lowercase();
+    match lower.split_once(':') {
+        Some((domain, rest)) if domain.len() == 8 && domain.starts_with("0000") => format!("{}:{rest}", &domain[4..]),
+        _ => lower,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_form() {
+        let text =
+            "# two cards\ndriver=550.54.15\nNVIDIA L4|GPU-1|00000000:3B:00.0|24000|1|7:1\n\nNVIDIA L4||0000:5e:00.0\n";
+        let answers = NvmlAnswers::parse(text);
+        assert_eq!(answers.driver.as_deref(), Some("550.54.15"));
+        assert_eq!(answers.gpus.len(), 2);
+        assert_eq!(answers.gpus[0].pci_address.as_deref(), Some("0000:3b:00.0"));
+        assert_eq!(answers.gpus[0].memory_bytes, Some(24000));
+        assert_eq!(
+            answers.gpus[1],
+            Gpu { name: Some("NVIDIA L4".to_owned()), pci_address: Some("0000:5e:00.0".to_owned()), ..Gpu::default() }
+        );
+    }
+}
