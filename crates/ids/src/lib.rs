@@ -404,6 +404,12 @@ impl Unique {
         Self { state: u64::from_ne_bytes(random()), row: u64::from_ne_bytes(random()) }
     }
 
+    /// Starts where a seed says, for runs that can be had again.
+    pub fn of_seed(seed: u64) -> Self {
+        let mut start = Self { state: seed, row: 0 };
+        Self { row: start.next(), state: start.next() }
+    }
+
     /// The next number of a row that also starts somewhere random, for what is drawn very often and looked up in the order
     /// in which it was drawn.
     pub fn next_in_row(&mut self) -> u64 {

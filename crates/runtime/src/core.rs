@@ -42,6 +42,7 @@ pub(crate) mod near;
 pub(crate) mod object_log;
 pub(crate) mod objects;
 pub(crate) mod peers;
+pub(crate) mod program;
 pub(crate) mod questions;
 pub(crate) mod reading;
 pub(crate) mod recover;

@@ -45,6 +45,8 @@ pub use core::client::{Identity, News};
 pub use core::contained::Seen;
 pub use core::draining::Draining;
 pub use core::execute::{Duty, Outcome, Ticket};
+pub use core::program::Kept;
+pub use core::questions::Answer;
 pub use core::reading::{Next, Waitable};
 pub use core::retrying::MemoryRetries;
 pub use core::submit::{INLINE_TOTAL_BYTES, amounts};

@@ -7,7 +7,6 @@ use crate::core::client::{Identity, News};
 use crate::core::contained::Seen;
 use crate::core::objects::is_error;
 use crate::core::questions::Answer;
-use crate::core::submit::Target;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use crate::lead::{Shared, Unmet};
 use crate::links::Links;
@@ -15,8 +14,7 @@ use crate::shell::{Shell, State};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Unpin,
-    Value, Welcome,
+    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Failure, Unpin, Value, Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
@@ -87,8 +85,7 @@ impl Runtime {
         let began = (Instant::now(), SystemTime::now());
         let mut state = State::new(identity, Shell::new(links), Unique::new(), began);
         if let Some(assigned) = assigned {
-            state.service.inbox.serve_as(assigned.actor.is_some());
-            state.log.assigned(assigned);
+            state.assigned(assigned);
         }
         for received in early {
             state.heard(DAEMON, received);
@@ -120,13 +117,8 @@ impl Runtime {
     /// last of its workers' output.
     pub fn say_goodbye(&self, error: &str) {
         self.shared.with(|state| {
-            state.calls.leaving = true;
             state.tell_of_metrics();
-            state.io.links.post_now(DAEMON, &Goodbye { error: error.to_owned() });
-            if state.is_away() {
-                // Its job ends for want of it.
-                state.daemon_gone();
-            }
+            state.leave(error);
         });
     }
 
@@ -181,11 +173,7 @@ impl Runtime {
     /// Keeps a value under a new id, with one reference.
     pub fn put(&self, task: TaskId, index: u32, value: Value) -> ObjectId {
         let id = task.object(index);
-        let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
-        self.shared.with(|state| {
-            state.daemon.questions.writing.remove(&id);
-            state.objects.put(id, value, holds);
-        });
+        self.shared.with(|state| state.put(id, value));
         id
     }
 
@@ -307,18 +295,18 @@ impl Runtime {
 
     /// The class of tasks with these needs; it has one use, for the caller, until [`Runtime::release_class`].
     pub fn class(&self, class: Class) -> ClassIndex {
-        self.shared.with(|state| state.leases.class(Arc::new(class)))
+        self.shared.with(|state| state.class(class))
     }
 
     /// Gives one use of a class up.
     pub fn release_class(&self, class: ClassIndex) {
-        self.shared.with(|state| state.leases.release_class(class.0));
+        self.shared.with(|state| state.release_class(class));
     }
 
     /// Runs a task on some worker. Its results, the objects from 1 on, have one reference each.
     pub fn submit(&self, class: ClassIndex, work: Work) -> TaskId {
         let is_free = work.arguments.references.is_empty();
-        let submit = |state: &mut State| state.submit(Target::Class(class.0), work);
+        let submit = |state: &mut State| state.submit_task(class, work);
         // Its arguments may say that it fails at once.
         if is_free { self.shared.with(submit) } else { self.shared.with_time(submit) }
     }
@@ -327,12 +315,8 @@ impl Runtime {
 
     /// Makes an actor; it has one handle, for the caller. With a name, waits to hear whether it was free.
     pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
-        let ActorWork { mut create, named, arguments } = work;
-        let (id, question) = self.shared.with(|state| {
-            let question = if named { state.daemon.questions.ask() } else { state.daemon.questions.forget() };
-            create.request = question;
-            (state.begin_actor(create, arguments), question)
-        });
+        let ActorWork { create, named, arguments } = work;
+        let (id, question) = self.shared.with(|state| state.create_actor(create, arguments, named));
         if !named {
             return Ok((id, None));
         }
@@ -372,7 +356,7 @@ impl Runtime {
                 );
                 return Err(RuntimeError::Failed(Failure { code: "pending_calls".into(), text, cause: Bytes::new() }));
             }
-            Ok(state.submit(Target::Actor(actor), work))
+            Ok(state.submit_call(actor, work))
         })
     }
 

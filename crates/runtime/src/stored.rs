@@ -2,6 +2,7 @@
 
 use crate::core::DAEMON;
 use crate::core::objects::copy;
+use crate::core::program::Kept;
 use crate::core::questions::{Answer, OBJECT_SEALED};
 use crate::core::retrying::MemoryRetries;
 use crate::lead::Shared;
@@ -200,15 +201,8 @@ impl Runtime {
     /// What this process keeps.
     pub fn figures(&self) -> Figures {
         self.shared.with(|state| {
-            let (recipes, recipe_bytes) = state.lineage.figures();
-            Figures {
-                objects: state.objects.len(),
-                tasks: state.calls.tasks.len(),
-                leases: state.leases.granted.len(),
-                recipes,
-                recipe_bytes,
-                segments: state.io.segments.len(),
-            }
+            let Kept { objects, tasks, leases, recipes, recipe_bytes } = state.kept();
+            Figures { objects, tasks, leases, recipes, recipe_bytes, segments: state.io.segments.len() }
         })
     }
 

@@ -159,7 +159,7 @@ impl Actors {
 
 impl<I: Io> Client<I> {
     /// One more handle of an actor; `keeps` is whether it keeps the actor.
-    pub(crate) fn add_handle(&mut self, id: ActorId, keeps: bool) {
+    pub fn add_handle(&mut self, id: ActorId, keeps: bool) {
         let actor = self.actors.get(id);
         actor.handles += 1;
         actor.keeping += usize::from(keeps);
@@ -169,7 +169,7 @@ impl<I: Io> Client<I> {
     }
 
     /// A handle is gone.
-    pub(crate) fn drop_handle(&mut self, id: ActorId, keeps: bool) {
+    pub fn drop_handle(&mut self, id: ActorId, keeps: bool) {
         let actor = self.actors.get(id);
         actor.handles = actor.handles.saturating_sub(1);
         actor.keeping = actor.keeping.saturating_sub(usize::from(keeps));
@@ -375,7 +375,7 @@ impl<I: Io> Client<I> {
     }
 
     /// An actor that was not made after all: its name was taken.
-    pub(crate) fn unmake_actor(&mut self, id: ActorId) {
+    pub fn unmake_actor(&mut self, id: ActorId) {
         self.forget_creation(id);
         if let Some(actor) = self.actors.known.remove(&id) {
             if actor.is_anchored {
@@ -387,7 +387,8 @@ impl<I: Io> Client<I> {
         }
     }
 
-    pub(crate) fn kill_actor(&mut self, id: ActorId, restart: bool) {
+    /// Ends an actor's process; `restart` is whether there may be another.
+    pub fn kill_actor(&mut self, id: ActorId, restart: bool) {
         let actor = self.actors.get(id);
         if restart {
             actor.paused = matches!(actor.stream, Stream::Open(..));

@@ -319,13 +319,6 @@ impl<I: Io> Client<I> {
         }
     }
 
-    /// Gives one use of an object up.
-    pub(crate) fn release(&mut self, id: ObjectId) {
-        let mut effects = Effects::default();
-        self.objects.release(id, &mut effects);
-        self.apply(effects);
-    }
-
     pub(crate) fn resolve(&mut self, id: ObjectId, value: Value, holds: u32, inner_holds: u32) {
         self.hold_what_came_before(id, &value, holds, inner_holds);
         let mut effects = Effects::default();
@@ -354,7 +347,7 @@ impl<I: Io> Client<I> {
     }
 
     /// Asks for values of objects that others own, where that was not done yet.
-    pub(crate) fn want(&mut self, id: ObjectId) {
+    pub fn want(&mut self, id: ObjectId) {
         if let Some(reference) = self.objects.want(id) {
             self.io.send_now(DAEMON, &Subscribe { reference: Some(reference) });
         }

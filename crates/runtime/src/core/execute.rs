@@ -351,11 +351,12 @@ impl<I: Io> Client<I> {
     }
 
     /// The call is run again in its place, which its owner is told before it can take this process down.
-    pub(crate) fn call_is_retried(&mut self, ticket: &Ticket) {
+    pub fn call_is_retried(&mut self, ticket: &Ticket) {
         self.io.send_now(ticket.from, &Retried { task: copy(ticket.task.as_bytes()) });
     }
 
-    pub(crate) fn actor_ready(&mut self, borrowed: &[ObjectId]) {
+    /// The actor's constructor returned; `borrowed` are the references that its arguments brought.
+    pub fn actor_ready(&mut self, borrowed: &[ObjectId]) {
         // The daemon holds the arguments for the actor until it hears that it is ready.
         let kept = self.objects.keep(borrowed);
         let me = self.identity.worker;
@@ -363,12 +364,13 @@ impl<I: Io> Client<I> {
         self.io.send_now(DAEMON, &ActorReady {});
     }
 
-    pub(crate) fn actor_failed(&mut self, error: Value) {
+    /// The actor's constructor failed with this error.
+    pub fn actor_failed(&mut self, error: Value) {
         self.io.send_now(DAEMON, &ActorFailed { error: Some(error) });
     }
 
     /// Tells the daemon once that the actor ends, and whether somebody meant it to.
-    pub(crate) fn actor_leaving(&mut self, text: String, unintended: bool) {
+    pub fn actor_leaving(&mut self, text: String, unintended: bool) {
         if !std::mem::replace(&mut self.service.inbox.said_leaving, true) {
             self.io.send_now(DAEMON, &ActorLeaving { text, unintended });
         }

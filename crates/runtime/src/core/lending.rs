@@ -19,7 +19,7 @@ pub(crate) struct Blocked {
 impl<I: Io> Client<I> {
     /// The task of this thread waits from now on: its CPU may be lent after a moment. `false` where no task
     /// runs here, and there is nothing to end.
-    pub(crate) fn begin_waiting(&mut self) -> bool {
+    pub fn begin_waiting(&mut self) -> bool {
         if self.daemon.lost.is_some() || !self.service.inbox.runs_task() {
             return false;
         }
@@ -31,7 +31,8 @@ impl<I: Io> Client<I> {
         true
     }
 
-    pub(crate) fn end_waiting(&mut self) {
+    /// The task of this thread goes on.
+    pub fn end_waiting(&mut self) {
         self.service.blocked.waiting -= 1;
         if self.service.blocked.waiting == 0 {
             self.service.blocked.since = None;

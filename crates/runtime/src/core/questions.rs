@@ -20,18 +20,26 @@ pub(crate) const OBJECT_SEALED: &str = "object_sealed";
 
 /// What the daemon said.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// Room to write: where.
     Allocated(SegmentId),
     /// An object to read: where it is, and its bytes.
     Pinned(SegmentId, u64),
+    /// What the cluster has.
     Cluster(Box<ClusterReport>),
+    /// What became of an actor.
     Actor(Box<ActorAnswer>),
+    /// A kept value.
     Kept(Box<KeptAnswer>),
+    /// Which objects the daemon knows.
     Holdings(String),
+    /// What became of a placement group.
     Group(Box<GroupAnswer>),
+    /// What there is to know of placement groups.
     Groups(Box<GroupReport>),
+    /// What runs and ran.
     State(Box<StateReport>),
+    /// The question has no other answer.
     Refused(Failure),
 }
 

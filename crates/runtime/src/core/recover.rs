@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 impl<I: Io> Client<I> {
     /// A reader here found the stored bytes of an object lost, when it had lost its value `seen` times.
-    pub(crate) fn report_lost(&mut self, id: ObjectId, seen: u32) {
+    pub fn report_lost(&mut self, id: ObjectId, seen: u32) {
         let mut effects = Effects::default();
         let own = self.objects.is_own(id);
         let lost = self.objects.lose(id, seen, &mut effects);
@@ -239,7 +239,7 @@ impl<I: Io> Client<I> {
     // --- freeing ---
 
     /// The user gives objects up, whoever still refers to them.
-    pub(crate) fn free(&mut self, ids: &[ObjectId]) {
+    pub fn free(&mut self, ids: &[ObjectId]) {
         let references: Vec<Reference> = ids.iter().map(|id| self.objects.reference(*id)).collect();
         self.demand(Free { references }.into());
         for id in ids {
