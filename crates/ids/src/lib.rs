@@ -14,6 +14,8 @@
 //!
 //! Uniqueness comes from the operating system's random source ([`Unique`]); nothing here reads a clock.
 
+mod seeded;
+
 use std::fmt;
 
 /// The identifier's text form was not what its type wants.
@@ -402,12 +404,6 @@ impl Unique {
     /// Starts somewhere random.
     pub fn new() -> Self {
         Self { state: u64::from_ne_bytes(random()), row: u64::from_ne_bytes(random()) }
-    }
-
-    /// Starts where a seed says, for runs that can be had again.
-    pub fn of_seed(seed: u64) -> Self {
-        let mut start = Self { state: seed, row: 0 };
-        Self { row: start.next(), state: start.next() }
     }
 
     /// The next number of a row that also starts somewhere random, for what is drawn very often and looked up in the order

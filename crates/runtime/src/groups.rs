@@ -4,6 +4,7 @@ use crate::core::groups::is_plain;
 use crate::core::objects::copy;
 use crate::core::questions::Answer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
+use crate::shell::State;
 use oxiray_ids::{ObjectId, PlacementGroupId};
 use oxiray_wire::message::{GroupCreate, GroupQuery, Value};
 
@@ -14,7 +15,7 @@ impl Runtime {
     /// those are waited for. A plain one is taken for granted; where the daemon refuses it after all, whoever waits for
     /// the group is told.
     pub fn create_group(&self, mut create: GroupCreate) -> Result<PlacementGroupId, RuntimeError> {
-        let id = self.shared.with(|state| state.name_group());
+        let id = self.shared.with(State::name_group);
         create.group = copy(id.as_bytes());
         if is_plain(&create) {
             let asked = self.shared.with_time(|state| state.create_plain_group(id, create));

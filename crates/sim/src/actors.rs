@@ -10,6 +10,7 @@ use crate::world::{ProcessIndex, World};
 use oxiray_ids::{ActorId, ObjectId, WorkerId};
 use oxiray_runtime::Answer;
 use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy};
+use std::collections::btree_map::Entry;
 
 /// What actors hold while they live.
 const RUNNING: [&[(&str, u64)]; 5] =
@@ -81,7 +82,7 @@ impl World {
     /// The answer to a question of a program's.
     pub(crate) fn answered(&mut self, process: ProcessIndex, question: Question, answer: Answer) {
         match (question, answer) {
-            (Question::Kept(key), Answer::Kept(said)) => self.kept_answered(key, &said),
+            (Question::Kept(key), Answer::Kept(said)) => self.kept_answered(&key, &said),
             (Question::Actor(made), Answer::Actor(said)) if said.failure.is_none() => {
                 let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
                 if found != made {
@@ -104,8 +105,8 @@ impl World {
     fn get_handle(&mut self, process: ProcessIndex, actor: ActorId) {
         let ends_at = self.now + SECOND;
         let program = &mut self.client(process).program;
-        if !program.actors.contains_key(&actor) {
-            program.actors.insert(actor, Owned { keeps: false, ends_at });
+        if let Entry::Vacant(place) = program.actors.entry(actor) {
+            place.insert(Owned { keeps: false, ends_at });
             self.with_core(process, |core| core.add_handle(actor, false));
         }
     }

@@ -1,4 +1,4 @@
-//! Placement groups as their makers see them.
+//! Placement groups as their makers see them, and where programs have things run.
 
 use crate::agenda::{Micros, SECOND};
 use crate::program::{Question, amounts};
@@ -6,7 +6,7 @@ use crate::spec::bytes;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::PlacementGroupId;
-use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Strategy, Value};
+use oxiray_wire::message::{Content, GroupBundle, GroupCreate, LabelCondition, Strategy, Value};
 
 /// The kind of [`Strategy`] that names a placement group.
 pub(crate) const WITHIN: u32 = 4;
@@ -60,6 +60,31 @@ impl World {
         if self.client(process).program.groups.contains_key(group) {
             self.check_row("a placement group", group);
         }
+    }
+
+    /// Where something is to run.
+    pub(crate) fn strategy(&mut self, process: ProcessIndex) -> Option<Strategy> {
+        if self.options.has_groups && self.chance.odds(300) {
+            return self.within(process);
+        }
+        if !self.options.has_strategies || self.chance.odds(700) {
+            return None;
+        }
+        let kind = self.chance.between(1, 3) as u32;
+        let node = self.chance.between(0, self.nodes.len() as u64) as u8;
+        let zone = self.chance.one_of(&["a", "b", "c"]);
+        let condition = LabelCondition { key: "zone".into(), operator: 1, values: vec![zone.into()] };
+        let is_hard = self.chance.odds(500);
+        let (hard, preferred) = if is_hard { (vec![condition], Vec::new()) } else { (Vec::new(), vec![condition]) };
+        Some(Strategy {
+            kind,
+            node: vec![node; 28].into(),
+            soft: self.chance.odds(500),
+            spill: self.chance.odds(500),
+            hard,
+            preferred,
+            ..Strategy::default()
+        })
     }
 
     /// A place within one of the process's groups.

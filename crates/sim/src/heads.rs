@@ -158,13 +158,13 @@ impl World {
     }
 
     /// What was kept is there, whoever is the head.
-    pub(crate) fn kept_answered(&mut self, key: Bytes, said: &KeptAnswer) {
+    pub(crate) fn kept_answered(&mut self, key: &Bytes, said: &KeptAnswer) {
         if said.failure.is_some() {
             return;
         }
         match self.disk.kept.insert(key.clone(), key.clone()) {
-            None => self.check_kept_rows(&key),
-            Some(_) => assert_eq!(said.value, key, "DISK-1: a value that was kept is there"),
+            None => self.check_kept_rows(key),
+            Some(_) => assert_eq!(said.value, *key, "DISK-1: a value that was kept is there"),
         }
     }
 

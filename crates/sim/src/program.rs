@@ -15,7 +15,7 @@ use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId};
 use oxiray_runtime::{Arguments, Class, Place, Routine, Work};
-use oxiray_wire::message::{Amount, Content, Driver, Environment, LabelCondition, Strategy, Value};
+use oxiray_wire::message::{Amount, Content, Driver, Environment, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -477,31 +477,6 @@ impl World {
                 self.read(process, crate::spec::reference(id, owner));
             }
         }
-    }
-
-    /// Where something is to run.
-    pub(crate) fn strategy(&mut self, process: ProcessIndex) -> Option<Strategy> {
-        if self.options.has_groups && self.chance.odds(300) {
-            return self.within(process);
-        }
-        if !self.options.has_strategies || self.chance.odds(700) {
-            return None;
-        }
-        let kind = self.chance.between(1, 3) as u32;
-        let node = self.chance.between(0, self.nodes.len() as u64) as u8;
-        let zone = self.chance.one_of(&["a", "b", "c"]);
-        let condition = LabelCondition { key: "zone".into(), operator: 1, values: vec![zone.into()] };
-        let is_hard = self.chance.odds(500);
-        let (hard, preferred) = if is_hard { (vec![condition], Vec::new()) } else { (Vec::new(), vec![condition]) };
-        Some(Strategy {
-            kind,
-            node: vec![node; 28].into(),
-            soft: self.chance.odds(500),
-            spill: self.chance.odds(500),
-            hard,
-            preferred,
-            ..Strategy::default()
-        })
     }
 }
 
