@@ -134,6 +134,23 @@ def test_pure_crate_names_no_world(crate: str) -> None:
     assert found == []
 
 
+def test_the_core_of_the_runtime_names_no_world() -> None:
+    """What time it is, is told to it: it may name moments, and ask no clock. Its tests may do as they like."""
+    folder = ROOT / "crates" / "runtime" / "src" / "core"
+    sources = [path for path in folder.rglob("*.rs") if path.stem != "tests"]
+    assert len(sources) > 30
+    forbidden = re.compile(
+        r"\bstd::(net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|parking_lot|Mutex|OwnedFd|SegmentCache|"
+        r"Connection)\b|\b(Instant|SystemTime|Unique)::(now|new)\b|crate::(shell|links|lead|runtime)\b"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sources
+        for match in forbidden.finditer(code_of(path).split("#[cfg(test)]\nmod tests {")[0])
+    ]
+    assert found == []
+
+
 def test_the_daemon_can_read_no_pickle_and_runs_no_python() -> None:
     crates, reached, unseen = workspace_crates(), set(), ["cli"]
     while unseen:

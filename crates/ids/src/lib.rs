@@ -14,6 +14,8 @@
 //!
 //! Uniqueness comes from the operating system's random source ([`Unique`]); nothing here reads a clock.
 
+mod seeded;
+
 use std::fmt;
 
 /// The identifier's text form was not what its type wants.

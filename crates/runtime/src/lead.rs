@@ -8,9 +8,10 @@
 //! - LEAD-1: at most one thread is in epoll. It never holds the state's lock there.
 //! - LEAD-2: whoever gives up the lead while others wait tells them, so that one of them takes it.
 
+use crate::core::client::{Identity, News};
 use crate::puts::Puts;
+use crate::shell::State;
 use crate::spin::{SPIN, Spin};
-use crate::state::{Identity, News, State};
 use crate::watched::{Noticed, Sign, Watched};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
@@ -97,11 +98,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(state: State) -> Result<Self, rustix::io::Errno> {
-        let (epoll, wake) = state.links.waiting_descriptors()?;
+        let (epoll, wake) = state.io.links.waiting_descriptors()?;
         Ok(Self {
             abandoned: AtomicBool::new(false),
             identity: state.identity.clone(),
-            end_matters: Arc::clone(&state.inbox.interrupts.matters),
+            end_matters: Arc::clone(&state.service.inbox.interrupts.matters),
             puts: Puts::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -117,23 +118,33 @@ impl Shared {
         self.act(&mut self.state.lock(), act)
     }
 
+    /// [`Shared::with`], for what depends on the time.
+    pub(crate) fn with_time<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        self.with(|state| {
+            state.now = Instant::now();
+            act(state)
+        })
+    }
+
     fn act<R>(&self, state: &mut MutexGuard<'_, State>, act: impl FnOnce(&mut State) -> R) -> R {
-        let flushing = state.links.flush_at.is_some();
+        let flushing = state.io.links.flush_at.is_some();
         let result = act(state);
-        if (state.timer_moved || state.news || (!flushing && state.links.flush_at.is_some())) && state.lead.sleeping {
+        if (state.signals.timer_moved || state.signals.changed || (!flushing && state.io.links.flush_at.is_some()))
+            && state.io.lead.sleeping
+        {
             self.kick();
         }
-        state.timer_moved = false;
+        state.signals.timer_moved = false;
         self.spread(state);
         result
     }
 
     /// Wakes those who may want to see what changed.
     fn spread(&self, state: &mut MutexGuard<'_, State>) {
-        if std::mem::take(&mut state.news) && state.lead.followers > 0 {
+        if std::mem::take(&mut state.signals.changed) && state.io.lead.followers > 0 {
             self.changed.notify_all();
         }
-        if !state.headlines.is_empty() {
+        if !state.signals.news.is_empty() {
             self.headlines.notify_one();
         }
     }
@@ -142,7 +153,7 @@ impl Shared {
     pub(crate) fn next_headline(&self) -> News {
         let mut state = self.state.lock();
         loop {
-            if let Some(news) = state.headlines.pop_front() {
+            if let Some(news) = state.signals.news.pop_front() {
                 return news;
             }
             self.headlines.wait(&mut state);
@@ -193,21 +204,21 @@ impl Shared {
                 return Err(if interrupted { Unmet::Interrupted } else { Unmet::TimedOut });
             }
             looked = true;
-            if state.lead.taken {
+            if state.io.lead.taken {
                 interrupted = self.follow(&mut state, deadline);
             } else {
                 interrupted = self.turn(&mut state, deadline);
             }
-            interrupted |= state.inbox.interrupts.is_for_this_thread();
+            interrupted |= state.interrupts_this_thread();
         }
     }
 
     fn follow(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
-        if state.lead.in_background || (state.timer_moved && state.lead.sleeping) {
+        if state.io.lead.in_background || (state.signals.timer_moved && state.io.lead.sleeping) {
             self.kick();
         }
-        state.timer_moved = false;
-        state.lead.followers += 1;
+        state.signals.timer_moved = false;
+        state.io.lead.followers += 1;
         let listen_until = is_main_thread().then(|| Instant::now() + LISTEN_FOLLOWING);
         let until = [deadline, listen_until].into_iter().flatten().min();
         let timed_out = if let Some(until) = until {
@@ -216,51 +227,51 @@ impl Shared {
             self.changed.wait(state);
             false
         };
-        state.lead.followers -= 1;
+        state.io.lead.followers -= 1;
         timed_out && until == listen_until
     }
 
     /// Hands on what a thread that stops waiting would otherwise keep to itself (LEAD-2).
     fn leave(&self, state: &mut MutexGuard<'_, State>) {
-        if state.news {
+        if state.signals.changed {
             self.changed.notify_all();
-        } else if !state.lead.taken {
+        } else if !state.io.lead.taken {
             // One is enough: it takes the lead, or leaves likewise.
             self.changed.notify_one();
         }
-        if state.lead.parked && !state.lead.taken {
-            state.lead.parked = false;
+        if state.io.lead.parked && !state.io.lead.taken {
+            state.io.lead.parked = false;
             self.background.notify_one();
         }
-        state.news = false;
+        state.signals.changed = false;
     }
 
     /// One round of epoll; `true` where a signal ended it.
     fn turn(&self, state: &mut MutexGuard<'_, State>, deadline: Option<Instant>) -> bool {
-        state.lead.taken = true;
-        state.lead.turns += 1;
-        if !state.lead.in_background {
+        state.io.lead.taken = true;
+        state.io.lead.turns += 1;
+        if !state.io.lead.in_background {
             // Whoever waits wants an answer, so what leads to it goes out now.
-            state.links.flush_all();
+            state.io.links.flush_all();
         }
         let began = Instant::now();
         let listen_until = is_main_thread().then(|| began + LISTEN_LEADING);
-        let until = [deadline, state.next_timer(), listen_until].into_iter().flatten().min();
-        state.lead.sleeping = true;
-        let looks = !state.lead.in_background && state.lead.spin.is_due();
-        let polls_all = state.lead.turns.is_multiple_of(TURNS_BETWEEN);
-        let watched = state.links.watched.clone();
-        let mut noticed = std::mem::take(&mut state.lead.noticed);
+        let until = [deadline, state.due_at(), listen_until].into_iter().flatten().min();
+        state.io.lead.sleeping = true;
+        let looks = !state.io.lead.in_background && state.io.lead.spin.is_due();
+        let polls_all = state.io.lead.turns.is_multiple_of(TURNS_BETWEEN);
+        let watched = state.io.links.watched.clone();
+        let mut noticed = std::mem::take(&mut state.io.lead.noticed);
         let Waited { asked, in_time, at } = MutexGuard::unlocked(state, || {
             let looks_until = if looks { until.map_or(began + SPIN, |until| until.min(began + SPIN)) } else { began };
             self.look_or_poll(began, looks_until, until, &watched, polls_all, &mut noticed)
         });
         drop(watched);
         state.now = at;
-        state.lead.sleeping = false;
-        state.links.watched.leave_sleeping();
+        state.io.lead.sleeping = false;
+        state.io.links.watched.leave_sleeping();
         if looks {
-            state.lead.spin.learn(in_time);
+            state.io.lead.spin.learn(in_time);
         }
         let mut interrupted = false;
         match asked {
@@ -270,10 +281,10 @@ impl Shared {
             Err(error) => panic!("LEAD-1: epoll on descriptors of our own failed: {error}"),
         }
         noticed.clear();
-        state.lead.noticed = noticed;
-        state.run_timers(at);
-        state.lead.taken = false;
-        state.timer_moved = false;
+        state.io.lead.noticed = noticed;
+        state.do_what_is_due(at);
+        state.io.lead.taken = false;
+        state.signals.timer_moved = false;
         self.spread(state);
         interrupted
     }
@@ -344,44 +355,44 @@ impl Shared {
     /// As long as others take turns it only looks in, less and less often, so that it costs those nothing.
     fn attend(&self) {
         let mut state = self.state.lock();
-        let mut seen = state.lead.turns;
+        let mut seen = state.io.lead.turns;
         let mut pause = QUIET;
-        while !state.lead.closing {
-            if state.lead.turns != seen {
-                seen = state.lead.turns;
+        while !state.io.lead.closing {
+            if state.io.lead.turns != seen {
+                seen = state.io.lead.turns;
                 self.look_in_after(&mut state, pause);
                 pause = (pause * 2).min(QUIET_MAX);
-            } else if state.lead.taken {
-                state.lead.parked = true;
+            } else if state.io.lead.taken {
+                state.io.lead.parked = true;
                 self.background.wait(&mut state);
-                state.lead.parked = false;
+                state.io.lead.parked = false;
             } else {
                 pause = QUIET;
-                state.lead.in_background = true;
+                state.io.lead.in_background = true;
                 self.turn(&mut state, None);
-                state.lead.in_background = false;
-                let followed = state.lead.followers > 0;
+                state.io.lead.in_background = false;
+                let followed = state.io.lead.followers > 0;
                 if followed {
                     self.changed.notify_all();
                 }
                 // With a thread waiting, what this turn did counts as somebody else's, so that it may lead.
-                seen = if followed { state.lead.turns.wrapping_sub(1) } else { state.lead.turns };
+                seen = if followed { state.io.lead.turns.wrapping_sub(1) } else { state.io.lead.turns };
             }
         }
     }
 
     fn look_in_after(&self, state: &mut MutexGuard<'_, State>, pause: Duration) {
         let until = Instant::now() + pause;
-        let until = state.links.flush_at.map_or(until, |flush| flush.min(until));
+        let until = state.io.links.flush_at.map_or(until, |flush| flush.min(until));
         self.background.wait_until(state, until);
-        if !state.lead.taken && state.links.flush_at.is_some_and(|flush| flush <= Instant::now()) {
-            state.links.flush_all();
+        if !state.io.lead.taken && state.io.links.flush_at.is_some_and(|flush| flush <= Instant::now()) {
+            state.io.links.flush_all();
         }
     }
 
     /// Ends the background thread's work.
     pub(crate) fn close(&self) {
-        self.state.lock().lead.closing = true;
+        self.state.lock().io.lead.closing = true;
         self.background.notify_all();
         self.kick();
     }

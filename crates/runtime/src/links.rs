@@ -9,8 +9,8 @@
 //!
 //! - LINKS-1: memory that something may come in is watched, or the peer was asked to ring the bell for that.
 
+use crate::core::{DAEMON, Role, Token};
 use crate::watched::{Sign, Watched};
-use oxiray_ids::{ActorId, WorkerId};
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::{Body, Connection, Received};
 use rustc_hash::FxHashMap;
@@ -26,36 +26,16 @@ const GATHER_TIME: Duration = Duration::from_micros(400);
 /// After so many frames a stream is worth the memory of a ring.
 const FRAMES_BEFORE_RING: u32 = 16;
 
-/// Names a stream for as long as it is open; never used again.
-pub(crate) type Token = u64;
-/// The stream to the daemon.
-pub(crate) const DAEMON: Token = 0;
 /// The event counter that wakes whoever sits in epoll.
 const WAKE: Token = u64::MAX;
-
-/// Who is at the other end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// This machine's daemon.
-    Daemon,
-    /// A leased worker that runs our tasks.
-    Lease(u64),
-    /// An actor that runs our calls.
-    Actor(ActorId),
-    /// A client whose calls we run.
-    Client(WorkerId),
-}
 
 #[derive(Debug)]
 struct Link {
     connection: Connection,
-    role: Role,
     watches_room: bool,
     dirty: bool,
-    /// The head by which what it brings is counted.
-    epoch: u64,
-    /// What came behind a mark for which this process is not ready; nothing more is read meanwhile.
-    held: Option<Vec<Received>>,
+    /// Nothing is read of it for now.
+    is_held_back: bool,
     /// When something was last written.
     written_at: Option<Instant>,
     /// Frames to be sent before shared memory is offered; nothing where it is not to be, or was.
@@ -91,8 +71,6 @@ pub(crate) struct Links {
     open: FxHashMap<Token, Link>,
     next: Token,
     dirty: Vec<Token>,
-    /// Of streams that are opened now.
-    epoch: u64,
     /// When gathered frames are to be written.
     pub(crate) flush_at: Option<Instant>,
     /// The shared memory that is looked at for what comes.
@@ -115,13 +93,12 @@ impl Links {
             open: FxHashMap::default(),
             next: DAEMON,
             dirty: Vec::new(),
-            epoch: 0,
             flush_at: None,
             watched: Watched::default(),
             made_room: false,
             unmade: None,
         };
-        links.insert(daemon, Role::Daemon)?;
+        links.insert(daemon)?;
         Ok(links)
     }
 
@@ -130,27 +107,25 @@ impl Links {
         Ok((rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0)?, rustix::io::fcntl_dupfd_cloexec(&self.wake, 0)?))
     }
 
-    pub(crate) fn insert(&mut self, connection: Connection, role: Role) -> Result<Token, Errno> {
+    fn insert(&mut self, connection: Connection) -> Result<Token, Errno> {
         let token = self.next;
         self.next += 1;
-        self.open_as(token, connection, role)?;
+        self.open_as(token, connection)?;
         Ok(token)
     }
 
     /// The stream to a daemon that came back.
     pub(crate) fn reopen_daemon(&mut self, connection: Connection) -> Result<(), Errno> {
-        self.open_as(DAEMON, connection, Role::Daemon)
+        self.open_as(DAEMON, connection)
     }
 
-    fn open_as(&mut self, token: Token, connection: Connection, role: Role) -> Result<(), Errno> {
+    fn open_as(&mut self, token: Token, connection: Connection) -> Result<(), Errno> {
         watch(&self.epoll, &connection, token, epoll::EventFlags::IN)?;
         let link = Link {
             connection,
-            role,
             watches_room: false,
             dirty: false,
-            epoch: self.epoch,
-            held: None,
+            is_held_back: false,
             written_at: None,
             offers_after: None,
             lacks_room: false,
@@ -166,7 +141,7 @@ impl Links {
         if matches!(role, Role::Client(_)) {
             connection.take_rings();
         }
-        let token = self.insert(connection, role)?;
+        let token = self.insert(connection)?;
         if let Some(link) = self.open.get_mut(&token).filter(|_| is_near) {
             link.offers_after = Some(FRAMES_BEFORE_RING);
         }
@@ -181,18 +156,8 @@ impl Links {
         }
     }
 
-    /// Closes the streams from those whose calls run here.
-    pub(crate) fn leave_clients(&mut self) {
-        let is_client = |link: &Link| matches!(link.role, Role::Client(_));
-        let clients: Vec<Token> =
-            self.open.iter().filter(|(_, link)| is_client(link)).map(|(token, _)| *token).collect();
-        for token in clients {
-            self.remove(token);
-        }
-    }
-
-    pub(crate) fn role(&self, token: Token) -> Option<Role> {
-        self.open.get(&token).map(|link| link.role)
+    pub(crate) fn is_open(&self, token: Token) -> bool {
+        self.open.contains_key(&token)
     }
 
     /// Gathers a frame. Nothing happens where the stream is gone: its end is noticed on reading.
@@ -235,7 +200,7 @@ impl Links {
 
     /// Since when nothing more has come of a frame that the peer has begun, where one has; nothing while nothing is read.
     pub(crate) fn stalled_since(&self, token: Token) -> Option<Instant> {
-        self.open.get(&token).filter(|link| link.held.is_none()).and_then(|link| link.connection.stalled_since())
+        self.open.get(&token).filter(|link| !link.is_held_back).and_then(|link| link.connection.stalled_since())
     }
 
     /// Bytes that a peer has yet to take.
@@ -325,70 +290,25 @@ impl Links {
         link.connection.next().inspect_err(|_| self.remove(token))
     }
 
-    // --- marks (RESUMING-1, RESUMING-2) ---
-
-    /// Streams that are open now are behind until their marks come.
-    pub(crate) fn begin_epoch(&mut self, epoch: u64) {
-        self.epoch = epoch;
-    }
-
-    /// The streams to other processes than the daemon.
-    pub(crate) fn others(&self) -> Vec<Token> {
-        self.open.keys().copied().filter(|token| *token != DAEMON).collect()
-    }
-
-    pub(crate) fn mark(&mut self, token: Token, epoch: u64) {
-        if let Some(link) = self.open.get_mut(&token) {
-            link.epoch = link.epoch.max(epoch);
-        }
-    }
-
-    /// Whether what the stream brings was counted by a head that is gone.
-    pub(crate) fn is_behind(&self, token: Token) -> bool {
-        token != DAEMON && self.open.get(&token).is_some_and(|link| link.epoch < self.epoch)
-    }
-
-    pub(crate) fn awaits_marks(&self) -> bool {
-        self.open.iter().any(|(token, link)| *token != DAEMON && link.epoch < self.epoch)
-    }
-
     /// Reads nothing more of the stream for now.
     pub(crate) fn hold_back(&mut self, token: Token) {
         if let Some(link) = self.open.get_mut(&token) {
-            link.held.get_or_insert_default();
+            link.is_held_back = true;
             self.watched.remove(token);
             unwatch(&self.epoll, &link.connection);
         }
     }
 
-    /// Whether nothing more is read of the stream for now.
-    pub(crate) fn is_held_back(&self, token: Token) -> bool {
-        self.open.get(&token).is_some_and(|link| link.held.is_some())
-    }
-
-    /// What came on a stream that is held back.
-    pub(crate) fn keep(&mut self, token: Token, received: Received) {
-        if let Some(held) = self.open.get_mut(&token).and_then(|link| link.held.as_mut()) {
-            held.push(received);
+    /// Reads a stream again that was held back.
+    pub(crate) fn read_on(&mut self, token: Token) {
+        let Some(link) = self.open.get_mut(&token).filter(|link| link.is_held_back) else { return };
+        link.is_held_back = false;
+        let room = if link.watches_room { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+        // It was watched before, so that there is room for it.
+        let _ = watch(&self.epoll, &link.connection, token, epoll::EventFlags::IN | room);
+        if let Some(watch) = link.connection.watch() {
+            self.watched.add(token, watch);
         }
-    }
-
-    /// Reads everything again that was held back: returns what had come.
-    pub(crate) fn read_on(&mut self) -> Vec<(Token, Role, Vec<Received>)> {
-        let mut came = Vec::new();
-        for (token, link) in &mut self.open {
-            let Some(held) = link.held.take() else { continue };
-            link.epoch = self.epoch;
-            let room = if link.watches_room { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-            let interest = epoll::EventFlags::IN | room;
-            // It was watched before, so that there is room for it.
-            let _ = watch(&self.epoll, &link.connection, *token, interest);
-            if let Some(watch) = link.connection.watch() {
-                self.watched.add(*token, watch);
-            }
-            came.push((*token, link.role, held));
-        }
-        came
     }
 }
 

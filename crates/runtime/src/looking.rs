@@ -1,6 +1,6 @@
 //! Questions about the cluster, and the values that it keeps by name.
 
-use crate::questions::Answer;
+use crate::core::questions::Answer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use oxiray_wire::message::{KeptAnswer, KeptRequest, StateQuery, StateReport};
 use std::time::Instant;

@@ -8,9 +8,9 @@
 //! - RECORD-3: the table has at most [`LINES_MAX`] lines, counted as the daemon counts them.
 //! - RECORD-4: the table's lock is the innermost: nothing else is locked or called while it is held.
 
-use crate::links::DAEMON;
+use crate::core::DAEMON;
 use crate::runtime::Runtime;
-use crate::state::State;
+use crate::shell::State;
 pub use oxiray_wire::message::MetricKind;
 use oxiray_wire::message::{MetricSample, MetricTag, Metrics};
 use std::collections::BTreeMap;
@@ -231,8 +231,8 @@ impl Runtime {
     /// Something was recorded: it is told in a while.
     pub fn tell_metrics_soon(&self) {
         self.shared.with(|state| {
-            state.metrics.arm(Instant::now());
-            state.timer_moved = true;
+            state.io.metrics.arm(Instant::now());
+            state.signals.timer_moved = true;
         });
     }
 }
@@ -240,14 +240,14 @@ impl Runtime {
 impl State {
     /// Tells the daemon of what was recorded since it was told last.
     pub(crate) fn tell_of_metrics(&mut self) {
-        self.metrics = Telling { at: None, told: Some(Instant::now()) };
-        if self.lost.is_some() {
+        self.io.metrics = Telling { at: None, told: Some(Instant::now()) };
+        if self.daemon.lost.is_some() {
             return;
         }
         let mut samples = table().take().into_iter().peekable();
         while samples.peek().is_some() {
             let samples = samples.by_ref().take(BATCH_MAX).collect();
-            self.links.post_now(DAEMON, &Metrics { samples });
+            self.io.links.post_now(DAEMON, &Metrics { samples });
         }
     }
 }

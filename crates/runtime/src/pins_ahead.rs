@@ -3,10 +3,10 @@
 //! Whoever reads many stored objects one after the other asks for the next ones while it reads these, so that neither it
 //! nor the daemon is woken for each.
 
-use crate::contained::Seen;
+use crate::core::DAEMON;
+use crate::core::contained::Seen;
+use crate::core::objects::copy;
 use crate::lead::Shared;
-use crate::links::DAEMON;
-use crate::objects::copy;
 use crate::runtime::Runtime;
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
@@ -45,8 +45,8 @@ impl Drop for AskedPin {
             return;
         }
         self.shared.with(|state| {
-            if let Some(object) = state.questions.abandon(self.question, Some(self.object.clone())) {
-                state.links.post(DAEMON, &Unpin { object });
+            if let Some(object) = state.daemon.questions.abandon(self.question, Some(self.object.clone())) {
+                state.io.links.post(DAEMON, &Unpin { object });
             }
         });
     }
@@ -103,20 +103,20 @@ impl<'a> PinsAhead<'a> {
         }
         let shared = &self.runtime.shared;
         let asked = shared.with(|state| {
-            if state.lost.is_some() {
+            if state.daemon.lost.is_some() {
                 return Vec::new();
             }
-            let epoch = state.resuming.epoch;
+            let epoch = state.peers.epoch();
             let mut asked = Vec::with_capacity(count);
             for (id, bytes) in self.later.drain(..count) {
-                let (object, question) = (copy(id.as_bytes()), state.questions.ask());
+                let (object, question) = (copy(id.as_bytes()), state.daemon.questions.ask());
                 let message = Message::from(Pin { request: question, object: object.clone() });
                 state.note_question(question, &message);
-                state.links.post(DAEMON, &message);
+                state.io.links.post(DAEMON, &message);
                 let shared = Arc::clone(shared);
                 asked.push((id, bytes, AskedPin { object, question, epoch, is_taken: false, shared }));
             }
-            state.links.flush_all();
+            state.io.links.flush_all();
             asked
         });
         self.asked.extend(asked);

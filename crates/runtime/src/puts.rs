@@ -1,6 +1,7 @@
 //! What the objects are called that a process puts.
 
-use crate::runtime::{INLINE_BYTES, Runtime};
+use crate::core::INLINE_BYTES;
+use crate::runtime::Runtime;
 use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique};
 use std::sync::{Mutex, PoisonError};
 
@@ -26,7 +27,8 @@ impl Runtime {
     /// For the next object that this process puts, of `size` bytes: a task of the connection's own, and the object's
     /// number there. An object larger than [`INLINE_BYTES`] is stored next under that name.
     pub fn next_put(&self, size: usize) -> (TaskId, u32) {
-        let with_room = if size > INLINE_BYTES { self.shared.with(|state| state.name_with_room(size)) } else { None };
+        let with_room =
+            if size > INLINE_BYTES { self.shared.with_time(|state| state.name_with_room(size)) } else { None };
         with_room.unwrap_or_else(|| self.new_name())
     }
 

@@ -2,27 +2,24 @@
 
 use crate::away::{Away, Entry};
 use crate::cancel::waits_for_nothing;
-use crate::contained::Seen;
+use crate::core::DAEMON;
+use crate::core::client::{Identity, News};
+use crate::core::contained::Seen;
+use crate::core::objects::is_error;
+use crate::core::questions::Answer;
+use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use crate::lead::{Shared, Unmet};
-use crate::links::{DAEMON, Links};
-use crate::objects::is_error;
-use crate::questions::Answer;
-use crate::state::{Identity, News, State};
-use crate::submit::Target;
-use crate::work::{Arguments, Class, ClassIndex, Work};
+use crate::links::Links;
+use crate::shell::{Shell, State};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, WorkerId};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
-    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Content, Failure, Goodbye, Unpin,
-    Value, Welcome,
+    ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Failure, Unpin, Value, Welcome,
 };
 use oxiray_wire::{Connection, Received};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-
-/// Values up to this size travel with messages and live with their owner; larger ones lie in the store.
-pub const INLINE_BYTES: usize = 100 << 10;
+use std::time::{Instant, SystemTime};
 
 /// Why something could not be had.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -85,18 +82,21 @@ impl Runtime {
         entry: Option<Entry>,
     ) -> std::io::Result<Self> {
         let links = Links::new(daemon)?;
-        let mut state = State::new(identity, links);
+        let began = (Instant::now(), SystemTime::now());
+        let mut state = State::new(identity, Shell::new(links), Unique::new(), began);
         if let Some(assigned) = assigned {
-            state.inbox.serve_as(assigned.actor.is_some());
-            state.log.assigned(assigned);
+            state.assigned(assigned);
         }
-        for Received { message, descriptors } in early {
-            state.daemon_said(message, descriptors);
+        for received in early {
+            state.heard(DAEMON, received);
         }
         let shared = Arc::new(Shared::new(state)?);
         if let Some(entry) = entry {
             let away = Away::new(entry, &shared);
-            shared.with(|state| state.away = Some(away));
+            shared.with(|state| {
+                state.io.away = Some(away);
+                state.wait_for_daemon();
+            });
         }
         let attending = Arc::clone(&shared);
         std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend_or_abort())?;
@@ -117,13 +117,8 @@ impl Runtime {
     /// last of its workers' output.
     pub fn say_goodbye(&self, error: &str) {
         self.shared.with(|state| {
-            state.tasks.leaving = true;
             state.tell_of_metrics();
-            state.links.post_now(DAEMON, &Goodbye { error: error.to_owned() });
-            if state.is_away() {
-                // Its job ends for want of it.
-                state.daemon_gone();
-            }
+            state.leave(error);
         });
     }
 
@@ -178,11 +173,7 @@ impl Runtime {
     /// Keeps a value under a new id, with one reference.
     pub fn put(&self, task: TaskId, index: u32, value: Value) -> ObjectId {
         let id = task.object(index);
-        let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
-        self.shared.with(|state| {
-            state.questions.writing.remove(&id);
-            state.objects.put(id, value, holds);
-        });
+        self.shared.with(|state| state.put(id, value));
         id
     }
 
@@ -214,16 +205,17 @@ impl Runtime {
             if let Some(found) = check(state) {
                 return Some(Ok(found));
             }
-            if state.inbox.interrupts.ends_waits_here() {
+            if state.ends_waits_here() {
                 return Some(Err(waits_for_nothing()));
             }
             if !std::mem::replace(&mut is_asked_for, true) {
                 for id in ids {
                     state.want(*id);
                 }
-                if let Some(failure) = &state.lost {
+                if let Some(failure) = &state.daemon.lost {
                     return Some(Err(RuntimeError::Failed(failure.clone())));
                 }
+                state.now = Instant::now();
                 begun = state.begin_waiting();
             }
             None
@@ -261,15 +253,15 @@ impl Runtime {
         message: impl FnOnce(u64) -> oxiray_wire::Message,
     ) -> Result<Answer, RuntimeError> {
         let question = self.shared.with(|state| {
-            let question = state.questions.ask();
+            let question = state.daemon.questions.ask();
             let message = message(question);
             if let Err(error) = message.check_size() {
-                state.questions.withdraw(question);
+                state.daemon.questions.withdraw(question);
                 let failure = Failure { code: "invalid".into(), text: error.to_string(), cause: Bytes::new() };
                 return Err(RuntimeError::Failed(failure));
             }
             state.note_question(question, &message);
-            state.links.post_now(DAEMON, &message);
+            state.io.links.post_now(DAEMON, &message);
             Ok(question)
         })?;
         self.answer_to(question, deadline, pins)
@@ -282,15 +274,15 @@ impl Runtime {
         pins: Option<&Bytes>,
     ) -> Result<Answer, RuntimeError> {
         loop {
-            match self.shared.wait(deadline, |state| state.questions.take(question)) {
+            match self.shared.wait(deadline, |state| state.daemon.questions.take(question)) {
                 Ok(Answer::Refused(failure)) => return Err(RuntimeError::Failed(failure)),
                 Ok(answer) => return Ok(answer),
                 // The daemon answers at once or when room is made; a signal is looked at after that.
                 Err(Unmet::Interrupted) => {}
                 Err(Unmet::TimedOut) => {
                     self.shared.with(|state| {
-                        if let Some(object) = state.questions.abandon(question, pins.cloned()) {
-                            state.links.post(DAEMON, &Unpin { object });
+                        if let Some(object) = state.daemon.questions.abandon(question, pins.cloned()) {
+                            state.io.links.post(DAEMON, &Unpin { object });
                         }
                     });
                     return Err(Unmet::TimedOut.into());
@@ -303,29 +295,28 @@ impl Runtime {
 
     /// The class of tasks with these needs; it has one use, for the caller, until [`Runtime::release_class`].
     pub fn class(&self, class: Class) -> ClassIndex {
-        self.shared.with(|state| state.tasks.class(Arc::new(class)))
+        self.shared.with(|state| state.class(class))
     }
 
     /// Gives one use of a class up.
     pub fn release_class(&self, class: ClassIndex) {
-        self.shared.with(|state| state.tasks.release_class(class.0));
+        self.shared.with(|state| state.release_class(class));
     }
 
     /// Runs a task on some worker. Its results, the objects from 1 on, have one reference each.
     pub fn submit(&self, class: ClassIndex, work: Work) -> TaskId {
-        self.shared.with(|state| state.submit(Target::Class(class.0), work))
+        let is_free = work.arguments.references.is_empty();
+        let submit = |state: &mut State| state.submit_task(class, work);
+        // Its arguments may say that it fails at once.
+        if is_free { self.shared.with(submit) } else { self.shared.with_time(submit) }
     }
 
     // --- actors ---
 
     /// Makes an actor; it has one handle, for the caller. With a name, waits to hear whether it was free.
     pub fn create_actor(&self, work: ActorWork) -> Result<(ActorId, Option<ActorAnswer>), RuntimeError> {
-        let ActorWork { mut create, named, arguments } = work;
-        let (id, question) = self.shared.with(|state| {
-            let question = if named { state.questions.ask() } else { state.questions.forget() };
-            create.request = question;
-            (state.begin_actor(create, arguments), question)
-        });
+        let ActorWork { create, named, arguments } = work;
+        let (id, question) = self.shared.with(|state| state.create_actor(create, arguments, named));
         if !named {
             return Ok((id, None));
         }
@@ -365,7 +356,7 @@ impl Runtime {
                 );
                 return Err(RuntimeError::Failed(Failure { code: "pending_calls".into(), text, cause: Bytes::new() }));
             }
-            Ok(state.submit(Target::Actor(actor), work))
+            Ok(state.submit_call(actor, work))
         })
     }
 

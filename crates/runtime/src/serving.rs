@@ -1,9 +1,10 @@
 //! The runtime as a worker uses it: what is to be done, and what came of it.
 
-use crate::execute::{Duty, Outcome, Ticket};
+use crate::core::execute::{Duty, Outcome, Ticket};
+use crate::interrupts::Knocker;
 use crate::lead::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
-use crate::state::State;
+use crate::shell::State;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Call, Value};
 use std::cell::Cell;
@@ -24,28 +25,34 @@ impl Runtime {
         outcome: &mut Outcome,
         group: Option<&str>,
     ) -> Result<Duty, RuntimeError> {
-        let ended = Cell::new(None);
+        let is_time_known = Cell::new(false);
         let reply = |state: &mut State| {
             if let Some((ticket, call)) = done.take() {
-                ended.set(Some(state.reply(ticket, outcome)));
+                state.now = Instant::now();
+                is_time_known.set(true);
+                state.reply(ticket, outcome);
                 // Its owner has the reply by now.
                 drop(call);
             }
         };
         // A call that waits already begins as the one before it ends.
-        let take = |state: &mut State| state.inbox.take(group, &mut state.log, ended.take());
+        let take = |state: &mut State| {
+            let is_time_known = is_time_known.take();
+            let State { service, log, now, .. } = state;
+            service.inbox.take(group, log, || if is_time_known { *now } else { Instant::now() })
+        };
         Ok(self.shared.act_and_wait(reply, None, take)?)
     }
 
     /// From here on, the actor's calls of these groups go to threads that ask for them.
     pub fn divide_calls(&self, groups: Vec<String>) {
-        self.shared.with(|state| state.inbox.divide(groups));
+        self.shared.with(|state| state.service.inbox.divide(groups));
     }
 
     /// Waits until every call that was begun is over, `limit` at most.
     pub fn finish_calls(&self, limit: Duration) {
         let deadline = Some(Instant::now() + limit);
-        let is_over = |state: &mut State| (state.inbox.is_done() || state.lost.is_some()).then_some(());
+        let is_over = |state: &mut State| (state.service.inbox.is_done() || state.daemon.lost.is_some()).then_some(());
         while matches!(self.shared.wait(deadline, is_over), Err(Unmet::Interrupted)) {}
     }
 
@@ -61,58 +68,64 @@ impl Runtime {
 
     /// No further call is begun, in any thread; the one that says so still replies before it stops all.
     pub fn begin_no_more(&self) {
-        self.shared.with(|state| state.inbox.end());
+        self.shared.with(|state| state.service.inbox.end());
     }
 
     /// Every thread that asks for a duty is told to leave.
     pub fn stop_serving(&self) {
         self.shared.with(|state| {
-            state.inbox.close();
-            state.news = true;
+            state.service.inbox.close();
+            state.signals.changed = true;
         });
     }
 
     /// Calls that the caller's thread runs from here on are interrupted by `interrupt`, which makes that thread call
     /// [`Runtime::take_interrupt`] soon.
     pub fn interrupt_with(&self, interrupt: fn()) {
-        self.shared.with(|state| state.inbox.interrupts.serve(interrupt));
+        self.shared.with(|state| {
+            state.io.knocker = Some(Knocker::of_this_thread(interrupt));
+            state.service.inbox.interrupts.serve();
+        });
     }
 
     /// From here on, the waits of a call end when it is cancelled; `here` names the call that the asking thread runs.
     /// [`crate::News::Ready`] of the call's first result tells of it, too.
     pub fn end_waits_of(&self, here: fn() -> TaskId) {
-        self.shared.with(|state| state.inbox.interrupts.end_waits_of(here));
+        self.shared.with(|state| {
+            state.io.here = Some(here);
+            state.service.inbox.interrupts.end_waits();
+        });
     }
 
     /// Calls are handed on to an event loop: their cancelling is a duty of its own.
     pub fn serve_with_event_loop(&self) {
-        self.shared.with(|state| state.inbox.interrupts.serve_event_loop());
+        self.shared.with(|state| state.service.inbox.interrupts.serve_event_loop());
     }
 
     /// Whether the call that this thread runs is to be interrupted, here and now. Asked once an interrupt.
     pub fn take_interrupt(&self) -> bool {
-        self.shared.with(|state| state.inbox.interrupts.take())
+        self.shared.with(|state| state.service.inbox.interrupts.take())
     }
 
     /// An interrupt was lost on its way: in a destructor, say.
     pub fn interrupt_again(&self) {
-        self.shared.with(|state| state.inbox.interrupts.again(Instant::now()));
+        self.shared.with(|state| state.service.inbox.interrupts.again(Instant::now()));
     }
 
     /// The user's part of a call is over: it is not interrupted any more. Whether it was cancelled.
     pub fn end_of_user_code(&self, task: TaskId) -> bool {
         self.shared.end_matters.load(Ordering::Acquire)
-            && self.shared.with(|state| state.inbox.interrupts.end_of_user_code(task))
+            && self.shared.with(|state| state.service.inbox.interrupts.end_of_user_code(task))
     }
 
     /// Whether a call that runs here was cancelled.
     pub fn is_cancelled(&self, task: TaskId) -> bool {
-        self.shared.with(|state| state.inbox.interrupts.is_cancelled(task))
+        self.shared.with(|state| state.service.inbox.interrupts.is_cancelled(task))
     }
 
     /// Sends a call's outcome to its owner.
     pub fn reply(&self, ticket: Ticket, mut outcome: Outcome) {
-        self.shared.with(|state| state.reply(ticket, &mut outcome));
+        self.shared.with_time(|state| state.reply(ticket, &mut outcome));
     }
 
     /// Gives up what a call's results hold when they are not sent after all.

@@ -1,13 +1,14 @@
 //! Values in the machine's store, as the language front uses them.
 
+use crate::core::DAEMON;
+use crate::core::objects::copy;
+use crate::core::program::Kept;
+use crate::core::questions::{Answer, OBJECT_SEALED};
+use crate::core::retrying::MemoryRetries;
 use crate::lead::Shared;
-use crate::links::DAEMON;
-use crate::objects::copy;
 use crate::pins_ahead::AskedPin;
-use crate::questions::Answer;
-use crate::retrying::MemoryRetries;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
-use crate::state::State;
+use crate::shell::State;
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
@@ -19,8 +20,6 @@ use std::time::{Duration, Instant};
 
 /// How often a grant may cross the unmapping of its segment.
 const GRANTS_LIMIT: usize = 8;
-/// The failure code of an object that is written already.
-pub(crate) const SEALED: &str = "object_sealed";
 /// The failure code of stored bytes that are gone.
 pub const LOST: &str = "object_lost";
 
@@ -49,13 +48,13 @@ impl Drop for Pinned {
                 if state.away_since(self.epoch) {
                     return;
                 }
-                if let Some(count) = state.pinned.get_mut(&self.id) {
+                if let Some(count) = state.io.pinned.get_mut(&self.id) {
                     *count -= 1;
                     if *count == 0 {
-                        state.pinned.remove(&self.id);
+                        state.io.pinned.remove(&self.id);
                     }
                 }
-                state.links.post(DAEMON, &Unpin { object });
+                state.io.links.post(DAEMON, &Unpin { object });
             });
         }
     }
@@ -93,25 +92,25 @@ impl Runtime {
             let segment = match answer {
                 Ok(Answer::Allocated(segment)) => segment,
                 Err(RuntimeError::Failed(_)) if is_lent => {
-                    self.shared.with(State::no_room_ahead);
+                    self.shared.with_time(State::no_room_ahead);
                     continue;
                 }
                 Ok(_) => return Err(unexpected()),
                 // An earlier attempt got that far; the daemon counts this process as a holder as if it had written it.
-                Err(RuntimeError::Failed(failure)) if failure.code == SEALED => return Ok(()),
+                Err(RuntimeError::Failed(failure)) if failure.code == OBJECT_SEALED => return Ok(()),
                 Err(error) => return Err(error),
             };
             let mapping: Option<WriteMapping> = self.shared.with(|state| {
                 let is_of_this_daemon = !state.away_since(epoch);
-                state.questions.segments.writer(segment, size).filter(|_| is_of_this_daemon)
+                state.io.segments.writer(segment, size).filter(|_| is_of_this_daemon)
             });
             let Some(mapping) = mapping else {
-                self.shared.with(|state| state.questions.writing.remove(&id));
+                self.shared.with(|state| state.daemon.questions.writing.remove(&id));
                 self.give_up(segment, &Abort { object: object.clone() }.into());
                 continue;
             };
             mapping.edit(write);
-            self.shared.with(|state| state.seal(id, size, || self.new_name()));
+            self.shared.with_time(|state| state.seal(id, size, || self.new_name()));
             return Ok(());
         }
         Err(unexpected())
@@ -119,7 +118,7 @@ impl Runtime {
 
     /// The answer, and the head under which it was asked for.
     fn ask_for_room(&self, object: &Bytes, size: usize) -> (Result<Answer, RuntimeError>, u64) {
-        let epoch = self.shared.with(|state| state.resuming.epoch);
+        let epoch = self.shared.with(|state| state.peers.epoch());
         let asked = |request| Allocate { request, object: object.clone(), size: size as u64, ahead: false }.into();
         (self.ask(asked), epoch)
     }
@@ -140,7 +139,7 @@ impl Runtime {
             let (answer, epoch, losses) = if let Some((question, epoch)) = asked.take().map(AskedPin::take) {
                 (self.answer_to(question, deadline, Some(&object)), epoch, 0)
             } else {
-                let (epoch, losses) = self.shared.with(|state| (state.resuming.epoch, state.objects.losses(id)));
+                let (epoch, losses) = self.shared.with(|state| (state.peers.epoch(), state.objects.losses(id)));
                 let ask = |request| Pin { request, object: object.clone() }.into();
                 (self.ask_until(deadline, Some(&object), ask), epoch, losses)
             };
@@ -151,15 +150,15 @@ impl Runtime {
                 Err(RuntimeError::Failed(_)) if is_asked => continue,
                 Err(error) => {
                     if matches!(&error, RuntimeError::Failed(failure) if failure.code == LOST) {
-                        self.shared.with(|state| state.report_lost(id, losses));
+                        self.shared.with_time(|state| state.report_lost(id, losses));
                     }
                     return Err(error);
                 }
             };
             let mapping = self.shared.with(|state| {
                 let is_of_this_daemon = !state.away_since(epoch);
-                let mapping = state.questions.segments.reader(segment, size).filter(|_| is_of_this_daemon)?;
-                *state.pinned.entry(id).or_default() += 1;
+                let mapping = state.io.segments.reader(segment, size).filter(|_| is_of_this_daemon)?;
+                *state.io.pinned.entry(id).or_default() += 1;
                 Some(mapping)
             });
             match mapping {
@@ -174,19 +173,19 @@ impl Runtime {
     /// brings the descriptor again.
     fn give_up(&self, segment: SegmentId, back: &Message) {
         self.shared.with(|state| {
-            state.links.post(DAEMON, back);
-            state.links.post_now(DAEMON, &SegmentsUnmapped { files: vec![segment.file.0] });
+            state.io.links.post(DAEMON, back);
+            state.io.links.post_now(DAEMON, &SegmentsUnmapped { files: vec![segment.file.0] });
         });
     }
 
     /// Gives the memory of these objects back, whoever refers to them: reading them fails from here on.
     pub fn free(&self, ids: &[ObjectId]) {
-        self.shared.with(|state| state.free(ids));
+        self.shared.with_time(|state| state.free(ids));
     }
 
     /// Asks every other process of the cluster to collect garbage. A worker does when its task is done.
     pub fn collect_garbage(&self) {
-        self.shared.with(|state| state.links.post_now(DAEMON, &CollectGarbage {}));
+        self.shared.with(|state| state.io.links.post_now(DAEMON, &CollectGarbage {}));
     }
 
     /// Whether lost values are made again, and how many bytes the records for that may take.
@@ -196,21 +195,14 @@ impl Runtime {
 
     /// How long a task waits at least before it is run again, and how often and when one is that memory was short for.
     pub fn configure_retries(&self, delay: Duration, memory: MemoryRetries) {
-        self.shared.with(|state| (state.retrying.delay, state.retrying.memory) = (delay, memory));
+        self.shared.with(|state| (state.calls.retries.delay, state.calls.retries.memory) = (delay, memory));
     }
 
     /// What this process keeps.
     pub fn figures(&self) -> Figures {
         self.shared.with(|state| {
-            let (recipes, recipe_bytes) = state.lineage.figures();
-            Figures {
-                objects: state.objects.len(),
-                tasks: state.tasks.tasks.len(),
-                leases: state.tasks.leases.len(),
-                recipes,
-                recipe_bytes,
-                segments: state.questions.segments.len(),
-            }
+            let Kept { objects, tasks, leases, recipes, recipe_bytes } = state.kept();
+            Figures { objects, tasks, leases, recipes, recipe_bytes, segments: state.io.segments.len() }
         })
     }
 

@@ -12,8 +12,8 @@
 //! Only the streams to those who run this process's calls are looked at. On one from a client nobody waits for the frame but
 //! the client itself; its end and the daemon's are heard of by other means.
 
-use crate::links::{Role, Token};
-use crate::state::{News, State};
+use crate::core::{Role, Token};
+use crate::shell::State;
 use std::time::{Duration, Instant};
 
 /// How long from one look to the next.
@@ -48,23 +48,24 @@ impl Default for Unfinished {
 
 impl State {
     /// A stream was read as far as there was something: it is looked at later where that was in the midst of a frame.
-    pub(crate) fn watch_progress(&mut self, token: Token, role: Role) {
-        let Some(since) = self.links.stalled_since(token) else { return };
-        let is_known = self.unfinished.streams.iter().any(|begun| begun.token == token);
+    pub(crate) fn watch_progress(&mut self, token: Token) {
+        let Some(since) = self.io.links.stalled_since(token) else { return };
+        let Some(role) = self.peers.role(token) else { return };
+        let is_known = self.io.unfinished.streams.iter().any(|begun| begun.token == token);
         if is_known || !matches!(role, Role::Lease(_) | Role::Actor(_)) {
             return;
         }
-        self.unfinished.streams.push(Begun { token, role, since, looks: 0 });
-        if self.unfinished.looks_at.is_none() {
-            self.unfinished.looks_at = Some(Instant::now() + self.unfinished.period);
+        self.io.unfinished.streams.push(Begun { token, role, since, looks: 0 });
+        if self.io.unfinished.looks_at.is_none() {
+            self.io.unfinished.looks_at = Some(Instant::now() + self.io.unfinished.period);
         }
     }
 
     /// Looks at them all, and ends those of which nothing has come for too long.
     pub(crate) fn look_at_unfinished(&mut self, now: Instant) {
         let mut late = Vec::new();
-        let links = &self.links;
-        self.unfinished.streams.retain_mut(|begun| {
+        let links = &self.io.links;
+        self.io.unfinished.streams.retain_mut(|begun| {
             let Some(since) = links.stalled_since(begun.token) else { return false };
             begun.looks = if since == begun.since { begun.looks + 1 } else { 0 };
             begun.since = since;
@@ -73,7 +74,8 @@ impl State {
             !is_late
         });
         // UNFINISHED-2, UNFINISHED-3.
-        self.unfinished.looks_at = (!self.unfinished.streams.is_empty()).then_some(now + self.unfinished.period);
+        self.io.unfinished.looks_at =
+            (!self.io.unfinished.streams.is_empty()).then_some(now + self.io.unfinished.period);
         for (token, role) in late {
             self.give_up_stalled(token, role);
         }
@@ -82,21 +84,14 @@ impl State {
     fn give_up_stalled(&mut self, token: Token, role: Role) {
         let why = format!(
             "it began to send something, and nothing more of it came for {} s, so that its stream was closed",
-            (self.unfinished.period * LOOKS).as_secs_f64()
+            (self.io.unfinished.period * LOOKS).as_secs_f64()
         );
         let who = match role {
             Role::Actor(actor) => format!("the process of actor {actor}"),
             _ => "a worker".to_owned(),
         };
-        self.headlines.push_back(News::Notice(format!("{who} is not waited for any more: {why}")));
-        if let Role::Lease(id) = role
-            && let Some(lease) = self.tasks.leases.get_mut(&id)
-        {
-            lease.broken = Some(why);
-        }
-        self.links.remove(token);
-        self.ended(token, role);
-        self.news = true;
+        self.io.links.remove(token);
+        self.stream_stalled(token, &who, why);
     }
 }
 

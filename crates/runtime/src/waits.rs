@@ -6,12 +6,12 @@
 //! must cost little more than reading what it was given: it looks at each object once, and after that only when a
 //! value came, only at those that had none, and no further than the answer needs.
 
-use crate::contained::Seen;
+use crate::core::contained::Seen;
+use crate::core::objects::{Objects, is_error};
+use crate::core::reading::Waitable;
 use crate::lead::Unmet;
-use crate::objects::{Objects, is_error};
-use crate::reading::Waitable;
 use crate::runtime::{Runtime, RuntimeError};
-use crate::state::State;
+use crate::shell::State;
 use oxiray_ids::ObjectId;
 use std::time::Instant;
 
@@ -144,7 +144,7 @@ impl Runtime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{Effects, failed};
+    use crate::core::objects::{Effects, failed};
     use oxiray_ids::{ActorId, JobId, TaskId, Unique, WorkerId};
     use oxiray_wire::message::{Content, Failure, Value};
 

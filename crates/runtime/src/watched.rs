@@ -1,6 +1,6 @@
 //! Shared memory that the leading thread looks at, beside the sockets that the kernel looks at.
 
-use crate::links::Token;
+use crate::core::Token;
 use oxiray_wire::ring::Watch;
 use std::sync::Arc;
 

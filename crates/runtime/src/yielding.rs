@@ -1,145 +1,10 @@
-//! The worker's side of calls whose results come one by one.
-//!
-//! - YIELDING-1: a call's items go out in the order yielded, before its reply.
-//! - YIELDING-2: an item beyond what the owner wants ahead is waited with; one that the owner's process does not take
-//!   is not piled up here without limit.
+//! Results that go one by one, as a worker sends them.
 
-use crate::execute::Ticket;
-use crate::links::Token;
-use crate::objects::copy;
+use crate::core::execute::Ticket;
+use crate::core::streams::item;
+use crate::core::yielding::{Pace, Yielded};
 use crate::runtime::{Runtime, RuntimeError};
-use crate::state::{News, State};
-use crate::streams::item;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_wire::message::{Call, StreamItem, StreamRead, Value};
-use rustc_hash::FxHashMap;
-
-/// Bytes of items that wait for the owner's process to read them, at most and on one stream.
-const UNSENT_LIMIT: usize = 4 << 20;
-
-#[derive(Debug)]
-struct Yielding {
-    from: Token,
-    ahead: u32,
-    read: u32,
-    stopped: bool,
-    announced: bool,
-}
-
-/// The calls that came here and yield their results.
-#[derive(Debug, Default)]
-pub(crate) struct Yieldings {
-    open: FxHashMap<TaskId, Yielding>,
-}
-
-impl Yieldings {
-    pub(crate) fn open(&mut self, from: Token, call: &Call) {
-        if let (Some(terms), Some(task)) = (&call.stream, TaskId::from_slice(&call.task)) {
-            let begun = Yielding { from, ahead: terms.ahead, read: terms.read, stopped: false, announced: false };
-            self.open.insert(task, begun);
-        }
-    }
-
-    pub(crate) fn close(&mut self, task: &[u8]) {
-        if let (false, Some(task)) = (self.open.is_empty(), TaskId::from_slice(task)) {
-            self.open.remove(&task);
-        }
-    }
-
-    /// Nobody is left to yield to.
-    pub(crate) fn client_gone(&mut self, token: Token) {
-        for yielding in self.open.values_mut().filter(|yielding| yielding.from == token) {
-            yielding.stopped = true;
-        }
-    }
-
-    /// Calls to stop or go on with, for those who asked to be told.
-    fn take_announced(&mut self, task: TaskId) -> bool {
-        self.open.get_mut(&task).is_some_and(|yielding| std::mem::take(&mut yielding.announced))
-    }
-}
-
-/// What a generator does after it has yielded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
-    /// It goes on.
-    On,
-    /// It waits until more was read.
-    Wait,
-    /// It ends: nobody reads any more.
-    Stop,
-}
-
-/// An item on its way.
-#[derive(Debug)]
-pub struct Yielded {
-    /// Its number among the call's items, from 0.
-    pub index: u32,
-    /// The item.
-    pub value: Value,
-    /// References inside of it, each with one use that sending it gives up.
-    pub handed: Vec<ObjectId>,
-    /// Its id where it lies in the store, held by this process until the owner is.
-    pub stored: Option<ObjectId>,
-}
-
-impl State {
-    fn pace(&self, task: TaskId, yielded: u32) -> Pace {
-        let Some(yielding) = self.yieldings.open.get(&task) else { return Pace::Stop };
-        let enough = yielding.ahead > 0 && yielded.saturating_sub(yielding.read) >= yielding.ahead;
-        if yielding.stopped || self.inbox.interrupts.is_left_to_itself(task) {
-            Pace::Stop
-        } else if enough || self.links.unsent_bytes(yielding.from) > UNSENT_LIMIT {
-            Pace::Wait
-        } else {
-            Pace::On
-        }
-    }
-
-    fn send_item(&mut self, ticket: &Ticket, yielded: Yielded) -> Pace {
-        let Yielded { index, value, handed, stored } = yielded;
-        let large = stored.as_slice();
-        self.promise(&handed);
-        if let Some(owner) = self.owner_on(ticket.from()) {
-            self.hold_for(&handed, &owner);
-            self.hold_for(large, &owner);
-        }
-        self.give_up_written(large);
-        let message = StreamItem { task: copy(ticket.task().as_bytes()), index, value: Some(value) };
-        if handed.is_empty() && large.is_empty() {
-            self.links.post_soon(ticket.from(), &message);
-        } else {
-            // The owner's holds are counted already, so the owner must hear of them whatever happens here.
-            self.links.post_now(ticket.from(), &message);
-        }
-        for id in handed {
-            self.release(id);
-        }
-        self.pace(ticket.task(), index + 1)
-    }
-
-    pub(crate) fn items_read(&mut self, said: &StreamRead) {
-        let Some(task) = TaskId::from_slice(&said.task) else { return };
-        if let Some(yielding) = self.yieldings.open.get_mut(&task) {
-            yielding.read = yielding.read.max(said.read);
-        }
-        self.tell_generator(task);
-    }
-
-    pub(crate) fn stop_yielding(&mut self, task: TaskId) {
-        if let Some(yielding) = self.yieldings.open.get_mut(&task) {
-            yielding.stopped = true;
-        }
-        self.tell_generator(task);
-    }
-
-    fn tell_generator(&mut self, task: TaskId) {
-        self.news = true;
-        if self.yieldings.take_announced(task) {
-            self.headlines.push_back(News::Ready(task.object(1)));
-        }
-    }
-}
 
 impl Runtime {
     /// The object of a call's item, by its number.
@@ -160,13 +25,7 @@ impl Runtime {
     /// Asks for [`News::Ready`] of the call's first object when it may go on or has to end; `false` where that is
     /// so already.
     pub fn announce_reader(&self, task: TaskId, yielded: u32) -> bool {
-        self.shared.with(|state| {
-            let waits = state.pace(task, yielded) == Pace::Wait;
-            if let Some(yielding) = state.yieldings.open.get_mut(&task) {
-                yielding.announced = waits;
-            }
-            waits
-        })
+        self.shared.with(|state| state.announce_reader(task, yielded))
     }
 
     /// How a call that yielded so many items is to go on.

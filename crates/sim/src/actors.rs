@@ -1,23 +1,16 @@
-//! Actors as their callers see them, and as the processes that they become.
+//! Actors as programs make and call them, and as the processes that they become.
 //!
-//! - CALLER-1: a call is answered, or fails with what became of the actor.
-//! - CALLER-2: the death of an actor is told once to those who know it, and once more for each time that they ask.
-//! - CALLER-3: an actor is made no more often than its restarts allow.
+//! - CALLER-1: an actor is made no more often than its restarts allow.
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
-use crate::client::{Client, Question};
-use crate::process::{Call, Life};
-use crate::program::{amounts, bytes};
-use crate::stream::{Descriptor, Packet};
+use crate::process::Life;
+use crate::program::{Question, amounts};
+use crate::spec::Spec;
 use crate::world::{ProcessIndex, World};
-use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId};
-use oxiray_wire::Message;
-use oxiray_wire::message::{
-    ActorAnswer, ActorConnect, ActorCreate, ActorDied, ActorFailed, ActorKill, ActorLeaving, ActorLookup, ActorPlaced,
-    ActorReady, ActorRestarting, Hold, Strategy, Unhold,
-};
-use std::collections::BTreeSet;
+use oxiray_ids::{ActorId, ObjectId, WorkerId};
+use oxiray_runtime::Answer;
+use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy};
+use std::collections::btree_map::Entry;
 
 /// What actors hold while they live.
 const RUNNING: [&[(&str, u64)]; 5] =
@@ -25,79 +18,18 @@ const RUNNING: [&[(&str, u64)]; 5] =
 /// The names that actors may have.
 const NAMES: [&str; 3] = ["one", "two", "three"];
 
-/// Where the stream to an actor is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Line {
-    Awaited,
-    Open { link: Descriptor, worker: Bytes },
-    Dead,
-}
-
-/// An actor that a process knows.
+/// An actor of which a program has a handle.
 #[derive(Debug)]
-pub(crate) struct Known {
-    line: Line,
-    queued: u32,
-    under_way: BTreeSet<u64>,
-    /// The process made it, and holds its anchor.
-    is_mine: bool,
+pub(crate) struct Owned {
+    /// The handle keeps the actor.
+    keeps: bool,
     /// When it is given up.
     ends_at: Micros,
-    /// What is said when its constructor's arguments are there.
-    unfinished: Option<ActorCreate>,
-    /// What was said to make it, while it has no process.
-    creates: Vec<ActorCreate>,
-    deaths_told: u32,
-    asked: u32,
-}
-
-impl Known {
-    fn new(is_mine: bool, ends_at: Micros) -> Self {
-        Self {
-            line: Line::Awaited,
-            queued: 0,
-            under_way: BTreeSet::new(),
-            is_mine,
-            ends_at,
-            unfinished: None,
-            creates: Vec::new(),
-            deaths_told: 0,
-            asked: 0,
-        }
-    }
-
-    /// Its end of the stream to the actor.
-    pub(crate) fn link(&self) -> Option<Descriptor> {
-        match &self.line {
-            Line::Open { link, .. } => Some(*link),
-            Line::Awaited | Line::Dead => None,
-        }
-    }
-
-    fn calls(&self) -> usize {
-        self.queued as usize + self.under_way.len()
-    }
-
-    /// Why its owner cannot leave yet.
-    pub(crate) fn awaits(&self) -> Option<String> {
-        (self.is_mine || self.calls() > 0).then(|| format!("actor {self:?}"))
-    }
-
-    fn lose_calls(&mut self) {
-        self.under_way.clear();
-        if self.line == Line::Dead {
-            self.queued = 0;
-        }
-    }
 }
 
 impl World {
     /// A driver makes an actor.
     pub(crate) fn make_actor(&mut self, process: ProcessIndex, strategy: Option<Strategy>) {
-        let job = JobId::from_slice(&self.client(process).job).unwrap_or(JobId::NIL);
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.chance.seed().to_be_bytes());
-        id[12..].copy_from_slice(job.as_bytes());
         let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == crate::groups::WITHIN);
         let running = if within { RUNNING[0] } else { self.chance.one_of(&RUNNING) };
         let mut placement = running.to_vec();
@@ -105,224 +37,154 @@ impl World {
             placement.push(("CPU", if within { 5_000 } else { 10_000 }));
         }
         let detached = self.chance.odds(150);
-        let client = self.client(process);
-        let request = client.new_number();
-        let owner = client.id.clone();
-        let made = ActorCreate {
-            request,
-            actor: bytes(&id),
-            name: if self.chance.odds(300) { self.chance.one_of(&NAMES).into() } else { String::new() },
+        let name = if self.chance.odds(300) { self.chance.one_of(&NAMES) } else { "" };
+        let create = ActorCreate {
+            name: name.into(),
             detached,
-            get_if_exists: self.chance.odds(300),
+            get_if_exists: !name.is_empty() && self.chance.odds(300),
             placement: amounts(&placement),
             running: amounts(running),
             class_name: "C".into(),
-            handle: bytes(&id),
-            owner,
             max_restarts: self.chance.between(0, 3) as i32 - 1,
-            unfinished: self.chance.odds(200),
             strategy,
             ..ActorCreate::default()
         };
+        let most = u32::try_from(create.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
+        let wish = self.some_wish(process, 0, 0);
+        let arguments = self.work(process, wish, true).arguments;
+        // A name may be taken, and a detached actor must be safe before anybody relies on it.
+        let is_asked = detached || !name.is_empty();
+        let (actor, request) = self.with_core(process, |core| core.create_actor(create, arguments, is_asked));
         if detached {
-            self.detached.push(made.actor.clone());
+            self.detached.push(crate::spec::bytes(actor.as_bytes()));
         }
-        let most = u32::try_from(made.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
-        self.constructed.insert(made.actor.clone(), (most, 0));
+        self.constructed.insert(crate::spec::bytes(actor.as_bytes()), (most, 0));
         let ends_at = self.now + self.chance.delay(3 * SECOND);
-        let queued = self.chance.between(0, 3) as u32;
-        let mut known = Known { queued, ..Known::new(true, ends_at) };
-        known.creates.push(made.clone());
-        known.unfinished = made.unfinished.then(|| ActorCreate { unfinished: false, finishes: true, ..made.clone() });
-        let client = self.client(process);
-        client.questions.insert(request, Question::Actor(made.actor.clone()));
-        client.actors.insert(made.actor.clone(), known);
-        self.say(process, made);
+        let program = &mut self.client(process).program;
+        program.actors.insert(actor, Owned { keeps: true, ends_at });
+        if is_asked {
+            program.questions.insert(request, Question::Actor(actor));
+        } else {
+            for _ in 0..self.chance.between(0, 3) {
+                self.call_actor(process, actor);
+            }
+        }
     }
 
     /// A driver looks for an actor by its name.
     pub(crate) fn look_for_actor(&mut self, process: ProcessIndex) {
         let name = self.chance.one_of(&NAMES).to_owned();
-        let client = self.client(process);
-        let request = client.new_number();
-        client.questions.insert(request, Question::Lookup);
-        self.say(process, ActorLookup { request, name, namespace: String::new() });
+        let asked = |request| ActorLookup { request, name, namespace: String::new() }.into();
+        let request = self.with_core(process, |core| core.ask(asked));
+        self.client(process).program.questions.insert(request, Question::Lookup);
     }
 
-    pub(crate) fn actor_answered(&mut self, process: ProcessIndex, said: &ActorAnswer) {
-        let Some(question) = self.client(process).questions.remove(&said.request) else {
-            let is_again = self.client(process).epoch > 1;
-            return assert!(is_again, "a question about an actor is answered once by each head");
-        };
-        if let Question::Actor(made) = &question
-            && (said.failure.is_some() || *made != said.actor)
-            && let Some(known) = self.client(process).actors.get_mut(made)
-        {
-            known.creates.clear();
+    /// The answer to a question of a program's.
+    pub(crate) fn answered(&mut self, process: ProcessIndex, question: Question, answer: Answer) {
+        match (question, answer) {
+            (Question::Kept(key), Answer::Kept(said)) => self.kept_answered(&key, &said),
+            (Question::Actor(made), Answer::Actor(said)) if said.failure.is_none() => {
+                let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
+                if found != made {
+                    self.get_handle(process, found);
+                    self.unmake(process, made);
+                }
+                self.call_actor(process, found);
+            }
+            (Question::Actor(made), _) => self.unmake(process, made),
+            (Question::Lookup, Answer::Actor(said)) if said.failure.is_none() => {
+                let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
+                self.get_handle(process, found);
+                self.call_actor(process, found);
+            }
+            _ => {}
         }
-        if let Question::Actor(made) = &question
-            && *made != said.actor
-            && let Some(known) = self.client(process).actors.get_mut(made)
-        {
-            known.line = Line::Dead;
-            known.lose_calls();
-        }
-        if let Question::Actor(made) = &question
-            && *made == said.actor
-            && said.failure.is_none()
-            && self.detached.contains(made)
-        {
-            self.check_row("an actor", made);
-        }
-        if said.failure.is_some() || self.client(process).actors.contains_key(&said.actor) {
-            return;
-        }
+    }
+
+    /// A handle that does not keep the actor.
+    fn get_handle(&mut self, process: ProcessIndex, actor: ActorId) {
         let ends_at = self.now + SECOND;
-        let known = Known { queued: 1, asked: 1, ..Known::new(false, ends_at) };
-        self.client(process).actors.insert(said.actor.clone(), known);
-        self.say(process, ActorConnect { actor: said.actor.clone(), lost: Bytes::new() });
-    }
-
-    pub(crate) fn actor_placed(&mut self, process: ProcessIndex, said: &ActorPlaced, link: Option<Descriptor>) {
-        let link = link.expect("an actor is placed with a stream");
-        let known = self.client(process).actors.get_mut(&said.actor);
-        let Some(known) = known.filter(|known| known.line == Line::Awaited) else { return self.close(link) };
-        known.line = Line::Open { link, worker: said.worker.clone() };
-        known.creates.clear();
-        known.lose_calls();
-        self.adopt(link, process);
-        self.call_actor(process, &said.actor);
-    }
-
-    fn call_actor(&mut self, process: ProcessIndex, actor: &Bytes) {
-        loop {
-            let client = self.client(process);
-            let number = client.new_number();
-            let Some(known) = client.actors.get_mut(actor).filter(|known| known.queued > 0) else { return };
-            let Some(link) = known.link() else { return };
-            known.queued -= 1;
-            known.under_way.insert(number);
-            let time = self.chance.delay(20 * MILLISECOND);
-            let is_deadly = self.options.tasks_crash && self.chance.odds(50);
-            self.send(link, Packet::Call(Call { number, time, children: 0, is_deadly }));
+        let program = &mut self.client(process).program;
+        if let Entry::Vacant(place) = program.actors.entry(actor) {
+            place.insert(Owned { keeps: false, ends_at });
+            self.with_core(process, |core| core.add_handle(actor, false));
         }
     }
 
-    pub(crate) fn actor_restarts(&mut self, process: ProcessIndex, said: &ActorRestarting) {
-        let Some(known) = self.client(process).actors.get_mut(&said.actor) else { return };
-        assert_ne!(known.line, Line::Dead, "ACTOR-4: the dead are not made anew");
-        let link = known.link();
-        known.line = Line::Awaited;
-        known.lose_calls();
-        if let Some(link) = link {
-            self.close(link);
-        }
+    fn unmake(&mut self, process: ProcessIndex, actor: ActorId) {
+        self.client(process).program.actors.remove(&actor);
+        self.with_core(process, |core| core.unmake_actor(actor));
     }
 
-    pub(crate) fn actor_is_dead(&mut self, process: ProcessIndex, said: &ActorDied) {
-        let Some(known) = self.client(process).actors.get_mut(&said.actor) else { return };
-        known.deaths_told += 1;
-        let most = known.asked + u32::from(known.is_mine || known.asked > 0);
-        assert!(known.deaths_told <= most.max(1), "CALLER-2: a death is told {} times", known.deaths_told);
-        let link = known.link();
-        known.line = Line::Dead;
-        known.creates.clear();
-        known.lose_calls();
-        if let Some(link) = link {
-            self.close(link);
-        }
+    fn call_actor(&mut self, process: ProcessIndex, actor: ActorId) {
+        let time = self.chance.delay(20 * MILLISECOND);
+        let mut wish = self.some_wish(process, time, 0);
+        wish.retries = self.chance.one_of(&[0, 0, 2]);
+        let number = wish.spec.number;
+        self.most_begun.insert(number, if wish.retries == 0 { 1 } else { u32::MAX });
+        self.callers.insert(number, process);
+        let work = self.work(process, wish, true);
+        let task = self.with_core(process, |core| core.submit_call(actor, work));
+        self.expect(process, task.object(1), number);
     }
 
-    /// The next head hears which actors a process has a stream to.
-    pub(crate) fn connected(&mut self, process: ProcessIndex) -> Vec<Bytes> {
-        let actors = self.client(process).actors.iter_mut();
-        let open = actors.filter(|(_, known)| known.link().is_some());
-        open.map(|(actor, known)| {
-            known.asked += 1;
-            actor.clone()
-        })
-        .collect()
-    }
-
-    /// The next head is asked for actors anew, and hears who holds them.
-    pub(crate) fn ask_for_actors_again(&mut self, process: ProcessIndex) {
-        let holder = self.client(process).id.clone();
-        let mut said: Vec<Message> = Vec::new();
-        for (actor, known) in &mut self.client(process).actors {
-            if known.is_mine {
-                let anchor = ActorId::from_slice(actor).unwrap_or(ActorId::NIL).anchor();
-                said.push(Hold { objects: vec![bytes(anchor.as_bytes())], holder: holder.clone() }.into());
-            }
-            said.extend(known.creates.iter().map(|made| ActorCreate { is_again: true, ..made.clone() }.into()));
-            if known.line == Line::Awaited {
-                known.asked += 1;
-                said.push(ActorConnect { actor: actor.clone(), lost: Bytes::new() }.into());
-            }
-        }
-        for message in said {
-            self.say(process, message);
-        }
-    }
-
-    /// Which actor a stream is to.
-    pub(crate) fn actor_of(&self, process: ProcessIndex, link: Descriptor) -> Option<Bytes> {
-        let client = self.processes[process].client.as_ref()?;
-        client.actors.iter().find(|(_, known)| known.link() == Some(link)).map(|(actor, _)| actor.clone())
-    }
-
-    /// The actor's process answered, or its stream is over.
-    pub(crate) fn actor_said(&mut self, process: ProcessIndex, actor: &Bytes, packet: &Packet) {
-        let Some(known) = self.client(process).actors.get_mut(actor) else { return };
-        if let Packet::Reply(number) = packet {
-            known.under_way.remove(number);
-            return;
-        }
-        let Line::Open { worker, .. } = std::mem::replace(&mut known.line, Line::Awaited) else { return };
-        known.asked += 1;
-        self.say(process, ActorConnect { actor: actor.clone(), lost: worker });
-    }
-
-    /// A driver finishes, kills, and gives up its actors in their time.
+    /// A driver calls, kills, and gives up its actors in their time.
     pub(crate) fn tend_actors(&mut self, process: ProcessIndex) {
-        let actors: Vec<Bytes> = self.client(process).actors.keys().cloned().collect();
+        let program = &self.client(process).program;
+        let is_asked = |actor: &ActorId| program.questions.values().any(|one| *one == Question::Actor(*actor));
+        let actors: Vec<ActorId> = program.actors.keys().filter(|actor| !is_asked(actor)).copied().collect();
         for actor in actors {
-            let (is_late, now) = (self.is_calm, self.now);
-            let is_finished = self.chance.odds(500);
-            let Some(known) = self.client(process).actors.get_mut(&actor) else { continue };
-            if let Some(made) = known.unfinished.take_if(|_| is_finished) {
-                known.creates.push(made.clone());
-                self.say(process, made);
-                continue;
-            }
-            if !known.is_mine || !(is_late || now >= known.ends_at) {
+            let is_late = self.is_calm || self.now >= self.client(process).program.actors[&actor].ends_at;
+            if !is_late {
                 if self.chance.odds(30) {
-                    self.say(process, ActorKill { actor: actor.clone(), restart: true });
+                    self.with_core(process, |core| core.kill_actor(actor, true));
+                } else if self.chance.odds(200) {
+                    self.call_actor(process, actor);
                 }
                 continue;
             }
-            // In the calm every call is answered first: an actor that is not made anew would be found out.
-            let may_be_killed = !is_late || known.calls() == 0;
-            // An actor whose arguments never come is given up with its calls.
-            if known.calls() == 0 || known.unfinished.is_some() {
-                known.is_mine = false;
-                known.queued = 0;
-                let id = ActorId::from_slice(&actor).unwrap_or(ActorId::NIL);
-                self.say(process, Unhold { objects: vec![bytes(id.anchor().as_bytes())] });
+            let owned = self.client(process).program.actors.remove(&actor).expect("it was just found");
+            if owned.keeps && self.chance.odds(300) {
+                self.with_core(process, |core| core.kill_actor(actor, false));
             }
-            if may_be_killed && self.chance.odds(300) {
-                self.say(process, ActorKill { actor: actor.clone(), restart: false });
-            }
+            self.with_core(process, |core| core.drop_handle(actor, owned.keeps));
+            self.client(process).program.left.push(actor);
         }
     }
 
+    /// A program ends what goes on although it let go of it.
+    pub(crate) fn end_the_left(&mut self, process: ProcessIndex) {
+        for actor in std::mem::take(&mut self.client(process).program.left) {
+            self.end_actor(process, actor);
+        }
+    }
+
+    fn end_actor(&mut self, process: ProcessIndex, actor: ActorId) {
+        self.with_core(process, |core| {
+            core.add_handle(actor, false);
+            core.kill_actor(actor, false);
+            core.drop_handle(actor, false);
+        });
+    }
+
     /// A worker is to become an actor.
-    pub(crate) fn construct(&mut self, process: ProcessIndex, actor: &Bytes) {
-        let (most, times) = self.constructed.get_mut(actor).expect("somebody asked for it");
+    pub(crate) fn construct(&mut self, process: ProcessIndex, create: &ActorCreate) {
+        let (most, times) = self.constructed.get_mut(&create.actor).expect("somebody asked for it");
         *times += 1;
         // The head may never hear of one that was made on a node that was lost then.
         let most = most.saturating_add(self.troubles as u32);
-        assert!(*times <= most, "CALLER-3: an actor is constructed {times} times of {most}");
+        assert!(*times <= most, "CALLER-1: an actor is constructed {times} times of {most}");
         self.processes[process].is_constructing = true;
+        let given = create
+            .references
+            .iter()
+            .filter_map(|argument| argument.reference.as_ref())
+            .filter_map(|given| Some((ObjectId::from_slice(&given.object)?, WorkerId::from_slice(&given.owner)?)));
+        let borrowed: Vec<_> = Spec::decode(create.arguments.clone()).contained.into_iter().chain(given).collect();
+        for (id, owner) in borrowed {
+            self.client(process).program.references.push(id);
+            self.with_core(process, |core| core.borrow(id, owner));
+        }
         let at = self.now + self.chance.delay(10 * MILLISECOND);
         self.agenda.plan(at, Event::Constructed(process));
     }
@@ -334,33 +196,30 @@ impl World {
         }
         if self.options.tasks_crash && self.chance.odds(100) {
             if self.chance.odds(500) {
-                self.say(process, ActorFailed { error: None });
+                self.with_core(process, |core| core.actor_failed(oxiray_wire::message::Value::default()));
             }
             let at = self.now + self.chance.delay(MILLISECOND);
             return self.agenda.plan(at, Event::Dies(process));
         }
-        self.say(process, ActorReady {});
+        let mut borrowed = self.client(process).program.references.clone();
+        borrowed.sort_unstable();
+        borrowed.dedup();
+        self.with_core(process, |core| core.actor_ready(&borrowed));
         self.processes[process].is_constructing = false;
         if self.options.tasks_crash && self.chance.odds(50) {
             let unintended = self.chance.odds(500);
-            self.say(process, ActorLeaving { text: "it had enough".into(), unintended });
+            self.with_core(process, |core| core.actor_leaving("it had enough".into(), unintended));
             let at = self.now + self.chance.delay(MILLISECOND);
             self.agenda.plan(at, Event::Dies(process));
         }
-        self.run_next(process);
+        self.go_on(process);
     }
 
     /// Somebody ends what goes on without its maker.
     pub(crate) fn end_the_detached(&mut self, process: ProcessIndex) {
         for actor in self.detached.clone() {
-            self.say(process, ActorKill { actor, restart: false });
+            let actor = ActorId::from_slice(&actor).expect("actors have identifiers");
+            self.end_actor(process, actor);
         }
-    }
-}
-
-impl Client {
-    /// Why it cannot leave yet, as far as actors go.
-    pub(crate) fn awaits_of_actors(&self) -> Vec<String> {
-        self.actors.values().filter_map(Known::awaits).collect()
     }
 }

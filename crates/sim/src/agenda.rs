@@ -34,18 +34,6 @@ pub(crate) enum Event {
     Finished { process: ProcessIndex, run: u64 },
     /// An actor's constructor ends.
     Constructed(ProcessIndex),
-    /// An object has its value.
-    Published { process: ProcessIndex, object: usize },
-    /// An owner needs its object no more.
-    LetGo { process: ProcessIndex, object: usize },
-    /// An owner hands an object on.
-    HandsOn { process: ProcessIndex, object: usize },
-    /// A process was handed an object, by one that knew the head of that number.
-    Handed { process: ProcessIndex, object: usize, epoch: u64 },
-    /// A process reads an object that it was handed within another.
-    ReadsLater { process: ProcessIndex, object: usize },
-    /// A process that was told of a loss makes the object again.
-    MadeAgain { process: ProcessIndex, object: usize },
     /// A member looks for the head.
     Dials(NodeIndex),
     /// A driver looks for the head, the last time when that moment is over.
@@ -54,8 +42,8 @@ pub(crate) enum Event {
     Fetched { node: NodeIndex, object: ObjectId, from: NodeIndex },
     /// A driver's program goes on.
     Step(ProcessIndex),
-    /// A process looks for leases that it does not use.
-    Idle { process: ProcessIndex, lease: u64 },
+    /// Something may be due at a process.
+    Due(ProcessIndex),
     /// A driver comes.
     DriverComes,
     /// A node comes, on this machine.

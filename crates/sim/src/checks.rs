@@ -56,7 +56,8 @@ impl World {
             let is_driver = process.kind == crate::process::Kind::Driver;
             if process.life < Life::Dead && is_driver {
                 let awaits = process.client.as_ref().map_or_else(Vec::new, crate::client::Client::awaits);
-                found.push(format!("driver {index} is not over; it waits for {awaits:?}"));
+                let kept = self.check_nothing_is_kept(index);
+                found.push(format!("driver {index} is not over; it waits for {awaits:?} and keeps {kept:?}"));
             }
         }
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_alive) {

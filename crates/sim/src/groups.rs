@@ -1,13 +1,12 @@
-//! Placement groups as their makers see them.
-//!
-//! - MAKER-1: a question about a group is answered once.
+//! Placement groups as their makers see them, and where programs have things run.
 
 use crate::agenda::{Micros, SECOND};
-use crate::client::Question;
-use crate::program::{amounts, bytes};
+use crate::program::{Question, amounts};
+use crate::spec::bytes;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_wire::message::{GroupAnswer, GroupAwait, GroupBundle, GroupCreate, GroupRemove, Strategy};
+use oxiray_ids::PlacementGroupId;
+use oxiray_wire::message::{Content, GroupBundle, GroupCreate, LabelCondition, Strategy, Value};
 
 /// The kind of [`Strategy`] that names a placement group.
 pub(crate) const WITHIN: u32 = 4;
@@ -32,58 +31,66 @@ pub(crate) struct Made {
 impl World {
     /// A driver makes a group.
     pub(crate) fn make_group(&mut self, process: ProcessIndex) {
-        let mut id = [0; 18];
-        id[..8].copy_from_slice(&self.chance.seed().to_be_bytes());
-        id[14..].copy_from_slice(&self.client(process).job[..4]);
-        let group = bytes(&id);
+        let id = self.with_core(process, oxiray_runtime::Client::name_group);
+        let group = bytes(id.as_bytes());
         let bundles = self.chance.one_of(&BUNDLES);
         let told = bundles.iter().map(|demand| GroupBundle { demand: amounts(demand), conditions: Vec::new() });
         let ends_at = self.now + self.chance.delay(3 * SECOND);
         let detached = self.chance.odds(100);
-        let client = self.client(process);
-        let request = client.new_number();
-        client.questions.insert(request, Question::Group(detached.then(|| group.clone())));
-        client.groups.insert(group.clone(), Made { bundles: bundles.len() as u32, ends_at, is_detached: detached });
+        let made = Made { bundles: bundles.len() as u32, ends_at, is_detached: detached };
+        self.client(process).program.groups.insert(group.clone(), made);
         let strategy = self.chance.one_of(&["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]).to_owned();
-        // Runtimes ask so of groups that end with them.
-        let tells_when_created = self.chance.odds(500);
+        let (bundles, known) = (told.collect(), group.clone());
+        let asked = GroupCreate { group, strategy, bundles, detached, ..GroupCreate::default() };
         if detached {
-            self.detached_groups.push(group.clone());
-        }
-        let asked = GroupCreate {
-            request,
-            group: group.clone(),
-            strategy,
-            bundles: told.collect(),
-            detached,
-            tells_when_created,
-            ..GroupCreate::default()
-        };
-        self.say(process, asked);
-        if !tells_when_created && self.chance.odds(500) {
-            let client = self.client(process);
-            let request = client.new_number();
-            client.questions.insert(request, Question::Group(None));
-            self.say(process, GroupAwait { request, group });
+            self.detached_groups.push(known);
+            let ask = |request| GroupCreate { request, ..asked }.into();
+            let request = self.with_core(process, |core| core.ask(ask));
+            self.client(process).program.questions.insert(request, Question::Group);
+        } else if self.with_core(process, |core| core.create_plain_group(id, asked)).is_ok() && self.chance.odds(500) {
+            let ready = Value { content: Some(Content::Inline(Bytes::from_static(b"ready"))), contained: Vec::new() };
+            let object = self.with_core(process, |core| core.group_ready(id, ready));
+            self.client(process).program.references.push(object);
+            self.begin_reading(process, object);
         }
     }
 
-    pub(crate) fn group_answered(&mut self, process: ProcessIndex, said: &GroupAnswer) {
-        let question = self.client(process).questions.remove(&said.request);
-        let Some(Question::Group(made)) = question else {
-            panic!("MAKER-1: a question about a group is answered once")
-        };
-        // One that was given up at once may be off the disk again.
-        let groups = &self.client(process).groups;
-        if let Some(group) = made.filter(|group| said.failure.is_none() && groups.contains_key(group)) {
-            self.check_row("a placement group", &group);
+    /// One that was given up at once may be off the disk again.
+    pub(crate) fn check_detached_group(&mut self, process: ProcessIndex, group: &Bytes) {
+        if self.client(process).program.groups.contains_key(group) {
+            self.check_row("a placement group", group);
         }
+    }
+
+    /// Where something is to run.
+    pub(crate) fn strategy(&mut self, process: ProcessIndex) -> Option<Strategy> {
+        if self.options.has_groups && self.chance.odds(300) {
+            return self.within(process);
+        }
+        if !self.options.has_strategies || self.chance.odds(700) {
+            return None;
+        }
+        let kind = self.chance.between(1, 3) as u32;
+        let node = self.chance.between(0, self.nodes.len() as u64) as u8;
+        let zone = self.chance.one_of(&["a", "b", "c"]);
+        let condition = LabelCondition { key: "zone".into(), operator: 1, values: vec![zone.into()] };
+        let is_hard = self.chance.odds(500);
+        let (hard, preferred) = if is_hard { (vec![condition], Vec::new()) } else { (Vec::new(), vec![condition]) };
+        Some(Strategy {
+            kind,
+            node: vec![node; 28].into(),
+            soft: self.chance.odds(500),
+            spill: self.chance.odds(500),
+            hard,
+            preferred,
+            ..Strategy::default()
+        })
     }
 
     /// A place within one of the process's groups.
     pub(crate) fn within(&mut self, process: ProcessIndex) -> Option<Strategy> {
         let groups: Vec<(Bytes, u32)> =
-            self.client(process).groups.iter().map(|(group, made)| (group.clone(), made.bundles)).collect();
+            self.client(process).program.groups.iter().map(|(group, made)| (group.clone(), made.bundles)).collect();
         let index = self.chance.between(0, groups.len() as u64) as usize;
         let (group, bundles) = groups.get(index)?.clone();
         let bundle = self.chance.between(0, u64::from(bundles)) as u32;
@@ -94,13 +101,14 @@ impl World {
     pub(crate) fn tend_groups(&mut self, process: ProcessIndex) {
         let (is_late, now) = (self.is_calm, self.now);
         let is_over = |made: &Made| is_late || now >= made.ends_at;
-        let groups = &self.client(process).groups;
+        let groups = &self.client(process).program.groups;
         let over: Vec<Bytes> =
             groups.iter().filter(|(_, made)| is_over(made)).map(|(group, _)| group.clone()).collect();
         for group in over {
-            let made = self.client(process).groups.remove(&group).expect("it was just found");
+            let made = self.client(process).program.groups.remove(&group).expect("it was just found");
             if !made.is_detached || self.chance.odds(500) {
-                self.say(process, GroupRemove { group });
+                let id = PlacementGroupId::from_slice(&group).expect("groups have identifiers");
+                self.with_core(process, |core| core.remove_group(id));
             }
         }
     }
@@ -108,7 +116,8 @@ impl World {
     /// Somebody gives up what has no maker any more.
     pub(crate) fn end_detached_groups(&mut self, process: ProcessIndex) {
         for group in self.detached_groups.clone() {
-            self.say(process, GroupRemove { group });
+            let id = PlacementGroupId::from_slice(&group).expect("groups have identifiers");
+            self.with_core(process, |core| core.remove_group(id));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! - DISK-1: what somebody was told to be done is on the disk, and so it is there whoever is the head.
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
-use crate::client::Question;
+use crate::program::Question;
 use crate::world::{NodeIndex, ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_node::Effect;
@@ -147,24 +147,24 @@ impl World {
     }
 
     fn ask_for_kept(&mut self, process: ProcessIndex, key: Bytes, action: KeptAction) {
-        let client = self.client(process);
-        let request = client.new_number();
-        client.questions.insert(request, Question::Kept(key.clone()));
+        let question = Question::Kept(key.clone());
         let value = key.clone();
-        let asked = KeptRequest { request, action: action.into(), key, value, widely: true, ..KeptRequest::default() };
-        self.say(process, asked);
+        let asked = |request| {
+            let (action, widely) = (action.into(), true);
+            KeptRequest { request, action, key, value, widely, ..KeptRequest::default() }.into()
+        };
+        let request = self.with_core(process, |core| core.ask(asked));
+        self.client(process).program.questions.insert(request, question);
     }
 
     /// What was kept is there, whoever is the head.
-    pub(crate) fn kept_answered(&mut self, process: ProcessIndex, said: &KeptAnswer) {
-        let question = self.client(process).questions.remove(&said.request);
-        let Some(Question::Kept(key)) = question else { panic!("a question about a kept value is answered once") };
+    pub(crate) fn kept_answered(&mut self, key: &Bytes, said: &KeptAnswer) {
         if said.failure.is_some() {
             return;
         }
         match self.disk.kept.insert(key.clone(), key.clone()) {
-            None => self.check_kept_rows(&key),
-            Some(_) => assert_eq!(said.value, key, "DISK-1: a value that was kept is there"),
+            None => self.check_kept_rows(key),
+            Some(_) => assert_eq!(said.value, *key, "DISK-1: a value that was kept is there"),
         }
     }
 

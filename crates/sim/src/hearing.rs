@@ -22,7 +22,6 @@ impl World {
                 self.log.line(self.now, format_args!("node {node} <- {key}: over"));
                 self.stream_over(node, key);
             }
-            Packet::Call(_) | Packet::Reply(_) | Packet::Cancel { .. } => panic!("calls go from process to process"),
         }
         if self.nodes[node].is_alive {
             self.after_event(node);

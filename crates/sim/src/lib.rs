@@ -1,12 +1,12 @@
 //! A whole cluster in one thread under a seed: nodes, processes, streams and devices that fail as the seed says.
 //!
 //! ```text
-//!  Options (a seed) ──▶ World: agenda ──▶ event ──▶ nodes (the real core) and processes ──▶ streams ──▶ agenda
+//!  Options (a seed) ──▶ World: agenda ──▶ event ──▶ nodes and processes (the real cores) ──▶ streams ──▶ agenda
 //!                                            └── after each: what must hold
 //! ```
 //!
-//! The cores are those of the daemon; what surrounds them (processes, streams, devices, clocks) is made up here, and
-//! nothing of it comes from the system. So a seed tells everything, and a run that fails can be had again.
+//! The cores are those of the daemon and of the runtime in drivers and workers; what surrounds them (processes, streams,
+//! stores, devices, clocks, and what programs do) is made up here, and nothing of it comes from the system. So a seed tells everything, and a run that fails can be had again.
 //!
 //! - SIM-1: the same seed gives the same run, event by event.
 //! - SIM-2: after each event the tables of the node that it was for agree ([`Core::audit`](oxiray_node::Core::audit)),
@@ -16,7 +16,6 @@
 
 mod actors;
 mod agenda;
-mod cancels;
 mod chance;
 mod checks;
 mod client;
@@ -32,12 +31,12 @@ mod leases;
 mod log;
 mod machine;
 mod node;
-mod objects;
 mod options;
+mod ports;
 mod process;
 mod program;
-mod resuming;
 mod returns;
+mod spec;
 mod stores;
 mod stream;
 mod world;

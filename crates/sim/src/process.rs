@@ -1,12 +1,14 @@
 //! Drivers and workers as processes: they live, die at any moment, and leave behind what they started.
 
-use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
+use crate::agenda::{Event, MILLISECOND, SECOND};
 use crate::client::Client;
-use crate::stream::{Descriptor, Packet};
+use crate::spec::{Form, Spec};
+use crate::stream::Descriptor;
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
+use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_node::{Key, TemplateKey};
-use oxiray_wire::message::Assign;
-use std::collections::VecDeque;
+use oxiray_runtime::{Duty, Outcome, Ticket};
+use oxiray_wire::message::{Call, Content, Failure, Value};
 
 /// What a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,25 +41,21 @@ pub(crate) struct Held {
     pub(crate) units: u64,
 }
 
-/// Something to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) number: u64,
-    pub(crate) time: Micros,
-    /// How many tasks it makes and waits for.
-    pub(crate) children: u32,
-    /// The process dies of it.
-    pub(crate) is_deadly: bool,
-}
-
 /// What runs.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) number: u64,
-    pub(crate) caller: Descriptor,
-    pub(crate) call: Call,
-    /// How many of its own tasks it waits for.
-    pub(crate) awaited: u32,
+    pub(crate) ticket: Ticket,
+    pub(crate) call: Box<Call>,
+    pub(crate) spec: Spec,
+    /// What it was given and reads before it begins, or the results of its own tasks: what it waits for.
+    pub(crate) awaited: Vec<ObjectId>,
+    /// The results of its own tasks, once it has made them.
+    children: Option<Vec<ObjectId>>,
+    /// What it was given, once for each reference.
+    borrowed: Vec<ObjectId>,
+    /// It told its runtime that it waits.
+    is_waiting: bool,
 }
 
 /// One process.
@@ -73,11 +71,7 @@ pub(crate) struct Process {
     pub(crate) control: Descriptor,
     pub(crate) devices: Vec<Held>,
     pub(crate) client: Option<Client>,
-    /// Streams from callers.
-    pub(crate) callers: Vec<Descriptor>,
-    pub(crate) calls: VecDeque<(Descriptor, Call)>,
     pub(crate) run: Option<Run>,
-    pub(crate) is_stopping: bool,
     /// It has said so.
     pub(crate) is_leaving: bool,
     /// It is to be an actor, and its constructor runs.
@@ -96,10 +90,7 @@ impl Process {
             control: Descriptor { stream: control, side: 1 },
             devices: Vec::new(),
             client: None,
-            callers: Vec::new(),
-            calls: VecDeque::new(),
             run: None,
-            is_stopping: false,
             is_leaving: false,
             is_constructing: false,
             last_run: 0,
@@ -134,9 +125,8 @@ impl World {
         let kind = found.kind;
         self.log.line(self.now, format_args!("process {process} dies"));
         let mut ends = vec![self.processes[process].control];
-        ends.append(&mut self.processes[process].callers);
-        if let Some(client) = &self.processes[process].client {
-            ends.extend(client.links());
+        if let Some(client) = &mut self.processes[process].client {
+            ends.extend(client.core.io().ends());
         }
         for end in ends {
             self.close(end);
@@ -150,7 +140,6 @@ impl World {
         } else {
             self.processes[process].life = Life::Gone;
         }
-        self.settle_clients();
     }
 
     /// Everything that the process started is dead: its devices are left, and forget it in their time.
@@ -172,91 +161,240 @@ impl World {
         self.worker_is_gone(node, process);
     }
 
-    /// The worker is told what it is and what it may use.
-    pub(crate) fn assigned(&mut self, process: ProcessIndex, assign: &Assign) {
-        if self.processes[process].client.is_none() {
-            let welcome = assign.welcome.clone().unwrap_or_default();
-            self.processes[process].client = Some(Client::new(&welcome));
-        }
-        if let Some(actor) = &assign.actor {
-            self.construct(process, &actor.actor);
-        }
-    }
-
-    /// A caller has something to run.
-    pub(crate) fn called(&mut self, process: ProcessIndex, caller: Descriptor, call: Call) {
-        self.processes[process].calls.push_back((caller, call));
-        self.run_next(process);
-    }
-
-    pub(crate) fn run_next(&mut self, process: ProcessIndex) {
-        let found = &mut self.processes[process];
-        if found.run.is_some() || found.is_constructing || found.life != Life::Running {
-            return;
-        }
-        let Some((caller, call)) = found.calls.pop_front() else {
-            if found.is_stopping {
-                self.leave(process);
+    /// A worker does what is next, where it does nothing.
+    pub(crate) fn serve(&mut self, process: ProcessIndex) {
+        loop {
+            let found = &self.processes[process];
+            let is_busy = found.run.is_some() || found.is_constructing || found.is_leaving;
+            if is_busy || found.life != Life::Running || found.kind == Kind::Driver {
+                return;
             }
-            return;
-        };
+            match self.with_core(process, |core| core.take_duty(None)) {
+                Some(Duty::Run(ticket, call)) => self.begin_run(process, ticket, call),
+                Some(Duty::Become(_) | Duty::Cancel(_) | Duty::Collect) => {}
+                Some(Duty::Leave) => {
+                    self.processes[process].is_leaving = true;
+                    let at = self.now + self.chance.delay(MILLISECOND);
+                    self.agenda.plan(at, Event::Dies(process));
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// A call begins: what it was given is read first.
+    fn begin_run(&mut self, process: ProcessIndex, ticket: Ticket, call: Box<Call>) {
+        let spec = Spec::decode(call.arguments.clone());
+        self.check_begun(process, &call, &spec);
+        let found = &mut self.processes[process];
         found.last_run += 1;
         let number = found.last_run;
-        found.run = Some(Run { number, caller, call, awaited: call.children });
-        if call.is_deadly {
-            let at = self.now + self.chance.between(0, call.time);
+        let mut borrowed: Vec<(ObjectId, WorkerId)> = spec.contained.clone();
+        let mut awaited = Vec::new();
+        for argument in &call.references {
+            let given = argument.reference.as_ref().expect("an argument is of some object");
+            let id = ObjectId::from_slice(&given.object).expect("objects have identifiers");
+            borrowed.push((id, WorkerId::from_slice(&given.owner).unwrap_or(WorkerId::NIL)));
+            match &argument.value {
+                Some(value) if !matches!(value.content, Some(Content::Stored(_))) => {
+                    borrowed.extend(value.contained.iter().filter_map(|inner| {
+                        Some((ObjectId::from_slice(&inner.object)?, WorkerId::from_slice(&inner.owner)?))
+                    }));
+                }
+                _ => awaited.push(id),
+            }
+        }
+        let ids = borrowed.iter().map(|(id, _)| *id).collect();
+        let run = Run { number, ticket, call, spec, awaited, children: None, borrowed: ids, is_waiting: false };
+        found.run = Some(run);
+        self.with_core(process, |core| borrowed.iter().for_each(|(id, owner)| core.borrow(*id, *owner)));
+        if self.options.tasks_crash && self.chance.odds(30) {
+            let time = self.processes[process].run.as_ref().map_or(0, |run| run.spec.time);
+            let at = self.now + self.chance.between(0, time);
             self.agenda.plan(at, Event::Dies(process));
         }
-        if call.children > 0 {
-            self.make_children(process, number, call.children);
+        let awaited = self.processes[process].run.as_ref().map_or_else(Vec::new, |run| run.awaited.clone());
+        for id in awaited {
+            self.begin_reading(process, id);
+        }
+        self.look_at_values(process);
+    }
+
+    /// PROGRAM-2, ACTOR-5: what its caller does not have run again is begun once, and in the order of the calls.
+    fn check_begun(&mut self, process: ProcessIndex, call: &Call, spec: &Spec) {
+        let most = self.most_begun.get(&spec.number).copied().expect("somebody made the call");
+        let begun = self.begun.entry(spec.number).or_default();
+        *begun += 1;
+        assert!(*begun <= most, "PROGRAM-2: call {} is begun {begun} times of {most}", spec.number);
+        if call.function.is_empty() && most == 1 {
+            let task = oxiray_ids::TaskId::from_slice(&call.task).expect("tasks have identifiers");
+            let caller = self.callers.get(&spec.number).copied().expect("somebody made the call");
+            let last = self.last_begun.insert((process, caller), spec.number);
+            assert!(last.is_none_or(|last| last < spec.number), "ACTOR-5: {task} overtook a call of its caller's");
+        }
+    }
+
+    /// What runs goes on where it waits for nothing more.
+    pub(crate) fn go_on_with_run(&mut self, process: ProcessIndex) {
+        let Some(run) = &mut self.processes[process].run else { return };
+        if run.awaited.is_empty() {
+            if std::mem::take(&mut run.is_waiting) {
+                self.with_core(process, oxiray_runtime::Client::end_waiting);
+            }
         } else {
-            self.agenda.plan(self.now + call.time, Event::Finished { process, run: number });
-        }
-    }
-
-    /// The process is told to end when its work is done; one that will not is killed in time.
-    pub(crate) fn stop(&mut self, process: ProcessIndex) {
-        if self.chance.odds(50) {
+            if !run.is_waiting {
+                let is_waiting = self.with_core(process, oxiray_runtime::Client::begin_waiting);
+                if let Some(run) = &mut self.processes[process].run {
+                    run.is_waiting = is_waiting;
+                }
+            }
             return;
         }
-        self.processes[process].is_stopping = true;
-        self.run_next(process);
-    }
-
-    fn leave(&mut self, process: ProcessIndex) {
-        let at = self.now + self.chance.delay(MILLISECOND);
-        self.agenda.plan(at, Event::Dies(process));
-    }
-
-    /// One of the tasks that a run waits for has its end.
-    pub(crate) fn child_ended(&mut self, process: ProcessIndex, run: u64) {
-        let Some(current) = self.processes[process].run.as_mut().filter(|current| current.number == run) else {
+        let Some(run) = &mut self.processes[process].run else { return };
+        let (number, time, task, wanted) = (run.number, run.spec.time, run.ticket.task(), run.spec.children);
+        if run.children.is_some() {
             return;
-        };
-        current.awaited -= 1;
-        if current.awaited == 0 {
-            let time = current.call.time;
-            self.say(process, oxiray_wire::message::Unblocked {});
-            self.agenda.plan(self.now + time, Event::Finished { process, run });
         }
+        run.children = Some(Vec::new());
+        if wanted == 0 {
+            return self.agenda.plan(self.now + time, Event::Finished { process, run: number });
+        }
+        let children = self.make_children(process, task, wanted);
+        let Some(run) = &mut self.processes[process].run else { return };
+        (run.children, run.awaited) = (Some(children.clone()), children.clone());
+        self.agenda.plan(self.now + time, Event::Finished { process, run: number });
+        for child in children {
+            self.begin_reading(process, child);
+        }
+        self.look_at_values(process);
     }
 
-    /// A run is over.
+    /// A run is over, unless it waits.
     pub(crate) fn finished(&mut self, process: ProcessIndex, run: u64) {
-        let found = &mut self.processes[process];
-        if found.life != Life::Running || found.run.as_ref().is_none_or(|current| current.number != run) {
+        let found = &self.processes[process];
+        let Some(current) = found.run.as_ref().filter(|current| current.number == run) else { return };
+        if found.life != Life::Running {
             return;
         }
-        let Some(ended) = found.run.take() else { return };
-        self.send(ended.caller, Packet::Reply(ended.call.number));
-        self.run_next(process);
+        if !current.awaited.is_empty() {
+            let at = self.now + current.spec.time.max(MILLISECOND);
+            return self.agenda.plan(at, Event::Finished { process, run });
+        }
+        let is_raising = !current.call.retry_exceptions.is_empty() && self.chance.odds(300);
+        self.end_run(process, is_raising);
     }
 
-    /// A caller is gone: what it wanted is of no use any more.
-    pub(crate) fn caller_left(&mut self, process: ProcessIndex, caller: Descriptor) {
-        let found = &mut self.processes[process];
-        found.callers.retain(|known| *known != caller);
-        found.calls.retain(|(from, _)| *from != caller);
-        self.close(caller);
+    /// The thread that runs calls is to look whether its call was cancelled.
+    pub(crate) fn is_interrupted(&mut self, process: ProcessIndex) {
+        if self.processes[process].life != Life::Running || !self.client(process).core.take_interrupt() {
+            return;
+        }
+        if self.processes[process].run.is_some() {
+            self.end_run(process, false);
+        }
     }
+
+    /// What runs is answered.
+    fn end_run(&mut self, process: ProcessIndex, is_raising: bool) {
+        let Some(mut run) = self.processes[process].run.take() else { return };
+        let task = run.ticket.task();
+        if run.is_waiting {
+            self.with_core(process, oxiray_runtime::Client::end_waiting);
+        }
+        for child in run.children.take().unwrap_or_default() {
+            self.client(process).program.reading.remove(&child);
+            self.with_core(process, |core| core.release(child));
+        }
+        for id in &run.awaited {
+            self.client(process).program.reading.remove(id);
+        }
+        let is_cancelled = self.with_core(process, |core| core.end_of_user_code(task));
+        let is_method = run.call.function.is_empty();
+        if is_raising && !is_cancelled && is_method && run.call.retries != 0 {
+            // It is run again in its place.
+            run.call.retries -= i32::from(run.call.retries > 0);
+            self.with_core(process, |core| core.call_is_retried(&run.ticket));
+            let (number, time) = (run.number, run.spec.time);
+            (run.children, run.is_waiting) = (Some(Vec::new()), false);
+            run.awaited.clear();
+            self.processes[process].run = Some(run);
+            return self.agenda.plan(self.now + time, Event::Finished { process, run: number });
+        }
+        let mut outcome = Outcome { retiring: run.call.max_calls > 0, ..Outcome::default() };
+        let value = if is_cancelled {
+            failed("cancelled")
+        } else if is_raising {
+            outcome.retry = !is_method;
+            Value { content: Some(Content::Raised(bytes::Bytes::from_static(b"raised"))), contained: Vec::new() }
+        } else {
+            self.made_by(process, &run, &mut outcome)
+        };
+        outcome.results.push(value);
+        // An actor may keep what it was given.
+        let keeps = is_method && self.chance.odds(200);
+        for id in &run.borrowed {
+            if keeps {
+                self.client(process).program.references.push(*id);
+            } else {
+                self.with_core(process, |core| core.release(*id));
+            }
+        }
+        outcome.borrowed.clone_from(&run.borrowed);
+        outcome.borrowed.sort_unstable();
+        outcome.borrowed.dedup();
+        let is_retiring = outcome.retiring;
+        self.with_core(process, |core| core.reply(run.ticket, &mut outcome));
+        if is_retiring {
+            self.processes[process].is_leaving = true;
+            let at = self.now + self.chance.delay(MILLISECOND);
+            return self.agenda.plan(at, Event::Dies(process));
+        }
+        self.let_go_of_some(process);
+        self.go_on(process);
+    }
+
+    /// The result of a call.
+    fn made_by(&mut self, process: ProcessIndex, run: &Run, outcome: &mut Outcome) -> Value {
+        let small = Content::Inline(bytes::Bytes::copy_from_slice(&run.spec.number.to_le_bytes()));
+        let id = run.ticket.task().object(1);
+        let inner = match run.spec.form {
+            Form::Small => None,
+            Form::Stored => {
+                self.shelve(process, &crate::spec::bytes(id.as_bytes()));
+                outcome.stored.push(id);
+                return Value { content: Some(Content::Stored(1 << 20)), contained: Vec::new() };
+            }
+            Form::WithPut => {
+                let is_stored = self.options.has_stores && self.chance.odds(400);
+                let made = self.put(process, None, is_stored);
+                let references = &mut self.client(process).program.references;
+                references.retain(|known| *known != made);
+                Some(made)
+            }
+            Form::WithGiven => {
+                let given = run.borrowed.first().copied();
+                if let Some(given) = given {
+                    self.with_core(process, |core| core.retain(given));
+                }
+                given
+            }
+        };
+        outcome.handed.extend(inner);
+        let core = &self.client(process).core;
+        let contained = inner.map(|inner| crate::spec::reference(inner, core.owner(inner))).into_iter().collect();
+        Value { content: Some(small), contained }
+    }
+
+    /// An actor lets go of some of what it kept.
+    fn let_go_of_some(&mut self, process: ProcessIndex) {
+        while self.processes[process].life == Life::Running && self.chance.odds(500) {
+            let Some(id) = self.client(process).program.references.pop() else { return };
+            self.with_core(process, |core| core.release(id));
+        }
+    }
+}
+
+fn failed(code: &str) -> Value {
+    let failure = Failure { code: code.into(), text: code.into(), cause: bytes::Bytes::new() };
+    Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
 }

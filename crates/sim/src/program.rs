@@ -1,15 +1,23 @@
-//! What drivers do of their own: make work while there is trouble, and leave when everything is answered.
+//! What programs do of their own: make work while there is trouble, read what comes of it, and leave when everything is
+//! answered.
+//!
+//! - PROGRAM-1: a value is what was asked for, or an error that tells of something that happened.
+//! - PROGRAM-2: what is not to be run again is begun at most once.
 
+use crate::actors::Owned;
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
-use crate::client::{Client, Kind, Task};
-use crate::groups::WITHIN;
+use crate::groups::{Made, WITHIN};
 use crate::node::Role;
 use crate::process::{Life, Process};
-use crate::stream::{Descriptor, End, Packet};
+use crate::spec::{Form, Spec};
+use crate::stream::End;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_wire::Message;
-use oxiray_wire::message::{Amount, Driver, Goodbye, LabelCondition, Strategy};
+use oxiray_ids::{ActorId, ObjectId};
+use oxiray_runtime::{Arguments, Class, Place, Routine, Work};
+use oxiray_wire::message::{Amount, Content, Driver, Environment, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What tasks ask for, in 1/10,000.
 const DEMANDS: [&[(&str, u64)]; 9] = [
@@ -26,8 +34,73 @@ const DEMANDS: [&[(&str, u64)]; 9] = [
 
 /// How long after the calm somebody ends what is detached.
 pub(crate) const DETACHED_END_AFTER: Micros = 40 * SECOND;
+/// How long after it a program ends actors that its calls keep, since these may wait for what such an actor holds.
+const LEFT_END_AFTER: Micros = 20 * SECOND;
 /// What a task takes at most, so that what comes to rest does so in time.
 const TASK_LONGEST: Micros = 10 * SECOND;
+
+/// What was asked and not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// What became of an actor that is to be made.
+    Actor(ActorId),
+    /// Which actor has a name.
+    Lookup,
+    /// What became of a placement group that is to outlive its maker.
+    Group,
+    /// What is kept under a key.
+    Kept(Bytes),
+}
+
+/// How far the reading of a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The value has yet to come.
+    Awaited,
+    /// It is read from a store; how often it was lost when that began.
+    FromStore { losses: u32 },
+}
+
+/// What the program in a process refers to and waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    /// Objects that it refers to, once for each time that an object stands here.
+    pub(crate) references: Vec<ObjectId>,
+    /// What is being read, as often as it was asked for.
+    pub(crate) reading: BTreeMap<ObjectId, Reading>,
+    /// The numbers of the calls whose results are expected.
+    pub(crate) expected: BTreeMap<ObjectId, u64>,
+    pub(crate) questions: BTreeMap<u64, Question>,
+    pub(crate) actors: BTreeMap<ActorId, Owned>,
+    /// Actors that it let go of, and that may have calls which wait for what only their end makes room for.
+    pub(crate) left: Vec<ActorId>,
+    pub(crate) groups: BTreeMap<Bytes, Made>,
+}
+
+impl Program {
+    /// What it still waits for, in words.
+    pub(crate) fn awaits(&self) -> Vec<String> {
+        let mut found: Vec<String> = Vec::new();
+        found.extend((!self.references.is_empty()).then(|| format!("references {:?}", self.references)));
+        found.extend((!self.reading.is_empty()).then(|| format!("values {:?}", self.reading)));
+        found.extend(self.questions.iter().map(|(request, question)| format!("question {request}, {question:?}")));
+        found.extend((!self.groups.is_empty()).then(|| format!("groups {:?}", self.groups)));
+        found.extend((!self.actors.is_empty()).then(|| format!("actors {:?}", self.actors)));
+        found
+    }
+}
+
+/// What a call of the program is.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    pub(crate) spec: Spec,
+    pub(crate) retries: i32,
+    pub(crate) max_calls: u32,
+    pub(crate) retries_exceptions: bool,
+    /// Objects that are given as arguments, and those that lie within one.
+    pub(crate) given: Vec<ObjectId>,
+    pub(crate) contained: Vec<ObjectId>,
+}
 
 impl World {
     /// A driver connects to the head.
@@ -56,77 +129,23 @@ impl World {
         self.after_event(0);
     }
 
-    /// Something arrives at a process.
-    pub(crate) fn process_hears(&mut self, process: ProcessIndex, at: Descriptor, packet: Packet) {
-        if self.processes[process].life != Life::Running {
-            return self.lose(&packet);
-        }
-        if at == self.processes[process].control {
-            return match packet {
-                Packet::Said { message, descriptor } => {
-                    self.log.line(self.now, format_args!("process {process} <- {message:?}"));
-                    self.told_by_daemon(process, *message, descriptor);
-                }
-                _ => self.daemon_is_gone(process),
-            };
-        }
-        if let Some(lease) = self.lease_of(process, at) {
-            return self.worker_said(process, lease, &packet);
-        }
-        if let Some(actor) = self.actor_of(process, at) {
-            return self.actor_said(process, &actor, &packet);
-        }
-        match packet {
-            Packet::Call(call) => self.called(process, at, call),
-            Packet::Cancel { number, force } => self.told_to_cancel(process, at, number, force),
-            Packet::Over => self.caller_left(process, at),
-            Packet::Said { .. } | Packet::Reply(_) => self.lose(&packet),
-        }
-    }
-
-    fn told_by_daemon(&mut self, process: ProcessIndex, message: Message, descriptor: Option<Descriptor>) {
-        match message {
-            Message::Welcome(welcome) if self.processes[process].client.is_some() => {
-                self.resume(process, welcome.epoch);
-            }
-            Message::HeadBack(said) => self.resume(process, said.epoch),
-            Message::Forgotten(said) => self.forgotten(process, &said.object),
-            Message::Welcome(welcome) => {
-                self.processes[process].client = Some(Client::new(&welcome));
-                self.agenda.plan(self.now + MILLISECOND, Event::Step(process));
-            }
-            Message::Assign(assign) => self.assigned(process, &assign),
-            Message::Peer(_) => {
-                let end = descriptor.expect("a peer comes with a stream");
-                self.processes[process].callers.push(end);
-                self.adopt(end, process);
-            }
-            Message::LeaseGranted(said) => self.lease_granted(process, &said, descriptor),
-            Message::LeaseRefused(said) => self.lease_refused(process, said.request),
-            Message::LeaseEnded(said) => self.lease_ended(process, &said),
-            Message::LeaseRetire(asked) => self.retire_lease(process, asked.lease),
-            Message::LeaseReclaim(_) => self.return_idle(process),
-            Message::ActorAnswer(said) => self.actor_answered(process, &said),
-            Message::ActorPlaced(said) => self.actor_placed(process, &said, descriptor),
-            Message::ActorRestarting(said) => self.actor_restarts(process, &said),
-            Message::ActorDied(said) => self.actor_is_dead(process, &said),
-            Message::KeptAnswer(said) => self.kept_answered(process, &said),
-            Message::GroupAnswer(said) => self.group_answered(process, &said),
-            Message::Published(said) => self.value_came(process, &said),
-            Message::Lost(said) => self.told_of_loss(process, &said.object),
-            Message::Stop(_) => self.stop(process),
-            _ => self.lose(&Packet::Said { message: Box::new(message), descriptor }),
-        }
-    }
-
     /// A driver's program goes on.
     pub(crate) fn step(&mut self, process: ProcessIndex) {
+        if self.processes[process].life != Life::Running || self.processes[process].is_leaving {
+            return;
+        }
+        self.take_answers(process);
+        self.tend_actors(process);
+        self.tend_groups(process);
+        self.tend_references(process);
+        self.go_on(process);
         if self.processes[process].life != Life::Running {
             return;
         }
-        self.tend_actors(process);
-        self.tend_groups(process);
         if self.is_calm {
+            if self.now >= self.options.calm_at + LEFT_END_AFTER {
+                self.end_the_left(process);
+            }
             if self.now >= self.options.calm_at + DETACHED_END_AFTER {
                 self.end_the_detached(process);
                 self.end_detached_groups(process);
@@ -134,7 +153,7 @@ impl World {
                     self.look_at_what_is_kept(process);
                 }
             }
-            if self.client(process).awaits().is_empty() {
+            if self.client(process).awaits().is_empty() && self.check_nothing_is_kept(process).is_none() {
                 return self.leaves(process);
             }
             return self.agenda.plan(self.now + SECOND / 2, Event::Step(process));
@@ -154,11 +173,12 @@ impl World {
                 2 if self.options.has_actors => self.look_for_actor(process),
                 6 if self.options.heads_die => self.keep_value(process),
                 3 if self.options.has_groups => self.make_group(process),
-                4 | 5 if self.options.has_objects => self.make_object(process),
-                7 if self.options.tasks_are_cancelled => self.cancel_some_task(process),
+                4 | 5 if self.options.has_objects => self.put_something(process),
+                7 if self.options.tasks_are_cancelled => self.cancel_something(process),
                 _ => self.make_task(process),
             }
         }
+        self.go_on(process);
         let at = self.now + self.chance.delay(500 * MILLISECOND);
         self.agenda.plan(at, Event::Step(process));
     }
@@ -166,50 +186,298 @@ impl World {
     /// The program is at its end.
     pub(crate) fn leaves(&mut self, process: ProcessIndex) {
         self.processes[process].is_leaving = true;
-        self.say(process, Goodbye::default());
+        self.with_core(process, |core| core.leave(""));
+        self.go_on(process);
     }
+
+    /// Answers to questions.
+    fn take_answers(&mut self, process: ProcessIndex) {
+        let asked: Vec<u64> = self.client(process).program.questions.keys().copied().collect();
+        for number in asked {
+            let client = self.client(process);
+            let Some(answer) = client.core.take_answer(number) else { continue };
+            let question = client.program.questions.remove(&number).expect("it was just found");
+            self.answered(process, question, answer);
+        }
+    }
+
+    // --- tasks ---
 
     fn make_task(&mut self, process: ProcessIndex) {
         let strategy = self.strategy(process);
         let within = strategy.as_ref().is_some_and(|strategy| strategy.kind == WITHIN);
         let demand = if within { DEMANDS[3] } else { self.chance.one_of(&DEMANDS) };
         let fresh = self.chance.odds(100);
-        let kind = Kind { demand: amounts(demand), strategy, fresh, preparation: self.some_preparation() };
+        let preparation = self.some_preparation();
+        let class = Class {
+            demand: demand.iter().map(|(name, units)| ((*name).to_owned(), *units)).collect(),
+            environment: Environment { preparation, ..Environment::default() },
+            fresh,
+            strategy,
+            near: Vec::new(),
+        };
         let usual = if self.chance.odds(50) { 3 * SECOND } else { 50 * MILLISECOND };
         let time = self.chance.delay(usual).min(TASK_LONGEST);
         let is_parent = self.options.tasks_nest && self.chance.odds(150);
         let children = if is_parent { self.chance.between(1, 3) as u32 } else { 0 };
-        self.submit(process, kind, Task { time, children, retries: 2, awaited_by: None });
+        let mut wish = self.some_wish(process, time, children);
+        wish.retries = self.chance.one_of(&[2, 2, 3, 0, -1]);
+        wish.max_calls = u32::from(self.chance.odds(50));
+        self.submit(process, class, wish);
     }
 
-    fn strategy(&mut self, process: ProcessIndex) -> Option<Strategy> {
-        if self.options.has_groups && self.chance.odds(300) {
-            return self.within(process);
+    /// A call that is given some of what the program refers to.
+    pub(crate) fn some_wish(&mut self, process: ProcessIndex, time: Micros, children: u32) -> Wish {
+        let (mut given, mut contained) = (Vec::new(), Vec::new());
+        if self.options.has_objects {
+            let known = self.client(process).program.references.clone();
+            for _ in 0..self.chance.between(0, 2) {
+                given.extend(self.chance.pick(&known).filter(|_| self.chance.odds(400)));
+                contained.extend(self.chance.pick(&known).filter(|_| self.chance.odds(200)));
+            }
         }
-        if !self.options.has_strategies || self.chance.odds(700) {
-            return None;
-        }
-        let kind = self.chance.between(1, 3) as u32;
-        let node = self.chance.between(0, self.nodes.len() as u64) as u8;
-        let zone = self.chance.one_of(&["a", "b", "c"]);
-        let condition = LabelCondition { key: "zone".into(), operator: 1, values: vec![zone.into()] };
-        let is_hard = self.chance.odds(500);
-        let (hard, preferred) = if is_hard { (vec![condition], Vec::new()) } else { (Vec::new(), vec![condition]) };
-        Some(Strategy {
-            kind,
-            node: vec![node; 28].into(),
-            soft: self.chance.odds(500),
-            spill: self.chance.odds(500),
-            hard,
-            preferred,
-            ..Strategy::default()
-        })
+        let form = if self.options.has_objects { self.some_form() } else { Form::Small };
+        self.last_call += 1;
+        let spec = Spec { number: self.last_call, time, children, form, contained: Vec::new() };
+        let retries_exceptions = self.options.tasks_crash && self.chance.odds(200);
+        Wish { spec, retries: 2, max_calls: 0, retries_exceptions, given, contained }
     }
-}
 
-/// Bytes as they travel.
-pub(crate) fn bytes(of: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(of)
+    fn some_form(&mut self) -> Form {
+        match self.chance.between(0, 9) {
+            0..=2 if self.options.has_stores => Form::Stored,
+            3 => Form::WithPut,
+            4 => Form::WithGiven,
+            _ => Form::Small,
+        }
+    }
+
+    /// The call as it is submitted.
+    pub(crate) fn work(&mut self, process: ProcessIndex, wish: Wish, is_method: bool) -> Work {
+        let Wish { mut spec, retries, max_calls, retries_exceptions, given, contained } = wish;
+        let core = &self.client(process).core;
+        spec.contained = contained.iter().map(|id| (*id, core.owner(*id))).collect();
+        let name = if is_method { "m" } else { "f" };
+        let function = if is_method { Bytes::new() } else { Bytes::from_static(b"hash") };
+        let code = if is_method { Bytes::new() } else { Bytes::from_static(b"code") };
+        let retry_exceptions = if retries_exceptions { Bytes::from_static(b"all") } else { Bytes::new() };
+        let routine = Routine {
+            function,
+            code,
+            name: name.into(),
+            results: 1,
+            max_calls,
+            retry_exceptions,
+            ..Routine::default()
+        };
+        let references = given.into_iter().zip(0..).map(|(id, place)| (Place::Position(place), id)).collect();
+        let arguments = Arguments { payload: spec.encode(), references, contained };
+        Work { routine: Arc::new(routine), arguments, retries, ..Work::default() }
+    }
+
+    fn submit(&mut self, process: ProcessIndex, class: Class, wish: Wish) {
+        let (number, retries) = (wish.spec.number, wish.retries);
+        let work = self.work(process, wish, false);
+        self.most_begun.insert(number, if retries == 0 { 1 } else { u32::MAX });
+        let task = self.with_core(process, |core| {
+            let class = core.class(class);
+            let task = core.submit_task(class, work);
+            core.release_class(class);
+            task
+        });
+        self.expect(process, task.object(1), number);
+    }
+
+    /// The program refers to the result of a call, and reads it.
+    pub(crate) fn expect(&mut self, process: ProcessIndex, result: ObjectId, number: u64) {
+        let program = &mut self.client(process).program;
+        program.references.push(result);
+        program.expected.insert(result, number);
+        self.begin_reading(process, result);
+    }
+
+    /// Tasks of a task.
+    pub(crate) fn make_children(
+        &mut self,
+        process: ProcessIndex,
+        parent: oxiray_ids::TaskId,
+        count: u32,
+    ) -> Vec<ObjectId> {
+        let mut results = Vec::new();
+        for _ in 0..count {
+            let time = self.chance.delay(20 * MILLISECOND);
+            let mut wish = self.some_wish(process, time, 0);
+            wish.retries = 2;
+            self.most_begun.insert(wish.spec.number, u32::MAX);
+            let mut work = self.work(process, wish, false);
+            work.parent = parent;
+            let class = Class {
+                demand: vec![("CPU".to_owned(), 10_000)],
+                environment: Environment::default(),
+                fresh: false,
+                strategy: None,
+                near: Vec::new(),
+            };
+            let task = self.with_core(process, |core| {
+                let class = core.class(class);
+                let task = core.submit_task(class, work);
+                core.release_class(class);
+                task
+            });
+            results.push(task.object(1));
+        }
+        results
+    }
+
+    /// A process wants one of its calls no more.
+    fn cancel_something(&mut self, process: ProcessIndex) {
+        let expected: Vec<ObjectId> = self.client(process).program.expected.keys().copied().collect();
+        let Some(result) = self.chance.pick(&expected) else { return };
+        let (force, recursive) = (self.chance.odds(300), self.chance.odds(500));
+        // That an actor's call is not cancelled by force is told.
+        let _ = self.with_core(process, |core| core.cancel_object(result, force, recursive));
+    }
+
+    // --- values ---
+
+    fn put_something(&mut self, process: ProcessIndex) {
+        let known = self.client(process).program.references.clone();
+        let inner = self.chance.pick(&known).filter(|_| self.chance.odds(300));
+        let is_there = self.client(process).core.io().has_daemon();
+        let is_stored = is_there && self.options.has_stores && self.chance.odds(400);
+        self.put(process, inner, is_stored);
+    }
+
+    /// A process makes an object, at times one that refers to another.
+    pub(crate) fn put(&mut self, process: ProcessIndex, inner: Option<ObjectId>, is_stored: bool) -> ObjectId {
+        let core = &mut self.client(process).core;
+        let id = core.name_put();
+        let contained = inner.map(|inner| crate::spec::reference(inner, core.owner(inner))).into_iter().collect();
+        let content = if is_stored {
+            self.shelve(process, &crate::spec::bytes(id.as_bytes()));
+            Content::Stored(1 << 20)
+        } else {
+            Content::Inline(Bytes::from_static(b"put"))
+        };
+        self.with_core(process, |core| core.put(id, Value { content: Some(content), contained }));
+        self.client(process).program.references.push(id);
+        id
+    }
+
+    /// The program reads things again, lets go of some, and frees some.
+    fn tend_references(&mut self, process: ProcessIndex) {
+        let known: BTreeSet<ObjectId> = self.client(process).program.references.iter().copied().collect();
+        for id in known {
+            if self.client(process).program.reading.contains_key(&id) {
+                continue;
+            }
+            if self.is_calm || self.chance.odds(150) {
+                let program = &mut self.client(process).program;
+                let at = program.references.iter().position(|known| *known == id).expect("it was just found");
+                program.references.swap_remove(at);
+                program.expected.remove(&id);
+                self.with_core(process, |core| core.release(id));
+            } else if self.chance.odds(100) {
+                self.begin_reading(process, id);
+            } else if self.chance.odds(10) {
+                self.freed.insert(id);
+                self.with_core(process, |core| core.free(&[id]));
+            }
+        }
+    }
+
+    /// Reads a value, as soon as it is there.
+    pub(crate) fn begin_reading(&mut self, process: ProcessIndex, id: ObjectId) {
+        self.client(process).program.reading.entry(id).or_insert(Reading::Awaited);
+        self.with_core(process, |core| core.want(id));
+    }
+
+    /// Reads what has come.
+    pub(crate) fn look_at_values(&mut self, process: ProcessIndex) {
+        if self.processes[process].life != Life::Running {
+            return;
+        }
+        let reading = self.client(process).program.reading.iter();
+        let awaited = reading.filter(|(_, reading)| **reading == Reading::Awaited).map(|(id, _)| *id);
+        let awaited: Vec<ObjectId> = awaited.collect();
+        for id in awaited {
+            let Some(value) = self.client(process).core.look_at(id).cloned() else { continue };
+            if let Some(Content::Stored(_)) = value.content {
+                let core = &self.client(process).core;
+                let (losses, owner) = (core.losses(id), core.owner(id));
+                self.client(process).program.reading.insert(id, Reading::FromStore { losses });
+                self.read(process, crate::spec::reference(id, owner));
+            } else {
+                self.check_value(process, id, &value);
+                self.has_read(process, id);
+            }
+        }
+        self.go_on_with_run(process);
+    }
+
+    /// PROGRAM-1.
+    fn check_value(&mut self, process: ProcessIndex, id: ObjectId, value: &Value) {
+        match &value.content {
+            Some(Content::Inline(bytes)) => {
+                let Some(number) = self.client(process).program.expected.get(&id) else { return };
+                assert_eq!(bytes[..], number.to_le_bytes(), "PROGRAM-1: {id} is the value of another call");
+            }
+            Some(Content::Failed(failure)) => {
+                let is_disk = failure.text.contains("the disk is full");
+                let has_reason = failure.code != "system" || is_disk && self.options.heads_die;
+                assert!(has_reason, "PROGRAM-1: {id} failed for no reason: {}", failure.text);
+                let was_freed = failure.code != "object_freed" || self.freed.contains(&id);
+                assert!(was_freed, "PROGRAM-1: {id} was freed by nobody");
+                let was_cancelled = failure.code != "cancelled" || self.options.tasks_are_cancelled;
+                assert!(was_cancelled, "PROGRAM-1: {id} was cancelled by nobody");
+            }
+            Some(Content::Raised(_)) => assert!(self.options.tasks_crash, "PROGRAM-1: {id} raised nothing"),
+            Some(Content::Stored(_)) | None => panic!("PROGRAM-1: {id} has a strange value"),
+        }
+    }
+
+    /// A value was read.
+    pub(crate) fn has_read(&mut self, process: ProcessIndex, id: ObjectId) {
+        self.client(process).program.reading.remove(&id);
+        if let Some(run) = &mut self.processes[process].run {
+            run.awaited.retain(|awaited| *awaited != id);
+        }
+    }
+
+    /// The bytes were in a store, and were read.
+    pub(crate) fn has_read_from_store(&mut self, process: ProcessIndex, id: ObjectId) {
+        if matches!(self.client(process).program.reading.get(&id), Some(Reading::FromStore { .. })) {
+            self.has_read(process, id);
+            self.go_on(process);
+        }
+    }
+
+    /// What was to be read is in no store: its owner is told, and whoever wants it waits for it anew.
+    pub(crate) fn is_lost(&mut self, process: ProcessIndex, id: ObjectId) {
+        if self.processes[process].life != Life::Running {
+            return;
+        }
+        let Some(Reading::FromStore { losses }) = self.client(process).program.reading.get(&id).copied() else {
+            return;
+        };
+        self.client(process).program.reading.insert(id, Reading::Awaited);
+        self.with_core(process, |core| {
+            core.report_lost(id, losses);
+            core.want(id);
+        });
+        self.go_on(process);
+    }
+
+    /// What a driver reads it asks the next daemon for.
+    pub(crate) fn read_again(&mut self, process: ProcessIndex) {
+        let reading = self.client(process).program.reading.clone();
+        for (id, reading) in reading {
+            if matches!(reading, Reading::FromStore { .. }) {
+                let owner = self.client(process).core.owner(id);
+                self.read(process, crate::spec::reference(id, owner));
+            }
+        }
+    }
 }
 
 /// Amounts as they travel.

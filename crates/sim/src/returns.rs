@@ -6,7 +6,8 @@
 
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::node::Role;
-use crate::process::{Kind, Life};
+use crate::process::Life;
+use crate::spec::bytes;
 use crate::stream::{Descriptor, End};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_node::Key;
@@ -106,15 +107,9 @@ impl World {
         }
     }
 
-    /// A process without its daemon ends, unless it is a driver whose head comes back.
-    pub(crate) fn daemon_is_gone(&mut self, process: ProcessIndex) {
-        let found = &self.processes[process];
-        let waits = self.options.heads_die && self.options.heads_are_awaited && found.kind == Kind::Driver;
-        if !waits || found.client.is_none() || !self.is_without_head() {
-            return self.dies(process);
-        }
-        self.close(found.control);
-        let (at, until) = (self.now + PAUSE_LONGEST, self.now + DRIVER_LIMIT);
+    /// A driver whose daemon is gone looks for it, from then on for a while.
+    pub(crate) fn look_for_head_from(&mut self, process: ProcessIndex, since: Micros) {
+        let (at, until) = (self.now + PAUSE_LONGEST, since + DRIVER_LIMIT);
         self.agenda.plan(at, Event::Redials { process, until });
     }
 
@@ -126,12 +121,13 @@ impl World {
         if self.is_without_head() || self.nodes[0].frozen_until.is_some() {
             let at = self.now + self.chance.between(MILLISECOND, PAUSE_LONGEST);
             if at >= until {
-                return self.dies(process);
+                return self.with_core(process, |core| core.daemon_stays_away("it did not come back in time"));
             }
             return self.agenda.plan(at, Event::Redials { process, until });
         }
-        let client = self.client(process);
-        let who = Returning { worker: client.id.clone(), job: client.job.clone(), epoch: client.epoch };
+        let core = &self.client(process).core;
+        let (id, epoch) = (core.identity(), core.epoch());
+        let who = Returning { worker: bytes(id.worker.as_bytes()), job: bytes(id.job.as_bytes()), epoch };
         let told = Driver { pid: self.processes[process].pid, interpreter: "python".into(), ..Driver::default() };
         self.wake(0);
         let key = self.nodes[0].core.new_key();
@@ -143,7 +139,8 @@ impl World {
             self.log.line(self.now, format_args!("driver {process} is too late: {why}"));
             self.nodes[0].forget_stream(key);
             self.close(Descriptor { stream, side: 0 });
-            return self.dies(process);
+            self.with_core(process, |core| core.daemon_stays_away(&why));
+            return self.go_on(process);
         }
         self.after_event(0);
     }

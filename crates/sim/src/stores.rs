@@ -5,7 +5,8 @@
 
 use crate::agenda::{Event, MILLISECOND};
 use crate::process::Life;
-use crate::program::bytes;
+use crate::spec::bytes;
+use crate::stream::Packet;
 use crate::world::{NodeIndex, ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
@@ -37,7 +38,9 @@ impl World {
     pub(crate) fn shelve(&mut self, process: ProcessIndex, object: &Bytes) {
         let node = self.processes[process].node;
         self.nodes[node].shelf.objects.insert(id_of(object));
-        self.say(process, Stored { object: object.clone() });
+        let control = self.processes[process].control;
+        let message = Box::new(Stored { object: object.clone() }.into());
+        self.send(control, Packet::Said { message, descriptor: None });
     }
 
     /// The head learns who has written an object.
@@ -54,7 +57,7 @@ impl World {
     pub(crate) fn read(&mut self, process: ProcessIndex, reference: Reference) {
         let (node, object) = (self.processes[process].node, id_of(&reference.object));
         if self.nodes[node].shelf.objects.contains(&object) {
-            return self.has_read(process, &reference);
+            return self.has_read_from_store(process, object);
         }
         let is_first = !self.nodes[node].shelf.readers.contains_key(&object);
         let readers = self.nodes[node].shelf.readers.entry(object).or_default();
@@ -100,7 +103,7 @@ impl World {
         }
         let Some(from) = from.first().copied() else {
             for (process, reference) in self.nodes[node].shelf.readers.remove(&object).unwrap_or_default() {
-                self.is_lost(process, reference);
+                self.is_lost(process, id_of(&reference.object));
             }
             return;
         };
@@ -164,7 +167,7 @@ impl World {
     fn serve_readers(&mut self, node: NodeIndex, object: ObjectId) {
         for (process, reference) in self.nodes[node].shelf.readers.remove(&object).unwrap_or_default() {
             if self.processes[process].life == Life::Running {
-                self.has_read(process, &reference);
+                self.has_read_from_store(process, id_of(&reference.object));
             }
         }
     }

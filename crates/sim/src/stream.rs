@@ -5,7 +5,6 @@
 //! - STREAM-2: an end that is handed on, as a descriptor in a message, is closed where the message is lost.
 
 use crate::agenda::{Event, Micros};
-use crate::process::Call;
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_node::Key;
 use oxiray_wire::Message;
@@ -34,12 +33,6 @@ pub(crate) struct Descriptor {
 pub(crate) enum Packet {
     /// A message of the wire, with an end of another stream or without.
     Said { message: Box<Message>, descriptor: Option<Descriptor> },
-    /// Between a caller and a worker.
-    Call(Call),
-    /// The answer to a call.
-    Reply(u64),
-    /// A caller wants a call no more; by force, where its process may end of it.
-    Cancel { number: u64, force: bool },
     /// The other end is closed.
     Over,
 }
@@ -154,6 +147,15 @@ impl World {
         for _ in 0..std::mem::take(&mut self.streams[stream].owed[to]) {
             self.agenda.plan(self.now, Event::Arrive { stream, to });
         }
+    }
+
+    /// What was sent to this side and has arrived: all of it where the other end is on the same machine.
+    pub(crate) fn take_arrived(&mut self, at: Descriptor) -> VecDeque<Packet> {
+        let stream = &mut self.streams[at.stream];
+        let count = stream.under_way[at.side].len() as u64;
+        let arrived = if stream.usual <= 50 { count } else { self.chance.between(0, count) };
+        let rest = self.streams[at.stream].under_way[at.side].split_off(arrived as usize);
+        std::mem::replace(&mut self.streams[at.stream].under_way[at.side], rest)
     }
 
     /// The next thing on a stream is there.

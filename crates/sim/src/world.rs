@@ -11,9 +11,9 @@ use crate::process::{Life, Process};
 use crate::program::DETACHED_END_AFTER;
 use crate::stream::Stream;
 use bytes::Bytes;
-use oxiray_wire::message::Reference;
+use oxiray_ids::ObjectId;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -47,11 +47,17 @@ pub(crate) struct World {
     pub(crate) detached_groups: Vec<Bytes>,
     /// How often each actor may be constructed, and was.
     pub(crate) constructed: BTreeMap<Bytes, (u32, u32)>,
-    /// All that were ever made, each with its owner.
-    pub(crate) objects: Vec<Reference>,
     pub(crate) disk: Disk,
-    /// References on their way: to whom, and the head that whoever sent them knew.
-    pub(crate) in_flight: Vec<(ProcessIndex, u64)>,
+    /// The number of the last call that any program made.
+    pub(crate) last_call: u64,
+    /// How often each call may be begun at most, and was; by whom it was made, where that matters.
+    pub(crate) most_begun: BTreeMap<u64, u32>,
+    pub(crate) begun: BTreeMap<u64, u32>,
+    pub(crate) callers: BTreeMap<u64, ProcessIndex>,
+    /// The last call of each caller that each actor's process has begun.
+    pub(crate) last_begun: BTreeMap<(ProcessIndex, ProcessIndex), u64>,
+    /// What programs freed.
+    pub(crate) freed: BTreeSet<ObjectId>,
     /// Somebody looked at the end whether what was kept is there.
     pub(crate) has_looked: bool,
     /// How often a link broke or stood still, or a node did.
@@ -81,9 +87,13 @@ impl World {
             detached: Vec::new(),
             detached_groups: Vec::new(),
             constructed: BTreeMap::new(),
-            objects: Vec::new(),
             disk: Disk::default(),
-            in_flight: Vec::new(),
+            last_call: 0,
+            most_begun: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            callers: BTreeMap::new(),
+            last_begun: BTreeMap::new(),
+            freed: BTreeSet::new(),
             has_looked: false,
             troubles: 0,
             fenced: 0,
@@ -148,15 +158,9 @@ impl World {
             | Event::Dies(_)
             | Event::Finished { .. }
             | Event::Constructed(_)
-            | Event::Published { .. }
-            | Event::LetGo { .. }
-            | Event::HandsOn { .. }
-            | Event::Handed { .. }
-            | Event::ReadsLater { .. }
             | Event::Redials { .. }
-            | Event::MadeAgain { .. }
             | Event::Step(_)
-            | Event::Idle { .. }
+            | Event::Due(_)
             | Event::NodeComes { .. }
             | Event::Beat(_)
             | Event::Thaws(_)
@@ -194,22 +198,12 @@ impl World {
             Event::Gone(process) => self.is_gone(process),
             Event::Finished { process, run } => self.finished(process, run),
             Event::Constructed(process) => self.constructed(process),
-            Event::Published { process, object } => self.publish(process, object),
-            Event::LetGo { process, object } => self.let_go(process, object),
-            Event::HandsOn { process, object } => self.hands_on_later(process, object),
-            Event::Handed { process, object, epoch } => self.arrives(process, object, epoch),
             Event::Dials(node) => self.dial_head(node),
             Event::Redials { process, until } => self.redial_head(process, until),
-            Event::MadeAgain { process, object } => self.make_again(process, object),
-            Event::ReadsLater { process, object } => self.reads_later(process, object),
             Event::Prepared { node, number } => self.prepared(node, number),
             Event::Fetched { node, object, from } => self.fetched(node, object, from),
             Event::Step(process) => self.step(process),
-            Event::Idle { process, lease } => {
-                if self.processes[process].life == Life::Running {
-                    self.idle(process, lease);
-                }
-            }
+            Event::Due(process) => self.due(process),
             Event::DriverComes => self.driver_comes(),
             Event::NodeComes { machine } => self.node_comes(machine),
             Event::NodeGone(node) => self.member_is_gone(node),

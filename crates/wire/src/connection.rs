@@ -38,13 +38,13 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
-/// A message and the descriptors that came with it.
+/// A message and the descriptors that came with it: where nothing is real, whatever stands for them.
 #[derive(Debug)]
-pub struct Received {
+pub struct Received<D = OwnedFd> {
     /// The message.
     pub message: Message,
     /// Its descriptors, in the order sent.
-    pub descriptors: Vec<OwnedFd>,
+    pub descriptors: Vec<D>,
 }
 
 /// What frames go through.

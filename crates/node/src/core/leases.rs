@@ -205,7 +205,7 @@ impl Core {
         if let Some(lease) = key.and_then(|key| self.leases.get(key)) {
             self.kill_worker(lease.worker);
         } else {
-            self.claim_no_longer(from, number);
+            self.claim_to_end(from, number);
         }
     }
 

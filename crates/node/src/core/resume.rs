@@ -47,8 +47,17 @@ pub(crate) struct Resumption {
     /// Those of them that are to be killed then: what they own nobody else may know yet.
     doomed: BTreeSet<Key>,
     /// Leases of workers that are not back, and their owners.
-    claims: BTreeMap<WorkerId, (Key, u64)>,
+    claims: BTreeMap<WorkerId, Claim>,
     until: Instant,
+}
+
+/// A lease that its owner has of a worker which is not back.
+#[derive(Debug)]
+struct Claim {
+    owner: Key,
+    lease: u64,
+    /// The owner can reach the worker no more, and awaits its end.
+    is_to_end: bool,
 }
 
 impl Core {
@@ -170,8 +179,11 @@ impl Core {
         self.join(key, id, job);
         if let Some(resumption) = &mut self.resumption {
             resumption.unsettled.insert(key);
-            if let Some((owner, lease)) = resumption.claims.remove(&id) {
+            if let Some(Claim { owner, lease, is_to_end }) = resumption.claims.remove(&id) {
                 self.claim(owner, lease, id);
+                if is_to_end {
+                    self.kill_worker(key);
+                }
             }
         }
         if is_homeless {
@@ -272,7 +284,7 @@ impl Core {
         let Some(found) = self.keys.get(&worker).copied() else {
             return match &mut self.resumption {
                 Some(resumption) if !resumption.nodes.is_empty() => {
-                    resumption.claims.insert(worker, (owner, lease));
+                    resumption.claims.insert(worker, Claim { owner, lease, is_to_end: false });
                 }
                 _ => self.claim_fails(owner, lease),
             };
@@ -298,7 +310,15 @@ impl Core {
     /// The owner gives a lease up whose worker is not back.
     pub(crate) fn claim_no_longer(&mut self, owner: Key, lease: u64) {
         if let Some(resumption) = &mut self.resumption {
-            resumption.claims.retain(|_, claim| *claim != (owner, lease));
+            resumption.claims.retain(|_, claim| (claim.owner, claim.lease) != (owner, lease));
+        }
+    }
+
+    /// The owner can reach a worker no more that is not back: it is told of the end once there is one, as of any other.
+    pub(crate) fn claim_to_end(&mut self, owner: Key, lease: u64) {
+        let claims = self.resumption.iter_mut().flat_map(|resumption| resumption.claims.values_mut());
+        for claim in claims.filter(|claim| (claim.owner, claim.lease) == (owner, lease)) {
+            claim.is_to_end = true;
         }
     }
 
@@ -324,7 +344,7 @@ impl Core {
         resumption.unsettled.remove(&client);
         let is_doomed = resumption.doomed.remove(&client);
         if !self.clients.contains_key(&client) {
-            resumption.claims.retain(|_, (owner, _)| *owner != client);
+            resumption.claims.retain(|_, claim| claim.owner != client);
         }
         if is_doomed {
             self.kill_worker(client);
@@ -399,7 +419,7 @@ impl Core {
         for worker in resumption.doomed {
             self.kill_worker(worker);
         }
-        for (owner, lease) in resumption.claims.into_values() {
+        for Claim { owner, lease, .. } in resumption.claims.into_values() {
             self.claim_fails(owner, lease);
         }
         let unclaimed = self.workers.iter().filter(|(_, worker)| worker.duty == Duty::Leased(UNCLAIMED));

@@ -1,6 +1,7 @@
 //! The streams of a process against a peer that does not read.
 
 use super::*;
+use oxiray_ids::WorkerId;
 use oxiray_wire::message::RingTaken;
 use oxiray_wire::{Message, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -109,7 +109,7 @@ fn started(period: Duration) -> (Runtime, Peer) {
     };
     let far = Connection::new(far).expect("a socket");
     let runtime = Runtime::start(identity, far, Vec::new(), None, None).expect("it starts");
-    runtime.shared.with(|state| state.unfinished.period = period);
+    runtime.shared.with(|state| state.io.unfinished.period = period);
     (runtime, Peer::new(near))
 }
 
@@ -175,13 +175,13 @@ const NEVER: Duration = Duration::from_secs(24 * 3600);
 /// One look that finds what there is, whatever the time is.
 fn look(runtime: &Runtime) {
     runtime.shared.with(|state| {
-        let now = state.unfinished.looks_at.expect("a frame is unfinished");
+        let now = state.io.unfinished.looks_at.expect("a frame is unfinished");
         state.look_at_unfinished(now);
     });
 }
 
 fn progress(state: &State) -> Option<Instant> {
-    state.unfinished.streams.first().and_then(|begun| state.links.stalled_since(begun.token))
+    state.io.unfinished.streams.first().and_then(|begun| state.io.links.stalled_since(begun.token))
 }
 
 #[test]
@@ -200,7 +200,10 @@ fn a_peer_that_sends_little_by_little_is_waited_for() {
     worker.bytes(&whole[whole.len() - 1..]);
     assert_eq!(content_of(&runtime, id), value.content);
     look(&runtime);
-    assert!(runtime.shared.with(|state| state.unfinished.looks_at.is_none()), "nothing is unfinished (UNFINISHED-3)");
+    assert!(
+        runtime.shared.with(|state| state.io.unfinished.looks_at.is_none()),
+        "nothing is unfinished (UNFINISHED-3)"
+    );
 }
 
 #[test]
@@ -209,9 +212,9 @@ fn the_time_in_which_nobody_looked_counts_as_one_look() {
     let id = submit(&runtime, 0);
     let mut worker = daemon.grant(1);
     let (whole, value) = reply_bytes(&worker.call().task, 1000);
-    runtime.shared.with(|state| state.unfinished.period = NEVER);
+    runtime.shared.with(|state| state.io.unfinished.period = NEVER);
     worker.bytes(&whole[..100]);
-    until(&runtime, |state| state.unfinished.looks_at.is_some());
+    until(&runtime, |state| state.io.unfinished.looks_at.is_some());
     // This process was stopped for a week, again and again.
     for week in 1..LOOKS {
         let now = Instant::now() + week * 7 * NEVER;

@@ -1,0 +1,439 @@
+//! Actors as their callers see them: one ordered stream of calls to each.
+//!
+//! - ACTORS-1: calls of this process to one actor are sent in the order made, each once its arguments are there; calls
+//!   of an actor that takes them out of order, in the order in which their arguments are.
+//! - ACTORS-2: after an actor's stream ends, the daemon's word decides what becomes of calls under way: those with
+//!   retries left are sent again, in order and before later ones, when the actor is there again.
+//! - ACTORS-3: this process uses the actor's anchor as long as it has a handle that counts, or a call that such a
+//!   handle made is not answered. With the last use anywhere the actor ends.
+
+use crate::core::client::Client;
+use crate::core::creation::Creation;
+use crate::core::io::{DAEMON, Io, Role, Token};
+use crate::core::objects::copy;
+use crate::core::submit::{Target, Task};
+use bytes::Bytes;
+use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
+use oxiray_wire::Message;
+use oxiray_wire::message::{
+    ActorConnect, ActorCreate, ActorDied, ActorKill, ActorPlaced, ActorRestarting, Cancel, Failure,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+enum Stream {
+    /// Nobody has asked for one.
+    None,
+    /// Asked for, or lost and waiting for the verdict.
+    Awaited,
+    Open(Token, WorkerId),
+    Dead(Failure),
+}
+
+#[derive(Debug)]
+struct Actor {
+    stream: Stream,
+    queue: VecDeque<TaskId>,
+    /// Calls that enter the queue when their arguments are there, whatever others do.
+    unready: FxHashSet<TaskId>,
+    /// How many calls were sent and are not answered; each knows its place in the order ([`Task::sent`]).
+    under_way: usize,
+    sent: u64,
+    handles: usize,
+    /// How many of the handles keep the actor.
+    keeping: usize,
+    /// ACTORS-3.
+    is_anchored: bool,
+    /// This process asked for its end: nothing more is sent, and the verdict is awaited.
+    killed: bool,
+    /// This process asked for the end of its process: nothing more is sent to that one.
+    paused: bool,
+    /// What its constructor's arguments refer to, kept until it is dead.
+    arguments: Vec<ObjectId>,
+    /// What the daemon was told to make it, until it has a process.
+    creates: Vec<ActorCreate>,
+}
+
+impl Actor {
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && self.under_way == 0 && self.unready.is_empty()
+    }
+
+    fn pending(&self) -> usize {
+        self.queue.len() + self.under_way + self.unready.len()
+    }
+}
+
+/// Every actor this process has, or had, a handle of.
+#[derive(Debug, Default)]
+pub(crate) struct Actors {
+    known: FxHashMap<ActorId, Actor>,
+    /// Those whose constructor's arguments are not all there, by what waits for them.
+    pub(crate) creations: FxHashMap<TaskId, Creation>,
+}
+
+impl Actors {
+    fn get(&mut self, id: ActorId) -> &mut Actor {
+        self.known.entry(id).or_insert_with(|| Actor {
+            stream: Stream::None,
+            queue: VecDeque::new(),
+            unready: FxHashSet::default(),
+            under_way: 0,
+            sent: 0,
+            handles: 0,
+            keeping: 0,
+            is_anchored: false,
+            killed: false,
+            paused: false,
+            arguments: Vec::new(),
+            creates: Vec::new(),
+        })
+    }
+
+    /// An actor of this process's own, which will be connected without asking.
+    pub(crate) fn made(&mut self, id: ActorId, arguments: Vec<ObjectId>) {
+        let actor = self.get(id);
+        actor.stream = Stream::Awaited;
+        actor.arguments = arguments;
+    }
+
+    /// What the daemon is told to make it.
+    pub(crate) fn note_creation(&mut self, id: ActorId, create: ActorCreate) {
+        self.get(id).creates.push(create);
+    }
+
+    /// The actors that this process has a stream to.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = ActorId> {
+        let is_open = |actor: &Actor| matches!(actor.stream, Stream::Open(..));
+        self.known.iter().filter(move |(_, actor)| is_open(actor)).map(|(id, _)| *id)
+    }
+
+    /// The actors that a stream is awaited to.
+    pub(crate) fn awaited(&self) -> Vec<ActorId> {
+        let is_awaited = |actor: &Actor| matches!(actor.stream, Stream::Awaited);
+        self.known.iter().filter(|(_, actor)| is_awaited(actor)).map(|(id, _)| *id).collect()
+    }
+
+    /// What was said to make those that have no process yet, as far as is known here.
+    pub(crate) fn unplaced(&self) -> Vec<ActorCreate> {
+        self.known.values().flat_map(|actor| actor.creates.iter().cloned()).collect()
+    }
+
+    /// The actors whose end this process asked for, and whether there may be another process.
+    pub(crate) fn doomed(&self) -> Vec<(ActorId, bool)> {
+        let lives = |actor: &Actor| !matches!(actor.stream, Stream::Dead(_));
+        let doomed = self.known.iter().filter(|(_, actor)| lives(actor) && (actor.killed || actor.paused));
+        doomed.map(|(id, actor)| (*id, !actor.killed)).collect()
+    }
+
+    /// The stream over which calls go, where there is one.
+    pub(crate) fn link_of(&self, id: ActorId) -> Option<Token> {
+        match self.known.get(&id)?.stream {
+            Stream::Open(token, _) => Some(token),
+            _ => None,
+        }
+    }
+
+    /// A call that was sent is answered, or never will be.
+    pub(crate) fn call_ended(&mut self, id: ActorId) {
+        if let Some(actor) = self.known.get_mut(&id) {
+            actor.under_way = actor.under_way.saturating_sub(1);
+        }
+    }
+
+    /// How many calls of this process to the actor are not answered.
+    pub(crate) fn pending(&self, id: ActorId) -> usize {
+        self.known.get(&id).map_or(0, Actor::pending)
+    }
+
+    pub(crate) fn fail_all(&mut self, failure: &Failure) {
+        for actor in self.known.values_mut() {
+            actor.stream = Stream::Dead(failure.clone());
+            actor.queue.clear();
+            actor.unready.clear();
+            actor.under_way = 0;
+        }
+    }
+}
+
+impl<I: Io> Client<I> {
+    /// One more handle of an actor; `keeps` is whether it keeps the actor.
+    pub fn add_handle(&mut self, id: ActorId, keeps: bool) {
+        let actor = self.actors.get(id);
+        actor.handles += 1;
+        actor.keeping += usize::from(keeps);
+        if keeps && !std::mem::replace(&mut actor.is_anchored, true) {
+            self.objects.borrow(id.anchor(), WorkerId::NIL);
+        }
+    }
+
+    /// A handle is gone.
+    pub fn drop_handle(&mut self, id: ActorId, keeps: bool) {
+        let actor = self.actors.get(id);
+        actor.handles = actor.handles.saturating_sub(1);
+        actor.keeping = actor.keeping.saturating_sub(usize::from(keeps));
+        self.let_go_when_done(id);
+    }
+
+    /// A call of an actor that is known to the tasks; `overtakable` where others may go first while it waits for its
+    /// arguments.
+    pub(crate) fn queue_actor_call(&mut self, id: ActorId, task: TaskId, overtakable: bool) {
+        let actor = self.actors.get(id);
+        if let Stream::Dead(failure) = &actor.stream {
+            let failure = failure.clone();
+            self.fail_task(task, &failure);
+            return;
+        }
+        if overtakable {
+            actor.unready.insert(task);
+        } else {
+            actor.queue.push_back(task);
+        }
+        if matches!(actor.stream, Stream::None) {
+            actor.stream = Stream::Awaited;
+            self.io.send_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost: Bytes::new() });
+        }
+        self.deliver(id);
+    }
+
+    /// A call's arguments are there.
+    pub(crate) fn actor_call_ready(&mut self, id: ActorId, task: TaskId) {
+        let actor = self.actors.get(id);
+        if actor.unready.remove(&task) {
+            actor.queue.push_back(task);
+        }
+        self.deliver(id);
+    }
+
+    /// Sends what can be sent, in order (ACTORS-1).
+    pub(crate) fn deliver(&mut self, id: ActorId) {
+        loop {
+            let actor = self.actors.get(id);
+            let Stream::Open(token, _) = actor.stream else { return };
+            if actor.killed || actor.paused {
+                return;
+            }
+            let Some(front) = actor.queue.front().copied() else { return };
+            let Some(task) = self.calls.tasks.get_mut(&front) else {
+                actor.queue.pop_front();
+                self.let_go_when_done(id);
+                continue;
+            };
+            if task.waiting_for > 0 {
+                return;
+            }
+            actor.queue.pop_front();
+            if !task.work.arguments.references.is_empty()
+                && let Some(value) = self.failed_argument(front)
+            {
+                self.finish_with(front, &value);
+                self.let_go_when_done(id);
+                continue;
+            }
+            let is_lone = self.note_sent(id, front);
+            self.send_call(token, front, is_lone);
+        }
+    }
+
+    /// A call goes out; whether no other is under way.
+    fn note_sent(&mut self, id: ActorId, call: TaskId) -> bool {
+        let actor = self.actors.get(id);
+        actor.sent += 1;
+        if let Some(task) = self.calls.tasks.get_mut(&call) {
+            task.sent = actor.sent;
+            actor.under_way += 1;
+        }
+        actor.under_way <= 1
+    }
+
+    /// The calls under way, in the order sent; none is from here on.
+    fn take_under_way(&mut self, id: ActorId) -> Vec<TaskId> {
+        if std::mem::take(&mut self.actors.get(id).under_way) == 0 {
+            return Vec::new();
+        }
+        let is_it = |task: &Task| task.sent > 0 && matches!(task.target, Target::Actor(actor) if actor == id);
+        let found = self.calls.tasks.iter_mut().filter(|(_, task)| is_it(task));
+        let mut sent: Vec<(u64, TaskId)> = found.map(|(call, task)| (std::mem::take(&mut task.sent), *call)).collect();
+        sent.sort_unstable_by_key(|(number, _)| *number);
+        sent.into_iter().map(|(_, call)| call).collect()
+    }
+
+    pub(crate) fn actor_said(&mut self, id: ActorId, message: Message) {
+        match message {
+            Message::Reply(reply) => {
+                let Some(task) = TaskId::from_slice(&reply.task) else { return };
+                let is_under_way = self.calls.tasks.get(&task).is_some_and(|task| task.sent > 0);
+                if let (true, Stream::Open(_, worker)) = (is_under_way, &self.actors.get(id).stream) {
+                    let worker = *worker;
+                    self.finish(task, reply, worker);
+                }
+                self.let_go_when_done(id);
+            }
+            Message::Retried(retried) => {
+                if let Some(task) = TaskId::from_slice(&retried.task) {
+                    self.spend_retry(task);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn actor_placed(&mut self, placed: &ActorPlaced, descriptor: Option<I::Descriptor>) {
+        let (Some(id), Some(stream)) = (ActorId::from_slice(&placed.actor), descriptor) else { return };
+        if matches!(self.actors.get(id).stream, Stream::Open(..) | Stream::Dead(_)) {
+            return;
+        }
+        let Some(token) = self.open_stream(stream, Role::Actor(id), placed.is_near) else { return };
+        let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
+        let actor = self.actors.get(id);
+        actor.stream = Stream::Open(token, worker);
+        actor.paused = false;
+        actor.creates.clear();
+        if actor.under_way > 0 {
+            let text = "the stream to its process broke, and there is a new one.".to_owned();
+            self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }), false);
+        }
+        self.deliver(id);
+    }
+
+    /// ACTORS-2: the stream ended; the daemon's word is awaited.
+    pub(crate) fn actor_silent(&mut self, id: ActorId) {
+        let actor = self.actors.get(id);
+        if let Stream::Open(_, worker) = actor.stream {
+            actor.stream = Stream::Awaited;
+            let lost = copy(worker.as_bytes());
+            self.io.send_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost });
+        }
+    }
+
+    /// The network made no stream to the actor's process. Calls that were to go through it have not begun, and none spends
+    /// a retry.
+    pub(crate) fn actor_unreached(&mut self, id: ActorId) {
+        self.lose_calls(id, None, false);
+        self.actor_silent(id);
+    }
+
+    /// ACTORS-2: the actor's process died, and there will be another.
+    pub(crate) fn actor_restarting(&mut self, said: ActorRestarting) {
+        let Some(id) = ActorId::from_slice(&said.actor) else { return };
+        self.close_stream_to(id);
+        let actor = self.actors.get(id);
+        actor.stream = Stream::Awaited;
+        actor.paused = false;
+        let failure = said.failure.unwrap_or_default();
+        self.lose_calls(id, (!said.began_nothing).then_some(&failure), said.was_drained);
+        self.let_go_when_done(id);
+        self.signals.changed = true;
+    }
+
+    /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran.
+    fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>, was_drained: bool) {
+        for task in self.take_under_way(id).into_iter().rev() {
+            match failure {
+                _ if self.end_if_cancelled(task) => {}
+                Some(_) if was_drained && self.repeat_uncounted(task) => self.actors.get(id).queue.push_front(task),
+                Some(failure) if !self.spend_retry(task) => self.fail_task(task, failure),
+                _ => self.actors.get(id).queue.push_front(task),
+            }
+        }
+    }
+
+    /// The actor's process is dead: what it had said is read, and the stream to it closed.
+    fn close_stream_to(&mut self, id: ActorId) {
+        if let Stream::Open(token, _) = self.actors.get(id).stream {
+            self.hear_last_words(token);
+            self.close_stream(token);
+        }
+    }
+
+    pub(crate) fn actor_died(&mut self, died: ActorDied) {
+        let Some(id) = ActorId::from_slice(&died.actor) else { return };
+        let failure = died.failure.unwrap_or_else(|| Failure {
+            code: "actor_died".into(),
+            text: "the actor is dead".into(),
+            cause: Bytes::new(),
+        });
+        self.close_stream_to(id);
+        self.forget_creation(id);
+        let actor = self.actors.get(id);
+        actor.stream = Stream::Dead(failure.clone());
+        actor.creates.clear();
+        let arguments = std::mem::take(&mut actor.arguments);
+        let mut lost = self.take_under_way(id);
+        let actor = self.actors.get(id);
+        lost.extend(actor.queue.drain(..));
+        lost.extend(actor.unready.drain());
+        for task in lost {
+            self.fail_task(task, &failure);
+        }
+        for object in arguments {
+            self.release(object);
+        }
+        self.let_go_when_done(id);
+        self.signals.changed = true;
+    }
+
+    /// An actor that was not made after all: its name was taken.
+    pub fn unmake_actor(&mut self, id: ActorId) {
+        self.forget_creation(id);
+        if let Some(actor) = self.actors.known.remove(&id) {
+            if actor.is_anchored {
+                self.release(id.anchor());
+            }
+            for object in actor.arguments {
+                self.release(object);
+            }
+        }
+    }
+
+    /// Ends an actor's process; `restart` is whether there may be another.
+    pub fn kill_actor(&mut self, id: ActorId, restart: bool) {
+        let actor = self.actors.get(id);
+        if restart {
+            actor.paused = matches!(actor.stream, Stream::Open(..));
+        } else {
+            actor.killed = true;
+        }
+        self.io.send_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()), restart });
+    }
+
+    /// Whether the actor's process has the call. One that it has not got is not sent any more.
+    pub(crate) fn cancel_actor_call(&mut self, id: ActorId, task: TaskId, recursive: bool) -> bool {
+        if self.calls.tasks.get(&task).is_none_or(|task| task.sent == 0) {
+            return false;
+        }
+        if let Stream::Open(token, _) = self.actors.get(id).stream {
+            let cancel = Cancel { task: copy(task.as_bytes()), force: false, recursive };
+            self.io.send_now(token, &cancel);
+        }
+        true
+    }
+
+    /// Calls were taken out of an actor's queue.
+    pub(crate) fn actor_calls_left(&mut self, id: ActorId) {
+        let tasks = &self.calls.tasks;
+        let actor = self.actors.get(id);
+        actor.unready.retain(|task| tasks.contains_key(task));
+        while actor.queue.front().is_some_and(|front| !tasks.contains_key(front)) {
+            actor.queue.pop_front();
+        }
+        self.deliver(id);
+        self.let_go_when_done(id);
+    }
+
+    /// ACTORS-3.
+    fn let_go_when_done(&mut self, id: ActorId) {
+        let actor = self.actors.get(id);
+        if !actor.is_quiet() {
+            return;
+        }
+        let lets_go = actor.keeping == 0 && std::mem::take(&mut actor.is_anchored);
+        if actor.handles == 0 && matches!(actor.stream, Stream::Dead(_) | Stream::None) {
+            self.actors.known.remove(&id);
+        }
+        if lets_go {
+            self.release(id.anchor());
+        }
+    }
+}

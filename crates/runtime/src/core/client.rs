@@ -1,0 +1,495 @@
+//! The core as a whole: what it consists of, what happens to it, and what follows from one part for another.
+
+use crate::core::actors::Actors;
+use crate::core::awaited_groups::AwaitedGroups;
+use crate::core::code::Codes;
+use crate::core::draining::Draining;
+use crate::core::execute::Inbox;
+use crate::core::fresh_groups::FreshGroups;
+use crate::core::io::{DAEMON, Io, Role, Token};
+use crate::core::lending::{BLOCKED_AFTER, Blocked};
+use crate::core::lineage::Lineage;
+use crate::core::objects::{Effects, Objects};
+use crate::core::peers::{Brought, Peers};
+use crate::core::questions::Questions;
+use crate::core::resuming::Resuming;
+use crate::core::room_ahead::RoomAhead;
+use crate::core::streams::Streams;
+use crate::core::submit::{Calls, Leases};
+use crate::core::task_log::TaskLog;
+use crate::core::yielding::Yieldings;
+use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_wire::message::{Failure, Hold, LogLines, Notice, Promise, Publish, Subscribe, Unhold, Value};
+use oxiray_wire::plain;
+use oxiray_wire::{Message, Received};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::time::{Instant, SystemTime};
+
+/// Lines from workers that wait to be shown; of more, only the number is.
+const LINES_LIMIT: usize = 10_000;
+
+/// Who this process is in its cluster.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// This machine.
+    pub node: NodeId,
+    /// This process.
+    pub worker: WorkerId,
+    /// The job it works for.
+    pub job: JobId,
+    /// Where names live.
+    pub namespace: String,
+    /// The session's directory.
+    pub session: String,
+    /// What `init(address=…)` takes to come here.
+    pub address: String,
+    /// Counts the heads of this cluster when the process came; 0 where the end of this one is final.
+    pub epoch: u64,
+}
+
+/// Something for the user's process to act on.
+#[derive(Debug)]
+pub enum News {
+    /// A worker printed.
+    Lines(LogLines),
+    /// The daemon has something to say.
+    Notice(String),
+    /// An object's value is there (or never will be).
+    Ready(ObjectId),
+    /// A task's error that nobody looked at before it was dropped.
+    Unseen(Value),
+    /// The daemon is gone, or said everything it had to.
+    Over,
+}
+
+/// What the user's process is to hear, and whether threads that wait are to look.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    pub(crate) news: VecDeque<News>,
+    dropped: u64,
+    /// Something changed that another waiting thread may want to see.
+    pub(crate) changed: bool,
+    /// A timer was set that may be earlier than what the leader sleeps until.
+    pub(crate) timer_moved: bool,
+}
+
+impl Signals {
+    pub(crate) fn tell(&mut self, news: News) {
+        if self.news.len() >= LINES_LIMIT {
+            self.dropped += 1;
+            return;
+        }
+        self.tell_what_was_dropped();
+        self.news.push_back(news);
+        self.changed = true;
+    }
+
+    /// Where lines were dropped, says how many, in their place.
+    pub(crate) fn tell_what_was_dropped(&mut self) {
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let text = format!(
+                "{dropped} messages of workers are not shown here, since more came than this program could print: the \
+                 files of its workers among the session's logs have them all"
+            );
+            self.news.push_back(News::Notice(text));
+        }
+    }
+}
+
+/// The process's side of its daemon: what was asked of it, and whether it is there.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) questions: Questions,
+    pub(crate) room: RoomAhead,
+    pub(crate) draining: Option<Draining>,
+    /// The process finds its daemon again where that comes back.
+    pub(crate) comes_back: bool,
+    /// Since when the daemon is away that may come back.
+    pub(crate) away_since: Option<Instant>,
+    /// The daemon is gone; nothing new can be asked of it.
+    pub(crate) lost: Option<Failure>,
+}
+
+/// Objects that stand for placement groups.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    /// By the question that their value answers.
+    pub(crate) awaited: AwaitedGroups,
+    pub(crate) fresh: FreshGroups,
+}
+
+/// The calls that others send to this process.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    pub(crate) inbox: Inbox,
+    pub(crate) yieldings: Yieldings,
+    /// What each client's calls name by its hash.
+    pub(crate) codes: FxHashMap<Token, Codes>,
+    /// Threads that wait inside a leased task, the time the first began, and whether the daemon knows.
+    pub(crate) blocked: Blocked,
+}
+
+/// The core of a process's runtime: everything it knows, and what follows from what it hears.
+///
+/// It has no clock, socket, file or thread of its own. What happens is told to it ([`Client::heard`], [`Client::ended`],
+/// [`Client::run_timers`] and what users ask for), with the time in [`Client::now`]; what it wants done, its shell does
+/// ([`Io`]).
+#[derive(Debug)]
+pub struct Client<I: Io> {
+    pub(crate) io: I,
+    pub(crate) identity: Identity,
+    pub(crate) peers: Peers<I::Descriptor>,
+    pub(crate) resuming: Resuming,
+    pub(crate) daemon: Daemon,
+    pub(crate) objects: Objects,
+    pub(crate) calls: Calls,
+    pub(crate) leases: Leases,
+    pub(crate) lineage: Lineage,
+    pub(crate) actors: Actors,
+    pub(crate) streams: Streams,
+    pub(crate) groups: Groups,
+    pub(crate) service: Service,
+    pub(crate) log: TaskLog,
+    pub(crate) signals: Signals,
+    /// When what is handled was noticed, or a moment before.
+    pub(crate) now: Instant,
+}
+
+impl<I: Io> Client<I> {
+    /// The runtime of a new process; `began` is the time by both clocks.
+    pub fn new(identity: Identity, io: I, unique: Unique, began: (Instant, SystemTime)) -> Self {
+        let mut peers = Peers::new(identity.epoch);
+        peers.add(DAEMON, Role::Daemon);
+        Self {
+            io,
+            peers,
+            resuming: Resuming::default(),
+            daemon: Daemon {
+                questions: Questions::default(),
+                room: RoomAhead::default(),
+                draining: None,
+                comes_back: false,
+                away_since: None,
+                lost: None,
+            },
+            objects: Objects::new(identity.worker, identity.epoch > 0),
+            identity,
+            calls: Calls::new(unique),
+            leases: Leases::default(),
+            lineage: Lineage::default(),
+            actors: Actors::default(),
+            streams: Streams::default(),
+            groups: Groups::default(),
+            service: Service::default(),
+            log: TaskLog::new(began),
+            signals: Signals::default(),
+            now: began.0,
+        }
+    }
+
+    /// A stream that the daemon introduced.
+    pub(crate) fn open_stream(&mut self, end: I::Descriptor, role: Role, is_near: bool) -> Option<Token> {
+        let stream = self.io.open(end, role, is_near)?;
+        self.peers.add(stream, role);
+        Some(stream)
+    }
+
+    pub(crate) fn close_stream(&mut self, stream: Token) {
+        self.peers.remove(stream);
+        self.io.close(stream);
+    }
+
+    /// What a stream brings.
+    pub fn heard(&mut self, stream: Token, received: Received<I::Descriptor>) {
+        if let Message::Resumed(said) = &received.message
+            && self.peers.role(stream).is_some()
+            && !self.peers.is_held_back(stream)
+        {
+            if self.peers.mark(stream, said.epoch) {
+                self.io.stop_reading(stream);
+            }
+            return;
+        }
+        if let Brought::Now { role, is_behind, received } = self.peers.bring(stream, received) {
+            self.resuming.reads_what_came_before = is_behind;
+            self.said(stream, role, received);
+            self.resuming.reads_what_came_before = false;
+        }
+    }
+
+    pub(crate) fn said(
+        &mut self,
+        token: Token,
+        role: Role,
+        Received { message, descriptors }: Received<I::Descriptor>,
+    ) {
+        match (role, message) {
+            (Role::Lease(_) | Role::Actor(_), Message::StreamItem(item)) => self.item_arrived(token, *item),
+            (Role::Daemon, message) => self.daemon_said(message, descriptors),
+            (Role::Lease(lease), message) => self.lease_said(lease, message),
+            (Role::Actor(actor), message) => self.actor_said(actor, message),
+            (Role::Client(_), message) => self.client_said(token, message),
+        }
+    }
+
+    /// The daemon's word on a process's death may overtake what that process said before it died.
+    pub(crate) fn hear_last_words(&mut self, stream: Token) {
+        let mut is_over = false;
+        while !is_over {
+            let mut received = Vec::new();
+            is_over = self.io.read_now(stream, &mut received) || received.is_empty();
+            for received in received {
+                self.heard(stream, received);
+            }
+        }
+    }
+
+    /// A stream is over. `was_made` says whether anything can have gone through it: the network may have made none.
+    pub fn ended(&mut self, stream: Token, was_made: bool) {
+        let Some(role) = self.peers.remove(stream) else { return };
+        match role {
+            Role::Daemon => self.daemon_silent(),
+            Role::Lease(lease) if !was_made => self.lease_unreached(lease),
+            Role::Lease(lease) => self.lease_silent(lease),
+            Role::Actor(actor) if !was_made => self.actor_unreached(actor),
+            Role::Actor(actor) => self.actor_silent(actor),
+            Role::Client(_) => {
+                self.service.codes.remove(&stream);
+                for task in self.service.inbox.client_gone(stream) {
+                    self.service.yieldings.close(&task);
+                }
+                self.service.yieldings.client_gone(stream);
+                self.signals.changed = true;
+            }
+        }
+    }
+
+    /// Nothing more came of a frame that a peer had begun: the shell has closed the stream.
+    pub(crate) fn stream_stalled(&mut self, stream: Token, who: &str, why: String) {
+        self.signals.news.push_back(News::Notice(format!("{who} is not waited for any more: {why}")));
+        if let Some(Role::Lease(id)) = self.peers.role(stream)
+            && let Some(lease) = self.leases.granted.get_mut(&id)
+        {
+            lease.broken = Some(why);
+        }
+        self.ended(stream, true);
+        self.signals.changed = true;
+    }
+
+    /// Tells whoever has to know of a change to the objects.
+    ///
+    /// What follows from it is done after it, not within it: chains of tasks may be longer than a stack is deep.
+    pub(crate) fn apply(&mut self, effects: Effects) {
+        if effects.is_empty() {
+            return;
+        }
+        let Some(mut effects) = self.objects.begin_applying(effects) else { return };
+        loop {
+            self.apply_one(effects);
+            match self.objects.next_to_apply() {
+                Some(next) => effects = next,
+                None => return,
+            }
+        }
+    }
+
+    fn apply_one(&mut self, mut effects: Effects) {
+        for id in std::mem::take(&mut effects.publish) {
+            self.publish(id);
+            let mut after = Effects::default();
+            self.objects.published(id, &mut after);
+            effects.unhold.append(&mut after.unhold);
+            effects.forgotten.append(&mut after.forgotten);
+        }
+        self.unhold(&effects.unhold);
+        for (id, was_promised) in effects.forgotten {
+            self.forgotten_here(id, was_promised);
+        }
+        for value in effects.unseen {
+            self.tell_unseen(value);
+        }
+        for id in effects.announce {
+            self.signals.news.push_back(News::Ready(id));
+            self.signals.changed = true;
+        }
+        for (task, _) in effects.resolved {
+            self.dependency_ready(task);
+        }
+    }
+
+    pub(crate) fn resolve(&mut self, id: ObjectId, value: Value, holds: u32, inner_holds: u32) {
+        self.hold_what_came_before(id, &value, holds, inner_holds);
+        let mut effects = Effects::default();
+        self.objects.resolve(id, value, holds, inner_holds, &mut effects);
+        self.apply(effects);
+        self.signals.changed = true;
+    }
+
+    /// References to these leave the process.
+    pub(crate) fn promise(&mut self, ids: &[ObjectId]) {
+        let (promised, ready) = self.objects.promise(ids);
+        if !promised.is_empty() {
+            let objects = promised.iter().map(|id| crate::core::objects::copy(id.as_bytes())).collect();
+            self.io.send_now(DAEMON, &Promise { objects });
+        }
+        for id in ready {
+            self.publish(id);
+        }
+    }
+
+    fn publish(&mut self, id: ObjectId) {
+        let Some(value) = self.objects.value(id).cloned() else { return };
+        self.promise(&crate::core::objects::inner_ids(&value));
+        let object = crate::core::objects::copy(id.as_bytes());
+        self.io.send_now(DAEMON, &Publish { object, value: Some(value) });
+    }
+
+    /// Asks for values of objects that others own, where that was not done yet.
+    pub fn want(&mut self, id: ObjectId) {
+        if let Some(reference) = self.objects.want(id) {
+            self.io.send_now(DAEMON, &Subscribe { reference: Some(reference) });
+        }
+    }
+
+    /// The receiver of references is counted as their holder before the sender gives up its own.
+    pub(crate) fn hold_for(&mut self, ids: &[ObjectId], holder: &WorkerId) {
+        if !ids.is_empty() {
+            let objects = ids.iter().map(|id| crate::core::objects::copy(id.as_bytes())).collect();
+            let holder = crate::core::objects::copy(holder.as_bytes());
+            self.io.send_now(DAEMON, &Hold { objects, holder });
+        }
+    }
+
+    /// Gives holds of this process back.
+    pub(crate) fn unhold(&mut self, ids: &[ObjectId]) {
+        if !ids.is_empty() {
+            let objects = ids.iter().map(|id| crate::core::objects::copy(id.as_bytes())).collect();
+            self.io.send(DAEMON, &Unhold { objects });
+        }
+    }
+
+    /// Gives up what this process holds since it wrote it.
+    pub(crate) fn give_up_written(&mut self, ids: &[ObjectId]) {
+        for id in ids {
+            self.daemon.questions.writing.remove(id);
+        }
+        self.unhold(ids);
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm for each message")]
+    pub(crate) fn daemon_said(&mut self, message: Message, descriptors: Vec<I::Descriptor>) {
+        let mut descriptors = descriptors.into_iter();
+        match message {
+            Message::LeaseGranted(granted) => self.lease_granted(&granted, descriptors.next()),
+            Message::LeaseRefused(refused) => self.lease_refused(refused),
+            Message::LeaseReclaim(_) => self.return_idle_leases(),
+            Message::LeaseEnded(ended) => self.lease_ended(&ended),
+            Message::LeaseRetire(asked) => self.retire_lease(asked.lease),
+            Message::Draining(said) => self.daemon.draining = Draining::heard(said, self.now),
+            Message::CancelObject(asked) => self.cancel_asked(&asked),
+            Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
+            Message::GroupAnswer(answer) => self.group_answered(answer),
+            Message::ActorDied(died) => self.actor_died(*died),
+            Message::ActorRestarting(said) => self.actor_restarting(*said),
+            Message::Published(published) => {
+                if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
+                    self.resolve(id, value, 0, 1);
+                }
+            }
+            // The end that follows is final.
+            Message::Refused(_) => self.daemon.comes_back = false,
+            Message::HeadBack(said) => self.resume(said.epoch, false),
+            Message::Lost(said) => self.lost_elsewhere(&said.object),
+            Message::Wanted(said) => self.wanted_elsewhere(&said.object),
+            Message::CollectGarbage(_) => {
+                self.service.inbox.collect();
+                self.signals.changed = true;
+            }
+            Message::Freed(said) => self.freed_elsewhere(&said.object),
+            Message::Forgotten(said) => self.forgotten_elsewhere(&said.object),
+            Message::Allocated(_)
+            | Message::Holdings(_)
+            | Message::StoreRefused(_)
+            | Message::Pinned(_)
+            | Message::ClusterReport(_)
+            | Message::ActorAnswer(_)
+            | Message::GroupReport(_)
+            | Message::KeptAnswer(_)
+            | Message::StateReport(_)
+            | Message::SegmentRetired(_) => {
+                self.answered(message, descriptors.next());
+                self.signals.changed = true;
+            }
+            Message::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
+            Message::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
+            Message::LogLines(mut lines) => {
+                lines.name = plain(&lines.name).into_owned();
+                self.signals.tell(News::Lines(lines));
+            }
+            Message::Notice(Notice { text }) => self.signals.tell(News::Notice(plain(&text).into_owned())),
+            Message::Assign(assign) => {
+                self.service.inbox.assign(assign);
+                self.signals.changed = true;
+            }
+            Message::Peer(peer) => {
+                if let Some(descriptor) = descriptors.next() {
+                    let client = WorkerId::from_slice(&peer.client).unwrap_or(WorkerId::NIL);
+                    // A stream that cannot be watched is closed here, which tells the client.
+                    let _ = self.open_stream(descriptor, Role::Client(client), false);
+                }
+            }
+            Message::Stop(_) => {
+                self.service.inbox.close_when_empty();
+                self.signals.changed = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// When [`Client::run_timers`] has something to do next.
+    pub fn next_timer(&self) -> Option<Instant> {
+        let blocked = self.service.blocked.since.filter(|_| !self.service.blocked.told);
+        let blocked = blocked.map(|since| since + BLOCKED_AFTER);
+        let again = self.service.inbox.interrupts.again_at();
+        let told = [self.log.tell_at, self.calls.retries.next_due(), self.daemon.room.looks_at];
+        let told = told.into_iter().flatten().min();
+        [self.leases.next_idle_end(), self.service.inbox.give_back_at(), blocked, again, told]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does what is due.
+    pub fn run_timers(&mut self, now: Instant) {
+        if self.log.tell_at.is_some_and(|at| at <= now) {
+            self.tell_of_ended();
+        }
+        if self.calls.retries.next_due().is_some_and(|at| at <= now) {
+            self.end_pauses(now);
+        }
+        if self.leases.next_idle_end().is_some_and(|at| at <= now) {
+            self.end_idle_leases(now);
+        }
+        if self.daemon.room.looks_at.is_some_and(|at| at <= now) {
+            self.look_at_room(now);
+        }
+        let blocked = &self.service.blocked;
+        let blocked = blocked.since.is_some_and(|since| !blocked.told && since + BLOCKED_AFTER <= now);
+        if blocked {
+            self.service.blocked.told = true;
+            self.io.send_now(DAEMON, &oxiray_wire::message::Blocked {});
+        }
+        if self.service.inbox.interrupts.is_due(now) {
+            self.io.interrupt();
+        }
+        if blocked || self.service.inbox.give_back_at().is_some_and(|at| at <= now) {
+            self.give_back_queued();
+        }
+    }
+
+    pub(crate) fn new_task(&mut self, actor: oxiray_ids::ActorId) -> TaskId {
+        TaskId::generate(actor, &mut self.calls.unique)
+    }
+}

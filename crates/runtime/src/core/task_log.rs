@@ -1,0 +1,295 @@
+//! Which calls ran in this process and when, told to the daemon when it asks, and once in a while.
+//!
+//! - LOG-1: a call that ended costs a place in a ring, and no message of its own: at most [`ENDED_MAX`] are told
+//!   every [`PERIOD`], however many there were.
+//! - LOG-2: a process that is killed takes along what it did in its last [`PERIOD`]; one that leaves tells it.
+
+use crate::core::client::Client;
+use crate::core::io::{DAEMON, Io};
+use crate::core::objects::copy;
+use crate::core::submit::{Target, Task};
+use oxiray_ids::TaskId;
+use oxiray_wire::message::{Amount, Assign, Call, Content, TaskLog as Told, TaskRecord, TaskStage, Value};
+use rustc_hash::FxHashSet;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How many calls that ended are remembered.
+const ENDED_MAX: usize = 1000;
+/// How long a call that ended may go untold.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How many calls a process tells of that have not ended.
+const OPEN_MAX: usize = 10_000;
+/// Characters kept of what a failure says.
+const TEXT_MAX: usize = 1000;
+
+/// What failed: a code and a text.
+type Error = Box<(String, String)>;
+
+/// A call, as cheaply as it can be kept: where one was before another, its memory is used again.
+#[derive(Debug)]
+struct Entry {
+    task: TaskId,
+    name: String,
+    attempt: u32,
+    started: Option<Instant>,
+    ended: Instant,
+    error: Option<Error>,
+    resources: Option<Arc<Vec<Amount>>>,
+}
+
+/// The place of a call that runs; free where it is over.
+#[derive(Debug)]
+struct Place {
+    runs: bool,
+    entry: Entry,
+}
+
+/// The calls of this process.
+#[derive(Debug)]
+pub(crate) struct TaskLog {
+    ended: VecDeque<Entry>,
+    places: Vec<Place>,
+    free: Vec<usize>,
+    /// How many of `ended`, the last ones, nobody was told of.
+    untold: usize,
+    /// When they are told.
+    pub(crate) tell_at: Option<Instant>,
+    began: (Instant, SystemTime),
+    /// What the functions that run here need; nothing where an actor's methods do.
+    resources: Option<Arc<Vec<Amount>>>,
+}
+
+impl TaskLog {
+    /// The log of a process that began at this time, by both clocks.
+    pub(crate) fn new(began: (Instant, SystemTime)) -> Self {
+        let (ended, places, free) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { ended, places, free, untold: 0, tell_at: None, began, resources: None }
+    }
+}
+
+impl TaskLog {
+    /// This process is to run what was granted these resources.
+    pub(crate) fn assigned(&mut self, assign: &Assign) {
+        self.resources = assign.actor.is_none().then(|| Arc::new(assign.resources.clone()));
+    }
+
+    /// A call begins to run; the place to name when it ends.
+    pub(crate) fn begin(&mut self, task: TaskId, call: &Call, started: Instant) -> usize {
+        let Some(place) = self.free.pop() else {
+            let (name, attempt) = (call.name.clone(), call.attempt);
+            let resources = self.resources.clone();
+            let entry = Entry { task, name, attempt, started: Some(started), ended: started, error: None, resources };
+            self.places.push(Place { runs: true, entry });
+            return self.places.len() - 1;
+        };
+        let Place { runs, entry } = &mut self.places[place];
+        *runs = true;
+        entry.task = task;
+        entry.name.clone_from(&call.name);
+        entry.attempt = call.attempt;
+        entry.started = Some(started);
+        entry.resources.clone_from(&self.resources);
+        place
+    }
+
+    /// When the call at this place began.
+    pub(crate) fn started(&self, place: usize) -> Option<Instant> {
+        self.places.get(place).filter(|place| place.runs).and_then(|place| place.entry.started)
+    }
+
+    /// Whether the call runs here.
+    pub(crate) fn is_running(&self, task: TaskId) -> bool {
+        self.places.iter().any(|place| place.runs && place.entry.task == task)
+    }
+
+    /// Leaves the place; whether a call was there.
+    fn vacate(&mut self, place: usize) -> bool {
+        let left = self.places.get_mut(place).is_some_and(|place| std::mem::take(&mut place.runs));
+        if left {
+            self.free.push(place);
+        }
+        left
+    }
+
+    /// Nobody hears how the call at this place ended.
+    pub(crate) fn abandon(&mut self, place: usize) {
+        self.vacate(place);
+    }
+
+    /// The call at this place ended with these results. Says whether a timer was set.
+    pub(crate) fn end(&mut self, place: usize, ended: Instant, results: &[Value]) -> bool {
+        if !self.vacate(place) {
+            return false;
+        }
+        let entry = &mut self.places[place].entry;
+        entry.ended = ended;
+        entry.error = results.iter().find_map(error_of);
+        if self.ended.len() < ENDED_MAX {
+            let (task, name) = (TaskId::NIL, String::new());
+            let unused = Entry { task, name, attempt: 0, started: None, ended, error: None, resources: None };
+            self.ended.push_back(std::mem::replace(entry, unused));
+        } else if let Some(mut oldest) = self.ended.pop_front() {
+            std::mem::swap(entry, &mut oldest);
+            self.ended.push_back(oldest);
+        }
+        self.note_untold(ended)
+    }
+
+    /// A call of this process's ended without its worker's answer, or without a worker.
+    pub(crate) fn failed(
+        &mut self,
+        task: TaskId,
+        name: &str,
+        attempt: u32,
+        value: &Value,
+        now: Instant,
+        needs: Vec<Amount>,
+    ) -> bool {
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.pop_front();
+        }
+        let (name, ended, error) = (name.to_owned(), now, error_of(value));
+        let resources = Some(Arc::new(needs));
+        self.ended.push_back(Entry { task, name, attempt, started: None, ended, error, resources });
+        self.note_untold(ended)
+    }
+
+    /// Says whether a timer was set.
+    fn note_untold(&mut self, ended: Instant) -> bool {
+        self.untold = (self.untold + 1).min(ENDED_MAX);
+        let is_first = self.tell_at.is_none();
+        if is_first {
+            self.tell_at = Some(ended + PERIOD);
+        }
+        is_first
+    }
+
+    /// What nobody was told of.
+    fn take_untold(&mut self) -> Vec<TaskRecord> {
+        self.tell_at = None;
+        let from = self.ended.len() - std::mem::take(&mut self.untold);
+        self.ended.iter().skip(from).map(|entry| self.record(entry, stage(entry))).collect()
+    }
+
+    fn record(&self, entry: &Entry, stage: TaskStage) -> TaskRecord {
+        let microseconds = |at: Instant| {
+            let since = self.began.1 + at.saturating_duration_since(self.began.0);
+            since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+        };
+        let (error, text) = entry.error.as_deref().cloned().unwrap_or_default();
+        TaskRecord {
+            task: copy(entry.task.as_bytes()),
+            attempt: entry.attempt,
+            name: entry.name.clone(),
+            stage: stage.into(),
+            started_us: entry.started.map_or(0, microseconds),
+            ended_us: if stage == TaskStage::Runs { 0 } else { microseconds(entry.ended) },
+            error,
+            text,
+            resources: entry.resources.as_deref().cloned().unwrap_or_default(),
+        }
+    }
+
+    fn records(&self) -> Vec<TaskRecord> {
+        let ended = self.ended.iter().map(|entry| self.record(entry, stage(entry)));
+        let running = self.places.iter().filter(|place| place.runs);
+        ended.chain(running.map(|place| self.record(&place.entry, TaskStage::Runs))).collect()
+    }
+}
+
+fn stage(entry: &Entry) -> TaskStage {
+    if entry.error.is_some() { TaskStage::Failed } else { TaskStage::Finished }
+}
+
+fn error_of(value: &Value) -> Option<Error> {
+    match value.content.as_ref()? {
+        Content::Raised(_) => Some(Box::new(("raised".into(), String::new()))),
+        Content::Failed(failure) => {
+            // A task that did not run is listed with what its argument failed with.
+            let argument = failure.argument_failed().and_then(|argument| error_of(&argument.value?));
+            let code = argument.map_or_else(|| failure.code.clone(), |error| error.0);
+            Some(Box::new((code, failure.text.chars().take(TEXT_MAX).collect())))
+        }
+        Content::Inline(_) | Content::Stored(_) => None,
+    }
+}
+
+impl<I: Io> Client<I> {
+    /// Tells the daemon of every call that this process runs, ran lately, or waits for.
+    pub(crate) fn tell_of_tasks(&mut self, number: u64) {
+        let mut records = self.log.records();
+        let sent = self.sent();
+        records.extend(self.calls.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
+            let stage = Self::stage(id, task, &sent);
+            TaskRecord {
+                task: copy(id.as_bytes()),
+                attempt: task.attempt,
+                name: task.work.name.clone(),
+                stage: stage.into(),
+                resources: self.leases.needs_of(task),
+                ..TaskRecord::default()
+            }
+        }));
+        self.io.send_now(DAEMON, &Told { number, records });
+    }
+
+    /// The calls of functions that are under way with some worker.
+    pub(crate) fn sent(&self) -> FxHashSet<TaskId> {
+        self.leases.granted.values().flat_map(|lease| lease.under_way.iter().copied()).collect()
+    }
+
+    /// How far a call is that has not ended; `sent` as [`State::sent`] says.
+    pub(crate) fn stage(id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
+        let is_sent = match task.target {
+            Target::Class(_) => sent.contains(id),
+            Target::Actor(_) => task.sent > 0,
+        };
+        match task.waiting_for {
+            0 if is_sent => TaskStage::Sent,
+            0 => TaskStage::WaitsForWorker,
+            _ => TaskStage::WaitsForArguments,
+        }
+    }
+
+    /// Tells the daemon of calls that ended since it was told last.
+    pub(crate) fn tell_of_ended(&mut self) {
+        let records = self.log.take_untold();
+        if !records.is_empty() && self.daemon.lost.is_none() {
+            self.io.send_now(DAEMON, &Told { number: 0, records });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(log: &mut TaskLog, name: &str, value: Content) -> bool {
+        let call = Call { name: name.into(), ..Call::default() };
+        let (task, now) = (TaskId::new([7; 24]), Instant::now());
+        let place = log.begin(task, &call, now);
+        assert!(log.is_running(task));
+        assert_eq!(log.records().last().map(TaskRecord::stage), Some(TaskStage::Runs));
+        let sets_timer = log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }]);
+        assert!(!log.is_running(task));
+        sets_timer
+    }
+
+    #[test]
+    fn what_ended_is_told_once_and_remembered_within_bounds() {
+        let mut log = TaskLog::new((Instant::now(), SystemTime::now()));
+        let fine = || Content::Inline(bytes::Bytes::new());
+        assert!(run(&mut log, "first", fine()), "a timer is set");
+        assert!(!run(&mut log, "second", Content::Raised(bytes::Bytes::new())), "it was set already");
+        let told = log.take_untold();
+        let expected = [("first", TaskStage::Finished, ""), ("second", TaskStage::Failed, "raised")];
+        assert_eq!(told.iter().map(|one| (&*one.name, one.stage(), &*one.error)).collect::<Vec<_>>(), expected);
+        assert!(log.take_untold().is_empty() && log.tell_at.is_none());
+        for _ in 0..=ENDED_MAX {
+            run(&mut log, "more", fine());
+        }
+        assert_eq!((log.records().len(), log.take_untold().len(), log.places.len()), (ENDED_MAX, ENDED_MAX, 1));
+    }
+}
