@@ -86,10 +86,11 @@ impl Demand {
 
     /// This demand with `quantity` of `resource` in place of what it asked of it before.
     pub fn with(&self, resource: ResourceName, quantity: Quantity) -> Result<Self, DemandError> {
-        let mut amounts: Vec<_> = self.iter().filter(|(name, _)| **name != resource).collect();
-        amounts.push((&resource, quantity));
-        let mut changed = Self::new(amounts.into_iter().map(|(name, quantity)| (name.clone(), quantity)))?;
-        for (name, asked) in self.devices().filter(|(name, asked)| **name != resource && asked.memory_bytes > 0) {
+        let others = self.0.iter().filter(|(name, _)| *name != resource);
+        let others: Vec<(ResourceName, Capacity)> = others.cloned().collect();
+        let shares = others.iter().map(|(name, asked)| (name.clone(), asked.share));
+        let mut changed = Self::new(shares.chain([(resource, quantity)]).collect::<Vec<_>>())?;
+        for (name, asked) in others.iter().filter(|(_, asked)| asked.memory_bytes > 0) {
             changed = changed.with_memory(name, asked.memory_bytes)?;
         }
         Ok(changed)
@@ -100,9 +101,9 @@ impl Demand {
         if !resource.is_device() || self.get(resource.as_str()).is_zero() {
             return Err(DemandError::NoDevice { resource: resource.clone() });
         }
-        let changed = self.0.iter().map(|(name, asked)| match name == resource {
-            true => (name.clone(), Capacity { memory_bytes, ..*asked }),
-            false => (name.clone(), *asked),
+        let changed = self.0.iter().map(|(name, asked)| {
+            let changed = if name == resource { Capacity { memory_bytes, ..*asked } } else { *asked };
+            (name.clone(), changed)
         });
         Ok(Self(changed.collect()))
     }

@@ -378,7 +378,6 @@ impl<I: Io> Client<I> {
         self.unhold(ids);
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each message")]
     pub(crate) fn daemon_said(&mut self, message: Message, descriptors: Vec<I::Descriptor>) {
         let mut descriptors = descriptors.into_iter();
         match message {
