@@ -149,9 +149,10 @@ pub(crate) fn calls(given: Vec<Given>, target: Target) -> Result<TokenStream> {
                 let rule = rule_of(&name, target)?;
                 let value = checked(&name, &value, rule.kind)?;
                 let device = device_resources().find(|resource| resource.option.is_some_and(|option| name == option));
-                calls.extend(match device.map(|device| device.name) {
-                    Some(resource) => quote!(.resource(#resource, #value)),
-                    None => quote!(.#name(#value)),
+                calls.extend(if let Some(resource) = device.map(|device| device.name) {
+                    quote!(.resource(#resource, #value))
+                } else {
+                    quote!(.#name(#value))
                 });
             }
             Given::Pairs(_, pairs) if name == "concurrency_groups" => {

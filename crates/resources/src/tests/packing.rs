@@ -94,7 +94,9 @@ fn what_a_machine_has_not_is_never_granted_and_what_it_lacks_now_is_waited_for()
     let unasked = ledger.grant(&demand("GPU 1")).unwrap();
     assert_eq!(unasked.devices_of("GPU")[0].device, 2, "of which nobody knows the memory");
     ledger.audit();
-    [first, whole, unasked].into_iter().for_each(|grant| ledger.release(grant));
+    for grant in [first, whole, unasked] {
+        ledger.release(grant);
+    }
     ledger.audit();
 }
 
@@ -110,10 +112,14 @@ fn a_bundle_has_the_memory_that_it_was_given() {
     let within = ledger.grant_within(bundles[0], &asked("0.25", 4)).unwrap();
     assert!(ledger.grant_within(bundles[0], &asked("0.25", 4)).is_none());
     let of_whole = ledger.grant_within(bundles[1], &asked("0.25", 8)).unwrap();
-    bundles.into_iter().for_each(|bundle| ledger.dissolve(bundle));
+    for bundle in bundles {
+        ledger.dissolve(bundle);
+    }
     ledger.audit();
     assert!(ledger.grant(&asked("0.5", 5)).is_err(), "4 GiB of each device at most are free");
-    [within, of_whole].into_iter().for_each(|grant| ledger.release(grant));
+    for grant in [within, of_whole] {
+        ledger.release(grant);
+    }
     ledger.audit();
     assert_eq!(ledger.available(), ledger.totals());
 }
@@ -247,10 +253,13 @@ proptest! {
                     check_grant(&before, asked, granted.as_ref(), &ledger.free_per_device("GPU"));
                     grants.extend(granted);
                 }
-                Event::Reserve(one, two) => match ledger.reserve(&[demand_of(one), demand_of(two)]) {
-                    Some(reserved) => bundles.extend(reserved),
-                    None => prop_assert_eq!(ledger.free_per_device("GPU"), before, "LEDGER-4"),
-                },
+                Event::Reserve(one, two) => {
+                    if let Some(reserved) = ledger.reserve(&[demand_of(one), demand_of(two)]) {
+                        bundles.extend(reserved);
+                    } else {
+                        prop_assert_eq!(ledger.free_per_device("GPU"), before, "LEDGER-4");
+                    }
+                }
                 Event::Release(which) if !grants.is_empty() => ledger.release(grants.swap_remove(which.index(grants.len()))),
                 Event::Dissolve(which) if !bundles.is_empty() => ledger.dissolve(bundles.swap_remove(which.index(bundles.len()))),
                 Event::Quarantine(device) => ledger.quarantine("GPU", device, "test").unwrap(),
@@ -260,8 +269,12 @@ proptest! {
             ledger.audit();
         }
         (0..3).for_each(|device| ledger.restore_device("GPU", device).unwrap());
-        bundles.into_iter().for_each(|bundle| ledger.dissolve(bundle));
-        grants.into_iter().for_each(|grant| ledger.release(grant));
+        for bundle in bundles {
+            ledger.dissolve(bundle);
+        }
+        for grant in grants {
+            ledger.release(grant);
+        }
         ledger.audit();
         prop_assert_eq!(ledger.free_per_device("GPU"), ledger.inventory().devices("GPU"));
     }
