@@ -26,21 +26,19 @@ LARGE_STRUCTS = {
     "node/src/config.rs Plan": 16,
     "node/src/core.rs Core": 49,
     "node/src/core.rs Worker": 19,
-    "node/src/daemon.rs Daemon": 39,
-    "runtime/src/state.rs State": 35,
-    "sim/src/client.rs Client": 18,
+    "node/src/daemon.rs Daemon": 40,
+    "runtime/src/core/client.rs Client": 16,
     "sim/src/options.rs Options": 33,
-    "sim/src/world.rs World": 22,
+    "sim/src/world.rs World": 26,
     "wire/src/message/actor.rs ActorCreate": 24,
 }
 #: Crates of which more than `CIRCLE_FILES_MAX` files lean on each other in a circle, with the most files that may do so.
-LARGE_CIRCLES = {"accelerators": 11, "network": 8, "node": 79, "python": 12, "runtime": 23, "sim": 17}
+LARGE_CIRCLES = {"families": 10, "network": 8, "node": 79, "python": 12, "runtime": 23, "sim": 18}
 #: Functions that clippy is told to let pass, with the reason at each.
 LONG_FUNCTIONS = {
     "accelerators/tests/offers.rs": 1,
     "node/src/core/tests/any_order.rs": 1,
     "node/src/daemon/start.rs": 1,
-    "runtime/src/state.rs": 1,
 }
 #: Names that several public types have, with the most types that may have it.
 SHARED_NAMES = {

@@ -75,9 +75,9 @@ def test_jemallocs_thread_does_not_keep_a_module_from_being_preloaded(cluster, m
 def test_a_process_with_a_device_open_is_not_forked() -> None:
     # No machine is sure to have a device; /dev/full stands for one.
     program = (
-        "import re; from oxiray import _preload\n"
+        "import re; from oxiray import _families, _preload\n"
         "print(_preload._why_not_forkable())\n"
-        "_preload._DEVICES = re.compile('/dev/full'); file = open('/dev/full')\n"
+        "_families.NODE = re.compile('/dev/full'); file = open('/dev/full')\n"
         "print(_preload._why_not_forkable())\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -50,7 +50,7 @@ pub struct Catalogue {
 /// What each host of a group offers once it is up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Capacity {
+pub struct PodCapacity {
     /// What every host offers.
     pub per_host: BTreeMap<String, f64>,
     /// What the first host of a replica offers besides, such as `TPU-v4-16-head`.
@@ -73,7 +73,7 @@ pub struct Capacity {
     pub store: Option<u64>,
 }
 
-impl Capacity {
+impl PodCapacity {
     /// What the host with this index offers.
     pub fn host(&self, index: u32) -> BTreeMap<String, f64> {
         let mut offered = self.per_host.clone();
@@ -85,10 +85,10 @@ impl Capacity {
 }
 
 /// What each host of such a group will offer.
-pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> Capacity {
+pub fn capacity(shape: &Shape<'_>, catalogue: &Catalogue) -> PodCapacity {
     let pod = &shape.template["spec"];
     let selectors = selectors(pod);
-    let mut told = Capacity { labels: shape.labels.clone(), ..Capacity::default() };
+    let mut told = PodCapacity { labels: shape.labels.clone(), ..PodCapacity::default() };
     let mut declared = declared(pod, &mut told.notes);
     declared.extend(shared_by_kai(&shape.template["metadata"]["annotations"]));
     told.count_basics(shape, &declared);
@@ -129,7 +129,7 @@ fn shared_by_kai(annotations: &Value) -> Option<(String, f64)> {
     is_asked.then(|| ("nvidia.com/gpu.shared".to_owned(), count))
 }
 
-impl Capacity {
+impl PodCapacity {
     fn add(&mut self, unit: &Unit, count: f64) {
         *self.per_host.entry(unit.resource.clone()).or_default() += unit.amount * count;
     }

@@ -1,6 +1,6 @@
 //! The command that a pod's first container runs.
 
-use crate::capacity::Capacity;
+use crate::capacity::PodCapacity;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ pub(crate) struct Start<'a> {
     /// Whether its journal outlives its pod.
     pub(crate) keeps: bool,
     pub(crate) parameters: &'a BTreeMap<String, String>,
-    pub(crate) capacity: &'a Capacity,
+    pub(crate) capacity: &'a PodCapacity,
     pub(crate) host: u32,
 }
 

@@ -1,7 +1,7 @@
 //! `RayCluster` objects: which pods they want, and what each pod's node will offer.
 //!
 //! ```text
-//! template, rayStartParams ──capacity──▶ Capacity      {CPU: 3, GPU: 1}, at zero replicas too
+//! template, rayStartParams ──capacity──▶ PodCapacity      {CPU: 3, GPU: 1}, at zero replicas too
 //! RayCluster, pods         ──plan──────▶ Plan          objects and pods to apply, pods to delete, what to say
 //! RayCluster, pods         ──status────▶ status        conditions, and the capacity of every group
 //! RayCluster, pods, wishes ──Scaling───▶ JSON patch    replicas and pods to go, as an autoscaler wants them
@@ -34,7 +34,7 @@ mod settings;
 mod status;
 mod validate;
 
-pub use capacity::{Capacity, Catalogue, PROFILE_LABEL, Shape, TYPE_LABEL, capacity};
+pub use capacity::{Catalogue, PROFILE_LABEL, PodCapacity, Shape, TYPE_LABEL, capacity};
 pub use claims::{Claims, references};
 pub use cluster::{
     API_GROUP, API_VERSION, AutoscalerOptions, FaultTolerance, HEAD_GROUP, HeadGroup, Metadata, RayCluster,

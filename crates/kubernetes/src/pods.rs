@@ -1,7 +1,7 @@
 //! The pods of a cluster, as they are applied.
 
 use crate::applied::make_applicable;
-use crate::capacity::{Capacity, Shape, capacity};
+use crate::capacity::{PodCapacity, Shape, capacity};
 use crate::cluster::{HEAD_GROUP, HeadGroup, RayCluster, WorkerGroup, hash_of};
 use crate::command::{SECRET_PATH, SESSIONS_PATH, START_PATH, Start, command, script};
 use crate::devices::taints_of;
@@ -50,7 +50,7 @@ pub(crate) struct Place<'a> {
 }
 
 /// What each pod of a group offers, at zero replicas too.
-pub fn worker_capacity(group: &WorkerGroup, settings: &Settings) -> Capacity {
+pub fn worker_capacity(group: &WorkerGroup, settings: &Settings) -> PodCapacity {
     let shape = Shape {
         template: &group.template,
         start: &group.ray_start_params,
@@ -62,7 +62,7 @@ pub fn worker_capacity(group: &WorkerGroup, settings: &Settings) -> Capacity {
 }
 
 /// What the head's pod offers.
-pub fn head_capacity(head: &HeadGroup, settings: &Settings) -> Capacity {
+pub fn head_capacity(head: &HeadGroup, settings: &Settings) -> PodCapacity {
     let shape = Shape {
         template: &head.template,
         start: &head.ray_start_params,
@@ -73,7 +73,7 @@ pub fn head_capacity(head: &HeadGroup, settings: &Settings) -> Capacity {
     with_notes(capacity(&shape, &settings.catalogue), &head.ray_start_params)
 }
 
-fn with_notes(mut told: Capacity, parameters: &BTreeMap<String, String>) -> Capacity {
+fn with_notes(mut told: PodCapacity, parameters: &BTreeMap<String, String>) -> PodCapacity {
     let unknown = Start::unknown(parameters);
     if !unknown.is_empty() {
         told.notes.push(format!("without effect in rayStartParams: {}", unknown.join(", ")));
@@ -162,7 +162,7 @@ impl Place<'_> {
         pod
     }
 
-    fn label(&self, labels: &mut Value, told: &Capacity, hash: &str) {
+    fn label(&self, labels: &mut Value, told: &PodCapacity, hash: &str) {
         let name = &self.cluster.metadata.name;
         let (kind, group) = match self.worker {
             None => ("head", HEAD_GROUP),
@@ -192,7 +192,7 @@ impl Place<'_> {
     }
 
     /// What a pod needs as a whole.
-    fn complete(&self, spec: &mut Value, told: &Capacity) {
+    fn complete(&self, spec: &mut Value, told: &PodCapacity) {
         let is_head = self.worker.is_none();
         if is_head {
             spec["restartPolicy"] = json!("Always");
@@ -293,7 +293,7 @@ impl Place<'_> {
     }
 
     /// What the hosts of a slice must know of each other, which on GKE a webhook of its own would add.
-    fn name_slice(&self, pod: &mut Value, told: &Capacity) {
+    fn name_slice(&self, pod: &mut Value, told: &PodCapacity) {
         let Some((group, replica, host)) = self.worker.filter(|(group, ..)| group.hosts() > 1) else { return };
         let name = self.name();
         pod["spec"]["hostname"] = json!(name);

@@ -1,6 +1,6 @@
 //! What is told of a cluster in its status.
 
-use crate::capacity::Capacity;
+use crate::capacity::PodCapacity;
 use crate::cluster::RayCluster;
 use crate::failures::FailuresByGroup;
 use crate::observed::Seen;
@@ -87,7 +87,7 @@ pub fn status(told: &Told<'_>) -> Value {
 /// What all pods that are wanted have together, in Kubernetes' form.
 fn totals(cluster: &RayCluster, settings: &Settings) -> Vec<(&'static str, String)> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
-    let mut add = |capacity: &Capacity, count: f64| {
+    let mut add = |capacity: &PodCapacity, count: f64| {
         for (name, amount) in &capacity.per_host {
             *sums.entry(name.clone()).or_default() += amount * count;
         }

@@ -1,7 +1,7 @@
 //! That this process's node is being emptied, and asking for that.
 
 use crate::core::draining::Draining;
-use crate::core::questions::Answer;
+use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use oxiray_wire::message::{DrainAsked, StateReport};
 
@@ -15,7 +15,7 @@ impl Runtime {
     /// node, or it is the head's.
     pub fn drain(&self, asked: &DrainAsked) -> Result<StateReport, RuntimeError> {
         match self.ask(|request| DrainAsked { request, ..asked.clone() }.into())? {
-            Answer::State(mut report) => match report.failure.take() {
+            DaemonAnswer::State(mut report) => match report.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*report),
             },

@@ -2,7 +2,7 @@
 
 use crate::core::groups::is_plain;
 use crate::core::objects::copy;
-use crate::core::questions::Answer;
+use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;
 use oxiray_ids::{ObjectId, PlacementGroupId};
@@ -22,7 +22,7 @@ impl Runtime {
             return asked.map(|()| id).map_err(RuntimeError::Failed);
         }
         match self.ask(|request| GroupCreate { request, ..create }.into())? {
-            Answer::Group(mut answer) => {
+            DaemonAnswer::Group(mut answer) => {
                 answer.failure.take().map_or(Ok(id), |failure| Err(RuntimeError::Failed(failure)))
             }
             _ => Err(unexpected()),
@@ -57,7 +57,7 @@ impl Runtime {
     pub fn groups(&self, group: Option<PlacementGroupId>, name: &str) -> Result<String, RuntimeError> {
         let group = group.map(|group| copy(group.as_bytes())).unwrap_or_default();
         match self.ask(|request| GroupQuery { request, group, name: name.to_owned() }.into())? {
-            Answer::Groups(report) => Ok(report.groups),
+            DaemonAnswer::Groups(report) => Ok(report.groups),
             _ => Err(unexpected()),
         }
     }

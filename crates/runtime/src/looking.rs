@@ -1,6 +1,6 @@
 //! Questions about the cluster, and the values that it keeps by name.
 
-use crate::core::questions::Answer;
+use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use oxiray_wire::message::{KeptAnswer, KeptRequest, StateQuery, StateReport};
 use std::time::Instant;
@@ -9,7 +9,7 @@ impl Runtime {
     /// Puts, gets, deletes or lists kept values; the number of the request is filled in here.
     pub fn kept(&self, asked: &KeptRequest) -> Result<KeptAnswer, RuntimeError> {
         match self.ask(|request| KeptRequest { request, ..asked.clone() }.into())? {
-            Answer::Kept(mut answer) => match answer.failure.take() {
+            DaemonAnswer::Kept(mut answer) => match answer.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*answer),
             },
@@ -21,7 +21,7 @@ impl Runtime {
     /// deadline.
     pub fn look(&self, asked: &StateQuery, deadline: Option<Instant>) -> Result<StateReport, RuntimeError> {
         match self.ask_until(deadline, None, |request| StateQuery { request, ..asked.clone() }.into())? {
-            Answer::State(mut report) => match report.failure.take() {
+            DaemonAnswer::State(mut report) => match report.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*report),
             },

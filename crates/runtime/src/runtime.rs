@@ -6,7 +6,7 @@ use crate::core::DAEMON;
 use crate::core::client::{Identity, News};
 use crate::core::contained::Seen;
 use crate::core::objects::is_error;
-use crate::core::questions::Answer;
+use crate::core::questions::DaemonAnswer;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use crate::lead::{Shared, Unmet};
 use crate::links::Links;
@@ -241,7 +241,7 @@ impl Runtime {
 
     // --- questions to the daemon ---
 
-    pub(crate) fn ask(&self, message: impl FnOnce(u64) -> oxiray_wire::Message) -> Result<Answer, RuntimeError> {
+    pub(crate) fn ask(&self, message: impl FnOnce(u64) -> oxiray_wire::Message) -> Result<DaemonAnswer, RuntimeError> {
         self.ask_until(None, None, message)
     }
 
@@ -251,7 +251,7 @@ impl Runtime {
         deadline: Option<Instant>,
         pins: Option<&Bytes>,
         message: impl FnOnce(u64) -> oxiray_wire::Message,
-    ) -> Result<Answer, RuntimeError> {
+    ) -> Result<DaemonAnswer, RuntimeError> {
         let question = self.shared.with(|state| {
             let question = state.daemon.questions.ask();
             let message = message(question);
@@ -272,10 +272,10 @@ impl Runtime {
         question: u64,
         deadline: Option<Instant>,
         pins: Option<&Bytes>,
-    ) -> Result<Answer, RuntimeError> {
+    ) -> Result<DaemonAnswer, RuntimeError> {
         loop {
             match self.shared.wait(deadline, |state| state.daemon.questions.take(question)) {
-                Ok(Answer::Refused(failure)) => return Err(RuntimeError::Failed(failure)),
+                Ok(DaemonAnswer::Refused(failure)) => return Err(RuntimeError::Failed(failure)),
                 Ok(answer) => return Ok(answer),
                 // The daemon answers at once or when room is made; a signal is looked at after that.
                 Err(Unmet::Interrupted) => {}
@@ -322,7 +322,7 @@ impl Runtime {
         }
         let answer = self.answer_to(question, None, None);
         match answer {
-            Ok(Answer::Actor(answer)) if answer.failure.is_none() => {
+            Ok(DaemonAnswer::Actor(answer)) if answer.failure.is_none() => {
                 let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
                 if found != id {
                     // As with any actor found by its name, the handle does not keep it.
@@ -336,7 +336,7 @@ impl Runtime {
             refused => {
                 self.shared.with(|state| state.unmake_actor(id));
                 match refused {
-                    Ok(Answer::Actor(answer)) => Err(RuntimeError::Failed(answer.failure.unwrap_or_default())),
+                    Ok(DaemonAnswer::Actor(answer)) => Err(RuntimeError::Failed(answer.failure.unwrap_or_default())),
                     Ok(_) => Err(unexpected()),
                     Err(error) => Err(error),
                 }
@@ -388,7 +388,7 @@ impl Runtime {
     pub fn find_actor(&self, name: &str, namespace: &str) -> Result<ActorAnswer, RuntimeError> {
         let (name, namespace) = (name.to_owned(), namespace.to_owned());
         match self.ask(|request| ActorLookup { request, name, namespace }.into())? {
-            Answer::Actor(mut answer) => match answer.failure.take() {
+            DaemonAnswer::Actor(mut answer) => match answer.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*answer),
             },
@@ -399,7 +399,7 @@ impl Runtime {
     /// What the cluster has, and how it is used.
     pub fn cluster(&self) -> Result<ClusterReport, RuntimeError> {
         match self.ask(|request| ClusterQuery { request }.into())? {
-            Answer::Cluster(report) => Ok(*report),
+            DaemonAnswer::Cluster(report) => Ok(*report),
             _ => Err(unexpected()),
         }
     }

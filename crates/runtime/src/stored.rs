@@ -2,8 +2,8 @@
 
 use crate::core::DAEMON;
 use crate::core::objects::copy;
-use crate::core::program::Kept;
-use crate::core::questions::{Answer, OBJECT_SEALED};
+use crate::core::program::Retained;
+use crate::core::questions::{DaemonAnswer, OBJECT_SEALED};
 use crate::core::retrying::MemoryRetries;
 use crate::lead::Shared;
 use crate::pins_ahead::AskedPin;
@@ -90,7 +90,7 @@ impl Runtime {
                 None => self.ask_for_room(&object, size),
             };
             let segment = match answer {
-                Ok(Answer::Allocated(segment)) => segment,
+                Ok(DaemonAnswer::Allocated(segment)) => segment,
                 Err(RuntimeError::Failed(_)) if is_lent => {
                     self.shared.with_time(State::no_room_ahead);
                     continue;
@@ -117,7 +117,7 @@ impl Runtime {
     }
 
     /// The answer, and the head under which it was asked for.
-    fn ask_for_room(&self, object: &Bytes, size: usize) -> (Result<Answer, RuntimeError>, u64) {
+    fn ask_for_room(&self, object: &Bytes, size: usize) -> (Result<DaemonAnswer, RuntimeError>, u64) {
         let epoch = self.shared.with(|state| state.peers.epoch());
         let asked = |request| Allocate { request, object: object.clone(), size: size as u64, ahead: false }.into();
         (self.ask(asked), epoch)
@@ -144,7 +144,7 @@ impl Runtime {
                 (self.ask_until(deadline, Some(&object), ask), epoch, losses)
             };
             let (segment, size) = match answer {
-                Ok(Answer::Pinned(segment, size)) => (segment, size as usize),
+                Ok(DaemonAnswer::Pinned(segment, size)) => (segment, size as usize),
                 Ok(_) => return Err(unexpected()),
                 // Too many may have been asked for: this one alone is another matter.
                 Err(RuntimeError::Failed(_)) if is_asked => continue,
@@ -201,7 +201,7 @@ impl Runtime {
     /// What this process keeps.
     pub fn figures(&self) -> Figures {
         self.shared.with(|state| {
-            let Kept { objects, tasks, leases, recipes, recipe_bytes } = state.kept();
+            let Retained { objects, tasks, leases, recipes, recipe_bytes } = state.kept();
             Figures { objects, tasks, leases, recipes, recipe_bytes, segments: state.io.segments.len() }
         })
     }
@@ -219,7 +219,7 @@ impl Runtime {
     /// Which objects the daemon knows and who holds them, as JSON.
     pub fn holdings(&self) -> Result<String, RuntimeError> {
         match self.ask(|request| HoldingsQuery { request }.into())? {
-            Answer::Holdings(detail) => Ok(detail),
+            DaemonAnswer::Holdings(detail) => Ok(detail),
             _ => Err(unexpected()),
         }
     }

@@ -8,7 +8,7 @@ use crate::program::{Question, amounts};
 use crate::spec::Spec;
 use crate::world::{ProcessIndex, World};
 use oxiray_ids::{ActorId, ObjectId, WorkerId};
-use oxiray_runtime::Answer;
+use oxiray_runtime::DaemonAnswer;
 use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy};
 use std::collections::btree_map::Entry;
 
@@ -80,10 +80,10 @@ impl World {
     }
 
     /// The answer to a question of a program's.
-    pub(crate) fn answered(&mut self, process: ProcessIndex, question: Question, answer: Answer) {
+    pub(crate) fn answered(&mut self, process: ProcessIndex, question: Question, answer: DaemonAnswer) {
         match (question, answer) {
-            (Question::Kept(key), Answer::Kept(said)) => self.kept_answered(&key, &said),
-            (Question::Actor(made), Answer::Actor(said)) if said.failure.is_none() => {
+            (Question::Kept(key), DaemonAnswer::Kept(said)) => self.kept_answered(&key, &said),
+            (Question::Actor(made), DaemonAnswer::Actor(said)) if said.failure.is_none() => {
                 let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
                 if found != made {
                     self.get_handle(process, found);
@@ -92,7 +92,7 @@ impl World {
                 self.call_actor(process, found);
             }
             (Question::Actor(made), _) => self.unmake(process, made),
-            (Question::Lookup, Answer::Actor(said)) if said.failure.is_none() => {
+            (Question::Lookup, DaemonAnswer::Actor(said)) if said.failure.is_none() => {
                 let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
                 self.get_handle(process, found);
                 self.call_actor(process, found);

@@ -12,7 +12,7 @@ use crate::stream::{Descriptor, Packet};
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::Unique;
-use oxiray_runtime::{Client as Core, DAEMON, Identity, Kept, News, Token};
+use oxiray_runtime::{Client as Core, DAEMON, Identity, News, Retained, Token};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Assign, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,9 +191,9 @@ impl World {
     }
 
     /// CLIENT-3.
-    pub(crate) fn check_nothing_is_kept(&self, process: ProcessIndex) -> Option<Kept> {
+    pub(crate) fn check_nothing_is_kept(&self, process: ProcessIndex) -> Option<Retained> {
         let kept = self.processes[process].client.as_ref()?.core.kept();
-        let nothing = Kept { objects: 0, tasks: 0, leases: kept.leases, recipes: 0, recipe_bytes: 0 };
+        let nothing = Retained { objects: 0, tasks: 0, leases: kept.leases, recipes: 0, recipe_bytes: 0 };
         (kept != nothing).then_some(kept)
     }
 

@@ -18,7 +18,7 @@ fn texts(value: &Value) -> BTreeMap<String, String> {
 }
 
 /// What a group offers, without its processors.
-fn offered(group: &Value, catalogue: &Catalogue) -> (BTreeMap<String, f64>, crate::Capacity) {
+fn offered(group: &Value, catalogue: &Catalogue) -> (BTreeMap<String, f64>, crate::PodCapacity) {
     let (start, labels) = (texts(&or_empty(&group["start"])), texts(&or_empty(&group["labels"])));
     let resources = serde_json::from_value(or_empty(&group["resources"])).expect("a map");
     let shape = Shape {

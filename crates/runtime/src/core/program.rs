@@ -5,7 +5,7 @@ use crate::core::client::{Client, Identity, News};
 use crate::core::execute::Duty;
 use crate::core::io::{DAEMON, Io, Token};
 use crate::core::objects::Effects;
-use crate::core::questions::Answer;
+use crate::core::questions::DaemonAnswer;
 use crate::core::submit::Target;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// What a process keeps: all of it returns to zero when its program lets go of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retained {
     /// Objects known.
     pub objects: usize,
     /// Tasks that have not ended.
@@ -74,9 +74,9 @@ impl<I: Io> Client<I> {
     }
 
     /// What this process keeps.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> Retained {
         let (recipes, recipe_bytes) = self.lineage.figures();
-        Kept {
+        Retained {
             objects: self.objects.len(),
             tasks: self.calls.tasks.len(),
             leases: self.leases.granted.len(),
@@ -148,7 +148,7 @@ impl<I: Io> Client<I> {
     }
 
     /// The answer, where it is there.
-    pub fn take_answer(&mut self, question: u64) -> Option<Answer> {
+    pub fn take_answer(&mut self, question: u64) -> Option<DaemonAnswer> {
         self.daemon.questions.take(question)
     }
 

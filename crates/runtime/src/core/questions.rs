@@ -20,7 +20,7 @@ pub(crate) const OBJECT_SEALED: &str = "object_sealed";
 
 /// What the daemon said.
 #[derive(Debug)]
-pub enum Answer {
+pub enum DaemonAnswer {
     /// Room to write: where.
     Allocated(SegmentId),
     /// An object to read: where it is, and its bytes.
@@ -47,7 +47,7 @@ pub enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     last: u64,
-    answers: FxHashMap<u64, Answer>,
+    answers: FxHashMap<u64, DaemonAnswer>,
     open: Vec<u64>,
     /// Why no answer comes any more: the daemon is gone for good.
     over: Option<Failure>,
@@ -65,7 +65,7 @@ impl Questions {
         self.last += 1;
         match &self.over {
             // QUESTIONS-1.
-            Some(failure) => drop(self.answers.insert(self.last, Answer::Refused(failure.clone()))),
+            Some(failure) => drop(self.answers.insert(self.last, DaemonAnswer::Refused(failure.clone()))),
             None => self.open.push(self.last),
         }
         self.last
@@ -77,14 +77,14 @@ impl Questions {
         self.last
     }
 
-    pub(crate) fn take(&mut self, question: u64) -> Option<Answer> {
+    pub(crate) fn take(&mut self, question: u64) -> Option<DaemonAnswer> {
         self.answers.remove(&question)
     }
 
     /// Nobody waits for the answer any more. Returns an object that it has pinned for nobody.
     pub(crate) fn abandon(&mut self, question: u64, pins: Option<Bytes>) -> Option<Bytes> {
         match self.answers.remove(&question) {
-            Some(Answer::Pinned(..)) => pins,
+            Some(DaemonAnswer::Pinned(..)) => pins,
             Some(_) => None,
             None => {
                 self.open.retain(|open| *open != question);
@@ -127,12 +127,12 @@ impl Questions {
     pub(crate) fn fail_all(&mut self, failure: &Failure) {
         self.over = Some(failure.clone());
         for question in std::mem::take(&mut self.open) {
-            self.answers.insert(question, Answer::Refused(failure.clone()));
+            self.answers.insert(question, DaemonAnswer::Refused(failure.clone()));
         }
     }
 
     /// Keeps an answer for whoever asked. Returns an object that was pinned for nobody.
-    pub(crate) fn answer(&mut self, question: u64, answer: Answer) -> Option<Bytes> {
+    pub(crate) fn answer(&mut self, question: u64, answer: DaemonAnswer) -> Option<Bytes> {
         if let Some(Message::Allocate(asked)) = self.asked.get(&question)
             && let Some(object) = ObjectId::from_slice(&asked.object)
             && is_room(&answer)
@@ -145,7 +145,7 @@ impl Questions {
             self.answers.insert(question, answer);
             return None;
         }
-        let pinned = matches!(answer, Answer::Pinned(..));
+        let pinned = matches!(answer, DaemonAnswer::Pinned(..));
         self.abandoned.remove(&question).flatten().filter(|_| pinned)
     }
 }
@@ -158,22 +158,22 @@ impl<I: Io> Client<I> {
                 let segment = SegmentId { file: FileId(said.file), offset: said.offset };
                 let extent = Extent { base: said.base, bytes: said.mapped };
                 let mapped = descriptor.map(|file| self.io.map(segment.file, Access::ReadWrite, extent, file));
-                (said.request, answer_of(mapped, Answer::Allocated(segment)))
+                (said.request, answer_of(mapped, DaemonAnswer::Allocated(segment)))
             }
             Message::Pinned(said) => {
                 let segment = SegmentId { file: FileId(said.file), offset: said.offset };
                 let extent = Extent { base: said.base, bytes: said.mapped };
                 let mapped = descriptor.map(|file| self.io.map(segment.file, Access::ReadOnly, extent, file));
-                (said.request, answer_of(mapped, Answer::Pinned(segment, said.size)))
+                (said.request, answer_of(mapped, DaemonAnswer::Pinned(segment, said.size)))
             }
-            Message::StoreRefused(said) => (said.request, Answer::Refused(said.failure.unwrap_or_default())),
-            Message::ClusterReport(said) => (said.request, Answer::Cluster(Box::new(said))),
-            Message::StateReport(said) => (said.request, Answer::State(said)),
-            Message::KeptAnswer(said) => (said.request, Answer::Kept(said)),
-            Message::Holdings(said) => (said.request, Answer::Holdings(said.detail)),
-            Message::GroupAnswer(said) => (said.request, Answer::Group(Box::new(said))),
-            Message::GroupReport(said) => (said.request, Answer::Groups(Box::new(said))),
-            Message::ActorAnswer(said) => (said.request, Answer::Actor(said)),
+            Message::StoreRefused(said) => (said.request, DaemonAnswer::Refused(said.failure.unwrap_or_default())),
+            Message::ClusterReport(said) => (said.request, DaemonAnswer::Cluster(Box::new(said))),
+            Message::StateReport(said) => (said.request, DaemonAnswer::State(said)),
+            Message::KeptAnswer(said) => (said.request, DaemonAnswer::Kept(said)),
+            Message::Holdings(said) => (said.request, DaemonAnswer::Holdings(said.detail)),
+            Message::GroupAnswer(said) => (said.request, DaemonAnswer::Group(Box::new(said))),
+            Message::GroupReport(said) => (said.request, DaemonAnswer::Groups(Box::new(said))),
+            Message::ActorAnswer(said) => (said.request, DaemonAnswer::Actor(said)),
             Message::SegmentRetired(said) => return self.io.retire(FileId(said.file)),
             _ => return,
         };
@@ -183,18 +183,18 @@ impl<I: Io> Client<I> {
     }
 }
 
-fn answer_of(mapped: Option<Result<(), Failure>>, answer: Answer) -> Answer {
+fn answer_of(mapped: Option<Result<(), Failure>>, answer: DaemonAnswer) -> DaemonAnswer {
     match mapped {
-        Some(Err(failure)) => Answer::Refused(failure),
+        Some(Err(failure)) => DaemonAnswer::Refused(failure),
         Some(Ok(())) | None => answer,
     }
 }
 
 /// Whether this process is counted for the object that it asked to write.
-fn is_room(answer: &Answer) -> bool {
+fn is_room(answer: &DaemonAnswer) -> bool {
     match answer {
-        Answer::Allocated(_) => true,
-        Answer::Refused(failure) => failure.code == OBJECT_SEALED,
+        DaemonAnswer::Allocated(_) => true,
+        DaemonAnswer::Refused(failure) => failure.code == OBJECT_SEALED,
         _ => false,
     }
 }

@@ -13,7 +13,7 @@ use crate::core::INLINE_BYTES;
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::objects::copy;
-use crate::core::questions::Answer;
+use crate::core::questions::DaemonAnswer;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Abort, Allocate, Seal};
@@ -135,7 +135,7 @@ impl<I: Io> Client<I> {
         let Some(spare) = self.daemon.room.spare else { return };
         let Some(answer) = self.daemon.questions.take(spare.question) else { return };
         self.daemon.room.spare = None;
-        if matches!(answer, Answer::Allocated(_)) {
+        if matches!(answer, DaemonAnswer::Allocated(_)) {
             self.daemon.questions.writing.remove(&spare.object());
             self.io.send(DAEMON, &Abort { object: copy(spare.object().as_bytes()) });
         } else {
