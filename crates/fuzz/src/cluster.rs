@@ -312,7 +312,8 @@ impl Cluster {
                 self.core.forked(worker, self.last_pid);
             }
             Effect::Kill { worker } if self.workers.remove(&worker) => drop(self.doomed.insert(worker)),
-            Effect::Kill { worker: peer } | Effect::Close { client: peer } => self.goes(peer),
+            Effect::KillMember { member: peer } | Effect::Close { client: peer } => self.goes(peer),
+            Effect::Kill { .. } => {}
             Effect::Expel { peer, .. } => {
                 self.told.expelled += 1;
                 self.goes(peer);

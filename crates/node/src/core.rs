@@ -1,88 +1,42 @@
-//! What the daemon decides: who gets a worker, what is killed, who is told. No I/O and no clock.
+//! What a daemon decides: no I/O and no clock.
 //!
 //! Events go in through methods, one per thing that can happen; what is to be done comes out of
 //! [`Core::settle`], in order. The shell carries it out.
 //!
-//! - CORE-1: a grant goes back to the ledger once its worker holds nothing of it any more: when an idle
-//!   worker without devices is returned, or when the worker's whole process tree is gone and its devices
-//!   have forgotten it.
-//! - CORE-2: a lease that ended before it was returned is reported to its owner once; an actor's death
-//!   once to each that was connected or asked.
-//! - CORE-3: a worker that held devices, or was leased as fresh, never serves anyone else.
-//! - CORE-4: a device is out of service exactly as long as something of a worker that ought to be gone is left on it, or
-//!   its driver has lost it.
+//! A daemon is a node ([`node`]), and the head's is the head of the cluster besides ([`head`]). Its own machine gets the
+//! same orders as every other, in this process.
 
-mod actors;
-mod ahead;
-mod alarms;
-mod assign;
-mod audit;
-mod census;
-mod clients;
-mod clock;
-mod device_use;
 mod door;
-mod drain;
-pub(crate) mod ending;
-mod ends;
 mod environments;
-mod explain;
-mod group_report;
-mod groups;
-mod growth;
-mod guests;
-mod held;
-mod holdings;
-mod journal;
-mod kept;
-mod leases;
-mod locations;
-mod members;
-mod metrics;
-mod nodes;
-mod object_rows;
-mod objects;
-mod placing;
-mod records;
-mod report;
-mod restarts;
-mod restore;
-mod resume;
-mod returning;
-mod rooms;
-mod routes;
-mod rows;
-mod serving;
-mod shortage;
-mod strategy;
-mod submissions;
-mod templates;
-mod told;
-mod waiting;
+mod head;
+pub(crate) mod node;
 
 use crate::config::Plan;
-use crate::core::groups::{Home, Need};
 use crate::device_check::DeviceCheck;
-use oxiray_head::{Actors, Jobs, Kept, Metrics, Objects, PlacementGroups};
-use oxiray_ids::{ActorId, Chance, JobId, ObjectId, PlacementGroupId, WorkerId};
-use oxiray_resources::{Grant, Ledger};
-use oxiray_scheduler::WaitQueue;
+use bytes::Bytes;
+use head::HeadCore;
+use node::NodeCore;
+use node::ending::memory::Measured;
+use oxiray_head::Word;
+use oxiray_ids::{JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_journal::{Change, Rows};
+use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, Environment, Failure, Peer, Value};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use oxiray_wire::message::{
+    Amount, ClusterReport, DrainAsked, Driver, Failure, GrowthState, Peer, Returning, StateQuery, Submission,
+    SubmissionAsked,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-pub(crate) use alarms::Alarm;
 pub(crate) use door::identifier;
-pub use ending::confined::Confinement;
-pub(crate) use holdings::LENT;
-pub use locations::Whereabouts;
-pub(crate) use object_rows::NOT_RECORDED;
-pub use report::StoreFigures;
-pub use restore::NotRestored;
-pub use submissions::SubmissionOrder;
-pub use templates::Origin;
-pub(crate) use waiting::{Want, Wanted};
+pub(crate) use head::{LENT, NOT_RECORDED};
+pub use head::{NotRestored, StoreFigures, SubmissionOrder, Whereabouts};
+pub(crate) use node::ending::confined;
+pub use node::ending::confined::Confinement;
+pub use node::templates::Origin;
 
 /// Names a client's control stream, a worker before and after it has a process, and a store client; never reused.
 pub type Key = u64;
@@ -90,8 +44,31 @@ pub type Key = u64;
 /// Names a template process; never reused.
 pub type TemplateKey = u32;
 
-/// How many forks may be under way at once.
-pub(crate) const STARTING_MAX: usize = 64;
+/// A bundle: its group, and its place in it.
+pub(crate) type BundleKey = (PlacementGroupId, usize);
+
+/// Numbers that name nothing else in this daemon, for all who name something.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Numbers(Arc<AtomicU64>);
+
+impl Numbers {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// From here on they are larger than that.
+    fn begin_at(&self, first: u64) {
+        self.0.fetch_max(first, Ordering::Relaxed);
+    }
+}
+
+/// The placement group that somebody runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) group: PlacementGroupId,
+    /// Whether what it makes runs there too.
+    pub(crate) captures: bool,
+}
 
 /// What the shell is to do.
 #[derive(Debug)]
@@ -149,10 +126,15 @@ pub enum Effect {
         /// The template.
         template: TemplateKey,
     },
-    /// Kill a worker's process, or a member's.
+    /// Kill the process of a worker of this machine.
     Kill {
         /// Which.
         worker: Key,
+    },
+    /// Kill the process of a member of this machine.
+    KillMember {
+        /// Which.
+        member: Key,
     },
     /// How much memory a worker may take for itself.
     Confine(Confinement),
@@ -191,307 +173,578 @@ pub enum Effect {
     Log(String),
 }
 
-/// What a worker is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Duty {
-    /// Forked or being forked, and nobody's.
-    Spare,
-    /// Done with a lease, and free for another of its job and environment.
-    Idle,
-    /// On this lease.
-    Leased(u64),
-    /// The process of this actor.
-    Actor(ActorId),
-    /// Killed or leaving; it is only waited for.
-    Ending,
-}
-
-/// A worker from the moment its fork is ordered until its process tree is gone.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    id: WorkerId,
-    template: TemplateKey,
-    pid: Option<u32>,
-    duty: Duty,
-    job: Option<JobId>,
-    environment: Environment,
-    label: String,
-    grant: Option<Grant>,
-    /// What an actor needs beyond `grant` until its constructor returned.
-    surplus: Option<Grant>,
-    home: Option<Home>,
-    /// CORE-3.
-    once: bool,
-    /// How many leases lie between it and a driver or an actor.
-    depth: u32,
-    /// Whether it is a detached actor, or works for one.
-    outlives_job: bool,
-    /// Killed or dead: its tree is to be gone soon.
-    is_doomed: bool,
-    /// Why it ends, in its own or its daemon's words; said before it does.
-    last_words: Option<String>,
-    memory: ending::memory::OfWorker,
-    /// The actor ends with it, whatever restarts are left.
-    ends_for_good: bool,
-    /// It ended with its node, which was emptied: its actor's restart is not counted.
-    is_moved: bool,
-    /// The actor's constructor returned.
-    is_ready: bool,
-}
-
-impl Worker {
-    /// One whose fork is ordered, and that is nobody's.
-    pub(crate) fn new(id: WorkerId, template: TemplateKey) -> Self {
-        Self {
-            id,
-            template,
-            pid: None,
-            duty: Duty::Spare,
-            job: None,
-            environment: Environment::default(),
-            label: String::new(),
-            grant: None,
-            surplus: None,
-            home: None,
-            once: false,
-            depth: 0,
-            outlives_job: false,
-            is_doomed: false,
-            last_words: None,
-            memory: ending::memory::OfWorker::default(),
-            ends_for_good: false,
-            is_moved: false,
-            is_ready: false,
-        }
-    }
-}
-
-/// A process with a runtime that is connected: a driver, or a worker that was assigned.
-#[derive(Debug)]
-pub(crate) struct Client {
-    id: WorkerId,
-    job: JobId,
-    /// The key of each of its leases, by the number that it knows it by.
-    leases: BTreeMap<u64, u64>,
-    /// Its requests that wait, by their number.
-    waiting: BTreeMap<u64, u64>,
-}
-
-/// What a job leaves to its workers.
-#[derive(Debug)]
-pub(crate) struct JobDetail {
-    driver: Key,
-    driver_id: WorkerId,
-    told: Driver,
-    said_goodbye: bool,
-    is_over: bool,
-    /// What its driver was told of that waits.
-    noticed: shortage::Noticed,
-}
-
 /// The daemon's mind.
 #[derive(Debug)]
 pub struct Core {
-    pub(crate) plan: Plan,
-    session: String,
-    address: String,
-    ledger: Ledger,
-    queue: WaitQueue<u64, Need>,
-    wanted: BTreeMap<u64, Wanted>,
-    clients: BTreeMap<Key, Client>,
-    keys: BTreeMap<WorkerId, Key>,
-    workers: BTreeMap<Key, Worker>,
-    /// Idle workers, longest idle first.
-    idle: Vec<Key>,
-    leases: BTreeMap<u64, leases::Lease>,
-    jobs: Jobs,
-    details: BTreeMap<JobId, JobDetail>,
-    actors: Actors<Failure>,
-    making: BTreeMap<ActorId, actors::Making>,
-    /// Who asked for actors that nobody has made yet.
-    early: BTreeMap<ActorId, BTreeSet<Key>>,
-    objects: Objects<Value>,
-    kept: Kept,
-    /// What is to be written down, where this daemon keeps a journal.
-    journal: Option<journal::Pending>,
-    metrics: Metrics,
-    ends: ends::Ends,
-    templates: templates::Templates,
-    environments: environments::Environments,
-    ahead: ahead::Ahead,
-    groups: PlacementGroups,
-    reservations: BTreeMap<PlacementGroupId, groups::Reservation>,
-    submitted: submissions::Submitted,
-    census: census::Census,
-    rechecks: Vec<ending::Recheck>,
-    out_of_service: ending::OutOfService,
-    device_check: Box<dyn DeviceCheck>,
-    measured: device_use::Measured,
-    alarms: BTreeSet<(Instant, Alarm)>,
-    /// The nodes that joined, where this is the head.
-    members: members::Members,
-    shortages: shortage::Shortages,
-    growth: growth::Growth,
-    locations: locations::Locations,
-    /// Bytes that objects take in this node's store, about.
-    store_used: u64,
-    /// The head that this node serves, where it joined one.
-    head: Option<serving::Head>,
-    /// Counts the heads of this cluster; 0 where the end of this one is final.
-    epoch: u64,
-    /// Who is to come back to this head.
-    resumption: Option<resume::Resumption>,
-    reclaim: waiting::Reclaim,
-    last_number: u64,
-    chance: Chance,
-    starting: usize,
-    wants_pump: bool,
-    now: Instant,
-    /// The time in milliseconds since 1970, for listings; 0 until it is told.
-    wall_ms: u64,
-    out: Vec<Effect>,
+    role: Role,
+    numbers: Numbers,
+}
+
+#[derive(Debug)]
+enum Role {
+    /// The head of a cluster, and its machine.
+    Head(Box<HeadCore>),
+    /// A machine that serves a head elsewhere.
+    Member(Box<NodeCore>),
 }
 
 impl Core {
-    /// A daemon with nothing running.
-    pub fn new(plan: Plan, session: String, address: String, device_check: Box<dyn DeviceCheck>, now: Instant) -> Self {
-        let epoch = plan.epoch;
-        let mut core = Self {
-            ledger: Ledger::new(plan.inventory.clone()),
-            plan,
-            session,
-            address,
-            queue: WaitQueue::new(),
-            wanted: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            workers: BTreeMap::new(),
-            idle: Vec::new(),
-            leases: BTreeMap::new(),
-            jobs: Jobs::default(),
-            details: BTreeMap::new(),
-            actors: Actors::default(),
-            making: BTreeMap::new(),
-            early: BTreeMap::new(),
-            objects: Objects::default(),
-            kept: Kept::default(),
-            journal: None,
-            metrics: Metrics::default(),
-            ends: ends::Ends::default(),
-            templates: templates::Templates::default(),
-            environments: environments::Environments::default(),
-            ahead: ahead::Ahead::default(),
-            groups: PlacementGroups::default(),
-            reservations: BTreeMap::new(),
-            submitted: submissions::Submitted::default(),
-            census: census::Census::default(),
-            rechecks: Vec::new(),
-            out_of_service: BTreeMap::new(),
-            device_check,
-            measured: device_use::Measured::default(),
-            alarms: BTreeSet::new(),
-            members: members::Members::default(),
-            shortages: shortage::Shortages::default(),
-            growth: growth::Growth::default(),
-            locations: locations::Locations::default(),
-            store_used: 0,
-            head: None,
-            epoch: 0,
-            resumption: None,
-            reclaim: waiting::Reclaim::default(),
-            last_number: 0,
-            chance: Chance::default(),
-            starting: 0,
-            wants_pump: false,
-            now,
-            wall_ms: 0,
-            out: Vec::new(),
-        };
-        core.begin_epoch(epoch);
-        core
+    /// The head of a cluster of one machine, with nothing running.
+    pub fn new(plan: Plan, session: String, address: String, check: Box<dyn DeviceCheck>, now: Instant) -> Self {
+        let numbers = Numbers::default();
+        let head = HeadCore::new(plan, (session, address), check, numbers.clone(), now);
+        Self { role: Role::Head(Box::new(head)), numbers }
     }
 
     /// A number that names nothing else.
     pub fn new_key(&mut self) -> Key {
-        self.last_number += 1;
-        self.last_number
+        self.numbers.next()
+    }
+
+    /// A machine that is to serve a head elsewhere ([`Core::serve_head`]), with nothing running.
+    pub fn member(plan: Plan, session: String, address: String, check: Box<dyn DeviceCheck>, now: Instant) -> Self {
+        let numbers = Numbers::default();
+        let node = NodeCore::new(plan, (session, address), check, numbers.clone(), now);
+        Self { role: Role::Member(Box::new(node)), numbers }
+    }
+
+    fn head(&self) -> Option<&HeadCore> {
+        match &self.role {
+            Role::Head(head) => Some(head),
+            Role::Member(_) => None,
+        }
+    }
+
+    /// Has the head do something; nothing is done on a member.
+    fn at_head<T: Default>(&mut self, act: impl FnOnce(&mut HeadCore) -> T) -> T {
+        match &mut self.role {
+            Role::Head(head) => act(head),
+            Role::Member(_) => T::default(),
+        }
+    }
+
+    fn node(&self) -> &NodeCore {
+        match &self.role {
+            Role::Head(head) => head.own(),
+            Role::Member(node) => node,
+        }
+    }
+
+    /// Something happened on this machine.
+    fn at_node<T>(&mut self, act: impl FnOnce(&mut NodeCore) -> T) -> T {
+        match &mut self.role {
+            Role::Head(head) => head.with_own(act),
+            Role::Member(node) => act(node),
+        }
+    }
+}
+
+/// Time, and what is to be done.
+impl Core {
+    /// Tells what time it is; call it before a batch of events.
+    pub fn set_now(&mut self, now: Instant) {
+        match &mut self.role {
+            Role::Head(head) => head.set_now(now),
+            Role::Member(node) => node.set_now(now),
+        }
+    }
+
+    /// Tells what the wall clock shows, in milliseconds since 1970; nothing but what listings say follows from it.
+    pub fn set_wall_clock(&mut self, now_ms: u64) {
+        self.at_head(|head| head.set_wall_clock(now_ms));
     }
 
     /// Serves whoever waits, after a batch of events, and returns what is to be done.
     pub fn settle(&mut self) -> Vec<Effect> {
-        self.run_alarms();
-        self.refuse_unprepared();
-        self.pump();
-        self.start_submissions();
-        self.watch_devices();
-        self.tell_state();
-        self.tell_growth();
-        std::mem::take(&mut self.out)
-    }
-
-    /// When [`Core::settle`] is to be called next, whatever happens.
-    pub fn next_alarm(&self) -> Option<Instant> {
-        self.alarms.first().map(|(at, _)| *at)
-    }
-
-    /// A message from a client that was let in, or from a worker.
-    pub fn message(&mut self, from: Key, message: Message) {
-        match message {
-            Message::LeaseRequest(asked) => self.lease_request(from, *asked),
-            Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
-            Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
-            Message::LeaseKill(asked) => self.lease_kill(from, asked.lease),
-            Message::CancelObject(asked) => self.pass_to_owner(asked),
-            Message::Blocked(_) => self.blocked(from),
-            Message::Unblocked(_) => self.unblocked(from),
-            Message::ActorReady(_) => self.actor_ready(from),
-            Message::ActorFailed(said) => self.actor_failed(from, said.error),
-            Message::ActorLeaving(said) => self.actor_leaving(from, &said),
-            Message::ActorCreate(asked) => self.actor_create(from, *asked),
-            Message::ActorConnect(asked) => self.actor_connect(from, &asked),
-            Message::ActorKill(asked) => self.actor_kill(&asked),
-            Message::ActorLookup(asked) => self.actor_lookup(from, &asked),
-            Message::Promise(said) => self.promise(from, &said.objects),
-            Message::Publish(said) => self.publish(from, *said),
-            Message::Subscribe(asked) => self.subscribe(from, asked.reference),
-            Message::Hold(said) => self.hold(&said.objects, &said.holder),
-            Message::Unhold(said) => self.unhold(from, &said.objects),
-            Message::StateQuery(asked) => self.state_query(from, asked),
-            Message::TaskLog(told) => self.task_log(from, told),
-            Message::ObjectLog(told) => self.object_log(from, told),
-            Message::Metrics(told) => self.metrics_told(from, told),
-            Message::KeptRequest(asked) => self.keep(from, *asked),
-            Message::Recover(said) => self.recover(from, said.reference),
-            Message::Free(said) => self.free(from, &said.references),
-            Message::GroupCreate(asked) => self.group_create(from, &asked),
-            Message::GroupAwait(asked) => self.group_await(from, &asked),
-            Message::GroupRemove(asked) => {
-                self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
-            }
-            Message::GroupQuery(asked) => self.group_query(from, &asked),
-            Message::DrainAsked(asked) => self.drain_asked(from, &asked),
-            Message::CollectGarbage(_) => self.collect_garbage(from),
-            Message::Goodbye(said) => self.goodbye(from, said),
-            Message::ClientResume(told) => self.resume_client(from, &told),
-            Message::ClientSettled(said) => self.client_settled(from, &said),
-            other => {
-                self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));
+        match &mut self.role {
+            Role::Head(head) => head.settle(),
+            Role::Member(node) => {
+                node.settle();
+                std::mem::take(&mut node.out)
             }
         }
     }
 
-    pub(crate) fn send(&mut self, to: Key, message: impl Into<Message>) {
-        self.out.push(Effect::Send { to, message: message.into() });
-    }
-
-    pub(crate) fn log(&mut self, line: String) {
-        self.out.push(Effect::Log(line));
+    /// When [`Core::settle`] is to be called next, whatever happens.
+    pub fn next_alarm(&self) -> Option<Instant> {
+        match &self.role {
+            Role::Head(head) => head.next_alarm(),
+            Role::Member(node) => node.next_alarm(),
+        }
     }
 }
 
-pub(crate) fn bytes_of(id: &[u8]) -> bytes::Bytes {
-    bytes::Bytes::copy_from_slice(id)
+/// This machine: its processes, devices and store.
+impl Core {
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.node().plan
+    }
+
+    /// This node.
+    pub fn own_node(&self) -> NodeId {
+        self.plan().node
+    }
+
+    /// The address of this node.
+    pub fn own_ip(&self) -> &str {
+        &self.plan().ip
+    }
+
+    /// Starts the template of an interpreter ahead of the first job.
+    pub fn prepare(&mut self, interpreter: &str) {
+        self.at_node(|node| node.prepare(interpreter));
+    }
+
+    /// At the start: takes devices out of service that still hold memory of processes which are dead, from before this
+    /// daemon, until they forget them (CORE-4). Other processes' devices are left alone.
+    pub fn doubt_devices(&mut self) {
+        self.at_node(NodeCore::doubt_devices);
+    }
+
+    /// What a template has to say to those who use it.
+    pub fn template_says(&mut self, template: TemplateKey, text: &str) {
+        self.at_node(|node| node.template_says(template, text));
+    }
+
+    /// A template is gone, and with it every worker it had forked; those are reported on their own.
+    pub fn template_gone(&mut self, template: TemplateKey) {
+        self.at_node(|node| node.template_gone(template));
+    }
+
+    /// The worker has a process.
+    pub fn forked(&mut self, worker: Key, pid: u32) {
+        self.at_node(|node| node.forked(worker, pid));
+    }
+
+    /// The worker closed its control stream: it is dead or about to be.
+    pub fn worker_left(&mut self, worker: Key) {
+        self.at_node(|node| node.worker_left(worker));
+    }
+
+    /// The worker's process is dead; what descends from it may not be.
+    pub fn worker_died(&mut self, worker: Key) {
+        self.at_node(|node| node.worker_died(worker));
+    }
+
+    /// The worker and everything that descends from it are dead and reaped.
+    pub fn worker_gone(&mut self, worker: Key, text: &str) {
+        self.at_node(|node| node.worker_gone(worker, text));
+    }
+
+    /// A worker is to end, here or on a member.
+    pub(crate) fn kill_worker(&mut self, worker: Key) {
+        match &mut self.role {
+            Role::Head(head) => head.kill_worker(worker),
+            Role::Member(node) => node.kill_worker(worker),
+        }
+    }
+
+    /// Ends a worker, since memory is short; `None` where there is none whose end would help.
+    pub(crate) fn end_for_memory(&mut self, measured: &Measured) -> Option<Key> {
+        self.at_node(|node| node.end_for_memory(measured))
+    }
+
+    /// The kernel killed the worker for want of memory.
+    pub(crate) fn killed_for_memory(&mut self, worker: Key, level: Option<&crate::limits::Level>) {
+        self.at_node(|node| node.killed_for_memory(worker, level));
+    }
+
+    /// The kernel ended a process of the worker's, since its group met the limit of its memory.
+    pub(crate) fn exceeded_memory(&mut self, worker: Key, found: confined::Exceeded) {
+        self.at_node(|node| node.exceeded_memory(worker, found));
+    }
+
+    /// Forks of the worker fail, since its group has as many processes as it may have.
+    pub(crate) fn met_process_limit(&mut self, worker: Key, limit: u64) {
+        self.at_node(|node| node.met_process_limit(worker, limit));
+    }
+
+    /// Bytes that objects take in this node's store.
+    pub fn store_holds(&mut self, bytes: u64) {
+        match &mut self.role {
+            // It is told of when the core settles.
+            Role::Head(head) => head.store_holds(bytes),
+            Role::Member(node) => node.store_holds(bytes),
+        }
+    }
+
+    /// A preparation is done, with the command that starts interpreters in it, or with the reason why not.
+    pub fn prepared(&mut self, number: u64, result: Result<Vec<String>, String>) {
+        match &mut self.role {
+            Role::Head(head) => head.prepared(number, result),
+            Role::Member(node) => node.prepared(number, result),
+        }
+    }
+
+    /// Whose output a worker's is: the worker and the job that it works for, of none where it is a spare one.
+    pub fn named_in_logs(&self, worker: Key) -> Option<(WorkerId, JobId)> {
+        self.node().named_in_logs(worker)
+    }
+
+    /// Who wants to see a worker's output: its driver, or the head that passes it on.
+    pub fn log_target(&self, worker: Key) -> Option<Key> {
+        match &self.role {
+            Role::Head(head) => head.log_target(worker),
+            Role::Member(node) => node.head_key().filter(|_| node.is_wanted_in_logs(worker)),
+        }
+    }
+
+    /// The job that a process works for: a driver, or a worker that was given to a job.
+    pub fn job_of_process(&self, key: Key) -> Option<JobId> {
+        match &self.role {
+            Role::Head(head) => head.job_of_process(key),
+            Role::Member(node) => node.job_of(key),
+        }
+    }
 }
 
+/// This machine as a member of a head elsewhere.
+impl Core {
+    /// From here on this member serves the head at the other end of a stream. `listens` is where nodes of other machines
+    /// reach it; empty where there are none.
+    pub fn serve_head(&mut self, key: Key, listens: String) {
+        if let Role::Member(node) = &mut self.role {
+            let join = node.serve(Some(key), listens);
+            node.out.push(Effect::Send { to: key, message: join.into() });
+        }
+    }
+
+    /// The head's stream, where this node serves one elsewhere.
+    pub fn head_key(&self) -> Option<Key> {
+        self.node().head_key()
+    }
+
+    /// What the head orders.
+    pub fn head_said(&mut self, message: Message) {
+        self.at_node(|node| node.head_said(message));
+    }
+
+    /// From here on this node serves the next head, at the other end of a stream. `stored` is what lies in its store.
+    /// Returns the workers, each of which tells the head of itself before anything else that it says is for the head.
+    pub fn serve_next_head(&mut self, key: Key, epoch: u64, listens: String, stored: Vec<Bytes>) -> Vec<Key> {
+        self.at_node(|node| node.serve_next_head(key, epoch, listens, stored))
+    }
+
+    /// Counts the heads of this cluster; 0 where the end of this one is final.
+    pub fn epoch(&self) -> u64 {
+        self.node().epoch()
+    }
+
+    /// This daemon is, or serves, the head of that number.
+    pub fn begin_epoch(&mut self, epoch: u64) {
+        match &mut self.role {
+            Role::Head(head) => head.begin_epoch(epoch),
+            Role::Member(node) => node.begin_epoch(epoch),
+        }
+    }
+}
+
+/// This daemon as the head of its cluster: clients and members. On a member there is none of that, and nothing is done.
+impl Core {
+    /// A message from a client that was let in, or from a worker. On a member that is what is about its own ledger.
+    pub fn message(&mut self, from: Key, message: Message) {
+        match &mut self.role {
+            Role::Head(head) => head.message(from, message),
+            Role::Member(node) => node.worker_said(from, &message),
+        }
+    }
+
+    /// A driver was let in.
+    pub fn driver_joined(&mut self, key: Key, told: Driver) {
+        self.at_head(|head| head.driver_joined(key, told));
+    }
+
+    /// A driver that the last head had let in. The error says why it is not.
+    pub fn resume_driver(&mut self, key: Key, told: Driver, who: &Returning) -> Result<(), String> {
+        match &mut self.role {
+            Role::Head(head) => head.resume_driver(key, told, who),
+            Role::Member(_) => Err("drivers come back to the head".to_owned()),
+        }
+    }
+
+    /// A driver is gone, with or without a word.
+    pub fn driver_left(&mut self, key: Key) {
+        self.at_head(|head| head.driver_left(key));
+    }
+
+    /// A visitor is gone: perhaps the autoscaler.
+    pub fn visitor_left(&mut self, key: Key) {
+        self.at_head(|head| head.visitor_left(key));
+    }
+
+    /// What a member says; what one of its workers says is returned, with the worker.
+    pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
+        self.at_head(|head| head.member_said(from, message))
+    }
+
+    /// The member's stream is over: it is dead or about to be. One on another machine has a lease.
+    pub fn member_silent(&mut self, key: Key, is_far: bool) {
+        self.at_head(|head| head.member_silent(key, is_far));
+    }
+
+    /// The member's process is gone, and its workers with it.
+    pub fn member_gone(&mut self, key: Key) {
+        self.at_head(|head| head.member_gone(key));
+    }
+
+    /// The member that has the client, and what it calls it; nothing for one of this machine.
+    pub fn route(&self, client: Key) -> Option<(Key, u64)> {
+        self.head()?.route(client)
+    }
+
+    /// Whether it is the command line, which asks through a member.
+    pub fn is_visiting(&self, key: Key) -> bool {
+        self.head().is_some_and(|head| head.is_visiting(key))
+    }
+
+    /// The member of a node, but for the head's own, whose store this process has.
+    pub fn member_of(&self, node: NodeId) -> Option<Key> {
+        self.head()?.member_of(node)
+    }
+
+    /// The node of a member.
+    pub fn node_of_member(&self, member: Key) -> Option<NodeId> {
+        self.head()?.node_of_member(member)
+    }
+
+    /// Whether objects may lie in other nodes' stores.
+    pub fn has_members(&self) -> bool {
+        self.head().is_some_and(HeadCore::has_members)
+    }
+
+    /// Whether there is a node of that identity, or one is awaited.
+    pub(crate) fn knows_node(&self, node: NodeId) -> bool {
+        self.head().is_some_and(|head| head.knows_node(node))
+    }
+
+    /// The one member that is meant, which can be drained.
+    pub(crate) fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
+        match self.head() {
+            Some(head) => head.drainable(text),
+            None => Err("nodes are drained by the head".to_owned()),
+        }
+    }
+
+    /// A client or the command line wants a node emptied.
+    pub fn drain_asked(&mut self, from: Key, asked: &DrainAsked) {
+        self.at_head(|head| head.drain_asked(from, asked));
+    }
+
+    /// Whether a member was told to end.
+    pub(crate) fn is_dismissed(&self, member: Key) -> bool {
+        self.head().is_some_and(|head| head.is_dismissed(member))
+    }
+
+    /// The autoscaler says what it may bring.
+    pub fn growth_state(&mut self, from: Key, state: &GrowthState) {
+        self.at_head(|head| head.growth_state(from, state));
+    }
+
+    /// The command line asks what the autoscaler would be told.
+    pub fn growth_query(&mut self, from: Key, request: u64) {
+        self.at_head(|head| head.growth_query(from, request));
+    }
+}
+
+/// Objects, as the head knows them.
+impl Core {
+    /// Finds an object for a member, or for this node; `without` turned out not to have it, and `is_here` tells whether
+    /// this node's store has it. Answered by [`Effect::Located`].
+    pub fn locate(&mut self, asker: Option<Key>, object: ObjectId, without: Option<NodeId>, is_here: bool) {
+        self.at_head(|head| head.locate(asker, object, without, is_here));
+    }
+
+    /// The store has room for an object, and `client` writes it: it is the first holder. `false` where the client
+    /// is gone already.
+    pub fn stored(&mut self, client: Key, object: ObjectId) -> bool {
+        self.at_head(|head| head.stored(client, object))
+    }
+
+    /// The same for a client and the store of this node.
+    pub fn stored_here(&mut self, client: Key, object: ObjectId) -> bool {
+        self.at_head(|head| head.stored_here(client, object))
+    }
+
+    /// A client of this node will not write the object after all.
+    pub fn unstored_here(&mut self, client: Key, object: ObjectId) {
+        self.at_head(|head| head.unstored_here(client, object));
+    }
+
+    /// A worker of a member has room for an object in the store there.
+    pub fn stored_elsewhere(&mut self, worker: Key, object: ObjectId) {
+        self.at_head(|head| head.stored_elsewhere(worker, object));
+    }
+
+    /// A worker of a member will not write the object after all.
+    pub fn unstored_elsewhere(&mut self, worker: Key, object: ObjectId) {
+        self.at_head(|head| head.unstored_elsewhere(worker, object));
+    }
+
+    /// A member has a copy. One that came too late is deleted at once.
+    pub fn copied(&mut self, member: Key, object: ObjectId) {
+        self.at_head(|head| head.copied(member, object));
+    }
+
+    /// This node's own store has the object.
+    pub fn copied_here(&mut self, object: ObjectId) {
+        self.at_head(|head| head.copied_here(object));
+    }
+
+    /// A node, a member or this one, cannot have a copy of an object: whoever reads it there is told why.
+    pub fn cannot_come(&mut self, member: Option<Key>, object: ObjectId) {
+        self.at_head(|head| head.cannot_come(member, object));
+    }
+
+    /// Whether anybody refers to an object that this node has fetched a copy of.
+    pub fn is_stored(&self, object: ObjectId) -> bool {
+        self.head().is_some_and(|head| head.is_stored(object))
+    }
+
+    /// A member that has the object and can be asked for it, with its node.
+    pub fn holder_of(&self, object: ObjectId) -> Option<(Key, NodeId)> {
+        self.head()?.holder_of(object)
+    }
+
+    /// Why an object is not to be read any more, where it is not.
+    pub fn freed(&self, object: ObjectId) -> Option<Failure> {
+        self.head()?.freed(object)
+    }
+}
+
+/// What people and programs ask, submitted jobs, and what outlives a head.
+impl Core {
+    /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
+    pub fn report(&self, request: u64, store: &StoreFigures, resident_bytes: u64) -> ClusterReport {
+        let report = self.head().map(|head| head.report(request, store, resident_bytes));
+        report.unwrap_or_default()
+    }
+
+    /// Somebody asks for a list or a summary.
+    pub fn state_query(&mut self, asker: Key, asked: StateQuery) {
+        self.at_head(|head| head.state_query(asker, asked));
+    }
+
+    /// Somebody asks for all metrics.
+    pub fn metrics_query(&mut self, asker: Key, request: u64) {
+        self.at_head(|head| head.metrics_query(asker, request));
+    }
+
+    /// One JSON object: `objects`, each with its owner, its holders, its size and where it is, and `left_out`, how many
+    /// more there are. `stored` tells an object's bytes in the store and where they lie.
+    pub fn holdings(&self, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> String {
+        self.head().map(|head| head.holdings(stored)).unwrap_or_default()
+    }
+
+    /// Somebody submits, stops, or asks for jobs. What one printed is the shell's to read.
+    pub fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
+        self.at_head(|head| head.submission_asked(from, asked, now_ms));
+    }
+
+    /// The process that runs a job says something of it, or the shell of that process.
+    pub fn submission_heard(&mut self, id: &str, word: Word, now_ms: u64) {
+        self.at_head(|head| head.submission_heard(id, word, now_ms));
+    }
+
+    /// The job of that name.
+    pub fn submission(&self, id: &str) -> Option<&Submission> {
+        self.head()?.submission(id)
+    }
+
+    /// Goes on with what a head has written down, and writes down what changes from here on. To be called once, before
+    /// anything else. Members that there were are waited for so long. Returns what there is, in words.
+    ///
+    /// # Errors
+    /// Where it cannot be read; the core is of no use then.
+    pub fn restore(&mut self, rows: &Rows, patience: Duration) -> Result<Vec<String>, NotRestored> {
+        match &mut self.role {
+            Role::Head(head) => head.restore(rows, patience),
+            Role::Member(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The changes that must be safe before what [`Core::settle`] returned is carried out; with nothing where all are.
+    pub fn unwritten(&self) -> Vec<Change> {
+        self.head().map(HeadCore::unwritten).unwrap_or_default()
+    }
+
+    /// They are safe.
+    pub fn written(&mut self) {
+        self.at_head(HeadCore::written);
+    }
+
+    /// They are not, for this reason: what was asked for is taken back, and `effects`, which go with it, say so.
+    pub fn not_written(&mut self, effects: &mut Vec<Effect>, fault: &str) {
+        self.at_head(|head| head.not_written(effects, fault));
+    }
+}
+
+/// For tests and simulations.
+impl Core {
+    /// Draws the identifiers of processes from a seed from here on, so that a run can be replayed.
+    pub fn seed(&mut self, seed: u64) {
+        match &mut self.role {
+            Role::Head(head) => head.seed(seed),
+            Role::Member(node) => node.seed(seed),
+        }
+    }
+
+    /// Compares every table with the others; slow.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn audit(&self) {
+        match &self.role {
+            Role::Head(head) => head.audit(),
+            Role::Member(node) => node.audit(),
+        }
+    }
+
+    /// What is left that somebody must still let go of: nothing, once every client is gone and every device is back.
+    pub fn leftovers(&self) -> Vec<(&'static str, usize)> {
+        let left = match &self.role {
+            Role::Head(head) => head.leftovers(),
+            Role::Member(node) => node.leftovers(),
+        };
+        left.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// What is granted of each resource of this machine.
+    pub fn granted(&self) -> BTreeMap<ResourceName, Quantity> {
+        self.node().granted()
+    }
+}
+
+pub(crate) fn bytes_of(id: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(id)
+}
+
+pub(crate) fn amounts<'a>(pairs: impl IntoIterator<Item = (&'a ResourceName, Quantity)>) -> Vec<Amount> {
+    pairs.into_iter().map(|(name, amount)| Amount { resource: name.to_string(), units: amount.units() }).collect()
+}
+
+/// The home as a worker is told of it.
+fn home_bytes(home: Option<Home>) -> Bytes {
+    home.map(|home| bytes_of(home.group.as_bytes())).unwrap_or_default()
+}
+
+/// What tests look into.
 #[cfg(test)]
-mod tests;
+impl Core {
+    fn as_head(&self) -> &HeadCore {
+        self.head().expect("it is a head")
+    }
+
+    fn as_head_mut(&mut self) -> &mut HeadCore {
+        match &mut self.role {
+            Role::Head(head) => head,
+            Role::Member(_) => panic!("it is no head"),
+        }
+    }
+
+    fn node_mut(&mut self) -> &mut NodeCore {
+        match &mut self.role {
+            Role::Head(head) => head.own_mut(),
+            Role::Member(node) => node,
+        }
+    }
+}

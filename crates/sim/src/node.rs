@@ -13,7 +13,7 @@ use oxiray_ids::NodeId;
 use oxiray_node::{Core, Effect, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Peer, WorkerKill};
+use oxiray_wire::message::Peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -90,7 +90,8 @@ impl World {
         let plan = self.plan(index, machine);
         let library = Box::new(Library(Rc::clone(&self.machines[machine].memory)));
         let address = "127.0.0.1:6379".to_owned();
-        let mut core = Core::new(plan, format!("/session-{index}"), address, library, clock.shows(self.now));
+        let begin = if index == 0 { Core::new } else { Core::member };
+        let mut core = begin(plan, format!("/session-{index}"), address, library, clock.shows(self.now));
         core.seed(seed);
         core.prepare("python");
         Node {
@@ -215,14 +216,12 @@ impl World {
                 self.agenda.plan(at, Event::TemplateEnds { node, template });
             }
             Effect::Fork { worker, template } => self.fork(node, worker, template),
-            Effect::Kill { worker } => match self.nodes[node].core.route(worker) {
-                None => {
-                    if let Some(process) = self.nodes[node].workers.get(&worker).copied() {
-                        self.kill(process);
-                    }
+            Effect::Kill { worker } => {
+                if let Some(process) = self.nodes[node].workers.get(&worker).copied() {
+                    self.kill(process);
                 }
-                Some((member, worker)) => self.queue(node, member, WorkerKill { worker }.into(), None),
-            },
+            }
+            Effect::KillMember { .. } => {}
             Effect::Expel { peer, why } => panic!("node {node} ends {peer}, which is honest: {why}"),
             Effect::Close { client } => {
                 if let Some((stream, _)) = self.nodes[node].streams.get(&client).copied() {

@@ -290,6 +290,8 @@ messages! {
     166 => Resumed,
     167 => ClientSettled,
     168 => NodeResume boxed [values],
+    169 => EnvironmentMade boxed [values],
+    170 => WorkerSpent,
     190 => GroupPrepare [values],
     191 => GroupPrepared,
     192 => GroupRelease [values],

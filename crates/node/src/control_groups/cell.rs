@@ -1,7 +1,7 @@
 //! The control group of one worker.
 
 use super::{Place, pids_in};
-use crate::core::ending::confined::Exceeded;
+use crate::core::node::ending::confined::Exceeded;
 use crate::limits::{Version, entry, read};
 use std::fs;
 use std::io;

@@ -1,13 +1,12 @@
 //! Carrying out what the core decided, and handing it what clients say.
 
 use super::store_desk::Answer;
-use super::streams::Role;
 use super::{Daemon, Token};
 use crate::core::{Effect, Key, StoreFigures};
 use crate::machine;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored, WorkerKill};
+use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored};
 use std::time::Instant;
 
 /// How many questions one report answers: a turn is over when so many have asked, before their answers are too many.
@@ -49,13 +48,8 @@ impl Daemon {
             }
             Effect::EndPreparation { number } => self.end_preparation(number),
             Effect::Fork { worker, template } => self.fork_worker(worker, template),
-            Effect::Kill { worker } => match self.core.route(worker) {
-                None if self.streams.get(&worker).is_some_and(|stream| matches!(stream.role, Role::Member(_))) => {
-                    self.kill_member(worker);
-                }
-                None => self.kill_worker(worker),
-                Some((member, worker)) => self.queue(member, &WorkerKill { worker }.into(), Vec::new()),
-            },
+            Effect::Kill { worker } => self.kill_worker(worker),
+            Effect::KillMember { member } => self.kill_member(member),
             Effect::Confine(told) => self.confine(told),
             Effect::Submission(order) => self.order_submission(order),
             Effect::Expel { peer, why } => self.expel(peer, &why),
@@ -74,7 +68,7 @@ impl Daemon {
     fn join(&mut self, client: Key, placed: &Message, worker: Key, peer: Peer) {
         if let Err(error) = self.introduce_clients((client, placed), (worker, &peer.into())) {
             self.log.line(&format!("client {client} and worker {worker} cannot be connected: {error}"));
-            self.carry_out_one(Effect::Kill { worker });
+            self.core.kill_worker(worker);
         }
     }
 

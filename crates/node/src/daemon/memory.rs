@@ -7,7 +7,7 @@
 
 use super::Daemon;
 use crate::core::Key;
-use crate::core::ending::memory::Measured;
+use crate::core::node::ending::memory::Measured;
 use crate::limits::{Level, Limits, kibibytes};
 use oxiray_processes::descendants_of;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub(super) struct MemoryWatch {
 
 impl Daemon {
     pub(super) fn memory_deadline(&self) -> Option<Instant> {
-        self.core.plan.limits.is_some().then(|| self.memory.next.unwrap_or(self.now))
+        self.core.plan().limits.is_some().then(|| self.memory.next.unwrap_or(self.now))
     }
 
     /// Looks at memory where it is time to.
@@ -68,8 +68,8 @@ impl Daemon {
         if self.memory_deadline().is_none_or(|at| at > self.now) {
             return;
         }
-        let options = self.core.plan.monitor;
-        let levels = self.core.plan.limits.as_ref().map(Limits::memory).unwrap_or_default();
+        let options = self.core.plan().monitor;
+        let levels = self.core.plan().limits.as_ref().map(Limits::memory).unwrap_or_default();
         self.memory.next = Some(self.now + period(&levels, options));
         self.count_kills();
         self.look_at_groups();
@@ -118,13 +118,13 @@ impl Daemon {
             self.memory.killed = Some(self.now);
         }
         if self.memory.killed.is_some_and(|at| at + KILL_IS_NEWS > self.now) {
-            let levels = self.core.plan.limits.as_ref().map(Limits::memory).unwrap_or_default();
+            let levels = self.core.plan().limits.as_ref().map(Limits::memory).unwrap_or_default();
             self.core.killed_for_memory(worker, levels.iter().min_by_key(|level| level.free()));
         }
     }
 
     fn count_kills(&mut self) {
-        let kills = self.core.plan.limits.as_ref().map_or(0, Limits::kills);
+        let kills = self.core.plan().limits.as_ref().map_or(0, Limits::kills);
         if self.memory.kills.replace(kills).is_some_and(|before| before < kills) {
             self.memory.killed = Some(self.now);
         }

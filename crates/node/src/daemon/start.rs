@@ -330,7 +330,8 @@ impl Foundation {
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let now = Instant::now();
-        let mut core = Core::new(plan, text.clone(), address.clone(), device_check, now);
+        let begin = if joined.is_some() { Core::member } else { Core::new };
+        let mut core = begin(plan, text.clone(), address.clone(), device_check, now);
         let resumed = go_on(&mut core, journal.as_deref(), config, &session)?;
         if let Some(told) = &resumed {
             log.line(told);
@@ -476,7 +477,7 @@ fn go_on(
     let Some(journal) = journal else { return Ok(None) };
     let there = core.restore(journal.rows(), patience(config.lease()))?;
     let there = if there.is_empty() { "nothing yet".to_owned() } else { there.join(", ") };
-    let epoch = core.plan.epoch;
+    let epoch = core.plan().epoch;
     let which = match &config.store {
         Some(store) => format!("the cluster in {store}, as head number {epoch}"),
         None => format!("the cluster of {}, which was killed", session.directory().display()),

@@ -427,7 +427,7 @@ impl<I: Io> Client<I> {
                 lines.name = plain(&lines.name).into_owned();
                 self.signals.tell(News::Lines(lines));
             }
-            Message::Notice(Notice { text }) => self.signals.tell(News::Notice(plain(&text).into_owned())),
+            Message::Notice(Notice { text, .. }) => self.signals.tell(News::Notice(plain(&text).into_owned())),
             Message::Assign(assign) => {
                 self.service.inbox.assign(assign);
                 self.signals.changed = true;

@@ -216,6 +216,28 @@ pub struct Place {
     pub may_repeat: bool,
 }
 
+/// head → member on its machine: an environment that tasks of the job will need is made, and their template may start.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EnvironmentMade {
+    /// `JobId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub job: Bytes,
+    /// The environment.
+    #[prost(message, optional, tag = "2")]
+    pub environment: Option<Environment>,
+    /// The command that starts interpreters in it; empty for the driver's own interpreter.
+    #[prost(string, repeated, tag = "3")]
+    pub command: Vec<String>,
+}
+
+/// member → head: the worker serves nobody after what it is on, since its processes met their limit.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct WorkerSpent {
+    /// The worker, as its node counts.
+    #[prost(uint64, tag = "1")]
+    pub worker: u64,
+}
+
 /// member → head: the order is granted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Placed {

@@ -51,4 +51,7 @@ pub struct Notice {
     /// The text.
     #[prost(string, tag = "1")]
     pub text: String,
+    /// member → head: `JobId` of the driver's job, who is told; empty where it is the head that is told.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub job: Bytes,
 }

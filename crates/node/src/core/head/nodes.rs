@@ -1,0 +1,90 @@
+//! What the nodes of the cluster have, for people and programs.
+
+use super::HeadCore;
+use super::members::OWN;
+use super::report::by_name;
+use oxiray_resources::{Quantity, ResourceName};
+use oxiray_scheduler::NodeView;
+use oxiray_wire::message::{DeviceUse, NodeJoin};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+pub(super) type Amounts = BTreeMap<ResourceName, Quantity>;
+
+impl HeadCore {
+    /// The machines, the head's own first, and the dead ones that are remembered.
+    pub(super) fn all_nodes(&self) -> Vec<Json> {
+        let living = self.members.by_key.iter().map(|(key, member)| {
+            let mut node = described(&member.told, &member.view, "");
+            node["head"] = json!(*key == OWN);
+            node["store_used"] = json!(member.state.store_used);
+            node["devices"] = json!(shown_uses(&member.state.uses));
+            node["draining"] = self.draining_shown(*key);
+            node
+        });
+        let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, &lost.how));
+        living.chain(lost).collect()
+    }
+
+    /// What the cluster has, and what of it is free: devices out of service excepted, none at zero.
+    pub(super) fn cluster_amounts(&self) -> (Amounts, Amounts) {
+        let (mut totals, mut available) = (Amounts::new(), Amounts::new());
+        for (_, view) in self.members.views() {
+            add(&mut totals, total_of(view));
+            add(&mut available, available_of(view));
+        }
+        (totals, available)
+    }
+}
+
+/// `death` is how it ended; empty where it lives.
+fn described(told: &NodeJoin, view: &NodeView, death: &str) -> Json {
+    let is_alive = death.is_empty();
+    let (total, available) = if is_alive { (total_of(view), available_of(view)) } else { Default::default() };
+    json!({
+        "node_id": view.node.hex(),
+        "address": told.ip,
+        "hostname": told.hostname,
+        "name": told.name,
+        "socket": format!("{}/socket", told.session),
+        "alive": is_alive,
+        "head": false,
+        "labels": told.labels,
+        "resources": by_name(total.iter().map(|(name, amount)| (name, *amount))),
+        "available": by_name(available.iter().map(|(name, amount)| (name, *amount))),
+        "death": death,
+    })
+}
+
+pub(super) fn total_of(view: &NodeView) -> Amounts {
+    let in_service = |name: &ResourceName, total| match view.free_devices.get(name) {
+        Some(devices) => Quantity::whole(devices.in_service().count() as u32),
+        None => total,
+    };
+    let totals = view.inventory.totals().map(|(name, total)| (name.clone(), in_service(name, total)));
+    totals.filter(|(_, amount)| !amount.is_zero()).collect()
+}
+
+pub(super) fn available_of(view: &NodeView) -> Amounts {
+    let devices = view.free_devices.iter().map(|(name, free)| (name.clone(), free.sum()));
+    let scalars = view.free.iter().map(|(name, amount)| (name.clone(), *amount));
+    scalars.chain(devices).filter(|(_, amount)| !amount.is_zero()).collect()
+}
+
+fn add(sums: &mut Amounts, amounts: Amounts) {
+    for (name, amount) in amounts {
+        let sum = sums.entry(name).or_default();
+        *sum = sum.checked_add(amount).unwrap_or(Quantity::MAX);
+    }
+}
+
+/// As people and programs are shown it.
+pub(super) fn shown_use(device: &DeviceUse) -> Json {
+    let DeviceUse { resource, id, busy_percent, used_bytes, total_bytes } = device;
+    json!({"resource": resource, "id": id, "busy_percent": busy_percent, "used_bytes": used_bytes, "total_bytes": total_bytes})
+}
+
+/// All of a node's.
+pub(super) fn shown_uses(uses: &[DeviceUse]) -> Vec<Json> {
+    uses.iter().map(shown_use).collect()
+}

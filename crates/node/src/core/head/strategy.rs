@@ -1,0 +1,42 @@
+//! Strategies as they come over the wire, for the scheduler.
+
+use super::identifier;
+use oxiray_ids::NodeId;
+use oxiray_resources::Demand;
+use oxiray_scheduler::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
+use oxiray_wire::message::{LabelCondition, Strategy as Told};
+
+/// What is wished for. A kind from a newer build is taken for the default.
+pub(super) fn wish(demand: Demand, told: Option<&Told>) -> Wish {
+    let Some(told) = told else { return demand.into() };
+    let strategy = match told.kind {
+        1 => Strategy::Spread,
+        2 => Strategy::Node { node: identifier!(NodeId, &told.node), otherwise: otherwise(told) },
+        3 => Strategy::Labels { hard: selector(&told.hard), soft: selector(&told.preferred) },
+        _ => Strategy::Default,
+    };
+    let selectors = told.selectors.iter().map(|one| selector(&one.conditions)).collect();
+    Wish::new(demand, Place { strategy, selectors })
+}
+
+fn otherwise(told: &Told) -> Otherwise {
+    match (told.soft, told.spill, told.fail) {
+        (true, true, _) => Otherwise::Elsewhere,
+        (true, false, _) => Otherwise::ElsewhereWhenGone,
+        (false, _, true) => Otherwise::Fail,
+        (false, _, false) => Otherwise::Wait,
+    }
+}
+
+pub(super) fn selector(conditions: &[LabelCondition]) -> Selector {
+    let condition = |one: &LabelCondition| {
+        let operator = match one.operator {
+            1 => Operator::In(one.values.clone()),
+            2 => Operator::NotIn(one.values.clone()),
+            3 => Operator::Exists,
+            _ => Operator::Missing,
+        };
+        Condition { key: one.key.clone(), operator }
+    };
+    Selector(conditions.iter().map(condition).collect())
+}

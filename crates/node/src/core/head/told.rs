@@ -1,0 +1,63 @@
+//! What members tell of themselves, as the scheduler sees it.
+
+use super::BundleKey;
+use super::identifier;
+use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_resources::{Inventory, Quantity, ResourceName};
+use oxiray_scheduler::NodeView;
+use oxiray_wire::message::{Amount, BundleFree, DevicesFree, NodeJoin, NodeState};
+use std::collections::BTreeMap;
+
+/// What is free on a node, read from what it told.
+pub(super) fn view_of(told: &NodeJoin) -> Option<NodeView> {
+    let node = NodeId::from_slice(&told.node)?;
+    let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
+    let inventory = Inventory::new(totals).ok()?;
+    let mut view =
+        NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels: told.labels.clone() };
+    apply(&mut view, told.state.as_ref()?);
+    Some(view)
+}
+
+/// Its ledger changed.
+pub(super) fn apply(view: &mut NodeView, state: &NodeState) {
+    set_free(view, &state.free, &state.devices);
+}
+
+/// Whether a state tells news by which somebody may be placed, and not only how much devices are used.
+pub(super) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
+    let without_uses = |state: &NodeState| NodeState { uses: Vec::new(), ..state.clone() };
+    before.uses == state.uses || without_uses(before) != without_uses(state)
+}
+
+fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
+    view.free = named(free).collect();
+    let devices = devices.iter().filter_map(|of| {
+        let free = of.free.iter().map(|free| free.checked_sub(1).map(Quantity::from_units));
+        Some((ResourceName::new(&of.resource).ok()?, free.collect()))
+    });
+    view.free_devices = devices.collect();
+}
+
+/// What is free within the bundles that it has set aside.
+pub(super) fn bundles_of(node: NodeId, state: &NodeState) -> BTreeMap<BundleKey, NodeView> {
+    let bundles = state.bundles.iter().map(|told| {
+        let (inventory, labels) = (Inventory::default(), BTreeMap::new());
+        let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
+        set_free(&mut view, &told.free, &told.devices);
+        ((identifier!(PlacementGroupId, &told.group), told.bundle as usize), view)
+    });
+    bundles.collect()
+}
+
+/// The devices that a bundle has a part of: their numbers on that node.
+pub(super) fn devices_of_bundle(state: &NodeState, (group, index): BundleKey) -> BTreeMap<String, Vec<u32>> {
+    let is_it = |told: &&BundleFree| told.group[..] == group.as_bytes()[..] && told.bundle as usize == index;
+    let devices = state.bundles.iter().find(is_it).map(|told| &told.devices);
+    devices.into_iter().flatten().map(|of| (of.resource.clone(), of.numbers.clone())).collect()
+}
+
+fn named(amounts: &[Amount]) -> impl Iterator<Item = (ResourceName, Quantity)> + '_ {
+    let one = |amount: &Amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units)));
+    amounts.iter().filter_map(one)
+}
