@@ -16,7 +16,7 @@ LAYERS = [
     {"autoscaler", "node", "head", "runtime"},
     {"visitor"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
-    {"resources", "ids", "records"},
+    {"resources", "ids", "records", "threads"},
     {"families"},
 ]
 # The daemon of the head's machine runs the head's state machines.

@@ -11,7 +11,6 @@ mod provider;
 mod record;
 mod run;
 mod status;
-mod wake;
 mod words;
 
 pub use fleet::{Act, Fleet, Limits, Seen, Told};
@@ -19,13 +18,13 @@ pub use groups::{GROUPS_MAX, GroupEntry, GroupError, GroupsFile, REPLICAS_MAX, g
 pub use life::{Happening, State};
 pub use local::{Local, Recorded};
 pub use oxiray_scheduler::NodeGroup;
+pub use oxiray_threads::Bell;
 pub use provider::{Failed, Instance, InstanceState, Provider, ProviderError};
 pub use record::{
     BundleRecord, ConditionRecord, MachineRecord, Record, RecordError, ReplicaRecord, StandingRecord, WaitingRecord,
 };
 pub use run::{Contact, Head, Options, RunError, run};
 pub use status::{GroupStatus, Status};
-pub use wake::Wake;
 pub use words::in_words;
 
 /// The label that names a machine's group, as in Ray.

@@ -5,10 +5,10 @@
 //! - LOCAL-2: a process is killed only where it is the one that was written down: its number and its start agree.
 
 use crate::provider::{Failed, Instance, InstanceState, Provider, ProviderError};
-use crate::wake::Wake;
 use crate::{GROUP_LABEL, INSTANCE_LABEL};
 use oxiray_processes::{kill_by_pidfd, pidfd_of};
 use oxiray_scheduler::NodeGroup;
+use oxiray_threads::Bell;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub struct Local {
     /// The number of the last replica.
     last: u32,
     failed: Vec<Failed>,
-    wake: Wake,
+    wake: Bell,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Local {
         address: &str,
         folder: PathBuf,
         groups: Vec<NodeGroup>,
-        wake: Wake,
+        wake: Bell,
     ) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let mut local = Self {
@@ -242,7 +242,7 @@ impl Provider for Local {
                 self.machines.insert(machine.recorded.id.clone(), machine);
             }
         }
-        self.wake.call();
+        self.wake.ring();
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Provider for Local {
         for machine in self.machines.values_mut().filter(|machine| replicas.contains(&machine.recorded.replica)) {
             machine.end();
         }
-        self.wake.call();
+        self.wake.ring();
         Ok(())
     }
 

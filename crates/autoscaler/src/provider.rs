@@ -11,7 +11,7 @@ use thiserror::Error;
 ///   what was never brought of it: what came and is gone again is not missing.
 /// - PROVIDER-3: a replica is atomic. All of its hosts are brought, and all of them are taken away.
 ///
-/// One that hears of changes by itself is made with a [`Wake`](crate::Wake) and calls it; any other is asked once a
+/// One that hears of changes by itself is made with a [`Bell`](crate::Bell) and calls it; any other is asked once a
 /// second while something is under way.
 pub trait Provider: Send {
     /// The groups as they are now. A group that is missing here, and was there before, is drained and taken away.

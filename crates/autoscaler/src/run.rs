@@ -4,7 +4,7 @@ use crate::fleet::{Act, Fleet, Limits, Seen, Told};
 use crate::groups::{GroupEntry, GroupError};
 use crate::provider::Provider;
 use crate::status::{self, instances_by_replica};
-use crate::wake::Wake;
+use oxiray_threads::Bell;
 use oxiray_visitor::{VisitError, Visitor};
 use oxiray_wire::Message;
 use oxiray_wire::connection::ConnectionError;
@@ -57,7 +57,7 @@ pub struct Options<'run> {
     /// What makes the names of its requests differ from those of other autoscalers of the same provider.
     pub salt: String,
     /// Has it look again.
-    pub wake: Wake,
+    pub wake: Bell,
     /// Readable when it is to end.
     pub stop: BorrowedFd<'run>,
 }
@@ -104,7 +104,7 @@ pub fn run(
         if !watched[0].revents().is_empty() {
             return Ok(());
         }
-        options.wake.clear();
+        options.wake.silence();
         work.hear()?;
         work.round();
     }

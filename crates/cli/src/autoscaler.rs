@@ -5,7 +5,7 @@ use crate::say;
 use crate::visit;
 use anyhow::{Context as _, bail};
 use oxiray_autoscaler::{
-    Contact, Head, Limits, Local, NodeGroup, Options, Record, Status, Told, Wake, in_words, read_groups,
+    Bell, Contact, Head, Limits, Local, NodeGroup, Options, Record, Status, Told, in_words, read_groups,
 };
 use oxiray_scheduler::plan;
 use oxiray_visitor::{FoundSession, session};
@@ -106,7 +106,7 @@ fn work(options: &RunOptions) -> anyhow::Result<()> {
     let groups = groups(&options.groups)?;
     let found = visit::find(options.address.as_deref())?;
     let stop = oxiray_processes::stop_signals()?;
-    let wake = Wake::new()?;
+    let wake = Bell::new()?;
     let folder = found.directory.join(FOLDER);
     let program = std::env::current_exe()?;
     let mut provider = Local::new(program, &found.description.address, folder, groups, wake.clone())?;

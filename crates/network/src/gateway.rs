@@ -9,7 +9,7 @@ use crate::socket;
 use crate::tls::Credentials;
 use crate::token::JoinToken;
 use oxiray_ids::NodeId;
-use rustix::event::{EventfdFlags, eventfd};
+use oxiray_threads::Bell;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -206,23 +206,22 @@ const LINES_MAX: usize = 64;
 pub(crate) struct Counter {
     commands: Mutex<Vec<Command>>,
     events: Mutex<Vec<Event>>,
-    pub(crate) commanded: OwnedFd,
-    told: OwnedFd,
+    pub(crate) commanded: Bell,
+    told: Bell,
 }
 
 impl Counter {
     fn new() -> io::Result<Self> {
-        let wake = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        Ok(Self { commands: Mutex::default(), events: Mutex::default(), commanded: wake()?, told: wake()? })
+        Ok(Self { commands: Mutex::default(), events: Mutex::default(), commanded: Bell::new()?, told: Bell::new()? })
     }
 
     fn command(&self, command: Command) {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
-        ring(&self.commanded);
+        self.commanded.ring();
     }
 
     pub(crate) fn commands(&self) -> Vec<Command> {
-        silence(&self.commanded);
+        self.commanded.silence();
         std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -230,19 +229,9 @@ impl Counter {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(event, Event::Told(_)) || events.len() < LINES_MAX {
             events.push(event);
-            ring(&self.told);
+            self.told.ring();
         }
     }
-}
-
-fn ring(bell: &OwnedFd) {
-    // A bell that rings already is full.
-    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-}
-
-fn silence(bell: &OwnedFd) {
-    // One that does not ring has nothing to read.
-    let _ = rustix::io::read(bell, &mut [0; 8]);
 }
 
 /// The thread that carries a node's streams to and from other machines. It ends with its handle.
@@ -314,7 +303,7 @@ impl Gateway {
             }
             None => None,
         };
-        let thread = std::thread::Builder::new().name("network".into()).spawn(move || exchange.run())?;
+        let thread = oxiray_threads::spawn(oxiray_threads::NETWORK, move || exchange.run())?;
         Ok((Self { counter, thread: Some(thread), address }, local))
     }
 
@@ -330,7 +319,7 @@ impl Gateway {
 
     /// What happened since the last call.
     pub fn events(&self) -> Vec<Event> {
-        silence(&self.counter.told);
+        self.counter.told.silence();
         std::mem::take(&mut *self.counter.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -211,10 +211,10 @@ fn lock_of_killed(directory: &Path, description: &Description) -> io::Result<Opt
     // A process that it was about to start shares its lock until it runs its own program.
     let opened = open(directory)?;
     let (sender, receiver) = channel();
-    std::thread::spawn(move || {
+    oxiray_threads::spawn(oxiray_threads::SESSION_LOCK, move || {
         let locked = rustix::fs::flock(&opened, FlockOperation::LockExclusive);
         drop(sender.send(locked.map(|()| opened)));
-    });
+    })?;
     match receiver.recv_timeout(LOCK_LIMIT) {
         Ok(locked) => Ok(Some(locked?)),
         Err(_) => Ok(None),

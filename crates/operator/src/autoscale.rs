@@ -10,7 +10,7 @@ use crate::api::Api;
 use crate::say;
 use head::PodHead;
 use kube::runtime::events::Recorder;
-use oxiray_autoscaler::{Limits, Options, Wake};
+use oxiray_autoscaler::{Bell, Limits, Options};
 use oxiray_kubernetes::{RayCluster, Refusals, Seen, Settings};
 use provider::Pods;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -39,7 +39,7 @@ pub(crate) struct Sight {
 /// What the looks hand to an autoscaler.
 #[derive(Debug)]
 struct Shared {
-    wake: Wake,
+    wake: Bell,
     view: Mutex<View>,
 }
 
@@ -84,13 +84,13 @@ pub(crate) struct Autoscalers {
 
 struct Running {
     shared: Arc<Shared>,
-    stop: Wake,
+    stop: Bell,
     thread: JoinHandle<()>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.stop.call();
+        self.stop.ring();
     }
 }
 
@@ -132,7 +132,7 @@ impl Autoscalers {
                 let mut view = one.shared.view();
                 (view.sight, view.blind) = (Some(sight), String::new());
             }
-            one.shared.wake.call();
+            one.shared.wake.ring();
         }
     }
 
@@ -159,7 +159,7 @@ impl Autoscalers {
     }
 
     fn start(&self, cluster: &RayCluster) -> std::io::Result<Running> {
-        let (wake, stop) = (Wake::new()?, Wake::new()?);
+        let (wake, stop) = (Bell::new()?, Bell::new()?);
         let shared = Arc::new(Shared { wake, view: Mutex::default() });
         let work = Work {
             shared: Arc::clone(&shared),
@@ -171,7 +171,7 @@ impl Autoscalers {
             uid: cluster.metadata.uid.clone(),
             secret: cluster.secret(),
         };
-        let thread = Builder::new().name("autoscaler".to_owned()).spawn(move || work.run())?;
+        let thread = oxiray_threads::spawn(oxiray_threads::AUTOSCALER, move || work.run())?;
         Ok(Running { shared, stop, thread })
     }
 }
@@ -179,7 +179,7 @@ impl Autoscalers {
 /// One autoscaler.
 struct Work {
     shared: Arc<Shared>,
-    stop: Wake,
+    stop: Bell,
     line: Line,
     placing_limit: Duration,
     namespace: String,

@@ -23,7 +23,7 @@ pub(crate) fn start(runtime: &Runtime) {
     }
     *OVER.0.lock() = false;
     let runtime = runtime.clone();
-    let began = std::thread::Builder::new().name("oxiray-news".into()).spawn(move || hear(&runtime));
+    let began = oxiray_threads::spawn(oxiray_threads::NEWS, move || hear(&runtime));
     if began.is_err() {
         // Without threads nothing else of the runtime would work either; futures wait for nothing.
         finish();

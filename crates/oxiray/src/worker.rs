@@ -140,7 +140,7 @@ fn serve_beside(worker: &Arc<Worker>, create: &ActorCreate) -> io::Result<()> {
     let own = create.groups.iter().flat_map(|group| repeat_n(Some(group.name.clone()), group.limit as usize));
     for group in rest.chain(own).take(THREADS_MAX) {
         let worker = Arc::clone(worker);
-        std::thread::Builder::new().name("oxiray-call".into()).spawn(move || {
+        oxiray_threads::spawn(oxiray_threads::CALL, move || {
             worker.attend(Desk::default(), group.as_deref());
         })?;
     }

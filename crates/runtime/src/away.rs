@@ -65,7 +65,7 @@ impl Shell {
         away.searching = Some(sender);
         let (entry, shared) = (away.entry.clone(), away.shared.clone());
         let looking = move || look_for(&entry, &shared, &given_up);
-        std::thread::Builder::new().name("oxiray-return".into()).spawn(looking).is_ok()
+        oxiray_threads::spawn(oxiray_threads::RUNTIME_RETURN, looking).is_ok()
     }
 }
 

@@ -99,7 +99,7 @@ impl Runtime {
             });
         }
         let attending = Arc::clone(&shared);
-        std::thread::Builder::new().name("oxiray".into()).spawn(move || attending.attend_or_abort())?;
+        oxiray_threads::spawn(oxiray_threads::ATTEND, move || attending.attend_or_abort())?;
         Ok(Self { shared })
     }
 

@@ -48,7 +48,7 @@ fn copy_together(target: &mut [u8], source: &[u8], threads: usize) {
     std::thread::scope(|scope| {
         for _ in 1..threads {
             // Where there is no thread to be had, the others do its part.
-            let _ = std::thread::Builder::new().name("oxiray-copy".into()).spawn_scoped(scope, work);
+            let _ = oxiray_threads::spawn_scoped(scope, oxiray_threads::COPY, work);
         }
         work();
     });

@@ -9,7 +9,7 @@ use crate::checksum::Checksum;
 use crate::memory::open_as;
 use crate::terms::{Access, Extent};
 use oxiray_ids::JobId;
-use rustix::event::{EventfdFlags, eventfd};
+use oxiray_threads::{Mailbox, Post, mailbox};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -204,8 +204,7 @@ impl Drop for Directory {
 pub(crate) struct Spiller {
     /// `None` only while the store is dropped.
     copies: Option<SyncSender<(CopyId, Copy)>>,
-    copied: Receiver<Copied>,
-    wake: Arc<OwnedFd>,
+    copied: Mailbox<Copied>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -215,14 +214,13 @@ impl Spiller {
     /// the file system may get, in thousandths.
     pub(crate) fn start(directory: &Path, copies_limit: usize, fullness_max: u32) -> io::Result<Self> {
         let directory = Directory::open(directory, fullness_max)?;
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (copies, incoming) = sync_channel(copies_limit);
-        let (outgoing, copied) = channel();
+        let (outgoing, copied) = mailbox()?;
         let open = HashMap::new();
-        let copier = Copier { directory, open, incoming, outgoing, wake: Arc::clone(&wake), stop: Arc::clone(&stop) };
-        let thread = std::thread::Builder::new().name("store-spill".into()).spawn(move || copier.run())?;
-        Ok(Self { copies: Some(copies), copied, wake, stop, thread: Some(thread) })
+        let copier = Copier { directory, open, incoming, outgoing, stop: Arc::clone(&stop) };
+        let thread = oxiray_threads::spawn(oxiray_threads::STORE_SPILL, move || copier.run())?;
+        Ok(Self { copies: Some(copies), copied, stop, thread: Some(thread) })
     }
 
     pub(crate) fn submit(&self, job: CopyId, copy: Copy) -> JobResult {
@@ -231,14 +229,12 @@ impl Spiller {
     }
 
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.copied.as_fd()
     }
 
     /// What was copied since the last call.
     pub(crate) fn copied(&self) -> impl Iterator<Item = Copied> {
-        // Emptied before the results are taken, so that a result that comes later wakes again.
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        self.copied.try_iter()
+        self.copied.take().into_iter().flatten()
     }
 }
 
@@ -263,8 +259,7 @@ struct Copier {
     directory: Directory,
     open: HashMap<JobId, Open>,
     incoming: Receiver<(CopyId, Copy)>,
-    outgoing: Sender<Copied>,
-    wake: Arc<OwnedFd>,
+    outgoing: Post<Copied>,
     stop: Arc<AtomicBool>,
 }
 
@@ -291,11 +286,7 @@ impl Copier {
                 Copy::FromDisk { memory, spilled } => self.load(Some(&memory), &spilled, &mut buffer).map(|()| None),
                 Copy::Check { spilled } => self.load(None, &spilled, &mut buffer).map(|()| None),
             };
-            if self.outgoing.send((job, result)).is_err() {
-                return;
-            }
-            // Cannot fail but for a counter of 2^64 - 2 unread wakes.
-            let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+            self.outgoing.post((job, result));
         }
     }
 

@@ -95,7 +95,7 @@ impl Daemon {
             let node = self.core.own_node();
             let before = self.network.as_ref().map(|network| network.badge.credentials.last_certificate());
             let dial = move || drop(sender.send(rejoin(&address, &token_file, node, before.as_ref())));
-            if std::thread::Builder::new().name("return".into()).spawn(dial).is_ok() {
+            if oxiray_threads::spawn(oxiray_threads::RETURN, dial).is_ok() {
                 away.joining = Some(receiver);
             }
             return;
