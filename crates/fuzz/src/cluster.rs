@@ -9,8 +9,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use oxiray_accelerators::{Detection, offer};
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_node::device_check::{DeviceCheck, Residue};
-use oxiray_node::{Core, Effect, Key, Plan};
+use oxiray_node::{Core, Effect, Key, Plan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Amount, Driver, NodeJoin, NodeState};
@@ -25,16 +24,6 @@ pub const FRAMES_PER_CLUSTER: u64 = 5_000;
 const AUDIT_PERIOD: u64 = 50;
 const DRIVERS_MAX: usize = 4;
 const MEMBERS_MAX: usize = 3;
-
-/// A library that knows nothing of devices.
-#[derive(Debug)]
-struct Unknowing;
-
-impl DeviceCheck for Unknowing {
-    fn residue(&mut self, _resource: &str, _slot: u32, _pid: u32) -> Residue {
-        Residue::Unknown
-    }
-}
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,7 +88,7 @@ impl Cluster {
     /// A head with a driver, a visitor and a member.
     pub fn new(seed: u64) -> Self {
         let now = Instant::now();
-        let mut core = Core::new(plan(), "/session".into(), "127.0.0.1:1".into(), Box::new(Unknowing), now);
+        let mut core = Core::new(plan(), "/session".into(), "127.0.0.1:1".into(), BTreeSet::from(["GPU"]), now);
         core.seed(seed);
         let mut cluster = Self {
             core,
@@ -320,6 +309,10 @@ impl Cluster {
             }
             Effect::Copy { object } if self.chance.bool() => self.core.copied_here(object),
             Effect::Copy { object } => self.core.cannot_come(None, object),
+            Effect::AskDevice(question) => {
+                let said = [Residue::Gone, Residue::Gone, Residue::Held, Residue::Unknown];
+                self.core.device_answered(&question, said[self.chance.usize(..said.len())]);
+            }
             Effect::Prepare { number, .. } => {
                 let made = if self.chance.bool() { Ok(vec!["python".to_owned()]) } else { Err("no".to_owned()) };
                 self.core.prepared(number, made);

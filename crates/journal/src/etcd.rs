@@ -9,12 +9,11 @@ mod client;
 mod held;
 mod layout;
 
-use crate::{Change, Fault, Rows, Store};
+use crate::{Change, Fault, Rows, Store, Tenure};
 use client::Client;
 use held::Held;
 use layout::Layout;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// After how long without a word etcd gives a head up.
 const LEASE_SECONDS: u64 = 3;
@@ -153,8 +152,8 @@ impl Store for EtcdStore {
         &self.rows
     }
 
-    fn held_until(&self) -> Option<Duration> {
-        Some(self.held.until())
+    fn tenure(&self) -> Option<Tenure> {
+        Some(self.held.tenure())
     }
 
     fn finish(&mut self) {

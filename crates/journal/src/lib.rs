@@ -19,6 +19,8 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A kind of row.
@@ -107,6 +109,25 @@ fn way_out(source: &io::Error) -> &'static str {
     }
 }
 
+/// Until when a process is sure to be the only one that writes, for whoever asks, on any thread.
+#[derive(Debug, Clone)]
+pub struct Tenure(Arc<AtomicU64>);
+
+impl Tenure {
+    fn new(until: Duration) -> Self {
+        Self(Arc::new(AtomicU64::new(until.as_nanos() as u64)))
+    }
+
+    fn set(&self, until: Duration) {
+        self.0.store(until.as_nanos() as u64, Ordering::Release);
+    }
+
+    /// As time since the machine was started, suspension included. It may have become later whenever it is asked.
+    pub fn until(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Acquire))
+    }
+}
+
 /// Where rows are kept.
 pub trait Store: std::fmt::Debug + Send {
     /// Makes all the changes or none, and returns when they are safe (JOURNAL-1, JOURNAL-2).
@@ -118,9 +139,8 @@ pub trait Store: std::fmt::Debug + Send {
     /// All rows that were there when it was opened.
     fn rows(&self) -> &Rows;
 
-    /// Until when this process is sure to be the only one that writes, as time since the machine was started, suspension
-    /// included; nothing where no other can. It may have become later whenever it is asked.
-    fn held_until(&self) -> Option<Duration> {
+    /// Until when this process is sure to be the only one that writes; nothing where no other can.
+    fn tenure(&self) -> Option<Tenure> {
         None
     }
 

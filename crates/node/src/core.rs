@@ -12,7 +12,7 @@ mod head;
 pub(crate) mod node;
 
 use crate::config::Plan;
-use crate::device_check::DeviceCheck;
+use crate::device_checks::{Device, DeviceQuestion, Residue};
 use bytes::Bytes;
 use head::HeadCore;
 use node::NodeCore;
@@ -26,7 +26,7 @@ use oxiray_wire::message::{
     Amount, ClusterReport, DrainAsked, Driver, Failure, GrowthState, Peer, Returning, StateQuery, Submission,
     SubmissionAsked,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -43,6 +43,9 @@ pub type Key = u64;
 
 /// Names a template process; never reused.
 pub type TemplateKey = u32;
+
+/// The resources whose devices somebody can be asked about.
+pub(crate) type Monitored = BTreeSet<&'static str>;
 
 /// A bundle: its group, and its place in it.
 pub(crate) type BundleKey = (PlacementGroupId, usize);
@@ -169,6 +172,12 @@ pub enum Effect {
         /// The client.
         client: Key,
     },
+    /// Ask the vendor's library about a device; [`Core::device_answered`] takes the answer.
+    AskDevice(DeviceQuestion),
+    /// Measure how much devices are used; [`Core::devices_measured`] takes what is found.
+    MeasureDevices,
+    /// Have these rows written in one step; [`Core::written`] or [`Core::not_written`] takes what became of it.
+    Write(Vec<Change>),
     /// A line for daemon.log.
     Log(String),
 }
@@ -190,9 +199,11 @@ enum Role {
 
 impl Core {
     /// The head of a cluster of one machine, with nothing running.
-    pub fn new(plan: Plan, session: String, address: String, check: Box<dyn DeviceCheck>, now: Instant) -> Self {
+    ///
+    /// `monitored`: the resources whose devices somebody can be asked about.
+    pub fn new(plan: Plan, session: String, address: String, monitored: Monitored, now: Instant) -> Self {
         let numbers = Numbers::default();
-        let head = HeadCore::new(plan, (session, address), check, numbers.clone(), now);
+        let head = HeadCore::new(plan, (session, address), monitored, numbers.clone(), now);
         Self { role: Role::Head(Box::new(head)), numbers }
     }
 
@@ -202,9 +213,9 @@ impl Core {
     }
 
     /// A machine that is to serve a head elsewhere ([`Core::serve_head`]), with nothing running.
-    pub fn member(plan: Plan, session: String, address: String, check: Box<dyn DeviceCheck>, now: Instant) -> Self {
+    pub fn member(plan: Plan, session: String, address: String, monitored: Monitored, now: Instant) -> Self {
         let numbers = Numbers::default();
-        let node = NodeCore::new(plan, (session, address), check, numbers.clone(), now);
+        let node = NodeCore::new(plan, (session, address), monitored, numbers.clone(), now);
         Self { role: Role::Member(Box::new(node)), numbers }
     }
 
@@ -295,10 +306,26 @@ impl Core {
         self.at_node(|node| node.prepare(interpreter));
     }
 
-    /// At the start: takes devices out of service that still hold memory of processes which are dead, from before this
-    /// daemon, until they forget them (CORE-4). Other processes' devices are left alone.
-    pub fn doubt_devices(&mut self) {
-        self.at_node(NodeCore::doubt_devices);
+    /// What vendors' libraries said at the start: devices that still hold memory of processes which are dead, from before
+    /// this daemon, or of which nothing was said in time, are out of service until they have forgotten them (CORE-4). Other
+    /// processes' devices are left alone.
+    pub fn doubt_devices(&mut self, found: Vec<(Device, Option<Residue>)>) {
+        self.at_node(|node| node.doubt_devices(found));
+    }
+
+    /// The answer to [`Effect::AskDevice`]; it may come late, or never.
+    pub fn device_answered(&mut self, question: &DeviceQuestion, residue: Residue) {
+        self.at_node(|node| node.device_answered(question, residue));
+    }
+
+    /// How much all devices are used of which anybody says something.
+    pub fn devices_measured(&mut self, found: Vec<oxiray_accelerators::DeviceUse>) {
+        self.at_node(|node| node.devices_measured(found));
+    }
+
+    /// Every device: resource and slot.
+    pub fn devices(&self) -> Vec<(&'static str, u32)> {
+        self.node().devices()
     }
 
     /// What a template has to say to those who use it.
@@ -662,19 +689,25 @@ impl Core {
         }
     }
 
-    /// The changes that must be safe before what [`Core::settle`] returned is carried out; with nothing where all are.
-    pub fn unwritten(&self) -> Vec<Change> {
-        self.head().map(HeadCore::unwritten).unwrap_or_default()
+    /// Whether something is being written.
+    pub fn is_writing(&self) -> bool {
+        self.head().is_some_and(HeadCore::is_writing)
     }
 
-    /// They are safe.
+    /// How much waits until something is written.
+    pub fn held_back(&self) -> usize {
+        self.head().map_or(0, HeadCore::held_back)
+    }
+
+    /// What was to be written ([`Effect::Write`]) is safe.
     pub fn written(&mut self) {
         self.at_head(HeadCore::written);
     }
 
-    /// They are not, for this reason: what was asked for is taken back, and `effects`, which go with it, say so.
-    pub fn not_written(&mut self, effects: &mut Vec<Effect>, fault: &str) {
-        self.at_head(|head| head.not_written(effects, fault));
+    /// It is not, for this reason: what was asked for in it is taken back and refused, and all that was asked for since,
+    /// which may build on it. What merely happened is written with the next batch.
+    pub fn not_written(&mut self, fault: &str) {
+        self.at_head(|head| head.not_written(fault));
     }
 }
 

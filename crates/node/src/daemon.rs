@@ -42,6 +42,7 @@ mod turns;
 mod worker_logs;
 
 use crate::core::{Core, Key, Origin, TemplateKey};
+use crate::device_desk::{Answer, DeviceDesk};
 use crate::session::Session;
 use admission::Door;
 use heartbeats::Ended;
@@ -68,6 +69,8 @@ pub(crate) use turn_times::TurnFigures;
 const TURN_LIMIT: Duration = Duration::from_millis(4);
 /// For how long one peer is heard before it is the next one's turn.
 const MOMENT: Duration = Duration::from_micros(500);
+/// How much may wait for the journal before nobody is heard until it is written.
+const HELD_BACK_MAX: usize = 10_000;
 
 /// A worker's process, from the order to fork it until its tree is gone.
 #[derive(Debug)]
@@ -99,7 +102,6 @@ pub(crate) struct Daemon {
     brood: Brood,
     stop_signals: OwnedFd,
     door: Door,
-    token: String,
     /// Address that `init(address=…)` takes.
     address: String,
     transfer: Transfer,
@@ -137,10 +139,11 @@ pub(crate) struct Daemon {
     processes: BTreeMap<Key, Process>,
     by_pid: BTreeMap<u32, Key>,
     store: StoreDesk,
+    devices: DeviceDesk,
     memory: memory::MemoryWatch,
     control_groups: crate::control_groups::ControlGroups,
     /// Where a head writes down what must outlive it.
-    journal: Option<Box<dyn oxiray_journal::Store>>,
+    journal: Option<journal::JournalDesk>,
     log: LineLog,
     worker_logs: WorkerLogs,
     session: Session,
@@ -187,6 +190,9 @@ impl Daemon {
             self.keep_leases();
             self.look_for_head();
             self.carry_out();
+            if self.core.held_back() > HELD_BACK_MAX {
+                self.await_journal();
+            }
             self.open_door();
             self.tell_turned_away();
             self.turn_ends();
@@ -215,6 +221,8 @@ impl Daemon {
             }
             Token::Children => self.reap_templates(),
             Token::Store => self.store.progress(),
+            Token::Devices => self.devices_answered(),
+            Token::Journal => self.journal_answered(),
             Token::Stream(key) => self.stream_ready(key, event.is_hung_up),
             Token::Output(_) | Token::Errors(_) => self.turns.add(event.token),
             Token::Worker(key) => self.worker_process_died(key),
@@ -226,6 +234,15 @@ impl Daemon {
             Token::Starter => {
                 self.log.line("the process that started this daemon is gone");
                 self.is_stopping = true;
+            }
+        }
+    }
+
+    fn devices_answered(&mut self) {
+        for answer in self.devices.answers() {
+            match answer {
+                Answer::Residue(question, residue) => self.core.device_answered(&question, residue),
+                Answer::Uses(uses) => self.core.devices_measured(uses),
             }
         }
     }
@@ -255,6 +272,7 @@ impl Daemon {
 
     /// DAEMON-2.
     fn end(mut self) -> Ended {
+        self.finish_writing();
         self.dismiss_all();
         self.flush_all();
         let head = self.core.head_key().and_then(|head| self.streams.remove(&head));
@@ -269,7 +287,7 @@ impl Daemon {
             }
             network.finish();
         }
-        if let (Some(journal), Ended::Stopped) = (&mut self.journal, &self.ended) {
+        if let (Some(journal), Ended::Stopped) = (self.journal, &self.ended) {
             journal.finish();
         }
         self.log.line(&self.turn_times.line());

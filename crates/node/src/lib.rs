@@ -9,7 +9,8 @@ pub mod config;
 mod control_groups;
 mod core;
 mod daemon;
-pub mod device_check;
+mod device_checks;
+pub mod device_desk;
 mod fetches;
 mod giving;
 mod kept_logs;
@@ -18,6 +19,7 @@ pub mod limits;
 mod listing;
 mod logs;
 mod machine;
+mod outbox;
 mod session;
 mod tokens;
 
@@ -26,4 +28,5 @@ pub use core::{
     Confinement, Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts,
 };
 pub use daemon::{Mode, MonitorOptions, Ready, StartError, run};
+pub use device_checks::{Device, DeviceQuestion, Residue};
 pub use session::forget_all;

@@ -2,11 +2,13 @@
 
 use oxiray_accelerators::{Host, detect, offer};
 use oxiray_ids::NodeId;
-use oxiray_node::{Core, Effect, Key, Plan, StoreFigures, device_check};
+use oxiray_node::device_desk::{Answer, DeviceDesk};
+use oxiray_node::{Core, Effect, Key, Plan, StoreFigures};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Amount, Driver, LeaseRequest, LeaseReturn};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ fn library() -> PathBuf {
 /// A node on a machine whose NVML is the library.
 struct Node {
     core: Core,
+    desk: DeviceDesk,
     now: Instant,
     driver: Key,
     last_pid: u32,
@@ -33,7 +36,7 @@ impl Node {
         let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).expect("an offer");
         let named = offer.totals().into_iter().map(|(name, total)| (ResourceName::new(&name).expect("a name"), total));
         let inventory = Inventory::new(named).expect("an inventory");
-        let check = device_check::of(&host, &offer);
+        let desk = DeviceDesk::of(&host, &offer).expect("a descriptor");
         let plan = Plan {
             node: NodeId::NIL,
             inventory,
@@ -53,12 +56,19 @@ impl Node {
             epoch: 0,
         };
         let now = Instant::now();
-        let mut core = Core::new(plan, "/session".into(), "127.0.0.1:1".into(), check, now);
+        let mut core = Core::new(plan, "/session".into(), "127.0.0.1:1".into(), desk.monitored(), now);
         let driver = core.new_key();
         core.driver_joined(driver, Driver { interpreter: "python".into(), ..Driver::default() });
-        let mut node = Self { core, now, driver, last_pid: 700, leases: Vec::new() };
+        let mut node = Self { core, desk, now, driver, last_pid: 700, leases: Vec::new() };
         node.settle();
         node
+    }
+
+    /// As at the start of a daemon.
+    fn begin(&mut self) {
+        let found = self.desk.look(&[("GPU", 0), ("GPU", 1)]);
+        self.core.doubt_devices(found);
+        self.settle();
     }
 
     fn settle(&mut self) {
@@ -76,8 +86,29 @@ impl Node {
                     Effect::Join { placed: Message::LeaseGranted(granted), worker, .. } => {
                         self.leases.push((granted.lease, worker));
                     }
+                    Effect::AskDevice(question) => {
+                        self.desk.ask(question);
+                        self.hear();
+                    }
+                    Effect::MeasureDevices => {
+                        self.desk.measure();
+                        self.hear();
+                    }
                     _ => {}
                 }
+            }
+        }
+    }
+
+    /// Waits for a word of the library's thread, which has its own time.
+    fn hear(&mut self) {
+        let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let heard = poll(&mut [PollFd::new(&self.desk, PollFlags::IN)], Some(&limit)).expect("a descriptor");
+        assert_eq!(heard, 1, "the library answers");
+        for answer in self.desk.answers() {
+            match answer {
+                Answer::Residue(question, residue) => self.core.device_answered(&question, residue),
+                Answer::Uses(uses) => self.core.devices_measured(uses),
             }
         }
     }
@@ -130,7 +161,6 @@ impl Node {
         let until = Instant::now() + Duration::from_secs(60);
         while !is_seen(self) {
             assert!(Instant::now() < until, "the library answers");
-            // The library is asked on a thread of its own, which has its own time.
             self.now = self.core.next_alarm().expect("devices are looked at again and again");
             self.core.set_now(self.now);
             self.settle();
@@ -198,8 +228,7 @@ fn a_device_comes_back_when_nvml_says_that_it_is_free() {
     write(&format!("{}:4096", before.id()));
     before.wait().expect("it ends");
     let mut again = Node::new();
-    again.core.doubt_devices();
-    again.settle();
+    again.begin();
     let namespace = std::fs::read_link("/proc/self/ns/pid").expect("there is one");
     if namespace.as_os_str() == "pid:[4026531836]" {
         let reason = "the device still holds memory of a process that died before this node began";

@@ -50,6 +50,10 @@ pub(crate) enum Event {
     NodeComes { machine: usize },
     /// An environment is made, or could not be.
     Prepared { node: NodeIndex, number: u64 },
+    /// A vendor's library answers the question of that number.
+    DeviceAnswers { node: NodeIndex, number: u64 },
+    /// The head's disk is done with what it was given.
+    Written,
     /// The head learns that the process of a member is gone.
     NodeGone(NodeIndex),
     /// A member says that it lives, or ends what it was granted.
@@ -74,9 +78,15 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    pub(crate) fn plan(&mut self, at: Micros, event: Event) {
+    /// A number that names nothing else.
+    pub(crate) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
-        self.events.insert((at, self.last_number), event);
+        self.last_number
+    }
+
+    pub(crate) fn plan(&mut self, at: Micros, event: Event) {
+        let number = self.next_number();
+        self.events.insert((at, number), event);
     }
 
     /// Nothing of this kind happens any more.

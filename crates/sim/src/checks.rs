@@ -35,9 +35,7 @@ impl World {
         let machine = self.nodes[node].machine;
         let living = self.processes.iter().filter(|process| process.life < Life::Gone);
         let living = living.filter(|process| self.nodes[process.node].machine == machine);
-        let mut memory = self.machines[machine].memory.borrow_mut();
-        memory.now = self.now;
-        let dead = memory.of_the_dead().iter().map(|one| &one.held);
+        let dead = self.machines[machine].memory.of_the_dead(self.now).iter().map(|one| &one.held);
         for held in living.flat_map(|process| &process.devices).chain(dead) {
             *used.entry((held.resource.clone(), held.slot)).or_default() += held.units;
         }

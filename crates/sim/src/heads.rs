@@ -6,7 +6,7 @@ use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::program::Question;
 use crate::world::{NodeIndex, ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_node::Effect;
+use oxiray_journal::Change;
 use oxiray_wire::message::{KeptAction, KeptAnswer, KeptRequest};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,8 +29,22 @@ pub(crate) struct Disk {
     full_until: Micros,
     /// The head dies when it has something to write.
     is_doomed: bool,
+    /// What is being written.
+    writing: Option<Vec<Change>>,
     /// What was kept for somebody who was told so.
     kept: BTreeMap<Bytes, Bytes>,
+}
+
+impl Disk {
+    fn write(&mut self) {
+        for change in self.writing.take().into_iter().flatten() {
+            let key = (change.table, change.key);
+            match change.value {
+                Some(value) => self.rows.insert(key, value),
+                None => self.rows.remove(&key),
+            };
+        }
+    }
 }
 
 impl World {
@@ -51,32 +65,28 @@ impl World {
         }
     }
 
-    /// What is told is made safe first. Returns whether the head lives on.
-    pub(crate) fn write_down(&mut self, effects: &mut Vec<Effect>) -> bool {
-        let changes = self.nodes[0].core.unwritten();
-        if changes.is_empty() {
-            return true;
+    /// The head has rows written, which takes a while.
+    pub(crate) fn write_down(&mut self, changes: Vec<Change>) {
+        let usual = if self.chance.odds(50) { 500 * MILLISECOND } else { 2 * MILLISECOND };
+        let at = self.now + self.chance.delay(usual);
+        self.disk.writing = Some(changes);
+        self.agenda.plan(at, Event::Written);
+    }
+
+    /// What became of it.
+    pub(crate) fn written(&mut self) {
+        if !self.nodes[0].is_alive {
+            return;
         }
         if self.now < self.disk.full_until {
-            self.nodes[0].core.not_written(effects, "the disk is full");
-            return true;
+            self.disk.writing = None;
+            return self.nodes[0].core.not_written("the disk is full");
         }
-        let dies = std::mem::take(&mut self.disk.is_doomed);
-        // A batch is there whole or not at all, whenever the head dies.
-        if !dies || self.chance.odds(500) {
-            for change in changes {
-                let key = (change.table, change.key);
-                match change.value {
-                    Some(value) => self.disk.rows.insert(key, value),
-                    None => self.disk.rows.remove(&key),
-                };
-            }
-            self.nodes[0].core.written();
+        if std::mem::take(&mut self.disk.is_doomed) {
+            return self.head_dies();
         }
-        if dies {
-            self.head_dies();
-        }
-        !dies
+        self.disk.write();
+        self.nodes[0].core.written();
     }
 
     /// DISK-1.
@@ -113,6 +123,11 @@ impl World {
     /// Another head takes the place of the one that died; everybody on its machine is new.
     pub(crate) fn head_comes(&mut self) {
         self.disk.epoch += 1;
+        // What was being written when the last one died is there whole or not at all.
+        if self.chance.odds(500) {
+            self.disk.write();
+        }
+        self.disk.writing = None;
         // What was to happen to the last one does not happen to this one.
         self.agenda.forget(|event| {
             matches!(
@@ -122,6 +137,8 @@ impl World {
                     | Event::TemplateEnds { node: 0, .. }
                     | Event::Fetched { node: 0, .. }
                     | Event::Prepared { node: 0, .. }
+                    | Event::DeviceAnswers { node: 0, .. }
+                    | Event::Written
                     | Event::Thaws(0)
                     | Event::Look
             )

@@ -3,23 +3,24 @@
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::clock::Clock;
 use crate::leases::Leases;
-use crate::machine::Library;
 use crate::process::{Kind, Life, Process};
 use crate::stores::Shelf;
 use crate::stream::{Descriptor, End, Packet};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_accelerators::{Detection, offer};
 use oxiray_ids::NodeId;
-use oxiray_node::{Core, Effect, Key, Plan, TemplateKey};
+use oxiray_node::{Core, DeviceQuestion, Effect, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::Peer;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::time::Duration;
 
 /// How late the word of a process's death comes at most after the process, where nothing is in the way.
 const NODE_DEATH_NOTICED: Micros = 50 * MILLISECOND;
+
+/// When a vendor's library has answered at last.
+const ANSWER_LATEST: Micros = 15 * SECOND;
 
 /// Who is at the other end of a node's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) away_since: Option<Micros>,
     /// Its clients that have not told the next head where they stand.
     pub(crate) unresumed: BTreeSet<Key>,
+    /// What was asked about devices, and is not answered.
+    questions: BTreeMap<u64, DeviceQuestion>,
     next_turn: Option<Micros>,
 }
 
@@ -88,10 +91,10 @@ impl World {
         let drift = if self.options.clocks_drift { most } else { 0 };
         let clock = Clock::new(self.start, drift, &mut self.chance);
         let plan = self.plan(index, machine);
-        let library = Box::new(Library(Rc::clone(&self.machines[machine].memory)));
+        let monitored = BTreeSet::from(["GPU"]);
         let address = "127.0.0.1:6379".to_owned();
         let begin = if index == 0 { Core::new } else { Core::member };
-        let mut core = begin(plan, format!("/session-{index}"), address, library, clock.shows(self.now));
+        let mut core = begin(plan, format!("/session-{index}"), address, monitored, clock.shows(self.now));
         core.seed(seed);
         core.prepare("python");
         Node {
@@ -108,6 +111,7 @@ impl World {
             shelf: Shelf::default(),
             away_since: None,
             unresumed: BTreeSet::new(),
+            questions: BTreeMap::new(),
             next_turn: None,
         }
     }
@@ -164,7 +168,6 @@ impl World {
     pub(crate) fn wake(&mut self, node: NodeIndex) {
         let found = &mut self.nodes[node];
         found.core.set_now(found.clock.shows(self.now));
-        self.machines[found.machine].memory.borrow_mut().now = self.now;
     }
 
     /// Has a node do what is due; at times a moment later, together with what else comes until then.
@@ -179,9 +182,8 @@ impl World {
     /// Carries out what the core decides until it decides nothing more.
     pub(crate) fn settle(&mut self, node: NodeIndex) {
         while self.nodes[node].is_alive {
-            let mut effects = self.nodes[node].core.settle();
-            let lives = node != 0 || !self.options.heads_die || self.write_down(&mut effects);
-            if effects.is_empty() || !lives {
+            let effects = self.nodes[node].core.settle();
+            if effects.is_empty() {
                 break;
             }
             for effect in effects {
@@ -237,9 +239,28 @@ impl World {
                 self.agenda.forget(|event| *event == Event::Prepared { node, number });
             }
             // No process leaves anything half written, nobody submits jobs, and nobody takes memory.
-            Effect::LeaveStore { .. } | Effect::Submission(_) | Effect::Confine(_) => {}
+            Effect::LeaveStore { .. } | Effect::Submission(_) | Effect::Confine(_) | Effect::MeasureDevices => {}
+            Effect::Write(changes) => self.write_down(changes),
+            Effect::AskDevice(question) => self.ask_device(node, question),
             Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),
         }
+    }
+
+    /// The library is slow at times.
+    fn ask_device(&mut self, node: NodeIndex, question: DeviceQuestion) {
+        let usual = if self.chance.odds(50) { 5 * SECOND } else { 2 * MILLISECOND };
+        let at = self.now + self.chance.delay(usual).min(ANSWER_LATEST);
+        let number = self.agenda.next_number();
+        self.nodes[node].questions.insert(number, question);
+        self.agenda.plan(at, Event::DeviceAnswers { node, number });
+    }
+
+    /// The library looks at the device, and says what it sees.
+    pub(crate) fn device_answers(&mut self, node: NodeIndex, number: u64) {
+        let Some(question) = self.nodes[node].questions.remove(&number) else { return };
+        let machine = self.nodes[node].machine;
+        let residue = self.machines[machine].memory.residue(&question, self.now);
+        self.nodes[node].core.device_answered(&question, residue);
     }
 
     /// Sends to whoever the node knows by a key, by way of a member where it is a member's worker.

@@ -155,7 +155,7 @@ impl World {
                 let most = if self.chance.odds(100) { 25 * SECOND } else { SECOND };
                 let until = self.now + self.chance.between(0, most);
                 let machine = self.nodes[node].machine;
-                self.machines[machine].memory.borrow_mut().remember(held, pid, until);
+                self.machines[machine].memory.remember(held, pid, until);
             }
         }
         self.worker_is_gone(node, process);

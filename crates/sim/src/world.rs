@@ -12,9 +12,7 @@ use crate::program::DETACHED_END_AFTER;
 use crate::stream::Stream;
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::time::Instant;
 
 pub(crate) type NodeIndex = usize;
@@ -112,7 +110,7 @@ impl World {
                 gpus: self.chance.between(0, 2) as u32,
                 disks: self.chance.between(0, 1) as u32,
                 zone: self.chance.one_of(&["a", "b"]),
-                memory: Rc::new(RefCell::new(Memory::default())),
+                memory: Memory::default(),
                 predecessor: None,
                 cut_until: 0,
             };
@@ -148,12 +146,13 @@ impl World {
         match event {
             Event::Fetched { node, .. }
             | Event::Prepared { node, .. }
+            | Event::DeviceAnswers { node, .. }
             | Event::Dials(node)
             | Event::Turn(node)
             | Event::Forked { node, .. }
             | Event::TemplateEnds { node, .. } => Some(node),
             Event::Noticed(process) | Event::Gone(process) => Some(self.processes[process].node),
-            Event::NodeGone(_) | Event::DriverComes | Event::Look => Some(0),
+            Event::NodeGone(_) | Event::DriverComes | Event::Look | Event::Written => Some(0),
             Event::Arrive { .. }
             | Event::Dies(_)
             | Event::Finished { .. }
@@ -201,6 +200,8 @@ impl World {
             Event::Dials(node) => self.dial_head(node),
             Event::Redials { process, until } => self.redial_head(process, until),
             Event::Prepared { node, number } => self.prepared(node, number),
+            Event::Written => self.written(),
+            Event::DeviceAnswers { node, number } => self.device_answers(node, number),
             Event::Fetched { node, object, from } => self.fetched(node, object, from),
             Event::Step(process) => self.step(process),
             Event::Due(process) => self.due(process),
@@ -222,12 +223,10 @@ impl World {
         let of_machine = |process: &&Process| self.nodes[process.node].machine == machine;
         let is_worker = |process: &&Process| process.kind != crate::process::Kind::Driver;
         let mut left = self.processes.iter().filter(of_machine).filter(is_worker);
-        let mut memory = self.machines[machine].memory.borrow_mut();
-        memory.now = self.now;
-        if left.any(|process| process.life < Life::Gone) || !memory.of_the_dead().is_empty() {
+        let is_somebody_left = left.any(|process| process.life < Life::Gone);
+        if is_somebody_left || !self.machines[machine].memory.of_the_dead(self.now).is_empty() {
             return self.agenda.plan(self.now + SECOND, Event::NodeComes { machine });
         }
-        drop(memory);
         let cut_until = self.machines[machine].cut_until;
         if machine == 0 && !self.nodes.is_empty() {
             return self.head_comes();

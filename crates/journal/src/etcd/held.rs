@@ -1,11 +1,9 @@
 //! The lease by which a process is the head (ETCD-2).
 
 use super::client::Client;
-use crate::Fault;
+use crate::{Fault, Tenure};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -15,8 +13,7 @@ const ASKED: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Held {
     lease: String,
-    /// In nanoseconds since the machine was started.
-    until: Arc<AtomicU64>,
+    tenure: Tenure,
     /// The thread ends with it.
     _end: Sender<()>,
 }
@@ -34,31 +31,30 @@ impl Held {
         let lease = answer["ID"].as_str().unwrap_or_default().to_owned();
         // Clocks may differ by a fifth.
         let length = Duration::from_secs(seconds) * 4 / 5;
-        let until = Arc::new(AtomicU64::new((asked + length).as_nanos() as u64));
+        let tenure = Tenure::new(asked + length);
         let (end, ended) = channel::<()>();
-        let keeper = (client.clone(), lease.clone(), Arc::clone(&until));
-        let thread = std::thread::Builder::new().name("etcd-lease".to_owned()).spawn(move || {
-            let (client, lease, until) = keeper;
+        let keeper = (client.clone(), lease.clone(), tenure.clone());
+        let thread = oxiray_threads::spawn(oxiray_threads::ETCD_LEASE, move || {
+            let (client, lease, tenure) = keeper;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(Duration::from_secs(seconds) / ASKED) {
                 let asked = since_boot();
                 let Ok(answer) = client.ask("lease/keepalive", &json!({"ID": lease})) else { continue };
                 let is_held = answer["result"]["TTL"].as_str().is_some_and(|left| left != "0");
-                let next = if is_held { asked + length } else { Duration::ZERO };
-                until.store(next.as_nanos() as u64, Ordering::Release);
+                tenure.set(if is_held { asked + length } else { Duration::ZERO });
                 if !is_held {
                     return;
                 }
             }
         });
         thread.map_err(|error| Fault::Etcd { store: client.address(), reason: format!("no thread: {error}") })?;
-        Ok(Self { lease, until, _end: end })
+        Ok(Self { lease, tenure, _end: end })
     }
 
     pub(super) fn lease(&self) -> &str {
         &self.lease
     }
 
-    pub(super) fn until(&self) -> Duration {
-        Duration::from_nanos(self.until.load(Ordering::Acquire))
+    pub(super) fn tenure(&self) -> Tenure {
+        self.tenure.clone()
     }
 }

@@ -62,9 +62,8 @@ mod workers;
 use super::door::identifier;
 use super::environments::Environments;
 use super::node::NodeCore;
-use super::{BundleKey, Effect, Home, Key, Numbers, amounts, bytes_of};
+use super::{BundleKey, Effect, Home, Key, Monitored, Numbers, amounts, bytes_of};
 use crate::config::Plan;
-use crate::device_check::DeviceCheck;
 use alarms::Alarm;
 use groups::Need;
 use oxiray_head::{Actors, Jobs, Kept, Metrics, Objects, PlacementGroups};
@@ -134,7 +133,7 @@ pub(super) struct HeadCore {
     objects: Objects<Value>,
     kept: Kept,
     /// What is to be written down, where this daemon keeps a journal.
-    journal: Option<journal::Pending>,
+    journal: Option<journal::Journal>,
     metrics: Metrics,
     ends: ends::Ends,
     environments: Environments<Need>,
@@ -171,12 +170,12 @@ impl HeadCore {
     pub(super) fn new(
         plan: Plan,
         (session, address): (String, String),
-        check: Box<dyn DeviceCheck>,
+        monitored: Monitored,
         numbers: Numbers,
         now: Instant,
     ) -> Self {
         let epoch = plan.epoch;
-        let mut own = NodeCore::new(plan.clone(), (session.clone(), address.clone()), check, numbers.clone(), now);
+        let mut own = NodeCore::new(plan.clone(), (session.clone(), address.clone()), monitored, numbers.clone(), now);
         let joined = own.serve(None, String::new());
         let mut core = Self {
             plan,
@@ -298,7 +297,8 @@ impl HeadCore {
         self.start_submissions();
         self.exchange();
         self.tell_growth();
-        std::mem::take(&mut self.out)
+        let made = std::mem::take(&mut self.out);
+        self.hold_back(made)
     }
 
     /// When [`Self::settle`] is to be called next, whatever happens.

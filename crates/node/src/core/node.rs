@@ -30,9 +30,8 @@ mod serving;
 pub(super) mod templates;
 
 use super::environments::{self, Environments};
-use super::{Effect, Home, Key, Numbers, TemplateKey};
+use super::{Effect, Home, Key, Monitored, Numbers, TemplateKey};
 use crate::config::Plan;
-use crate::device_check::DeviceCheck;
 use oxiray_ids::{ActorId, Chance, JobId, WorkerId};
 use oxiray_resources::{Grant, Ledger};
 use oxiray_wire::Message;
@@ -127,7 +126,7 @@ struct Job {
 /// What is due at a certain time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    Recheck,
+    DeviceCheck(Key),
     Measure,
     Overdue(Key),
     Verdict(Key),
@@ -182,7 +181,7 @@ impl NodeCore {
     pub(super) fn new(
         plan: Plan,
         (session, address): (String, String),
-        check: Box<dyn DeviceCheck>,
+        monitored: Monitored,
         numbers: Numbers,
         now: Instant,
     ) -> Self {
@@ -197,7 +196,7 @@ impl NodeCore {
             environments: Environments::default(),
             jobs: BTreeMap::new(),
             head: None,
-            devices: ending::Devices::new(check),
+            devices: ending::Devices::new(monitored),
             store_used: 0,
             names: Names { numbers, chance: Chance::default() },
             now,
@@ -247,7 +246,7 @@ impl NodeCore {
         {
             self.alarms.pop_first();
             match alarm {
-                Alarm::Recheck => self.recheck(),
+                Alarm::DeviceCheck(worker) => self.device_check_is_due(worker),
                 Alarm::Measure => self.measure_devices(),
                 Alarm::Overdue(worker) => self.kill_worker(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),

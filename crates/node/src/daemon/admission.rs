@@ -37,14 +37,16 @@ const TELLING_PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Door {
     listener: UnixListener,
+    /// What whoever is let in has to show.
+    token: String,
     is_watched: bool,
     paused_until: Option<Instant>,
     turned_away: TurnedAway,
 }
 
 impl Door {
-    pub(super) fn new(listener: UnixListener) -> Self {
-        Self { listener, is_watched: false, paused_until: None, turned_away: TurnedAway::default() }
+    pub(super) fn new(listener: UnixListener, token: String) -> Self {
+        Self { listener, token, is_watched: false, paused_until: None, turned_away: TurnedAway::default() }
     }
 }
 
@@ -183,7 +185,7 @@ impl Daemon {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
         let Hello { token, driver, node, returning } = *hello;
-        if !is_expected && !same(token.as_bytes(), self.token.as_bytes()) {
+        if !is_expected && !same(token.as_bytes(), self.door.token.as_bytes()) {
             return self
                 .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
         }

@@ -20,14 +20,11 @@ impl Daemon {
         self.flush_all();
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         loop {
             self.answer_from_store();
             self.core.store_holds(self.store.used_bytes());
-            let mut effects = self.core.settle();
-            if !self.write_down(&mut effects) {
-                break;
-            }
+            let effects = self.core.settle();
             if effects.is_empty() {
                 break;
             }
@@ -61,6 +58,9 @@ impl Daemon {
                 self.transfer.fetches.reader_gone(client);
                 self.store.client_gone(client);
             }
+            Effect::Write(changes) => self.write_rows(changes),
+            Effect::AskDevice(question) => self.devices.ask(question),
+            Effect::MeasureDevices => self.devices.measure(),
             Effect::Log(line) => self.log.line(&line),
         }
     }

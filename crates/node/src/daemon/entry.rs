@@ -13,16 +13,20 @@ use crate::session::{self, Session};
 use crate::tokens::{TokenFault, TokenRow, Tokens};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
-use oxiray_journal::{Change, Fault, Store};
+use oxiray_journal::{Change, Store};
 use oxiray_network::{Authority, Certified, Credentials, JoinToken, Refusal, Renewal};
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::{
     CertificateIssued, CertificateWanted, Failure, TokenAction, TokenAsked, TokenRow as TokenTellable, TokenTold,
 };
+use std::collections::VecDeque;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Why there is nothing to be said of tokens.
+const NOT_LISTENING: &str = "this cluster lets no other machine in: it was started without --port";
 
 /// How long a member waits for its next certificate before it asks again.
 const RENEWAL_PERIOD: Duration = Duration::from_secs(10);
@@ -35,6 +39,32 @@ pub(super) struct Entry {
     tokens: Tokens,
     /// The file of the first token.
     token_file: PathBuf,
+    /// What is to be when it is safe, and what is done then.
+    change: Option<(Tokens, Then)>,
+    /// What is wished for meanwhile: what tokens there are to be follows from those that there are.
+    wishes: VecDeque<Wish>,
+}
+
+/// What somebody wants of tokens.
+#[derive(Debug)]
+enum Wish {
+    /// To join as `node`, having proven that it has a token's secret or a node's key.
+    Join { number: u64, node: NodeId, token: Option<String>, before: Option<NodeId> },
+    /// An answer to the command line.
+    Answer { to: Key, asked: TokenAsked },
+    /// That a node which ended for good lets nobody in any more.
+    ShutOut { node: NodeId },
+}
+
+/// What is done when a change is safe (ENTRY-1).
+#[derive(Debug)]
+enum Then {
+    /// Lets in who asked under that number.
+    Admit { number: u64 },
+    /// Tells the command line of the token, which it made or revoked.
+    Tell { to: Key, request: u64, id: String, text: String },
+    /// Gives up a node that was shut out, and tells who asked for it.
+    GiveUp { living: Option<Key>, asked: Option<(Key, u64)>, node: NodeId },
 }
 
 /// What a node shows of itself, and what becomes of it.
@@ -85,7 +115,14 @@ impl Entry {
             let written = session::create(&token_file).and_then(|mut file| writeln!(file, "{}", first.to_text()));
             written.step("write the token for other machines")?;
         }
-        Ok(Self { authority: Arc::new(authority.with_lifetime(lifetime)), lifetime, tokens, token_file })
+        Ok(Self {
+            authority: Arc::new(authority.with_lifetime(lifetime)),
+            lifetime,
+            tokens,
+            token_file,
+            change: None,
+            wishes: VecDeque::new(),
+        })
     }
 
     pub(super) fn token_file(&self) -> &Path {
@@ -124,86 +161,158 @@ impl Daemon {
         self.network.as_mut()?.entry.as_mut()
     }
 
-    /// ENTRY-1.
-    fn keep_tokens(&mut self, (next, changes): (Tokens, Vec<Change>)) -> Result<(), Fault> {
-        if let Some(store) = self.journal.as_mut().filter(|_| !changes.is_empty()) {
-            store.commit(&changes)?;
+    /// Somebody has proven that it has a token's secret or a node's key, and wants to join as `node`.
+    pub(super) fn asks_to_join(&mut self, number: u64, node: NodeId, token: Option<String>, before: Option<NodeId>) {
+        self.wish(Wish::Join { number, node, token, before });
+    }
+
+    /// A node that ended for good, or is to: its certificate lets nobody in any more.
+    pub(super) fn shut_out(&mut self, node: NodeId) {
+        self.wish(Wish::ShutOut { node });
+    }
+
+    /// The command line asks about tokens.
+    pub(super) fn token_asked(&mut self, key: Key, asked: &TokenAsked) {
+        if self.entry().is_none() {
+            return self.tell_of_tokens(key, asked.request, Err(NOT_LISTENING.to_owned()));
         }
-        let Some(network) = &mut self.network else { return Ok(()) };
-        if let Some(entry) = &mut network.entry {
+        self.wish(Wish::Answer { to: key, asked: asked.clone() });
+    }
+
+    fn wish(&mut self, wish: Wish) {
+        let Some(entry) = self.entry() else { return };
+        entry.wishes.push_back(wish);
+        self.grant_wishes();
+    }
+
+    /// One after the other, each by what is safe of those before.
+    fn grant_wishes(&mut self) {
+        while let Some(entry) = self.entry().filter(|entry| entry.change.is_none())
+            && let Some(wish) = entry.wishes.pop_front()
+        {
+            match wish {
+                Wish::Join { number, node, token, before } => self.join_wished(number, node, token.as_deref(), before),
+                Wish::Answer { to, asked } => self.answer_wished(to, &asked),
+                Wish::ShutOut { node } => {
+                    self.revoke(node, Then::GiveUp { living: None, asked: None, node });
+                }
+            }
+        }
+    }
+
+    /// ENTRY-1.
+    fn change_tokens(&mut self, (next, changes): (Tokens, Vec<Change>), then: Then) {
+        if let Some(entry) = self.entry() {
+            entry.change = Some((next, then));
+            self.write_tokens(changes);
+        }
+    }
+
+    /// The change is safe, or it is not, for this reason, and is none.
+    pub(super) fn tokens_written(&mut self, result: Result<(), String>) {
+        let Some(network) = &mut self.network else { return };
+        let Some(entry) = &mut network.entry else { return };
+        let Some((next, then)) = entry.change.take() else { return };
+        if result.is_ok() {
             entry.tokens = next;
             network.gateway.set_tokens(entry.known());
         }
-        Ok(())
+        match then {
+            Then::Admit { number } => match &result {
+                Ok(()) => network.gateway.admit(number),
+                Err(fault) => {
+                    self.log.line(fault);
+                    network.gateway.refuse(number, Refusal::Unwritten);
+                }
+            },
+            Then::Tell { to, request, id, text } => {
+                let told = result.map(|()| self.token_changed(&id, text));
+                self.tell_of_tokens(to, request, told);
+            }
+            Then::GiveUp { living, asked, node } => {
+                if let (Err(fault), None) = (&result, asked) {
+                    self.log.line(&format!("the certificate of node {node} cannot be revoked: {fault}"));
+                }
+                if let (Ok(()), Some(key)) = (&result, living) {
+                    self.give_up(key, "its certificate was revoked");
+                }
+                if let Some((to, request)) = asked {
+                    self.tell_of_tokens(to, request, result.map(|()| TokenTold::default()));
+                }
+            }
+        }
+        self.grant_wishes();
     }
 
-    /// Somebody has proven that it has a token's secret or a node's key, and wants to join as `node`.
-    pub(super) fn asks_to_join(&mut self, number: u64, node: NodeId, token: Option<&str>, before: Option<NodeId>) {
-        let verdict = self.may_join(node, token, before);
-        let Some(network) = &self.network else { return };
-        match verdict {
-            Ok(()) => network.gateway.admit(number),
-            Err(refusal) => network.gateway.refuse(number, refusal),
+    fn join_wished(&mut self, number: u64, node: NodeId, token: Option<&str>, before: Option<NodeId>) {
+        match self.may_join(node, token, before) {
+            Ok(Some(spent)) => self.change_tokens(spent, Then::Admit { number }),
+            Ok(None) => {
+                if let Some(network) = &self.network {
+                    network.gateway.admit(number);
+                }
+            }
+            Err(refusal) => {
+                if let Some(network) = &self.network {
+                    network.gateway.refuse(number, refusal);
+                }
+            }
         }
     }
 
-    fn may_join(&mut self, node: NodeId, token: Option<&str>, before: Option<NodeId>) -> Result<(), Refusal> {
+    /// What tokens there are to be where the newcomer is let in; nothing where it needs none.
+    fn may_join(
+        &self,
+        node: NodeId,
+        token: Option<&str>,
+        before: Option<NodeId>,
+    ) -> Result<Option<(Tokens, Vec<Change>)>, Refusal> {
         let network = self.network.as_ref().ok_or(Refusal::Secret)?;
         let entry = network.entry.as_ref().ok_or(Refusal::Secret)?;
         let comes = network.remotes.values().any(|remote| remote.node == node);
         let is_known = node.is_nil() || node == self.core.own_node() || comes || self.core.knows_node(node);
-        let now = now_ms();
         let is_shut_out = before.is_some_and(|before| entry.tokens.is_revoked(before));
         // ENTRY-2.
         if before != Some(node) && (is_known || entry.tokens.is_revoked(node)) {
             return Err(Refusal::Taken);
         }
         if before.is_some() && !is_shut_out {
-            return Ok(());
+            return Ok(None);
         }
         let token = token.ok_or(Refusal::Revoked)?;
         if before == Some(node) {
             // It may come again, but not as who it was.
             return Err(Refusal::Revoked);
         }
-        let spent = entry.tokens.spend(token, now).ok_or(Refusal::Ended)?;
-        self.keep_tokens(spent).map_err(|fault| {
-            self.log.line(&fault.to_string());
-            Refusal::Unwritten
-        })
+        entry.tokens.spend(token, now_ms()).map(Some).ok_or(Refusal::Ended)
     }
 
-    /// A node that ended for good, or is to: its certificate lets nobody in any more.
-    pub(super) fn shut_out(&mut self, node: NodeId) -> Result<(), Fault> {
+    fn revoke(&mut self, node: NodeId, then: Then) {
         let now = now_ms();
-        let Some(entry) = self.entry() else { return Ok(()) };
+        let Some(entry) = self.entry() else { return };
         let until = now.saturating_add(entry.lifetime.as_millis() as u64);
         let next = entry.tokens.revoke_node(node, until, now);
-        self.keep_tokens(next)
+        self.change_tokens(next, then);
     }
 
-    /// The command line asks about tokens.
-    pub(super) fn token_asked(&mut self, key: Key, asked: &TokenAsked) {
-        let request = asked.request;
-        let told = self.token_told(asked).unwrap_or_else(|text| {
-            let failure = Failure { code: "token".into(), text, cause: Bytes::new() };
-            TokenTold { failure: Some(failure), ..TokenTold::default() }
-        });
-        self.queue(key, &TokenTold { request, ..told }.into(), Vec::new());
+    fn answer_wished(&mut self, to: Key, asked: &TokenAsked) {
+        match self.token_wished(to, asked) {
+            Ok(Some(told)) => self.tell_of_tokens(to, asked.request, Ok(told)),
+            Ok(None) => {}
+            Err(text) => self.tell_of_tokens(to, asked.request, Err(text)),
+        }
     }
 
-    fn token_told(&mut self, asked: &TokenAsked) -> Result<TokenTold, String> {
-        let now = now_ms();
-        let Some(entry) = self.entry() else {
-            return Err("this cluster lets no other machine in: it was started without --port".to_owned());
-        };
+    /// The answer, where there is one already.
+    fn token_wished(&mut self, to: Key, asked: &TokenAsked) -> Result<Option<TokenTold>, String> {
+        let (now, request) = (now_ms(), asked.request);
+        let entry = self.entry().ok_or(NOT_LISTENING)?;
         let fault = |fault: TokenFault| fault.to_string();
-        let mut text = String::new();
-        let (id, next) = match asked.action() {
+        let (next, id, text) = match asked.action() {
             TokenAction::Unknown => {
                 return Err("the head does not know what is to be done: it is of another build".to_owned());
             }
-            TokenAction::List => return Ok(TokenTold { rows: entry.told(None), ..TokenTold::default() }),
+            TokenAction::List => return Ok(Some(TokenTold { rows: entry.told(None), ..TokenTold::default() })),
             TokenAction::Create => {
                 let token = entry.authority.token().sibling(oxiray_ids::random());
                 let row = TokenRow {
@@ -213,38 +322,52 @@ impl Daemon {
                     uses_left: asked.uses,
                     ..TokenRow::default()
                 };
-                text = token.to_text();
-                (token.id(), entry.tokens.create(&token.id(), row, now).map_err(fault)?)
+                (entry.tokens.create(&token.id(), row, now).map_err(fault)?, token.id(), token.to_text())
             }
-            TokenAction::Revoke => (asked.id.clone(), entry.tokens.revoke(&asked.id, now).map_err(fault)?),
-            TokenAction::RevokeNode => return self.revoke_node(&asked.node),
+            TokenAction::Revoke => {
+                (entry.tokens.revoke(&asked.id, now).map_err(fault)?, asked.id.clone(), String::new())
+            }
+            TokenAction::RevokeNode => {
+                let (node, living) = self.node_to_shut_out(&asked.node)?;
+                self.revoke(node, Then::GiveUp { living, asked: Some((to, request)), node });
+                return Ok(None);
+            }
         };
-        self.keep_tokens(next).map_err(|fault| fault.to_string())?;
-        let Some(entry) = self.entry() else { return Err("the cluster ends".to_owned()) };
-        let rows = entry.told(Some(&id));
+        self.change_tokens(next, Then::Tell { to, request, id, text });
+        Ok(None)
+    }
+
+    /// What is told of a token that was made, with its text, or revoked.
+    fn token_changed(&mut self, id: &str, text: String) -> TokenTold {
+        let what = if text.is_empty() { "revoked" } else { "made" };
+        self.log.line(&format!("join token {id} was {what}"));
+        let Some(entry) = self.entry() else { return TokenTold::default() };
+        let rows = entry.told(Some(id));
         if rows.iter().any(|row| row.is_first && row.state != "valid") {
             // Nobody is to copy it any more; where it is gone already, that is as good.
             let _ = std::fs::remove_file(&entry.token_file);
         }
-        let what = if text.is_empty() { "revoked" } else { "made" };
-        self.log.line(&format!("join token {id} was {what}"));
-        Ok(TokenTold { text, rows, ..TokenTold::default() })
+        TokenTold { text, rows, ..TokenTold::default() }
     }
 
-    fn revoke_node(&mut self, named: &str) -> Result<TokenTold, String> {
-        let living = self.core.drainable(named);
-        let node = match &living {
-            Ok((_, node)) => *node,
-            Err(text) => NodeId::from_hex(named).map_err(|_| text.clone())?,
+    fn tell_of_tokens(&mut self, to: Key, request: u64, told: Result<TokenTold, String>) {
+        let told = told.unwrap_or_else(|text| {
+            let failure = Failure { code: "token".into(), text, cause: Bytes::new() };
+            TokenTold { failure: Some(failure), ..TokenTold::default() }
+        });
+        self.queue(to, &TokenTold { request, ..told }.into(), Vec::new());
+    }
+
+    /// The node of that name or identifier, and its key where it lives.
+    fn node_to_shut_out(&self, named: &str) -> Result<(NodeId, Option<Key>), String> {
+        let (node, living) = match self.core.drainable(named) {
+            Ok((key, node)) => (node, Some(key)),
+            Err(text) => (NodeId::from_hex(named).map_err(|_| text)?, None),
         };
         if node == self.core.own_node() {
             return Err("the head cannot be shut out: `oxiray stop` ends the cluster".to_owned());
         }
-        self.shut_out(node).map_err(|fault| fault.to_string())?;
-        if let Ok((key, _)) = living {
-            self.give_up(key, "its certificate was revoked");
-        }
-        Ok(TokenTold::default())
+        Ok((node, living))
     }
 
     // --- renewal ---

@@ -179,10 +179,8 @@ impl Daemon {
         let Some(remote) = self.network.as_ref().and_then(|network| network.remotes.get(&key)) else { return };
         let node = remote.node;
         self.log.line(&format!("node {node} is given up: {why}"));
-        if self.core.is_dismissed(key)
-            && let Err(fault) = self.shut_out(node)
-        {
-            self.log.line(&format!("the certificate of node {node} cannot be revoked: {fault}"));
+        if self.core.is_dismissed(key) {
+            self.shut_out(node);
         }
         self.remove_stream(key);
         self.forget_remote(key);

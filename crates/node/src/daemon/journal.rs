@@ -1,18 +1,29 @@
 //! The head's journal: opened, gone on with, written to.
 //!
 //! - HEADS-1: every start of a head raises the epoch of its cluster, and this is safe before it serves anyone.
+//! - HEADS-3: while rows are written, which a disk or etcd may take long for, everybody is heard, and is told what does not
+//!   depend on them. Nobody is heard where too much has come to depend on them. The end of the daemon waits for them.
 
 use super::Daemon;
+use super::heartbeats::Ended;
 use super::start::StartError;
 use crate::config::Config;
-use crate::core::Effect;
 use crate::session::Session;
 use bytes::Bytes;
-use oxiray_journal::{Change, Fault, LogFile, Opened, Store, Table};
+use oxiray_journal::{Change, Fault, LogFile, Opened, Store, Table, Tenure};
 use oxiray_network::{Authority, AuthorityError, AuthorityParts};
+use oxiray_threads::{JOURNAL, Mailbox, mailbox, spawn};
 use prost::Message as _;
+use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the daemon waits for its journal at once, where it does.
+const WRITING_LIMIT: Duration = Duration::from_secs(30);
 
 /// The kind of the rows here.
 const ABOUT: Table = 1;
@@ -129,23 +140,185 @@ impl Keeping {
     }
 }
 
-impl Daemon {
-    /// Makes safe what `effects` are about to tell (CORE-6); `false` where this is the head no more, and nothing is to be
-    /// told.
-    pub(super) fn write_down(&mut self, effects: &mut Vec<Effect>) -> bool {
-        let Some(store) = &mut self.journal else { return true };
-        let changes = self.core.unwritten();
-        if changes.is_empty() {
-            return true;
-        }
-        match store.commit(&changes) {
-            Ok(()) => self.core.written(),
-            Err(fault @ Fault::Fenced { .. }) => {
-                self.lose_turn(&fault.to_string());
-                return false;
+/// What is to be done with the journal.
+#[derive(Debug)]
+enum Work {
+    Commit(Vec<Change>),
+    /// The cluster ends for good.
+    Finish,
+}
+
+/// Whose rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Core,
+    Tokens,
+}
+
+/// The journal of a head that serves: a thread writes it (HEADS-3).
+#[derive(Debug)]
+pub(super) struct JournalDesk {
+    work: Sender<Work>,
+    done: Mailbox<Result<(), Fault>>,
+    /// Whose rows are being written, in this order.
+    under_way: VecDeque<Purpose>,
+    tenure: Option<Tenure>,
+    thread: JoinHandle<()>,
+}
+
+impl JournalDesk {
+    pub(super) fn start(mut store: Box<dyn Store>) -> io::Result<Self> {
+        let (post, done) = mailbox()?;
+        let (work, orders) = channel();
+        let tenure = store.tenure();
+        let thread = spawn(JOURNAL, move || {
+            for order in orders {
+                match order {
+                    Work::Commit(changes) => post.post(store.commit(&changes)),
+                    Work::Finish => store.finish(),
+                }
             }
-            Err(fault) => self.core.not_written(effects, &fault.to_string()),
+        })?;
+        Ok(Self { work, done, under_way: VecDeque::new(), tenure, thread })
+    }
+
+    fn write(&mut self, changes: Vec<Change>, purpose: Purpose) {
+        self.under_way.push_back(purpose);
+        // Where the thread has ended, that is what is heard next.
+        let _ = self.work.send(Work::Commit(changes));
+    }
+
+    /// Until when this process is sure to be the head, as time since the machine was started; nothing where that has no end.
+    pub(super) fn held_until(&self) -> Option<Duration> {
+        self.tenure.as_ref().map(Tenure::until)
+    }
+
+    /// The cluster ends for good, and so does what is kept of it.
+    pub(super) fn finish(self) {
+        let _ = self.work.send(Work::Finish);
+        drop(self.work);
+        // A panic of the thread has been printed.
+        let _ = self.thread.join();
+    }
+}
+
+impl AsFd for JournalDesk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+}
+
+impl Daemon {
+    /// Has rows of the core written; [`Daemon::journal_answered`] hears what became of it.
+    pub(super) fn write_rows(&mut self, changes: Vec<Change>) {
+        match &mut self.journal {
+            Some(journal) => journal.write(changes, Purpose::Core),
+            None => self.core.written(),
         }
-        true
+    }
+
+    /// As [`Daemon::write_rows`], of tokens and of nodes that are shut out.
+    pub(super) fn write_tokens(&mut self, changes: Vec<Change>) {
+        match self.journal.as_mut().filter(|_| !changes.is_empty()) {
+            Some(journal) => journal.write(changes, Purpose::Tokens),
+            None => self.tokens_written(Ok(())),
+        }
+    }
+
+    /// What became of what was written.
+    pub(super) fn journal_answered(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let Ok(answers) = journal.done.take() else { return self.journal_broke() };
+        let answers: Vec<_> = journal.under_way.drain(..answers.len()).zip(answers).collect();
+        answers.into_iter().for_each(|answer| self.was_written(answer));
+    }
+
+    /// HEADS-3: waits for what is being written where too much depends on it, or nobody is served any more.
+    /// Returns whether that is over.
+    pub(super) fn await_journal(&mut self) -> bool {
+        let Some(journal) = &mut self.journal else { return true };
+        let Some(purpose) = journal.under_way.front().copied() else { return true };
+        match journal.done.wait(WRITING_LIMIT) {
+            Ok(result) => {
+                journal.under_way.pop_front();
+                self.was_written((purpose, result));
+                return true;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.log.line(&format!("nothing was written to the journal within {} s", WRITING_LIMIT.as_secs()));
+            }
+            Err(RecvTimeoutError::Disconnected) => self.journal_broke(),
+        }
+        false
+    }
+
+    /// What was done is told before the daemon ends, where that becomes safe in time.
+    pub(super) fn finish_writing(&mut self) {
+        while self.core.is_writing() && !matches!(self.ended, Ended::LostTurn) && self.await_journal() {
+            self.settle();
+        }
+    }
+
+    fn was_written(&mut self, (purpose, result): (Purpose, Result<(), Fault>)) {
+        match (purpose, result) {
+            (_, Err(fault @ Fault::Fenced { .. })) => self.lose_turn(&fault.to_string()),
+            (Purpose::Core, Ok(())) => self.core.written(),
+            (Purpose::Core, Err(fault)) => self.core.not_written(&fault.to_string()),
+            (Purpose::Tokens, result) => self.tokens_written(result.map_err(|fault| fault.to_string())),
+        }
+    }
+
+    fn journal_broke(&mut self) {
+        self.lose_turn("the thread that writes the journal has ended, and what it wrote last is not known");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_journal::Rows;
+    use std::sync::mpsc::Receiver;
+
+    /// A disk that is done when a test says so.
+    #[derive(Debug)]
+    struct Slow(Receiver<Result<(), Fault>>, Rows);
+
+    impl Store for Slow {
+        fn commit(&mut self, _: &[Change]) -> Result<(), Fault> {
+            self.0.recv().expect("the test goes on")
+        }
+
+        fn rows(&self) -> &Rows {
+            &self.1
+        }
+    }
+
+    fn heard(desk: &JournalDesk) -> Result<(), Fault> {
+        desk.done.wait(Duration::from_secs(60)).expect("it is written")
+    }
+
+    #[test]
+    fn whoever_has_rows_written_does_not_wait_for_the_disk() {
+        let (disk, gate) = channel();
+        let mut desk = JournalDesk::start(Box::new(Slow(gate, Rows::new()))).expect("a thread");
+        desk.write(Vec::new(), Purpose::Core);
+        desk.write(Vec::new(), Purpose::Tokens);
+        assert!(matches!(desk.done.take(), Ok(answers) if answers.is_empty()), "HEADS-3");
+        assert_eq!(desk.under_way, [Purpose::Core, Purpose::Tokens]);
+        disk.send(Ok(())).expect("it waits");
+        assert!(heard(&desk).is_ok());
+        disk.send(Err(Fault::Fenced { store: "etcd".into() })).expect("it waits");
+        assert!(matches!(heard(&desk), Err(Fault::Fenced { .. })), "in the order in which it was asked");
+        desk.finish();
+    }
+
+    #[test]
+    fn a_thread_that_ended_is_noticed() {
+        let (disk, gate) = channel();
+        let mut desk = JournalDesk::start(Box::new(Slow(gate, Rows::new()))).expect("a thread");
+        drop(disk);
+        desk.write(Vec::new(), Purpose::Core);
+        assert!(matches!(desk.done.wait(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected)));
+        assert!(desk.done.take().is_err(), "its bell rings for that");
     }
 }

@@ -161,7 +161,7 @@ impl Daemon {
             match event {
                 Event::Told(line) => self.log.line(&line),
                 Event::Asks { number, node, token, before } => {
-                    self.asks_to_join(number, node, token.as_deref(), before);
+                    self.asks_to_join(number, node, token, before);
                 }
                 Event::Joined { node, predecessor, ip, local } => {
                     self.log.line(&format!("node {node} comes from {ip}"));

@@ -42,6 +42,10 @@ pub(crate) enum Token {
     Submission(Key),
     /// Forks of a worker failed.
     ProcessLimits,
+    /// A vendor's library answered.
+    Devices,
+    /// The journal's thread is done with something.
+    Journal,
 }
 
 impl Event {
@@ -69,6 +73,8 @@ impl Token {
             Self::Network => (11, 0),
             Self::Submission(key) => (12, key),
             Self::ProcessLimits => (13, 0),
+            Self::Devices => (14, 0),
+            Self::Journal => (15, 0),
         };
         kind | key << 4
     }
@@ -89,6 +95,8 @@ impl Token {
             11 => Self::Network,
             12 => Self::Submission(key),
             13 => Self::ProcessLimits,
+            14 => Self::Devices,
+            15 => Self::Journal,
             _ => Self::Template(key as TemplateKey),
         }
     }
@@ -163,6 +171,8 @@ mod tests {
             Token::Network,
             Token::Submission(9),
             Token::ProcessLimits,
+            Token::Devices,
+            Token::Journal,
         ];
         for token in all {
             assert_eq!(Token::from_number(token.to_number()), token);

@@ -8,7 +8,7 @@ use super::network::Network;
 use super::start::{StartError, Step as _};
 use super::store_desk::StoreDesk;
 use crate::config::{Config, Plan, PlanError};
-use crate::device_check::{self, DeviceCheck};
+use crate::device_desk::DeviceDesk;
 use crate::session::{self, Session};
 use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
@@ -29,7 +29,7 @@ pub(super) const DEFAULT_PORT: u16 = 6379;
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) plan: Plan,
-    pub(super) device_check: Box<dyn DeviceCheck>,
+    pub(super) devices: DeviceDesk,
     pub(super) address: String,
     pub(super) store: StoreDesk,
     pub(super) description: Description,
@@ -94,7 +94,7 @@ pub(super) fn prepare(
         }
         (None, None) => None,
     };
-    let device_check = device_check::of(&host, &plan.offer);
+    let devices = DeviceDesk::of(&host, &plan.offer).step("prepare to ask about its devices")?;
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
     let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
@@ -112,7 +112,7 @@ pub(super) fn prepare(
         session.make_current().step("make its session the current one")?;
     }
     let journal = keeping.map(|keeping| keeping.store);
-    Ok(Prepared { plan, device_check, address, store, description, listener, joined, network, journal })
+    Ok(Prepared { plan, devices, address, store, description, listener, joined, network, journal })
 }
 
 /// The port that tells this session from others of the user.

@@ -5,6 +5,7 @@
 
 use super::Daemon;
 use super::heartbeats::Ended;
+use super::journal::JournalDesk;
 use super::start::{StartError, Step as _};
 use crate::config::Config;
 use crate::machine;
@@ -66,7 +67,7 @@ impl Daemon {
 
     /// HEADS-2.
     pub(super) fn is_its_turn(&mut self) -> bool {
-        let until = self.journal.as_ref().and_then(|journal| journal.held_until());
+        let until = self.journal.as_ref().and_then(JournalDesk::held_until);
         if until.is_none_or(|until| since_boot() < until) {
             return true;
         }

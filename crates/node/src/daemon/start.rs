@@ -5,6 +5,7 @@ use super::arrival::{Predecessor, Return};
 use super::descriptors::raise_limit;
 use super::heartbeats::Ended;
 use super::join::{JoinError, Joined};
+use super::journal::JournalDesk;
 use super::line_log::LineLog;
 use super::network::Network;
 use super::poller::{Poller, Token};
@@ -305,33 +306,30 @@ impl Foundation {
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
         let back = Return::of(before, config, &stop_signals, starter());
         let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
-        let Prepared { plan, device_check, address, store, description, listener, joined, network, journal } =
-            match prepared {
-                Ok(prepared) => prepared,
-                Err(error) => {
-                    drop(template);
-                    while !brood.is_empty() {
-                        brood.kill_all();
-                        let _ = rustix::event::poll(
-                            &mut [rustix::event::PollFd::from_borrowed_fd(
-                                brood.watch_fd(),
-                                rustix::event::PollFlags::IN,
-                            )],
-                            None,
-                        );
-                        brood.reap();
-                    }
-                    session.leave();
-                    return Err(error);
+        let Prepared { plan, devices, address, store, description, listener, joined, network, journal } = match prepared
+        {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                drop(template);
+                while !brood.is_empty() {
+                    brood.kill_all();
+                    let _ = rustix::event::poll(
+                        &mut [rustix::event::PollFd::from_borrowed_fd(brood.watch_fd(), rustix::event::PollFlags::IN)],
+                        None,
+                    );
+                    brood.reap();
                 }
-            };
+                session.leave();
+                return Err(error);
+            }
+        };
         plan.warnings.iter().for_each(|warning| log.line(warning));
         let control_groups = super::confining::begin(&plan, &session, &mut log);
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let now = Instant::now();
         let begin = if joined.is_some() { Core::member } else { Core::new };
-        let mut core = begin(plan, text.clone(), address.clone(), device_check, now);
+        let mut core = begin(plan, text.clone(), address.clone(), devices.monitored(), now);
         let resumed = go_on(&mut core, journal.as_deref(), config, &session)?;
         if let Some(told) = &resumed {
             log.line(told);
@@ -350,8 +348,7 @@ impl Foundation {
             poller: Poller::new().step("make an epoll")?,
             brood,
             stop_signals,
-            door: Door::new(listener),
-            token: description.token,
+            door: Door::new(listener, description.token),
             address,
             transfer: super::transfer::Transfer::default(),
             members_admitted: 0,
@@ -376,9 +373,10 @@ impl Foundation {
             processes: BTreeMap::new(),
             by_pid: BTreeMap::new(),
             store,
+            devices,
             memory: super::memory::MemoryWatch::default(),
             control_groups,
-            journal,
+            journal: journal.map(JournalDesk::start).transpose().step("start the thread of its journal")?,
             log,
             worker_logs: super::worker_logs::WorkerLogs::new(session.logs()),
             session,
@@ -389,7 +387,8 @@ impl Foundation {
         };
         daemon.watch_all().step("watch its descriptors")?;
         if driver.is_none() {
-            daemon.core.doubt_devices();
+            let found = daemon.devices.look(&daemon.core.devices());
+            daemon.core.doubt_devices(found);
         }
         if let Some(interpreter) = &config.interpreter {
             daemon.core.prepare(interpreter);
@@ -417,6 +416,10 @@ impl Daemon {
     fn watch_all(&self) -> io::Result<()> {
         self.poller.watch(&self.stop_signals, Token::Stop)?;
         self.poller.watch(self.brood.watch_fd(), Token::Children)?;
+        self.poller.watch(&self.devices, Token::Devices)?;
+        if let Some(journal) = &self.journal {
+            self.poller.watch(journal, Token::Journal)?;
+        }
         self.watch_network()?;
         if let Some(starter) = &self.starter {
             self.poller.watch(starter, Token::Starter)?;

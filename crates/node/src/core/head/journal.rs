@@ -5,9 +5,9 @@
 
 use super::records::Row;
 use super::{Effect, HeadCore, Key};
+use crate::outbox::Outbox;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, PlacementGroupId};
-use oxiray_journal::Change;
 use oxiray_wire::Message;
 use oxiray_wire::message::{ActorAnswer, Failure, GroupAnswer, KeptAnswer, Refused};
 use std::collections::BTreeSet;
@@ -38,53 +38,120 @@ impl Undo {
     }
 }
 
-/// What is to be written down with the next batch.
+/// What is written down and what is to be, and what is done when it is safe.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    rows: BTreeSet<Row>,
-    /// Nothing new came since they could not be written.
+pub(super) struct Journal {
+    next: Batch,
+    /// Nothing new came to the next batch since its rows could not be written.
     was_tried: bool,
+    /// What is being written.
+    under_way: Option<Batch>,
+    outbox: Outbox<Effect>,
+}
+
+/// What is written in one step.
+#[derive(Debug, Default)]
+struct Batch {
+    rows: BTreeSet<Row>,
     asked: Vec<Asked>,
+}
+
+impl Journal {
+    fn has_news(&self) -> bool {
+        !self.was_tried && !self.next.rows.is_empty()
+    }
+
+    fn add(&mut self, effects: Vec<Effect>) {
+        let has_news = self.has_news();
+        self.outbox.add(effects, has_news, Effect::is_quiet);
+    }
 }
 
 /// A request that is answered when the rows are safe.
 #[derive(Debug)]
 struct Asked {
     from: Key,
-    /// Which effect is the answer, where that is known when it is asked.
-    answer: Option<usize>,
+    /// The number of the effect that is the answer, where that is known when it is asked.
+    answer: Option<u64>,
     undo: Undo,
 }
 
+impl Effect {
+    /// Whether it tells nobody of anything, so that it waits for no row. What is done with the objects in this node's store
+    /// is none of the journal's: they end with this daemon. The shell changes them at its clients' words, too, and must
+    /// not hear later that one is to be deleted which was made again meanwhile.
+    fn is_quiet(&self) -> bool {
+        match self {
+            Self::Delete { .. } | Self::Copy { .. } | Self::LeaveStore { .. } => true,
+            Self::AskDevice(_) | Self::MeasureDevices | Self::Log(_) | Self::Write(_) => true,
+            Self::Send { .. } | Self::Join { .. } | Self::Located(_) | Self::Expel { .. } | Self::Close { .. } => false,
+            Self::StartTemplate { .. } | Self::EndTemplate { .. } | Self::Prepare { .. } => false,
+            Self::EndPreparation { .. } | Self::Fork { .. } | Self::Kill { .. } | Self::Confine(_) => false,
+            Self::KillMember { .. } | Self::Submission(_) => false,
+        }
+    }
+}
+
 impl HeadCore {
-    /// The changes that must be safe before what [`HeadCore::settle`] returned is carried out; with nothing where all are.
-    pub(in crate::core) fn unwritten(&self) -> Vec<Change> {
-        let rows = self.journal.iter().filter(|pending| !pending.was_tried).flat_map(|pending| &pending.rows);
-        rows.map(|row| self.change_of(row)).collect()
+    /// Of what came of a turn, what may be done now (CORE-6), and what is to be written.
+    pub(super) fn hold_back(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
+        let Some(journal) = &mut self.journal else { return effects };
+        journal.add(effects);
+        let begins = journal.has_news() && journal.under_way.is_none();
+        if begins {
+            journal.under_way = Some(std::mem::take(&mut journal.next));
+            journal.outbox.begin();
+        }
+        let mut free = journal.outbox.take();
+        if begins && let Some(batch) = self.journal.as_ref().and_then(|journal| journal.under_way.as_ref()) {
+            free.push(Effect::Write(batch.rows.iter().map(|row| self.change_of(row)).collect()));
+        }
+        free
     }
 
-    /// They are safe.
+    /// Whether something is being written.
+    pub(in crate::core) fn is_writing(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.outbox.is_writing())
+    }
+
+    /// How much waits until something is written.
+    pub(in crate::core) fn held_back(&self) -> usize {
+        self.journal.as_ref().map_or(0, |journal| journal.outbox.held())
+    }
+
+    /// What was to be written is safe.
     pub(in crate::core) fn written(&mut self) {
-        if let Some(pending) = &mut self.journal {
-            *pending = Pending::default();
+        if let Some(journal) = self.journal.as_mut().filter(|journal| journal.under_way.is_some()) {
+            journal.under_way = None;
+            journal.outbox.safe();
         }
     }
 
-    /// They are not, for this reason: what was asked for is taken back, and `effects`, which go with it, say so.
-    pub(in crate::core) fn not_written(&mut self, effects: &mut Vec<Effect>, fault: &str) {
-        let Some(pending) = &mut self.journal else { return };
-        pending.was_tried = true;
-        let asked = std::mem::take(&mut pending.asked);
+    /// It is not, for this reason: what was asked for in it is taken back and refused, and all that was asked for since,
+    /// which may build on it. What merely happened is written with the next batch.
+    pub(in crate::core) fn not_written(&mut self, fault: &str) {
+        let effects = std::mem::take(&mut self.out);
+        let Some(journal) = &mut self.journal else { return };
+        journal.add(effects);
+        let Some(failed) = journal.under_way.take() else { return };
+        journal.next.rows.extend(failed.rows);
+        journal.was_tried = true;
+        let since = std::mem::take(&mut journal.next.asked);
         self.log(fault.to_owned());
-        for Asked { from, answer, undo } in asked.into_iter().rev() {
+        for Asked { from, answer, undo } in failed.asked.into_iter().chain(since).rev() {
             let failure = Failure { code: "system".into(), text: fault.to_owned(), cause: Bytes::new() };
-            let answer = answer.or_else(|| effects.iter().position(|effect| undo.is_answered_by(from, effect)));
+            let outbox = self.journal.as_ref().map(|journal| &journal.outbox);
+            let find = || outbox.and_then(|outbox| outbox.find(|effect| undo.is_answered_by(from, effect)));
+            let answer = answer.or_else(find);
             let said = self.take_back(from, undo, failure);
-            if let Some(answer) = answer.and_then(|answer| effects.get_mut(answer)) {
-                *answer = said;
+            let outbox = self.journal.as_mut().map(|journal| &mut journal.outbox);
+            if let Some(held) = answer.and_then(|answer| outbox?.get_mut(answer)) {
+                *held = said;
             }
         }
-        effects.append(&mut self.out);
+        if let Some(journal) = &mut self.journal {
+            journal.outbox.refused();
+        }
     }
 
     /// Returns what is to be said in place of that it was done.
@@ -116,29 +183,33 @@ impl HeadCore {
 
     /// Whether what the row holds now is safe, as far as it ever is here.
     pub(super) fn is_safe(&self, row: &Row) -> bool {
-        self.journal.as_ref().is_none_or(|pending| !pending.rows.contains(row))
+        self.journal.as_ref().is_none_or(|journal| {
+            let being_written = journal.under_way.as_ref().is_some_and(|batch| batch.rows.contains(row));
+            !being_written && !journal.next.rows.contains(row)
+        })
     }
 
     /// Has a row written with the next batch.
     pub(super) fn touch(&mut self, row: Row) {
-        if let Some(pending) = &mut self.journal {
-            pending.rows.insert(row);
-            pending.was_tried = false;
+        if let Some(journal) = &mut self.journal {
+            journal.next.rows.insert(row);
+            journal.was_tried = false;
         }
     }
 
     /// The next effect tells `from` that it was done what it asked for, and is carried out only when this is safe.
     pub(super) fn answered_by_next(&mut self, from: Key, undo: Undo) {
-        let answer = Some(self.out.len());
-        if let Some(pending) = &mut self.journal {
-            pending.asked.push(Asked { from, answer, undo });
+        let place = self.out.len() as u64;
+        if let Some(journal) = &mut self.journal {
+            let answer = Some(journal.outbox.count() + place);
+            journal.next.asked.push(Asked { from, answer, undo });
         }
     }
 
     /// `from` is told when the group is there, now or later; only where its row is safe is there one.
     pub(super) fn answered_when_created(&mut self, from: Key, undo: Undo) {
-        if let Some(pending) = &mut self.journal {
-            pending.asked.push(Asked { from, answer: None, undo });
+        if let Some(journal) = &mut self.journal {
+            journal.next.asked.push(Asked { from, answer: None, undo });
         }
     }
 }

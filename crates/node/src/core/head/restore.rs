@@ -4,7 +4,7 @@
 
 use super::actors::Making;
 use super::groups::{Reservation, group_of};
-use super::journal::Pending;
+use super::journal::Journal;
 use super::objects::contained_in;
 use super::records::{ActorRow, GroupRow, JobRow, KeptKey, MemberRow, Row, table};
 use super::restarts::death;
@@ -42,7 +42,7 @@ impl HeadCore {
     /// Where it cannot be read; the core is of no use then.
     pub(in crate::core) fn restore(&mut self, rows: &Rows, patience: Duration) -> Result<Vec<String>, NotRestored> {
         let members = self.read_rows(rows)?;
-        self.journal = Some(Pending::default());
+        self.journal = Some(Journal::default());
         let living = self.go_on(&members);
         let until = self.now + patience;
         self.begin_resumption(members.into_iter().map(|node| (node, until)).collect());

@@ -24,7 +24,7 @@ mod several;
 mod world;
 
 use super::*;
-use crate::device_check::Residue;
+use crate::device_checks::Residue;
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_wire::message::{

@@ -18,7 +18,7 @@ impl NodeCore {
         }
         for worker in self.devices.out_of_service.values().flat_map(BTreeMap::keys) {
             let is_undying = self.workers.get(worker).is_some_and(|worker| worker.is_doomed);
-            let is_remembered = self.devices.rechecks.iter().any(|recheck| recheck.is_remembered(*worker));
+            let is_remembered = self.devices.checks.is_remembered(*worker);
             assert!(is_undying || is_remembered || self.devices.measured.is_driver(*worker), "CORE-4");
         }
         assert_eq!(self.ledger.out_of_service().count(), self.devices.out_of_service.len(), "CORE-4");
@@ -32,7 +32,7 @@ impl NodeCore {
             ("idle workers", self.idle.len()),
             ("jobs of the machine", self.jobs.len()),
             ("bundles set aside", self.head.as_ref().map_or(0, |head| head.bundles.len())),
-            ("devices asked about", self.devices.rechecks.len()),
+            ("devices asked about", self.devices.checks.len()),
             ("devices out of service", self.devices.out_of_service.len()),
         ]
     }

@@ -2,7 +2,8 @@
 //! what is free, and whether one is lost, which is out of service then.
 
 use super::{Alarm, NodeCore};
-use crate::core::Key;
+use crate::core::{Effect, Key};
+use oxiray_accelerators::DeviceUse as Found;
 use oxiray_wire::message::DeviceUse;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ impl Measured {
 impl NodeCore {
     /// Sees to the next look at the devices, where somebody can tell: soon where one is in use.
     pub(super) fn watch_devices(&mut self) {
-        if !self.devices.check.measures() {
+        if !self.devices.checks.is_anything_monitored() {
             return;
         }
         let period = if self.has_devices_in_use() { MEASURED_EVERY } else { LOOKED_AT_EVERY };
@@ -50,9 +51,15 @@ impl NodeCore {
             // Devices came into use after this look was set.
             return;
         }
+        let next = self.now + if self.has_devices_in_use() { MEASURED_EVERY } else { LOOKED_AT_EVERY };
+        self.devices.measured.next = Some(next);
+        self.alarm_at(next, Alarm::Measure);
+        self.out.push(Effect::MeasureDevices);
+    }
+
+    /// How much all devices are used of which anybody says something.
+    pub(in crate::core) fn devices_measured(&mut self, found: Vec<Found>) {
         let is_used = self.has_devices_in_use();
-        let next = self.now + if is_used { MEASURED_EVERY } else { LOOKED_AT_EVERY };
-        let found = self.devices.check.measure();
         let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
         let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
         let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {
@@ -63,8 +70,6 @@ impl NodeCore {
             total_bytes: found.usage.total_bytes,
         });
         self.devices.measured.uses = told.collect();
-        self.devices.measured.next = Some(next);
-        self.alarm_at(next, Alarm::Measure);
         self.judge_lost(lost);
     }
 

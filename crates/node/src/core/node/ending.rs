@@ -5,64 +5,39 @@ pub(crate) mod memory;
 
 use super::device_use::Measured;
 use super::{Alarm, Duty, NodeCore};
+use crate::core::Monitored;
 use crate::core::{Effect, Key};
-use crate::device_check::{ANY_OF_THE_DEAD, DeviceCheck, Residue};
-use oxiray_resources::Grant;
+use crate::device_checks::{Device, DeviceChecks, DeviceQuestion, Residue, Step, devices_of};
 use oxiray_wire::message::{Stop, WorkerDied, WorkerGone};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How long the owner of a dead worker waits for the word on how it died. What the worker left behind is
 /// killed meanwhile.
 const VERDICT_LIMIT: Duration = Duration::from_millis(200);
 /// How long a worker may take to leave by itself.
 pub(in crate::core) const LEAVING_LIMIT: Duration = Duration::from_secs(10);
-/// How long a device may take to forget the dead.
-const FORGETTING_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is asked meanwhile.
-const FORGETTING_PERIOD: Duration = Duration::from_millis(50);
-/// How often it is asked once it is out of service.
-const REMEMBERING_PERIOD: Duration = Duration::from_secs(10);
 /// How long a worker and what it started may take to die.
 pub(in crate::core) const DYING_LIMIT: Duration = Duration::from_secs(10);
-
-/// A resource and a slot.
-pub(super) type Device = (String, u32);
 
 /// The workers that keep a device out of service, each with the reason.
 type OutOfService = BTreeMap<Device, BTreeMap<Key, String>>;
 
-/// Devices that still seem to hold memory of a dead process.
-#[derive(Debug)]
-pub(super) struct Recheck {
-    worker: Key,
-    pid: u32,
-    /// What is given back when the devices have forgotten, or are taken out of service.
-    grants: Vec<Grant>,
-    doubtful: Vec<(Device, Residue)>,
-    at: Instant,
-    until: Instant,
-}
-
-impl Recheck {
-    /// Whether it is why a device is out of service because of that worker.
-    pub(super) fn is_remembered(&self, worker: Key) -> bool {
-        self.worker == worker && self.grants.is_empty() && !self.doubtful.is_empty()
-    }
-}
-
 /// What is known of the machine's devices beside the ledger.
 #[derive(Debug)]
 pub(in crate::core) struct Devices {
-    pub(super) check: Box<dyn DeviceCheck>,
-    pub(super) rechecks: Vec<Recheck>,
+    pub(super) checks: DeviceChecks,
     pub(super) out_of_service: OutOfService,
-    pub(in crate::core) measured: Measured,
+    pub(super) measured: Measured,
 }
 
 impl Devices {
-    pub(super) fn new(check: Box<dyn DeviceCheck>) -> Self {
-        Self { check, rechecks: Vec::new(), out_of_service: OutOfService::new(), measured: Measured::default() }
+    pub(super) fn new(monitored: Monitored) -> Self {
+        Self {
+            checks: DeviceChecks::new(monitored),
+            out_of_service: OutOfService::new(),
+            measured: Measured::default(),
+        }
     }
 }
 
@@ -108,7 +83,8 @@ impl NodeCore {
         self.report(WorkerGone { worker: key, text: text.to_owned() });
         self.return_to_service(key, |_| false);
         let grants = worker.surplus.into_iter().chain(worker.grant);
-        self.give_back(key, grants.collect(), worker.pid.unwrap_or(0));
+        let step = self.devices.checks.begin(key, worker.pid.unwrap_or(0), grants.collect(), self.now);
+        self.devices_checked(key, step);
         if let Some(job) = worker.job {
             self.forget_job_when_over(job);
         }
@@ -138,83 +114,38 @@ impl NodeCore {
         self.note_idle();
     }
 
+    /// What vendors' libraries said at the start ([`Core::doubt_devices`](crate::Core::doubt_devices)).
+    pub(in crate::core) fn doubt_devices(&mut self, found: Vec<(Device, Option<Residue>)>) {
+        let before = self.names.numbers.next();
+        let step = self.devices.checks.doubt(before, found, self.now);
+        self.devices_checked(before, step);
+    }
+
+    /// The answer to [`Effect::AskDevice`]; it may come late, or never.
+    pub(in crate::core) fn device_answered(&mut self, question: &DeviceQuestion, residue: Residue) {
+        let step = self.devices.checks.answered(question, residue, self.now);
+        self.devices_checked(question.worker, step);
+    }
+
+    pub(super) fn device_check_is_due(&mut self, worker: Key) {
+        let step = self.devices.checks.due(worker, self.now);
+        self.devices_checked(worker, step);
+    }
+
     /// CORE-1.
-    fn give_back(&mut self, worker: Key, grants: Vec<Grant>, pid: u32) {
-        let doubtful = self.not_forgotten(devices_of(&grants), pid);
-        let recheck = Recheck { worker, pid, grants, doubtful, at: self.now, until: self.now + FORGETTING_LIMIT };
-        self.judge(recheck);
-    }
-
-    /// At the start: takes devices out of service that still hold memory of processes which are dead, from before this
-    /// daemon, until they forget them (CORE-4). Other processes' devices are left alone.
-    pub(in crate::core) fn doubt_devices(&mut self) {
-        let worker = self.names.numbers.next();
-        let devices: Vec<Device> = self.devices().into_iter().map(|(name, slot)| (name.to_owned(), slot)).collect();
-        let pid = ANY_OF_THE_DEAD;
-        if !devices.is_empty() {
-            self.devices.check.open();
-        }
-        let doubtful = self.not_forgotten(devices, pid);
-        if !doubtful.is_empty() {
-            let (grants, at, until) = (Vec::new(), self.now, self.now);
-            self.judge(Recheck { worker, pid, grants, doubtful, at, until });
-        }
-    }
-
-    fn not_forgotten(&mut self, devices: impl IntoIterator<Item = Device>, pid: u32) -> Vec<(Device, Residue)> {
-        let mut doubtful = Vec::new();
-        for (resource, slot) in devices {
-            let residue = self.devices.check.residue(&resource, slot, pid);
-            if matches!(residue, Residue::Held | Residue::Pending) {
-                doubtful.push(((resource, slot), residue));
+    fn devices_checked(&mut self, worker: Key, step: Step) {
+        let Step { questions, alarms, verdict } = step;
+        self.out.extend(questions.into_iter().map(Effect::AskDevice));
+        alarms.into_iter().for_each(|at| self.alarm_at(at, Alarm::DeviceCheck(worker)));
+        let Some(verdict) = verdict else { return };
+        self.return_to_service(worker, |device| verdict.doubtful.contains_key(device));
+        for (device, reason) in &verdict.doubtful {
+            let known = self.devices.out_of_service.get(device).and_then(|reasons| reasons.get(&worker));
+            if known != Some(reason) {
+                self.take_out_of_service(worker, device, reason);
             }
         }
-        doubtful
-    }
-
-    pub(super) fn recheck(&mut self) {
-        for mut recheck in std::mem::take(&mut self.devices.rechecks) {
-            if recheck.at <= self.now {
-                let asked = std::mem::take(&mut recheck.doubtful).into_iter().map(|(device, _)| device);
-                recheck.doubtful = self.not_forgotten(asked, recheck.pid);
-                self.judge(recheck);
-            } else {
-                self.devices.rechecks.push(recheck);
-            }
-        }
-    }
-
-    fn judge(&mut self, mut recheck: Recheck) {
-        let Recheck { worker, pid, .. } = recheck;
-        let is_settled = recheck.doubtful.is_empty();
-        if is_settled || self.now >= recheck.until {
-            let doubtful: BTreeSet<&Device> = recheck.doubtful.iter().map(|(device, _)| device).collect();
-            self.return_to_service(worker, |device| doubtful.contains(device));
-            for (device, residue) in &recheck.doubtful {
-                let doubt = if *residue == Residue::Held { "the device" } else { "its driver does not say whether it" };
-                let reason = match pid {
-                    ANY_OF_THE_DEAD => {
-                        format!("{doubt} still holds memory of a process that died before this node began")
-                    }
-                    pid => format!("process {pid} is dead, and {doubt} still holds memory of it"),
-                };
-                let known = self.devices.out_of_service.get(device).and_then(|reasons| reasons.get(&worker));
-                if known != Some(&reason) && (pid == ANY_OF_THE_DEAD || !recheck.grants.is_empty()) {
-                    self.take_out_of_service(worker, device, &reason);
-                }
-            }
-            recheck.grants.drain(..).for_each(|grant| self.ledger.release(grant));
-        }
-        if !is_settled {
-            // At the start nothing is granted before the driver has answered.
-            let is_asked_first =
-                pid == ANY_OF_THE_DEAD && recheck.doubtful.iter().any(|(_, residue)| *residue == Residue::Pending);
-            let is_patient = recheck.grants.is_empty() && !is_asked_first;
-            let period = if is_patient { REMEMBERING_PERIOD } else { FORGETTING_PERIOD };
-            recheck.at = self.now + period;
-            self.alarm_at(recheck.at, Alarm::Recheck);
-            self.devices.rechecks.push(recheck);
-        }
+        verdict.grants.into_iter().for_each(|grant| self.ledger.release(grant));
     }
 
     /// CORE-4.
@@ -267,9 +198,4 @@ impl NodeCore {
 /// What is said of a process that outlives [`DYING_LIMIT`].
 pub(in crate::core) fn does_not_die(pid: u32) -> String {
     format!("process {pid} is to be gone, but it, or something that it started, does not die")
-}
-
-fn devices_of<'grants>(grants: impl IntoIterator<Item = &'grants Grant>) -> BTreeSet<Device> {
-    let of = grants.into_iter().flat_map(Grant::devices);
-    of.flat_map(|of| of.shares.iter().map(|share| (of.resource.to_string(), share.device))).collect()
 }

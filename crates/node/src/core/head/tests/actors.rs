@@ -95,7 +95,7 @@ fn restartable(number: u8, max_restarts: i32) -> ActorCreate {
 fn a_restart_waits_for_the_tree_of_the_last_process_and_for_its_devices() {
     let mut world = World::new(1, 1);
     let driver = world.driver();
-    world.residue.set(Residue::Held);
+    world.residue = Some(Residue::Held);
     world.say(driver, restartable(1, 1));
     let first = world.placed(driver, 1).expect("placed");
     world.say(first, ActorReady {});
@@ -107,7 +107,7 @@ fn a_restart_waits_for_the_tree_of_the_last_process_and_for_its_devices() {
     world.bury(first, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(1));
     assert_eq!(world.placed(driver, 1), Some(first), "its device still holds memory");
-    world.residue.set(Residue::Gone);
+    world.residue = Some(Residue::Gone);
     world.pass(Duration::from_secs(1));
     let second = world.placed(driver, 1).expect("placed");
     assert_ne!(second, first);

@@ -26,7 +26,7 @@ enum Happening {
     Kill(u8),
     Release(u8),
     TimePasses(u64),
-    DevicesSay(Residue),
+    DevicesSay(Option<Residue>),
     Group { who: usize, number: u8, bundles: usize, detached: bool },
     Await { who: usize, number: u8 },
     Remove(u8),
@@ -61,8 +61,13 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => (0..30_u8).prop_map(Happening::Kill),
         1 => (0..30_u8).prop_map(Happening::Release),
         1 => (1..8_000_u64).prop_map(Happening::TimePasses),
-        1 => prop_oneof![Just(Residue::Gone), Just(Residue::Held), Just(Residue::Pending), Just(Residue::Unknown)]
-            .prop_map(Happening::DevicesSay),
+        1 => prop_oneof![
+            Just(Some(Residue::Gone)),
+            Just(Some(Residue::Held)),
+            Just(Some(Residue::Unknown)),
+            Just(None)
+        ]
+        .prop_map(Happening::DevicesSay),
         2 => (0..8_usize, 0..6_u8, 0..BUNDLES.len(), any::<bool>())
             .prop_map(|(who, number, bundles, detached)| Happening::Group { who, number, bundles, detached }),
         1 => (0..8_usize, 0..6_u8).prop_map(|(who, number)| Happening::Await { who, number }),
@@ -191,7 +196,7 @@ impl Story {
                 let asked = actor(number, DEMANDS[demand], &DEMANDS[demand][..1]);
                 self.say(&clients, who, ActorCreate { detached, strategy, ..asked });
             }
-            Happening::DevicesSay(residue) => self.world.residue.set(residue),
+            Happening::DevicesSay(residue) => self.world.residue = residue,
             Happening::TimePasses(milliseconds) => self.world.pass(Duration::from_millis(milliseconds)),
         }
     }
@@ -219,7 +224,7 @@ impl Story {
             self.world.bury(worker, "killed by signal 9 (SIGKILL)");
             self.check();
         }
-        self.world.residue.set(Residue::Gone);
+        self.world.residue = Some(Residue::Gone);
         self.world.pass(Duration::from_secs(11));
         let core = &self.world.core;
         let ledger = &core.node().ledger;

@@ -6,7 +6,7 @@ use super::*;
 fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
     let mut world = World::new(1, 2);
     let driver = world.driver();
-    world.residue.set(Residue::Held);
+    world.residue = Some(Residue::Held);
     world.say(driver, request(1, &[GPU]));
     let (lease, worker) = world.granted(driver, 1);
     world.say(driver, LeaseReturn { lease, retiring: false });
@@ -24,11 +24,10 @@ fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
 #[test]
 fn a_device_that_remembers_the_dead_of_before_is_granted_when_it_has_forgotten_them() {
     let mut world = World::new(1, 2);
-    world.residue.set(Residue::Pending);
-    world.core.doubt_devices();
-    world.settle();
+    world.residue = None;
+    world.doubt_devices();
     assert_eq!(world.total("GPU"), 0, "the driver has not answered");
-    world.residue.set(Residue::Held);
+    world.residue = Some(Residue::Held);
     world.pass(Duration::from_secs(1));
     let reasons = world.out_of_service();
     assert!(reasons.len() == 2 && reasons[0].contains("died before this node began"), "{reasons:?}");
@@ -36,7 +35,7 @@ fn a_device_that_remembers_the_dead_of_before_is_granted_when_it_has_forgotten_t
     world.say(driver, request(1, &[GPU]));
     world.pass(Duration::from_secs(5));
     assert!(world.grants_of(driver).is_empty());
-    world.residue.set(Residue::Gone);
+    world.residue = Some(Residue::Gone);
     world.pass(Duration::from_secs(11));
     world.granted(driver, 1);
     assert!(world.out_of_service().is_empty());
@@ -45,9 +44,8 @@ fn a_device_that_remembers_the_dead_of_before_is_granted_when_it_has_forgotten_t
 #[test]
 fn where_nobody_can_tell_devices_are_granted_at_once() {
     let mut world = World::new(1, 1);
-    world.residue.set(Residue::Unknown);
-    world.core.doubt_devices();
-    world.settle();
+    world.residue = Some(Residue::Unknown);
+    world.doubt_devices();
     assert_eq!(world.total("GPU"), 10_000);
 }
 
@@ -55,7 +53,7 @@ fn where_nobody_can_tell_devices_are_granted_at_once() {
 fn a_device_that_forgets_in_time_is_granted_again() {
     let mut world = World::new(1, 1);
     let driver = world.driver();
-    world.residue.set(Residue::Held);
+    world.residue = Some(Residue::Held);
     world.say(driver, request(1, &[GPU]));
     let (lease, worker) = world.granted(driver, 1);
     world.say(driver, request(2, &[GPU]));
@@ -63,17 +61,17 @@ fn a_device_that_forgets_in_time_is_granted_again() {
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(1));
     assert_eq!(world.grants_of(driver).len(), 1);
-    world.residue.set(Residue::Gone);
+    world.residue = Some(Residue::Gone);
     world.pass(Duration::from_secs(1));
     world.granted(driver, 2);
 }
 
 #[test]
 fn a_device_out_of_service_comes_back_when_it_forgets_after_all() {
-    for late in [Residue::Held, Residue::Pending] {
+    for late in [Some(Residue::Held), None] {
         let mut world = World::new(1, 1);
         let driver = world.driver();
-        world.residue.set(late);
+        world.residue = late;
         world.say(driver, request(1, &[CPU, GPU]));
         let (lease, worker) = world.granted(driver, 1);
         world.say(driver, request(2, &[GPU]));
@@ -82,7 +80,7 @@ fn a_device_out_of_service_comes_back_when_it_forgets_after_all() {
         world.pass(Duration::from_secs(60));
         assert_eq!((world.free("CPU"), world.total("GPU")), (10_000, 0), "the rest of the grant is back");
         assert!(world.out_of_service()[0].contains("memory"), "{:?}", world.out_of_service());
-        world.residue.set(Residue::Gone);
+        world.residue = Some(Residue::Gone);
         world.pass(Duration::from_secs(11));
         world.granted(driver, 2);
         assert!(world.out_of_service().is_empty());
@@ -112,4 +110,36 @@ fn devices_of_a_tree_that_does_not_die_are_out_of_service_until_it_does() {
     world.bury(crashed, "exited with status 1");
     world.granted(driver, 3);
     assert!(world.out_of_service().is_empty());
+}
+
+#[test]
+fn what_the_dead_held_is_nobodys_until_its_devices_are_answered_for() {
+    let mut world = World::new(2, 2);
+    let driver = world.driver();
+    world.residue = None;
+    world.say(driver, request(1, &[CPU, ("GPU", 20_000)]));
+    let (lease, worker) = world.granted(driver, 1);
+    world.say(driver, LeaseReturn { lease, retiring: false });
+    world.bury(worker, "exited with status 0");
+    let asked: Vec<u32> = world.questions.iter().map(|question| question.device.1).collect();
+    assert_eq!(asked, [0, 1], "each device is asked about");
+    world.say(driver, request(2, &[GPU]));
+    world.pass(Duration::from_secs(9));
+    assert_eq!((world.free("GPU"), world.total("GPU")), (0, 20_000), "they are booked, and not in doubt yet (CORE-1)");
+    assert!(world.grants_of(driver).iter().all(|(request, ..)| *request == 1));
+    assert_eq!(world.questions.len(), 2, "what is not answered is not asked again");
+    let first = world.questions.remove(0);
+    world.core.device_answered(&first, Residue::Gone);
+    world.settle();
+    assert_eq!(world.free("GPU"), 0, "the grant goes back as a whole");
+    world.pass(Duration::from_secs(2));
+    assert_eq!((world.free("CPU"), world.total("GPU")), (20_000, 10_000), "CORE-4");
+    world.granted(driver, 2);
+    let reasons = world.out_of_service();
+    assert!(reasons[0].contains("its driver does not say whether it still holds memory"), "{reasons:?}");
+    world.core.device_answered(&first, Residue::Held);
+    assert_eq!(world.total("GPU"), 10_000, "an answer to nothing changes nothing");
+    world.residue = Some(Residue::Gone);
+    world.settle();
+    assert_eq!((world.total("GPU"), world.out_of_service().len()), (20_000, 0), "a late answer is an answer");
 }

@@ -118,11 +118,11 @@ fn removal_kills_what_runs_refuses_what_waits_and_devices_come_back_clean() {
     assert!(world.deaths(driver, 5)[0].contains("is no more"));
     assert!(world.is_killed(task) && world.is_killed(home));
     assert_eq!(world.free("GPU"), 10_000, "what nobody within held is free at once");
-    world.residue.set(Residue::Held);
+    world.residue = Some(Residue::Held);
     world.bury(task, "killed");
     world.pass(Duration::from_secs(11));
     assert_eq!((world.free("GPU"), world.out_of_service().len()), (10_000, 1), "CORE-4");
-    world.residue.set(Residue::Gone);
+    world.residue = Some(Residue::Gone);
     world.bury(home, "killed");
     world.pass(Duration::from_secs(11));
     assert_eq!((world.free("CPU"), world.free("GPU")), (40_000, 20_000));

@@ -148,6 +148,62 @@ fn what_cannot_be_written_is_refused_and_taken_back_and_works_when_it_can() {
     );
 }
 
+fn is_answered(world: &World, client: Key, asked: u64) -> bool {
+    world.to(client).any(|message| matches!(message, Message::KeptAnswer(answer) if answer.request == asked))
+}
+
+#[test]
+fn nobody_is_told_before_the_disk_is_done_and_what_comes_meanwhile_is_written_together() {
+    let mut world = World::keeping(2, 0, Rows::new());
+    let (one, other) = (world.driver(), world.driver());
+    world.disk_is_slow = true;
+    world.say(one, put(1, "a", "one"));
+    world.say(other, get(2, "a"));
+    world.say(one, put(3, "b", "two"));
+    world.say(one, put(4, "c", "three"));
+    world.say(other, get(5, "c"));
+    let first = world.writing.as_ref().map(Vec::len);
+    assert_eq!(first, Some(1), "what came later is not in it");
+    assert!((1..=5).all(|asked| !is_answered(&world, one, asked) && !is_answered(&world, other, asked)), "CORE-6");
+    world.end_writing();
+    world.settle();
+    assert!(is_answered(&world, one, 1) && is_answered(&world, other, 2), "their row is safe");
+    assert!(!is_answered(&world, one, 3) && !is_answered(&world, other, 5), "CORE-6");
+    assert_eq!(world.writing.as_ref().map(Vec::len), Some(2), "all that came meanwhile is one batch");
+    world.end_writing();
+    world.settle();
+    assert!([3, 4].iter().all(|asked| is_answered(&world, one, *asked)) && is_answered(&world, other, 5));
+    assert!(world.writing.is_none());
+    world.say(other, get(6, "c"));
+    assert!(is_answered(&world, other, 6), "nothing is written, and nothing waits");
+}
+
+#[test]
+fn what_builds_on_what_could_not_be_written_is_taken_back_with_it() {
+    let mut world = World::keeping(2, 0, Rows::new());
+    let driver = world.driver();
+    world.say(driver, put(1, "a", "one"));
+    let before = world.rows.clone();
+    world.disk_is_slow = true;
+    world.say(driver, put(2, "a", "two"));
+    world.say(driver, put(3, "a", "three"));
+    world.say(driver, named(1, 0));
+    // Its answer has not left the core when the disk refuses.
+    world.core.message(driver, put(4, "a", "four").into());
+    world.disk_fault = Some(FULL.to_owned());
+    world.end_writing();
+    (world.disk_is_slow, world.disk_fault) = (false, Some(FULL.to_owned()));
+    world.settle();
+    for request in 2..=4 {
+        assert_eq!(kept(&world, driver, request).failure.expect("it was refused").text, FULL, "{request}");
+    }
+    assert_eq!(world.answer(driver, 1).failure.expect("it was refused").text, FULL);
+    assert_eq!(world.rows, before);
+    world.disk_fault = None;
+    world.say(driver, get(5, "a"));
+    assert_eq!(kept(&world, driver, 5).value, "one");
+}
+
 #[test]
 fn a_known_groups_identifier_is_refused_to_others_and_their_full_disk_takes_no_group_away() {
     let mut world = World::keeping(2, 0, Rows::new());

@@ -2,29 +2,21 @@
 
 use super::super::*;
 use crate::core::Core;
-use crate::device_check::Residue;
+use crate::device_checks::{DeviceQuestion, Residue};
 use oxiray_accelerators::{Detection, offer};
 use oxiray_ids::NodeId;
 use oxiray_ids::ObjectId;
 use oxiray_journal::{Change, Rows};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::message::{ActorAnswer, Amount, Assign, Environment, Variable};
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
-
-#[derive(Debug)]
-struct Settable(Rc<Cell<Residue>>);
-
-impl DeviceCheck for Settable {
-    fn residue(&mut self, _resource: &str, _slot: u32, _pid: u32) -> Residue {
-        self.0.get()
-    }
-}
 
 pub(super) struct World {
     pub(super) core: Core,
-    pub(super) residue: Rc<Cell<Residue>>,
+    /// What is said of devices; nothing where the library does not answer.
+    pub(super) residue: Option<Residue>,
+    /// What was asked, and not answered.
+    pub(super) questions: Vec<DeviceQuestion>,
     now: Instant,
     pub(super) sent: Vec<(Key, Message)>,
     joined: Vec<(Key, Message, Key)>,
@@ -47,6 +39,10 @@ pub(super) struct World {
     pub(super) rows: Rows,
     /// Why nothing can be written.
     pub(super) disk_fault: Option<String>,
+    /// Writing ends only when a test says so.
+    pub(super) disk_is_slow: bool,
+    /// What is being written.
+    pub(super) writing: Option<Vec<Change>>,
 }
 
 pub(super) fn amount(name: &str, units: u64) -> Amount {
@@ -97,13 +93,13 @@ impl World {
         Self::of(Plan { inventory, ..plan(0, gpus) }, Core::new)
     }
 
-    fn of(plan: Plan, begin: fn(Plan, String, String, Box<dyn DeviceCheck>, Instant) -> Core) -> Self {
-        let residue = Rc::new(Cell::new(Residue::Unknown));
+    fn of(plan: Plan, begin: fn(Plan, String, String, Monitored, Instant) -> Core) -> Self {
         let now = Instant::now();
-        let check = Box::new(Settable(Rc::clone(&residue)));
+        let monitored = BTreeSet::from(["GPU"]);
         Self {
-            core: begin(plan, "/session".into(), "127.0.0.1:1".into(), check, now),
-            residue,
+            core: begin(plan, "/session".into(), "127.0.0.1:1".into(), monitored, now),
+            residue: Some(Residue::Unknown),
+            questions: Vec::new(),
             now,
             sent: Vec::new(),
             joined: Vec::new(),
@@ -120,6 +116,8 @@ impl World {
             confined: Vec::new(),
             rows: Rows::new(),
             disk_fault: None,
+            disk_is_slow: false,
+            writing: None,
         }
     }
 
@@ -167,8 +165,8 @@ impl World {
     /// Forks happen at once; deaths when [`World::bury`] says so.
     pub(super) fn settle(&mut self) {
         loop {
-            let mut effects = self.core.settle();
-            self.write_down(&mut effects);
+            self.answer_questions();
+            let effects = self.core.settle();
             if effects.is_empty() {
                 break;
             }
@@ -179,14 +177,26 @@ impl World {
         self.core.node().ledger.audit();
     }
 
-    /// The disk is as fast as it is full.
-    fn write_down(&mut self, effects: &mut Vec<Effect>) {
-        let changes = self.core.unwritten();
-        if changes.is_empty() {
-            return;
+    /// The node starts, and its devices' libraries say of them what they would say later.
+    pub(super) fn doubt_devices(&mut self) {
+        let devices = self.core.devices().into_iter();
+        let found = devices.map(|(resource, slot)| ((resource.to_owned(), slot), self.residue)).collect();
+        self.core.doubt_devices(found);
+        self.settle();
+    }
+
+    fn answer_questions(&mut self) {
+        let Some(residue) = self.residue else { return };
+        for question in std::mem::take(&mut self.questions) {
+            self.core.device_answered(&question, residue);
         }
+    }
+
+    /// What was being written is safe, or could not be written.
+    pub(super) fn end_writing(&mut self) {
+        let changes = self.writing.take().expect("something is being written");
         if let Some(fault) = &self.disk_fault {
-            return self.core.not_written(effects, fault);
+            return self.core.not_written(fault);
         }
         for Change { table, key, value } in changes {
             match value {
@@ -219,7 +229,15 @@ impl World {
             Effect::Prepare { number, .. } => self.preparing.push(number),
             Effect::EndPreparation { number } => self.given_up.push(number),
             Effect::Confine(told) => self.confined.push((told.worker, told.memory)),
+            Effect::Write(changes) => {
+                assert!(self.writing.replace(changes).is_none(), "one batch is written at a time");
+                if !self.disk_is_slow {
+                    self.end_writing();
+                }
+            }
+            Effect::AskDevice(question) => self.questions.push(question),
             Effect::Copy { .. }
+            | Effect::MeasureDevices
             | Effect::StartTemplate { .. }
             | Effect::EndTemplate { .. }
             | Effect::LeaveStore { .. }

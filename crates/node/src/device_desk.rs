@@ -1,0 +1,336 @@
+//! Asks vendors' libraries about devices: whether one has forgotten the processes that held it, and how much it is used.
+//!
+//! - DESK-1: a library that answers late or never keeps nobody waiting but who asks the same library the same. It is asked on
+//!   threads of its own, one question after the other, and what it says is left in a mailbox.
+//! - DESK-2: each question is answered once at most, and by what was seen after it was asked.
+
+use crate::device_checks::{ANY_OF_THE_DEAD, Device, DeviceQuestion, Residue};
+use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
+use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long a node's start waits for the libraries, which have to be opened first.
+const OPENING_LIMIT: Duration = Duration::from_secs(2);
+
+/// The machine's own namespace of processes, whose number the kernel fixes. In any other, libraries may name processes
+/// that cannot be seen and live all the same.
+const OWN_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Whether a process is surely dead.
+fn is_dead(pid: u32) -> bool {
+    let is_own = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name.as_os_str() == OWN_NAMESPACE);
+    is_own && matches!(std::fs::exists(format!("/proc/{pid}")), Ok(false))
+}
+
+/// Answers which processes hold memory of the device in a slot; may take long.
+type Library = Box<dyn FnMut(u32) -> Option<Vec<u32>> + Send>;
+/// Measures all devices; may take long.
+type Measure = Box<dyn FnMut() -> Vec<DeviceUse> + Send>;
+
+/// What a library says.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Residue(DeviceQuestion, Residue),
+    /// Of the devices of a resource.
+    Uses(&'static str, Vec<DeviceUse>),
+}
+
+/// What a desk has found out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The answer to a question.
+    Residue(DeviceQuestion, Residue),
+    /// How much all devices are used of which anybody says something.
+    Uses(Vec<DeviceUse>),
+}
+
+/// Where the libraries of a machine's devices are asked. Their threads start with the first question, and end with it.
+#[derive(Debug)]
+pub struct DeviceDesk {
+    libraries: BTreeMap<&'static str, Questions>,
+    gauges: BTreeMap<&'static str, Gauge>,
+    /// What each resource's measuring found last.
+    uses: BTreeMap<&'static str, Vec<DeviceUse>>,
+    post: Post<Said>,
+    mailbox: Mailbox<Said>,
+}
+
+impl DeviceDesk {
+    /// The desk for the devices that a machine offers.
+    ///
+    /// # Errors
+    /// Where there are no descriptors left.
+    pub fn of(host: &Host, offer: &Offer) -> io::Result<Self> {
+        let mut desk = Self::new()?;
+        for processes in DeviceProcesses::of(host, offer) {
+            let (resource, own) = (processes.resource(), processes.clone());
+            desk.add(resource, is_dead, Box::new(move |slot| processes.in_slot(slot)), Box::new(move || own.uses()));
+        }
+        Ok(desk)
+    }
+
+    fn new() -> io::Result<Self> {
+        let (post, mailbox) = mailbox()?;
+        let (libraries, gauges, uses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Ok(Self { libraries, gauges, uses, post, mailbox })
+    }
+
+    fn add(&mut self, resource: &'static str, is_dead: fn(u32) -> bool, library: Library, measure: Measure) {
+        self.libraries.insert(resource, Questions::Unasked { library, is_dead });
+        self.gauges.insert(resource, Gauge::Unasked(measure));
+    }
+
+    /// The resources whose devices it can ask about.
+    pub fn monitored(&self) -> BTreeSet<&'static str> {
+        self.libraries.keys().copied().collect()
+    }
+
+    /// Asks; the answer is among [`DeviceDesk::answers`] when there is one.
+    pub fn ask(&mut self, question: DeviceQuestion) {
+        let asked = match self.libraries.get_mut(&question.device.0[..]) {
+            Some(library) => library.ask(question, &self.post),
+            None => Err(question),
+        };
+        if let Err(question) = asked {
+            self.post.post(Said::Residue(question, Residue::Unknown));
+        }
+    }
+
+    /// Has all devices measured, those left out whose last measuring is still under way.
+    pub fn measure(&mut self) {
+        for (resource, gauge) in &mut self.gauges {
+            gauge.measure(resource, &self.post);
+        }
+    }
+
+    /// What was found out since the last call.
+    pub fn answers(&mut self) -> Vec<Answer> {
+        let said = self.mailbox.take().unwrap_or_default();
+        said.into_iter().map(|said| self.noted(said)).collect()
+    }
+
+    fn noted(&mut self, said: Said) -> Answer {
+        match said {
+            Said::Residue(question, residue) => Answer::Residue(question, residue),
+            Said::Uses(resource, uses) => {
+                self.uses.insert(resource, uses);
+                Answer::Uses(self.uses.values().flatten().cloned().collect())
+            }
+        }
+    }
+
+    /// Which of the devices still hold memory of processes that are dead; nothing for those of which nothing is said within
+    /// two seconds. Only while nobody is served.
+    pub fn look(&mut self, devices: &[(&'static str, u32)]) -> Vec<(Device, Option<Residue>)> {
+        let mut found: BTreeMap<Device, Option<Residue>> = BTreeMap::new();
+        let monitored = self.monitored();
+        for (resource, slot) in devices.iter().filter(|(resource, _)| monitored.contains(resource)) {
+            let device = ((*resource).to_owned(), *slot);
+            self.ask(DeviceQuestion { worker: 0, device: device.clone(), pid: ANY_OF_THE_DEAD });
+            found.insert(device, None);
+        }
+        let until = Instant::now() + OPENING_LIMIT;
+        while found.values().any(Option::is_none)
+            && let Ok(said) = self.mailbox.wait(until.saturating_duration_since(Instant::now()))
+        {
+            if let Said::Residue(question, residue) = said {
+                found.insert(question.device, Some(residue));
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+impl AsFd for DeviceDesk {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mailbox.as_fd()
+    }
+}
+
+/// The questions to one library. The core asks about a device and a dead process once at a time, which bounds them.
+enum Questions {
+    Unasked {
+        library: Library,
+        is_dead: fn(u32) -> bool,
+    },
+    Asked(Sender<DeviceQuestion>),
+    /// There was no thread to be had.
+    Nobody,
+}
+
+impl Questions {
+    /// Gives the question back where nobody can answer it.
+    fn ask(&mut self, question: DeviceQuestion, post: &Post<Said>) -> Result<(), DeviceQuestion> {
+        if let Self::Unasked { .. } = self
+            && let Self::Unasked { library, is_dead } = std::mem::replace(self, Self::Nobody)
+        {
+            let (sender, questions) = channel();
+            let post = post.clone();
+            if spawn(DEVICE_CHECK, move || answer(library, is_dead, &questions, &post)).is_ok() {
+                *self = Self::Asked(sender);
+            }
+        }
+        match self {
+            Self::Asked(sender) => sender.send(question).map_err(|unasked| unasked.0),
+            Self::Unasked { .. } | Self::Nobody => Err(question),
+        }
+    }
+}
+
+/// A library that breaks is not asked again.
+fn answer(mut library: Library, is_dead: fn(u32) -> bool, questions: &Receiver<DeviceQuestion>, post: &Post<Said>) {
+    let mut is_broken = false;
+    for question in questions {
+        let (slot, pid) = (question.device.1, question.pid);
+        let asked = || if is_broken { None } else { library(slot) };
+        let pids = catch_unwind(AssertUnwindSafe(asked));
+        is_broken |= pids.is_err();
+        let residue = match pids.ok().flatten() {
+            Some(pids) if pid == ANY_OF_THE_DEAD && pids.iter().any(|pid| is_dead(*pid)) => Residue::Held,
+            Some(pids) if pids.contains(&pid) => Residue::Held,
+            Some(_) => Residue::Gone,
+            None => Residue::Unknown,
+        };
+        post.post(Said::Residue(question, residue));
+    }
+}
+
+/// Measures devices on a thread of its own, apart from the questions on which devices' return depends.
+enum Gauge {
+    Unasked(Measure),
+    Asked(SyncSender<()>),
+    Nobody,
+}
+
+impl Gauge {
+    /// Asks for a measuring, unless one is under way.
+    fn measure(&mut self, resource: &'static str, post: &Post<Said>) {
+        if let Self::Unasked(_) = self
+            && let Self::Unasked(mut measure) = std::mem::replace(self, Self::Nobody)
+        {
+            let (sender, questions) = sync_channel(1);
+            let post = post.clone();
+            let serve = move || {
+                while questions.recv().is_ok() {
+                    post.post(Said::Uses(resource, measure()));
+                }
+            };
+            if spawn(DEVICE_USE, serve).is_ok() {
+                *self = Self::Asked(sender);
+            }
+        }
+        if let Self::Asked(sender) = self {
+            // A full line is a measuring under way, a broken one a thread that has ended: the last answer stands.
+            let _ = sender.try_send(());
+        }
+    }
+}
+
+impl fmt::Debug for Questions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Questions").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Gauge {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Gauge").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nobody(_: u32) -> bool {
+        false
+    }
+
+    fn desk(is_dead: fn(u32) -> bool, library: Library) -> DeviceDesk {
+        let mut desk = DeviceDesk::new().expect("a descriptor");
+        desk.add("GPU", is_dead, library, Box::new(Vec::new));
+        desk
+    }
+
+    fn question(slot: u32, pid: u32) -> DeviceQuestion {
+        DeviceQuestion { worker: 9, device: ("GPU".to_owned(), slot), pid }
+    }
+
+    /// The next answer.
+    fn next(desk: &mut DeviceDesk) -> Answer {
+        let said = desk.mailbox.wait(Duration::from_secs(60)).expect("there is an answer");
+        desk.noted(said)
+    }
+
+    fn answer(desk: &mut DeviceDesk, slot: u32, pid: u32) -> Residue {
+        desk.ask(question(slot, pid));
+        let Answer::Residue(of, residue) = next(desk) else { panic!("nothing was measured") };
+        assert_eq!(of, question(slot, pid));
+        residue
+    }
+
+    #[test]
+    fn the_dead_of_before_are_told_from_others_that_live() {
+        let mut desk = desk(|pid| pid == 13, Box::new(|slot| Some(vec![10 + slot])));
+        assert_eq!(answer(&mut desk, 2, ANY_OF_THE_DEAD), Residue::Gone, "somebody else uses it");
+        assert_eq!(answer(&mut desk, 3, ANY_OF_THE_DEAD), Residue::Held);
+        let found = [(("GPU".to_owned(), 2), Some(Residue::Gone)), (("GPU".to_owned(), 3), Some(Residue::Held))];
+        assert_eq!(desk.look(&[("GPU", 2), ("GPU", 3), ("TPU", 3)]), found, "nobody knows of others");
+        assert!(!is_dead(std::process::id()));
+    }
+
+    #[test]
+    fn a_process_is_looked_for_among_those_of_its_device() {
+        let mut desk = desk(nobody, Box::new(|slot| (slot < 2).then(|| vec![10 + slot, 20])));
+        assert_eq!(answer(&mut desk, 0, 10), Residue::Held);
+        assert_eq!(answer(&mut desk, 1, 10), Residue::Gone);
+        assert_eq!(answer(&mut desk, 1, 20), Residue::Held);
+        assert_eq!(answer(&mut desk, 2, 20), Residue::Unknown, "no such device");
+        let other = DeviceQuestion { device: ("TPU".to_owned(), 0), ..question(0, 10) };
+        desk.ask(other.clone());
+        assert_eq!(next(&mut desk), Answer::Residue(other, Residue::Unknown), "another family's");
+    }
+
+    #[test]
+    fn a_library_that_hangs_holds_nobody_up() {
+        let (release, gate) = channel::<Vec<u32>>();
+        let mut desk = desk(nobody, Box::new(move |_| gate.recv().ok()));
+        desk.ask(question(0, 7));
+        desk.ask(question(1, 8));
+        assert_eq!(desk.answers(), [], "DESK-1");
+        release.send(vec![7]).expect("it waits");
+        assert_eq!(next(&mut desk), Answer::Residue(question(0, 7), Residue::Held));
+        assert_eq!(desk.answers(), [], "the first answer was about process 7 (DESK-2)");
+        release.send(vec![8]).expect("it waits");
+        assert_eq!(next(&mut desk), Answer::Residue(question(1, 8), Residue::Held));
+        drop(release);
+        assert_eq!(answer(&mut desk, 0, 7), Residue::Unknown);
+    }
+
+    #[test]
+    fn a_library_that_breaks_is_not_asked_again() {
+        let mut desk = desk(nobody, Box::new(|slot| if slot == 0 { panic!("broken") } else { Some(vec![7]) }));
+        assert_eq!(answer(&mut desk, 0, 7), Residue::Unknown);
+        assert_eq!(answer(&mut desk, 1, 7), Residue::Unknown);
+    }
+
+    #[test]
+    fn devices_are_measured_one_time_after_the_other() {
+        let (release, gate) = channel::<u32>();
+        let used = |percent| DeviceUse { slot: percent, ..DeviceUse::default() };
+        let measure = Box::new(move || gate.recv().map(used).into_iter().collect());
+        let mut desk = DeviceDesk::new().expect("a descriptor");
+        desk.add("GPU", nobody, Box::new(|_| None), measure);
+        desk.add("TPU", nobody, Box::new(|_| None), Box::new(|| vec![DeviceUse { slot: 99, ..DeviceUse::default() }]));
+        desk.measure();
+        assert_eq!(next(&mut desk), Answer::Uses(vec![used(99)]), "one that hangs holds no other up (DESK-1)");
+        release.send(7).expect("it waits");
+        assert_eq!(next(&mut desk), Answer::Uses(vec![used(7), used(99)]));
+    }
+}
