@@ -151,6 +151,31 @@ def test_the_core_of_the_runtime_names_no_world() -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("core", ["head", "node"])
+def test_the_cores_of_the_daemon_name_no_world(core: str) -> None:
+    """Moments are told to them, and both may name them. Their tests may do as they like."""
+    folder = ROOT / "crates" / "node" / "src" / "core" / core
+    sources = [folder.with_suffix(".rs"), *(path for path in folder.rglob("*.rs") if "tests" not in path.with_suffix("").parts)]
+    assert len(sources) > 8
+    forbidden = re.compile(
+        r"\bstd::(net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|parking_lot|Mutex|OwnedFd|Connection)\b|"
+        r"\b(Instant|SystemTime)::now\b|crate::(control_groups|fetches|giving|logs|machine|session|device_desk)\b"
+    )
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sources
+        for match in forbidden.finditer(code_of(path).split("#[cfg(test)]\nmod tests {")[0])
+    ]
+    assert found == []
+
+
+def test_a_machine_knows_its_head_by_what_it_hears_alone() -> None:
+    """The head may ask its own machine for what people are told; a machine never looks into a head."""
+    folder = ROOT / "crates" / "node" / "src" / "core"
+    for path in [folder / "node.rs", *(folder / "node").rglob("*.rs")]:
+        assert not re.search(r"\bHeadCore\b|\bcore::head\b|super::head\b", code_of(path)), path
+
+
 def test_the_daemon_can_read_no_pickle_and_runs_no_python() -> None:
     crates, reached, unseen = workspace_crates(), set(), ["cli"]
     while unseen:

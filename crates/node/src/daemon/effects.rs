@@ -207,7 +207,7 @@ impl Daemon {
         let began = Instant::now();
         let memory = self.memory.nearest.clone();
         let (limits, turns) = (self.control_groups.described(), self.turn_times.figures());
-        let figures = StoreFigures { memory, limits, turns, ..self.store.figures() };
+        let figures = StoreFigures { pid: std::process::id(), memory, limits, turns, ..self.store.figures() };
         let mut report = Message::from(self.core.report(0, &figures, machine::resident_bytes()));
         for (asker, request) in &askers {
             if let Message::ClusterReport(report) = &mut report {

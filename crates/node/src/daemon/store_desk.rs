@@ -247,6 +247,7 @@ impl StoreDesk {
     pub(crate) fn figures(&self) -> StoreFigures {
         let stats = self.store.stats();
         StoreFigures {
+            pid: 0,
             limits: Default::default(),
             turns: super::TurnFigures::default(),
             memory: None,

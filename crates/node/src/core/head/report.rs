@@ -21,6 +21,8 @@ const LISTED_MAX: usize = 1000;
 /// What the shell knows and the core does not.
 #[derive(Debug, Clone, Default)]
 pub struct StoreFigures {
+    /// The daemon's process.
+    pub pid: u32,
     /// The bound on the machine's memory that is the nearest.
     pub memory: Option<Level>,
     /// What limits the memory and the processes of workers, or why nothing does.
@@ -61,7 +63,7 @@ impl HeadCore {
             "memory": store.memory,
             "worker_limits": {"memory": store.limits[0], "processes": store.limits[1]},
             "daemon": {
-                "pid": std::process::id(), "resident_bytes": resident_bytes, "session": self.session,
+                "pid": store.pid, "resident_bytes": resident_bytes, "session": self.session,
                 "address": self.address, "warnings": self.plan.warnings, "turns": store.turns,
             },
         });
