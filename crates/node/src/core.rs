@@ -20,7 +20,7 @@ use node::ending::memory::Measured;
 use oxiray_head::Word;
 use oxiray_ids::{JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_journal::{Change, Rows};
-use oxiray_resources::{Quantity, ResourceName};
+use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Amount, ClusterReport, DrainAsked, Driver, Failure, GrowthState, Peer, Returning, StateQuery, Submission,
@@ -753,6 +753,14 @@ pub(crate) fn bytes_of(id: &[u8]) -> Bytes {
 
 pub(crate) fn amounts<'a>(pairs: impl IntoIterator<Item = (&'a ResourceName, Quantity)>) -> Vec<Amount> {
     pairs.into_iter().map(|(name, amount)| Amount { resource: name.to_string(), units: amount.units() }).collect()
+}
+
+/// The demand that amounts on the wire are.
+fn demand(amounts: &[Amount]) -> Option<Demand> {
+    let named = amounts
+        .iter()
+        .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units))));
+    Demand::new(named.collect::<Option<Vec<_>>>()?).ok()
 }
 
 /// The home as a worker is told of it.

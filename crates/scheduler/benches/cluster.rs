@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Grant, Inventory, Ledger, Quantity, ResourceName};
 use oxiray_scheduler::{
-    Bundle, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, Selector, Strategy,
+    Bundle, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, Selector, Shares, Strategy,
     WaitQueue, Wish,
 };
 
@@ -61,6 +61,8 @@ const IN_ZONE: [usize; 2] = [5, 19];
 const BUNDLES: [&str; 2] = ["GPU 1, CPU 4", "CPU 2, memory 8"];
 const BUNDLES_OF_GROUP: usize = 1_000;
 
+/// The job that all requests are of.
+const ONE_JOB: u32 = 1;
 /// How many may end before others are placed: what one turn of a daemon's loop hears.
 const ENDS_PER_ROUND: usize = 32;
 
@@ -153,10 +155,10 @@ fn measure(count: usize, requests: usize) -> Figures {
     let joined = begin.elapsed();
     let wishes: Vec<Wish> = (0..DEMANDS.len()).map(wish).collect();
     let with_fleet = resident();
-    let mut queue: WaitQueue<u64, Wish> = WaitQueue::new();
+    let mut queue: WaitQueue<u32, u64, Wish> = WaitQueue::new();
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for ticket in 0..requests as u64 {
-        queue.push(ticket, wishes[dice.below(wishes.len())].clone()).expect("there is room");
+        queue.push(ONE_JOB, ticket, wishes[dice.below(wishes.len())].clone()).expect("there is room");
     }
     let queue_bytes = resident().saturating_sub(with_fleet);
     let views = fleet.views();
@@ -187,17 +189,18 @@ fn measure(count: usize, requests: usize) -> Figures {
 fn serve_all(
     fleet: &mut Fleet,
     machines: &mut [Machine],
-    queue: &mut WaitQueue<u64, Wish>,
+    queue: &mut WaitQueue<u32, u64, Wish>,
     dice: &mut Dice,
     figures: &mut Figures,
 ) {
     let by_node: std::collections::HashMap<NodeId, usize> =
         machines.iter().enumerate().map(|(index, machine)| (machine.node, index)).collect();
     let mut running: Vec<(usize, Grant)> = Vec::new();
+    let mut shares = Shares::default();
     while !queue.is_empty() {
         let begin = processor_time();
         let decisions = &mut figures.decisions;
-        let served = queue.serve(|wish, _| {
+        let served = queue.serve(&mut shares, |_, wish, _| {
             let begin = Instant::now();
             let found = fleet.find(wish, &Near::default());
             decisions.push(begin.elapsed().as_nanos() as u32);

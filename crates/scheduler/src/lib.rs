@@ -1,4 +1,4 @@
-//! Which machine a demand runs on, or why none can; and the queue of those that wait.
+//! Which machine a demand runs on, or why none can; the queue of those that wait; and which leases are recalled for them.
 //!
 //! Everything here is a function of its arguments: no clock, no socket, no file, no thread and no
 //! random source. The caller owns the ledgers and the clock, and starts what was placed.
@@ -13,9 +13,12 @@ mod machine;
 mod near;
 mod node_group;
 mod node_view;
+mod order;
 mod place;
 mod reason;
+mod recall;
 mod shape;
+mod shares;
 mod strategy;
 mod verdict;
 mod wait_queue;
@@ -30,8 +33,11 @@ pub use growth::{
 pub use near::{LARGE_BYTES_MIN, Near};
 pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};
 pub use node_view::{HALF, Misfit, NodeView, STEPS};
+pub use order::{Priority, Rank, Standing};
 pub use place::{Placement, place};
 pub use reason::{Obstacle, Reason};
+pub use recall::{HeldLease, Recall, Waiter, recalls};
+pub use shares::{Asks, JobShare, Shares};
 pub use strategy::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
 pub use verdict::{Rule, Verdict, group_verdicts, verdicts};
 pub use wait_queue::{PushError, WAITING_MAX, WaitQueue, Waiting};

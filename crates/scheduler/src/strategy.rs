@@ -7,6 +7,8 @@ use std::sync::Arc;
 use oxiray_ids::NodeId;
 use oxiray_resources::Demand;
 
+use crate::{Asks, NodeView};
+
 /// What someone waits for: a demand, and where it may be met. A clone costs no allocation, and two wishes are equal
 /// exactly where they ask for the same at the same places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +30,33 @@ impl Wish {
     pub fn new(demand: Demand, place: Place) -> Self {
         let place = (place != Place::default()).then(|| Arc::new(place));
         Self { demand, place }
+    }
+
+    /// Whether it may be met on the machine, now or once that is empty. A wish for one machine is not looked at elsewhere
+    /// while that one could meet it.
+    pub(crate) fn allows(&self, view: &NodeView) -> bool {
+        let is_allowed = self.place.as_deref().is_none_or(|place| place.allows(view));
+        is_allowed && view.inventory.could_ever(&self.demand).is_ok()
+    }
+}
+
+impl Asks for Wish {
+    fn demands(&self) -> impl Iterator<Item = &Demand> {
+        self.demand.demands()
+    }
+}
+
+impl Place {
+    fn allows(&self, view: &NodeView) -> bool {
+        let matches = |selector: &Selector| selector.matches(&view.labels);
+        let is_named = match &self.strategy {
+            Strategy::Node { node, otherwise: Otherwise::Wait | Otherwise::Fail | Otherwise::ElsewhereWhenGone } => {
+                *node == view.node
+            }
+            Strategy::Labels { hard, .. } => matches(hard),
+            Strategy::Node { .. } | Strategy::Default | Strategy::Spread => true,
+        };
+        is_named && (self.selectors.is_empty() || self.selectors.iter().any(matches))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Who waits for resources.
 //!
 //! # Order
-//! Entries that want the same are one class and are served first come, first served. Classes are
-//! tried in the order in which their oldest entries came, so wherever two entries could both be
-//! served, the older one is. A class that cannot be served holds up no other.
+//! Entries of one job that want the same are one class and are served first come, first served. Of the classes of a job
+//! the one whose oldest entry came first is tried first, so wherever two entries of a job could both be served, the older
+//! one is. A class that cannot be served holds up no other. Among jobs the order is that of [`Rank`]: who holds the
+//! smaller share of what it asks for goes first, with what it is served in this round counted.
 //!
 //! An entry may say from how deep it comes: a task that waits for what it called holds a process and
 //! whatever else it was given, so what it called goes first. A tree of tasks is then walked depth
@@ -21,10 +22,12 @@
 //! With `c` classes and `n` entries: push, cancel and each served entry O(log n), and a round that
 //! serves nothing `c` attempts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 use thiserror::Error;
+
+use crate::{Asks, JobShare, Priority, Rank, Shares, Standing};
 
 /// Beyond this, depths count as the same.
 const DEPTH_MAX: u32 = (1 << (u64::BITS - NUMBER_BITS)) - 1;
@@ -34,28 +37,35 @@ const NUMBER_BITS: u32 = 44;
 /// The most entries of one queue.
 pub const WAITING_MAX: usize = 10_000_000;
 
-/// Who waits, each with a ticket `T`, and for what: `W`.
+/// Who waits: for the job `J`, each with a ticket `T`, and for what: `W`.
 #[derive(Debug)]
-pub struct WaitQueue<T, W> {
-    classes: HashMap<W, Class<T>>,
-    /// The classes by the number of their oldest entry.
-    heads: BTreeMap<u64, W>,
-    /// Where each ticket stands.
-    places: HashMap<T, (W, u64)>,
+pub struct WaitQueue<J, T, W> {
+    classes: Vec<Option<Class<J, T, W>>>,
+    /// Places in `classes` that none has.
+    free: Vec<u32>,
+    numbers: HashMap<(J, W), u32>,
+    /// The classes of each job by the number of their oldest entry.
+    jobs: BTreeMap<J, BTreeMap<u64, u32>>,
+    /// Where each ticket stands: its class, and its number there.
+    places: HashMap<T, (u32, u64)>,
     last_number: u64,
     limit: usize,
 }
 
 #[derive(Debug)]
-struct Class<T> {
+struct Class<J, T, W> {
+    job: J,
+    wish: W,
     /// By number, which is the order of arrival.
     entries: BTreeMap<u64, T>,
     overtaken: u64,
 }
 
-/// Entries that wait for the same.
+/// Entries of a job that wait for the same.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Waiting<'a, T, W> {
+pub struct Waiting<'a, J, T, W> {
+    /// The job.
+    pub job: J,
     /// What each of them asks for.
     pub wish: &'a W,
     /// How many there are.
@@ -80,7 +90,7 @@ pub enum PushError {
     AlreadyWaiting,
 }
 
-impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
+impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> WaitQueue<J, T, W> {
     /// A queue in which nobody waits, for [`WAITING_MAX`] entries.
     pub fn new() -> Self {
         Self::with_limit(WAITING_MAX)
@@ -88,16 +98,24 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
 
     /// A queue in which nobody waits, for `limit` entries.
     pub fn with_limit(limit: usize) -> Self {
-        Self { classes: HashMap::new(), heads: BTreeMap::new(), places: HashMap::new(), last_number: 0, limit }
+        Self {
+            classes: Vec::new(),
+            free: Vec::new(),
+            numbers: HashMap::new(),
+            jobs: BTreeMap::new(),
+            places: HashMap::new(),
+            last_number: 0,
+            limit,
+        }
     }
 
-    /// Queues `ticket` behind all that wait for the same.
-    pub fn push(&mut self, ticket: T, wish: W) -> Result<(), PushError> {
-        self.push_from(0, ticket, wish)
+    /// Queues `ticket` behind all of the job that wait for the same.
+    pub fn push(&mut self, job: J, ticket: T, wish: W) -> Result<(), PushError> {
+        self.push_from(0, job, ticket, wish)
     }
 
-    /// Queues `ticket` behind all that wait for the same and come from as deep or deeper.
-    pub fn push_from(&mut self, depth: u32, ticket: T, wish: W) -> Result<(), PushError> {
+    /// Queues `ticket` behind all of the job that wait for the same and come from as deep or deeper.
+    pub fn push_from(&mut self, depth: u32, job: J, ticket: T, wish: W) -> Result<(), PushError> {
         if self.places.contains_key(&ticket) {
             return Err(PushError::AlreadyWaiting);
         }
@@ -106,71 +124,135 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
         }
         self.last_number += 1;
         let number = u64::from(DEPTH_MAX - depth.min(DEPTH_MAX)) << NUMBER_BITS | self.last_number;
-        self.places.insert(ticket.clone(), (wish.clone(), number));
-        let class =
-            self.classes.entry(wish.clone()).or_insert_with(|| Class { entries: BTreeMap::new(), overtaken: 0 });
+        let index = self.class_of(job, wish);
+        self.places.insert(ticket.clone(), (index, number));
+        let class = self.classes[index as usize].as_mut().expect("it was just made");
         let first = class.entries.first_key_value().map(|(first, _)| *first);
         class.entries.insert(number, ticket);
         if first.is_none_or(|first| number < first) {
-            first.map(|first| self.heads.remove(&first));
             class.overtaken = 0;
-            self.heads.insert(number, wish);
+            let heads = self.jobs.entry(job).or_default();
+            first.map(|first| heads.remove(&first));
+            heads.insert(number, index);
         }
         Ok(())
     }
 
+    /// The class of those that want this, a new one where there is none.
+    fn class_of(&mut self, job: J, wish: W) -> u32 {
+        *self.numbers.entry((job, wish)).or_insert_with_key(|(job, wish)| {
+            let class = Some(Class { job: *job, wish: wish.clone(), entries: BTreeMap::new(), overtaken: 0 });
+            match self.free.pop() {
+                Some(index) => {
+                    self.classes[index as usize] = class;
+                    index
+                }
+                None => {
+                    self.classes.push(class);
+                    self.classes.len() as u32 - 1
+                }
+            }
+        })
+    }
+
     /// Takes `ticket` out of the queue; `false` where it does not wait.
     pub fn cancel(&mut self, ticket: &T) -> bool {
-        let Some((wish, number)) = self.places.remove(ticket) else { return false };
-        self.remove(&wish, number);
+        let Some((index, number)) = self.places.remove(ticket) else { return false };
+        self.remove(index, number);
         true
     }
 
     /// Serves all that can be served: `try_grant` is asked for one entry after the other, and what
     /// it gives is returned with the ticket, in the order served. A class for which it gives
     /// nothing is not tried again in this round, since serving others only takes more away.
-    pub fn serve<G>(&mut self, mut try_grant: impl FnMut(&W, &T) -> Option<G>) -> Vec<(T, G)> {
+    ///
+    /// What is served counts as held by its job until the round is over; `shares` are then as they were.
+    pub fn serve<G>(
+        &mut self,
+        shares: &mut Shares<J>,
+        mut try_grant: impl FnMut(J, &W, &T) -> Option<G>,
+    ) -> Vec<(T, G)> {
         let mut served = Vec::new();
+        let mut counted: Vec<(J, W)> = Vec::new();
         let mut passed_over = Vec::new();
-        let mut next = 0;
-        // A class that was passed over stays behind `next`, and one that was served comes back with
-        // its next entry, which is younger and so ahead of it: one pass sees each in its turn.
-        while let Some((&number, wish)) = self.heads.range(next..).next() {
-            next = number + 1;
-            let wish = wish.clone();
-            match try_grant(&wish, &self.classes[&wish].entries[&number]) {
+        let has_several = self.jobs.len() > 1;
+        let turns = self.jobs.keys().filter_map(|job| self.turn(*job, 0, has_several.then_some(&*shares)));
+        let mut turns: BTreeSet<(Rank, J, u32)> = turns.collect();
+        // Of each job, a class that was passed over stays behind, and one that was served comes back with
+        // its next entry, which is younger and so ahead: one pass sees each in its turn.
+        while let Some((rank, job, index)) = turns.pop_first() {
+            let class = self.class(index);
+            match try_grant(job, &class.wish, &class.entries[&rank.age()]) {
                 Some(grant) => {
-                    let ticket = self.remove(&wish, number);
+                    if has_several {
+                        class.wish.demands().for_each(|demand| shares.take(job, demand));
+                        counted.push((job, class.wish.clone()));
+                    }
+                    let ticket = self.remove(index, rank.age());
                     self.places.remove(&ticket);
                     served.push((ticket, grant));
                 }
-                None => passed_over.push((wish, served.len())),
+                None => passed_over.push((index, served.len())),
             }
+            turns.extend(self.turn(job, rank.age() + 1, has_several.then_some(&*shares)));
         }
-        for (wish, served_before) in passed_over {
-            let class = self.classes.get_mut(&wish).expect("a class that was passed over still waits");
+        for (index, served_before) in passed_over {
+            let class = self.classes[index as usize].as_mut().expect("a class that was passed over still waits");
             class.overtaken += (served.len() - served_before) as u64;
+        }
+        for (job, wish) in counted {
+            wish.demands().for_each(|demand| shares.give_back(job, demand));
         }
         served
     }
 
-    /// What is waited for, in the order in which it is tried.
-    pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_, T, W>> {
-        self.heads.iter().map(|(number, wish)| {
-            let class = &self.classes[wish];
-            let oldest = &class.entries[number];
-            Waiting { wish, count: class.entries.len(), oldest, overtaken: class.overtaken }
+    /// The next class of a job whose oldest entry has this number or a later one, and where that entry stands among those
+    /// of other jobs, if there are any.
+    fn turn(&self, job: J, number: u64, shares: Option<&Shares<J>>) -> Option<(Rank, J, u32)> {
+        let (number, index) = self.jobs.get(&job)?.range(number..).next()?;
+        let alone = || Rank::new(Standing::new(Priority::default(), JobShare::NOTHING), 0, *number);
+        let rank = shares.map_or_else(alone, |shares| shares.rank(job, self.class(*index).wish.demands(), *number));
+        Some((rank, job, *index))
+    }
+
+    fn class(&self, index: u32) -> &Class<J, T, W> {
+        self.classes[index as usize].as_ref().expect("a class in use is kept")
+    }
+
+    /// What is waited for, in the order in which the oldest of each class came.
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting<'_, J, T, W>> {
+        self.waiting_of_each(usize::MAX)
+    }
+
+    /// The same with the first `most` classes of each job alone.
+    pub fn waiting_of_each(&self, most: usize) -> impl Iterator<Item = Waiting<'_, J, T, W>> {
+        let heads = self.jobs.values().flat_map(|heads| heads.iter().take(most));
+        let mut heads: Vec<(u64, u32)> = heads.map(|(number, index)| (*number, *index)).collect();
+        heads.sort_unstable();
+        heads.into_iter().map(|(number, index)| {
+            let class = self.class(index);
+            let Class { job, wish, overtaken, .. } = class;
+            let oldest = &class.entries[&number];
+            Waiting { job: *job, wish, count: class.entries.len(), oldest, overtaken: *overtaken }
         })
     }
 
-    /// Those that wait for `wish`, oldest first.
+    /// The jobs for which somebody waits.
+    pub fn jobs(&self) -> impl ExactSizeIterator<Item = J> {
+        self.jobs.keys().copied()
+    }
+
+    /// Those that wait for `wish`, of whatever job, oldest first.
     pub fn tickets(&self, wish: &W) -> Vec<T> {
-        self.classes.get(wish).map(|class| class.entries.values().cloned().collect()).unwrap_or_default()
+        let alike = self.classes.iter().flatten().filter(|class| class.wish == *wish);
+        let mut entries: Vec<(&u64, &T)> = alike.flat_map(|class| &class.entries).collect();
+        entries.sort_unstable_by_key(|(number, _)| **number);
+        entries.into_iter().map(|(_, ticket)| ticket.clone()).collect()
     }
 
     /// What `ticket` waits for; `None` where it does not wait.
     pub fn wish_of(&self, ticket: &T) -> Option<&W> {
-        self.places.get(ticket).map(|(wish, _)| wish)
+        self.places.get(ticket).map(|(index, _)| &self.class(*index).wish)
     }
 
     /// How many wait.
@@ -184,25 +266,29 @@ impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> WaitQueue<T, W> {
     }
 
     /// Takes an entry out of its class, and the class out of the order where it was the last.
-    fn remove(&mut self, wish: &W, number: u64) -> T {
-        let class = self.classes.get_mut(wish).expect("an entry has a class");
+    fn remove(&mut self, index: u32, number: u64) -> T {
+        let class = self.classes[index as usize].as_mut().expect("an entry has a class");
         let ticket = class.entries.remove(&number).expect("an entry stands in its class");
-        if self.heads.remove(&number).is_some() {
-            class.overtaken = 0;
-            match class.entries.first_key_value() {
-                Some((oldest, _)) => {
-                    self.heads.insert(*oldest, wish.clone());
-                }
-                None => {
-                    self.classes.remove(wish);
-                }
-            }
+        let heads = self.jobs.get_mut(&class.job).expect("the job of an entry waits");
+        if heads.remove(&number).is_none() {
+            return ticket;
         }
+        class.overtaken = 0;
+        if let Some((oldest, _)) = class.entries.first_key_value() {
+            heads.insert(*oldest, index);
+            return ticket;
+        }
+        if heads.is_empty() {
+            self.jobs.remove(&class.job);
+        }
+        let class = self.classes[index as usize].take().expect("it was just looked at");
+        self.numbers.remove(&(class.job, class.wish));
+        self.free.push(index);
         ticket
     }
 }
 
-impl<T: Clone + Eq + Hash, W: Clone + Eq + Hash> Default for WaitQueue<T, W> {
+impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Default for WaitQueue<J, T, W> {
     fn default() -> Self {
         Self::new()
     }

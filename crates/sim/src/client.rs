@@ -20,9 +20,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// What was said to a process, and by it, as far as it must agree.
 #[derive(Debug, Default)]
-struct Said {
+pub(crate) struct Said {
     granted: BTreeSet<u64>,
     ended: BTreeSet<u64>,
+    /// How many leases it was asked to give back.
+    pub(crate) retired: u64,
     subscribed: BTreeMap<Bytes, u32>,
     /// Detached groups that are to be made, by the number of the question.
     detached_groups: BTreeMap<u64, Bytes>,
@@ -33,7 +35,7 @@ struct Said {
 pub(crate) struct Client {
     pub(crate) core: Core<Ports>,
     pub(crate) program: Program,
-    said: Said,
+    pub(crate) said: Said,
     /// When its core is woken for what is due.
     due: Option<Micros>,
 }
@@ -174,6 +176,7 @@ impl World {
                 let is_first = said.granted.contains(&told.lease) && said.ended.insert(told.lease);
                 assert!(is_first, "CLIENT-1: the end of lease {} is told twice, or it was never granted", told.lease);
             }
+            Message::LeaseRetire(_) => said.retired += 1,
             Message::Published(told) => {
                 let subscribed = said.subscribed.get_mut(&told.object).filter(|count| **count > 0);
                 *subscribed.expect("CLIENT-2: a subscription is answered once") -= 1;

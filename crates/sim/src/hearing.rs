@@ -78,8 +78,9 @@ impl World {
 
     fn worker_of_member_said(&mut self, node: NodeIndex, head: Key, from: Key, message: Message) {
         match &message {
-            Message::Blocked(_) | Message::Unblocked(_) => return self.dispatch(node, from, message),
-            Message::ActorReady(_) => self.dispatch(node, from, message.clone()),
+            Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) => {
+                self.dispatch(node, from, message.clone());
+            }
             _ => {}
         }
         if self.is_for_this_head(node, from, &message) {

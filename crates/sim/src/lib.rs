@@ -16,6 +16,7 @@
 
 mod actors;
 mod agenda;
+mod backlog;
 mod chance;
 mod checks;
 mod client;
@@ -41,6 +42,7 @@ mod stores;
 mod stream;
 mod world;
 
+pub use backlog::{Turns, run_backlog};
 pub use cloud::run_cloud;
 pub use options::Options;
 

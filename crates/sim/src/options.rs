@@ -95,4 +95,30 @@ impl Options {
             heads_are_awaited: chance.odds(700),
         }
     }
+
+    /// The same cluster where nothing goes wrong.
+    pub(crate) fn without_faults(seed: u64) -> Self {
+        Self {
+            members: Chance::new(seed).between(0, 2) as usize,
+            clocks_drift: false,
+            workers_die: false,
+            drivers_die: false,
+            drivers_leave: false,
+            nodes_die: false,
+            heads_die: false,
+            heads_are_awaited: false,
+            nodes_freeze: false,
+            templates_die: false,
+            forks_fail: false,
+            network_stalls: false,
+            messages_get_lost: false,
+            streams_break: false,
+            is_stuck: false,
+            devices_remember: false,
+            tasks_crash: false,
+            nodes_drain: false,
+            has_environments: false,
+            ..Self::of_seed(seed)
+        }
+    }
 }

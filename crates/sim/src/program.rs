@@ -64,6 +64,8 @@ pub(crate) enum Reading {
 /// What the program in a process refers to and waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
+    /// It does nothing of its own.
+    pub(crate) is_scripted: bool,
     /// Objects that it refers to, once for each time that an object stands here.
     pub(crate) references: Vec<ObjectId>,
     /// What is being read, as often as it was asked for.
@@ -131,7 +133,8 @@ impl World {
 
     /// A driver's program goes on.
     pub(crate) fn step(&mut self, process: ProcessIndex) {
-        if self.processes[process].life != Life::Running || self.processes[process].is_leaving {
+        let is_over = self.processes[process].life != Life::Running || self.processes[process].is_leaving;
+        if is_over || self.client(process).program.is_scripted {
             return;
         }
         self.take_answers(process);

@@ -141,6 +141,25 @@ impl World {
         }
     }
 
+    /// Goes on until that moment, or until something is so; says whether it is.
+    pub(crate) fn run_until(&mut self, until: Micros, is_so: impl Fn(&Self) -> bool) -> bool {
+        while !is_so(self) {
+            match self.agenda.next() {
+                Some((at, event)) if at <= until => {
+                    self.now = at;
+                    self.happen(event);
+                }
+                Some((at, event)) => {
+                    self.agenda.plan(at, event);
+                    self.now = until;
+                    return false;
+                }
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// The node that an event is for, which has to be awake.
     fn concerns(&self, event: Event) -> Option<NodeIndex> {
         match event {

@@ -1,7 +1,8 @@
 //! Simulated clusters come to rest, whatever goes wrong in them; and a seed tells everything of its run.
 
-use oxiray_sim::{Options, Outcome, run, run_cloud};
+use oxiray_sim::{Options, Outcome, run, run_backlog, run_cloud};
 use std::ops::Range;
+use std::time::Duration;
 
 fn told(outcome: &Outcome) -> String {
     let Outcome { seed, hash, failure, last_lines, .. } = outcome;
@@ -62,4 +63,35 @@ fn what_is_wanted_comes_from_any_cloud_and_goes() {
         machines += result.unwrap_or_else(|_| panic!("cloud seed {seed}"));
     }
     assert!(machines > 1000, "{machines} machines in 500 runs: little happened");
+}
+
+/// Twice the term of a lease.
+const TURN_LIMIT: Duration = Duration::from_secs(1);
+/// A task that needs several leases back may have to wait until room is kept for it again.
+const LARGE_TURN_LIMIT: Duration = Duration::from_secs(12);
+
+fn check_turns(seed: u64, tasks: u64) {
+    let turns = run_backlog(seed, tasks);
+    assert_eq!(turns.recalled_alone, 0, "backlog seed {seed}: {turns:?}: who is alone keeps what it has");
+    let is_soon = turns.waited.is_some_and(|waited| waited <= TURN_LIMIT);
+    assert!(is_soon, "backlog seed {seed}: {turns:?}: the second driver has its turn");
+    let is_soon = turns.waited_for_all.is_some_and(|waited| waited <= LARGE_TURN_LIMIT);
+    assert!(is_soon, "backlog seed {seed}: {turns:?}: and so it does with a task that needs a whole machine");
+    let [first, second] = turns.begun;
+    let is_even = first.abs_diff(second) * 4 <= first + second;
+    assert!(is_even, "backlog seed {seed}: {turns:?}: two with a backlog have about the same");
+    // 18 s of tasks of 50 ms.
+    assert!(first + second >= turns.processors * 18 * 20 * 8 / 10, "backlog seed {seed}: {turns:?}: nothing lies idle");
+}
+
+#[test]
+fn nobody_waits_for_the_end_of_a_million_tasks() {
+    check_turns(0, 1_000_000);
+}
+
+#[test]
+fn a_driver_beside_a_backlog_has_its_turn() {
+    for seed in 1..60 {
+        check_turns(seed, 20_000);
+    }
 }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `clients`, `guests`, `door` | who is there, and what none of them may say |
 //! | `leases`, `waiting`, `placing`, `strategy`, `shortage`, `ahead` | what is asked for, where it is placed, why it waits |
+//! | `fairness` | what each job holds, and which leases are recalled for another |
 //! | `members`, `told`, `routes`, `drain`, `growth` | the machines, what they have, and which come and go |
 //! | `workers`, `actors`, `restarts` | the processes that serve somebody, and what they are |
 //! | `groups`, `rooms`, `group_report` | placement groups and their bundles |
@@ -29,6 +30,7 @@ mod drain;
 mod ends;
 mod environments;
 mod explain;
+mod fairness;
 mod group_report;
 mod groups;
 mod growth;
@@ -118,7 +120,7 @@ pub(super) struct HeadCore {
     address: String,
     /// The head's own machine.
     own: NodeCore,
-    queue: WaitQueue<u64, Need>,
+    queue: WaitQueue<JobId, u64, Need>,
     wanted: BTreeMap<u64, Wanted>,
     clients: BTreeMap<Key, Client>,
     keys: BTreeMap<WorkerId, Key>,
@@ -153,7 +155,7 @@ pub(super) struct HeadCore {
     epoch: u64,
     /// Who is to come back to this head.
     resumption: Option<resume::Resumption>,
-    reclaim: waiting::Reclaim,
+    fairness: fairness::Fairness,
     numbers: Numbers,
     chance: Chance,
     /// How many workers have no process yet.
@@ -212,7 +214,7 @@ impl HeadCore {
             locations: locations::Locations::default(),
             epoch: 0,
             resumption: None,
-            reclaim: waiting::Reclaim::default(),
+            fairness: fairness::Fairness::default(),
             numbers,
             chance: Chance::default(),
             starting: 0,
@@ -221,6 +223,7 @@ impl HeadCore {
             wall_ms: 0,
             out: Vec::new(),
         };
+        core.fairness.machine_came(&core.plan.inventory);
         core.begin_epoch(epoch);
         core
     }
@@ -318,8 +321,9 @@ impl HeadCore {
             Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
             Message::LeaseKill(asked) => self.lease_kill(from, asked.lease),
             Message::CancelObject(asked) => self.pass_to_owner(asked),
-            // What its machine lends is in its state.
-            Message::Blocked(_) | Message::Unblocked(_) => {}
+            // What its machine lends is in its state besides.
+            Message::Blocked(_) => self.fairness.lends_cpu(from, true),
+            Message::Unblocked(_) => self.fairness.lends_cpu(from, false),
             Message::ActorReady(_) => self.actor_ready(from),
             Message::ActorFailed(said) => self.actor_failed(from, said.error),
             Message::ActorLeaving(said) => self.actor_leaving(from, &said),

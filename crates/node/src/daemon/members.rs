@@ -177,8 +177,10 @@ impl Daemon {
                     self.log.line(&format!("client {from}: {error}"));
                 }
             }
-            Message::Blocked(_) | Message::Unblocked(_) => return self.core.message(from, message),
-            Message::ActorReady(_) => self.core.message(from, message.clone()),
+            // The head counts what workers lend.
+            Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) => {
+                self.core.message(from, message.clone());
+            }
             _ => {}
         }
         if self.is_for_this_head(from, &message) {

@@ -4,6 +4,7 @@ mod agreement;
 mod fleet;
 mod group;
 mod place;
+mod shares;
 mod strategy;
 mod verdict;
 mod wait_queue;

@@ -4,7 +4,7 @@
 //! the rest in the words that it always uses: what it promises, holds, publishes, waits for and asks. References that
 //! were on their way between clients meanwhile are told apart by [`Resumed`] (decision 9).
 
-use super::NodeJoin;
+use super::{Amount, NodeJoin};
 use bytes::Bytes;
 
 /// member → worker: a head is there again. What the worker said to the last one, and was not answered, is not known to
@@ -115,6 +115,12 @@ pub struct WorkerHeld {
     /// Whether what it makes runs in that group too.
     #[prost(bool, tag = "12")]
     pub captures: bool,
+    /// What it was granted.
+    #[prost(message, repeated, tag = "13")]
+    pub holds: Vec<Amount>,
+    /// Whether it lends its processors while it waits for what it called.
+    #[prost(bool, tag = "14")]
+    pub lends_cpu: bool,
 }
 
 /// What a driver says in its [`Hello`](super::Hello) that was let in before, by a head that is gone.

@@ -125,12 +125,12 @@ impl HeadCore {
     pub(super) fn travelled(&mut self, ticket: u64) {
         let Some(Travelling { need, .. }) = self.ahead.waiting.remove(&ticket) else { return };
         let Some(wanted) = self.wanted.get(&ticket).cloned() else { return };
-        if let Err(error) = self.push(ticket, &wanted.want, need) {
+        if let Err(error) = self.push(ticket, &wanted, need) {
             self.wanted.remove(&ticket);
             return self.turn_away(&wanted, error.to_string());
         }
         self.wants_pump = true;
-        self.reclaim.someone_came = true;
+        self.fairness.reclaim.someone_came = true;
     }
 }
 

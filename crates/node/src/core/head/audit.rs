@@ -1,5 +1,6 @@
 //! What must hold between any two events, and what is left of those who are gone: for tests and simulations.
 
+use super::fairness::Holder;
 use super::workers::{Duty, Worker};
 use super::{HeadCore, Home, Key};
 use oxiray_head::{Actor, GroupPhase};
@@ -20,6 +21,7 @@ impl HeadCore {
     pub(in crate::core) fn audit(&self) {
         self.own.audit();
         self.audit_own();
+        self.audit_shares();
         self.audit_waiting();
         self.audit_workers();
         self.audit_groups();
@@ -48,6 +50,7 @@ impl HeadCore {
             ("searches", self.locations.searches()),
             ("placement groups", self.reservations.len()),
             ("orders", self.members.orders.len()),
+            ("held for jobs", self.fairness.holders().len()),
             ("bundles to be set aside", self.members.prepares.len()),
         ];
         tables.into_iter().chain(self.own.leftovers()).filter(|(_, count)| *count > 0).collect()
@@ -58,6 +61,23 @@ impl HeadCore {
         let own = self.members.own();
         assert!(own.is_settled(), "MEMBER-3: its own machine has answered every order");
         assert_eq!(own.view, self.own.view(), "MEMBER-1");
+    }
+
+    /// FAIR-1.
+    fn audit_shares(&self) {
+        let counted: BTreeSet<Holder> = self.fairness.holders().collect();
+        for holder in &counted {
+            let is_there = match holder {
+                Holder::Worker(key) => self.workers.contains_key(key),
+                Holder::Order(number) => self.members.orders.contains_key(number),
+                Holder::Group(id) => self.reservations.contains_key(id),
+            };
+            assert!(is_there, "FAIR-1: {holder:?} is counted and is no more");
+        }
+        let leased = self.leases.values().map(|lease| lease.worker);
+        for worker in leased.filter(|worker| self.workers.get(worker).is_some_and(|worker| worker.home.is_none())) {
+            assert!(counted.contains(&Holder::Worker(worker)), "FAIR-1: the lease of worker {worker} is counted");
+        }
     }
 
     fn audit_waiting(&self) {

@@ -184,6 +184,7 @@ impl HeadCore {
             || self.making.values().any(|making| making.job == job);
         if !is_used && self.details.get(&job).is_some_and(|detail| detail.is_over) {
             self.details.remove(&job);
+            self.fairness.forget(job);
             self.touch(Row::Job(job));
             self.release_environments(job);
             self.tell_job_over(job);

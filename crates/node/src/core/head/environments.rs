@@ -78,13 +78,13 @@ impl HeadCore {
         for (ticket, need) in ended.waiting {
             // Whoever no longer wants it was forgotten meanwhile.
             if let Some(wanted) = self.wanted.get(&ticket).cloned()
-                && let Err(error) = self.push(ticket, &wanted.want, need)
+                && let Err(error) = self.push(ticket, &wanted, need)
             {
                 self.unprepared.push((ticket, error.to_string()));
             }
         }
         self.wants_pump = true;
-        self.reclaim.someone_came = true;
+        self.fairness.reclaim.someone_came = true;
         for job in ended.jobs {
             self.prepare_for_job(job);
         }

@@ -4,6 +4,7 @@
 //!   removed, and nothing is granted within one that is removed.
 
 use super::door::check_name;
+use super::fairness::Holder;
 use super::journal::Undo;
 use super::leases::demand_of;
 use super::records::Row;
@@ -12,7 +13,7 @@ use super::{Duty, HeadCore, Home, Key, Want, identifier};
 use oxiray_head::{Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase};
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId};
 use oxiray_resources::Demand;
-use oxiray_scheduler::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, Wish, place_group};
+use oxiray_scheduler::{Asks, BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, Wish, place_group};
 use oxiray_wire::message::{
     ActorCreate, Amount, Failure, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, LeaseRefused, Notice, Strategy,
 };
@@ -57,6 +58,18 @@ pub(super) struct Reservation {
 pub(super) fn home(strategy: Option<&Strategy>) -> Option<Home> {
     let told = strategy.filter(|told| told.kind == WITHIN)?;
     Some(Home { group: identifier!(PlacementGroupId, &told.group), captures: told.captures })
+}
+
+impl Asks for Need {
+    /// Who waits within a group waits for none of what other jobs could have.
+    fn demands(&self) -> impl Iterator<Item = &Demand> {
+        let (one, bundles) = match self {
+            Self::Wish(wish) => (Some(&wish.demand), &[][..]),
+            Self::Within { .. } => (None, &[][..]),
+            Self::Group(group) => (None, &group.bundles[..]),
+        };
+        one.into_iter().chain(bundles.iter().map(|bundle| &bundle.demand))
+    }
 }
 
 impl Need {
@@ -213,6 +226,7 @@ impl HeadCore {
             }
         }
         let reservation = self.reservations.remove(&id).expect("a group that is not removed is held");
+        self.fairness.lets_go(Holder::Group(id));
         self.touch(Row::Group(id));
         if let Some(ticket) = reservation.ticket {
             self.withdraw(ticket);

@@ -1,6 +1,7 @@
 //! Leases: asked for, granted, returned.
 
 use super::door::{ProtocolError, cut};
+use super::fairness::Holder;
 use super::groups::{Need, home};
 use super::members::OWN;
 use super::strategy::wish;
@@ -113,8 +114,8 @@ impl HeadCore {
     }
 
     /// Has somebody wait for what they need.
-    pub(super) fn push(&mut self, ticket: u64, want: &Want, need: Need) -> Result<(), PushError> {
-        let from = match want {
+    pub(super) fn push(&mut self, ticket: u64, wanted: &Wanted, need: Need) -> Result<(), PushError> {
+        let from = match &wanted.want {
             Want::Lease { client, .. } => Some(*client),
             Want::Group { maker, .. } => Some(*maker),
             Want::Actor(id) => {
@@ -123,7 +124,7 @@ impl HeadCore {
             }
         };
         let depth = from.map_or(0, |client| self.depth_of(client));
-        self.queue.push_from(depth, ticket, need)
+        self.queue.push_from(depth, wanted.job, ticket, need)
     }
 
     pub(super) fn enqueue(&mut self, want: Want, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
@@ -131,11 +132,11 @@ impl HeadCore {
         let wanted = Wanted { want, job, label, since: self.now, is_brought: false };
         // It waits for its environment first, and only then for resources.
         if let Some(need) = self.await_environment(ticket, &wanted, need) {
-            self.push(ticket, &wanted.want, need).map_err(|error| error.to_string())?;
+            self.push(ticket, &wanted, need).map_err(|error| error.to_string())?;
         }
         self.wanted.insert(ticket, wanted);
         self.wants_pump = true;
-        self.reclaim.someone_came = true;
+        self.fairness.reclaim.someone_came = true;
         Ok(ticket)
     }
 
@@ -182,6 +183,7 @@ impl HeadCore {
             return self.dismiss_worker(worker);
         }
         found.duty = Duty::Idle;
+        self.fairness.lets_go(Holder::Worker(worker));
         self.send(member, WorkerReturn { worker: number });
     }
 

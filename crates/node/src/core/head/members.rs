@@ -8,6 +8,7 @@
 //! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
 
 use super::door::ProtocolError;
+use super::fairness::{Held, Holder};
 use super::groups::{Need, home};
 use super::records::Row;
 use super::rooms::Prepare;
@@ -268,6 +269,7 @@ impl HeadCore {
         let reported = self.new_node(key, &told).and_then(|_| view_of(&told).ok_or(ProtocolError::Description))?;
         self.log(format!("node {} joins from {}", reported.node, told.session));
         let member = Member::new(told, reported);
+        self.fairness.machine_came(&member.view.inventory);
         self.touch(Row::Member(member.view.node));
         self.members.by_node.insert(member.view.node, key);
         self.members.by_key.insert(key, member);
@@ -340,7 +342,12 @@ impl HeadCore {
             if within.is_none() {
                 member.view.take(&demand);
             }
-            member.under_way.insert(number, (within, vec![demand]));
+            member.under_way.insert(number, (within, vec![demand.clone()]));
+            if within.is_none() {
+                let is_lease = matches!(wanted.want, Want::Lease { .. });
+                let held = Held { job: wanted.job, demands: vec![demand], is_lease };
+                self.fairness.holds(Holder::Order(number), held, member.view.node, self.now);
+            }
         }
         self.members.orders.insert(number, Order { member, ticket, wanted, need });
         self.send(member, place);
@@ -383,6 +390,7 @@ impl HeadCore {
         let Some(order) = self.answered_order(member, said.order)? else { return Ok(()) };
         let worker = known.unwrap_or_else(|| self.new_worker_on(member, id, said, order.wanted.job));
         self.serves_on(worker, said, &order.wanted);
+        self.fairness.carried_out(said.order, worker, self.node_of(worker), self.now);
         if self.members.drains.contains_key(&member) {
             self.kill_worker(worker);
             self.queue_again(order);
@@ -485,6 +493,7 @@ impl HeadCore {
             self.wants_pump = pumps;
         }
         let Some(order) = order else { return Ok(()) };
+        self.fairness.lets_go(Holder::Order(said.order));
         match said.failure {
             None => self.queue_again(order),
             Some(failure) if self.still_waits(&order.wanted, order.ticket) => {
@@ -503,7 +512,7 @@ impl HeadCore {
         if let Some(failure) = self.home_lost(&wanted.want) {
             return self.refuse_home(&wanted.want, &failure);
         }
-        match self.push(ticket, &wanted.want, need) {
+        match self.push(ticket, &wanted, need) {
             Ok(()) => {
                 self.wanted.insert(ticket, wanted);
                 self.wants_pump |= member != OWN;
@@ -540,6 +549,7 @@ impl HeadCore {
         let Some(member) = self.members.by_key.remove(&key) else { return };
         let node = member.view.node;
         self.members.by_node.remove(&node);
+        self.fairness.machine_left(&member.view.inventory);
         self.touch(Row::Member(node));
         self.members.fleet.remove(node);
         self.log(format!("node {node} at {} is gone", member.told.ip));
@@ -563,6 +573,7 @@ impl HeadCore {
         let orders = self.members.orders.iter().filter(|(_, order)| order.member == key).map(|(number, _)| *number);
         for number in orders.collect::<Vec<_>>() {
             let order = self.members.orders.remove(&number).expect("MEMBER-3: an order ends once");
+            self.fairness.lets_go(Holder::Order(number));
             self.queue_again(order);
         }
         self.bundles_lost(key, node);

@@ -21,43 +21,66 @@ pub(super) enum Share {
     Ahead(Need, (NodeId, BTreeSet<ObjectId>)),
 }
 
+/// One round through the queue.
+#[derive(Debug, Default)]
+struct Round {
+    /// How many more may be served.
+    budget: usize,
+    /// What no node can meet.
+    refused: Vec<Wish>,
+}
+
 impl HeadCore {
     /// Serves whoever can be served, at most `budget` of them.
-    pub(super) fn serve_queue(&mut self, mut budget: usize) -> Vec<(u64, Share)> {
-        let mut refused: Vec<Wish> = Vec::new();
+    pub(super) fn serve_queue(&mut self, budget: usize) -> Vec<(u64, Share)> {
+        let mut round = Round { budget, ..Round::default() };
         let mut queue = std::mem::take(&mut self.queue);
-        let served = queue.serve(|need, ticket| {
-            if let Need::Group(group) = need {
-                return self.room_for(*ticket, group).map(Share::Room);
+        let mut shares = std::mem::take(self.fairness.shares());
+        let served = queue.serve(&mut shares, |job, need, ticket| {
+            let Need::Wish(wish) = need else { return self.share_of_group(need, *ticket, &mut round) };
+            if self.fairness.stands_back(job, self.now) {
+                return None;
             }
-            budget = budget.checked_sub(1)?;
-            let wish = match need {
-                Need::Wish(wish) => wish,
-                Need::Within { .. } | Need::Group(_) => return self.share_within(need),
-            };
-            let arguments = self.bytes_by_node(&self.reads_of(*ticket));
-            let near = Near { home: Some(self.home_of(*ticket)), arguments: &arguments };
-            match self.members.fleet.find(wish, &near) {
-                Found::On(node) => {
-                    let to_bring = self.to_bring(*ticket, node);
-                    if !to_bring.is_empty() {
-                        return Some(Share::Ahead(need.clone(), (node, to_bring)));
-                    }
-                    self.members.fleet.take(node, &wish.demand);
-                    Some(Share::On(*self.members.by_node.get(&node)?, need.clone(), None))
-                }
-                Found::Busy => None,
-                Found::Never => {
-                    refused.push(wish.clone());
-                    None
-                }
-            }
+            let share = self.share_for(wish, *ticket, &mut round)?;
+            self.fairness.is_served(job, wish);
+            Some(share)
         });
+        *self.fairness.shares() = shares;
         self.queue = queue;
-        for wish in refused {
+        for wish in round.refused {
             self.no_node_can(&wish);
         }
         served
+    }
+
+    /// Room for a group, or a part of what it has.
+    fn share_of_group(&mut self, need: &Need, ticket: u64, round: &mut Round) -> Option<Share> {
+        if let Need::Group(group) = need {
+            return self.room_for(ticket, group).map(Share::Room);
+        }
+        round.budget = round.budget.checked_sub(1)?;
+        self.share_within(need)
+    }
+
+    fn share_for(&mut self, wish: &Wish, ticket: u64, round: &mut Round) -> Option<Share> {
+        round.budget = round.budget.checked_sub(1)?;
+        let arguments = self.bytes_by_node(&self.reads_of(ticket));
+        let near = Near { home: Some(self.home_of(ticket)), arguments: &arguments };
+        match self.members.fleet.find(wish, &near) {
+            Found::On(node) => {
+                let to_bring = self.to_bring(ticket, node);
+                if !to_bring.is_empty() {
+                    return Some(Share::Ahead(Need::Wish(wish.clone()), (node, to_bring)));
+                }
+                self.members.fleet.take(node, &wish.demand);
+                Some(Share::On(*self.members.by_node.get(&node)?, Need::Wish(wish.clone()), None))
+            }
+            Found::Busy => None,
+            Found::Never => {
+                round.refused.push(wish.clone());
+                None
+            }
+        }
     }
 
     /// The machines that can be ordered to do something, as they stand.

@@ -178,6 +178,7 @@ impl HeadCore {
         let maker = self.new_key();
         let reservation = Reservation { ticket: None, since: self.now, took: None, maker, asked: Some(asked) };
         self.reservations.insert(id, reservation);
+        self.count_bundles(id);
         Ok(())
     }
 

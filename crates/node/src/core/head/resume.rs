@@ -10,12 +10,14 @@
 //!   is killed.
 
 use super::door::ProtocolError;
+use super::fairness::{Held, Holder};
 use super::leases::Lease;
 use super::members::OWN;
 use super::records::Row;
 use super::restarts::death;
 use super::workers::{Duty, Worker};
 use super::{Client, HeadCore, Home, Key, bytes_of, identifier};
+use crate::core::demand;
 use bytes::Bytes;
 use oxiray_head::{Connect, GroupPhase, JobEnd};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
@@ -176,6 +178,12 @@ impl HeadCore {
             .then(|| Home { group: identifier!(PlacementGroupId, &told.group), captures: told.captures });
         worker.duty = if told.is_leased { Duty::Leased(UNCLAIMED) } else { Duty::Idle };
         self.starting += usize::from(told.pid == 0);
+        if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
+            let held = Held { job, demands: vec![demand], is_lease: told.is_leased };
+            let node = self.members.by_key.get(&member).map_or(self.plan.node, |member| member.view.node);
+            self.fairness.holds(Holder::Worker(key), held, node, self.now);
+            self.fairness.lends_cpu(key, told.lends_cpu);
+        }
         self.workers.insert(key, worker);
         self.members.add_route(key, member, number);
         self.join(key, id, job);

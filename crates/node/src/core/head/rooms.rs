@@ -9,6 +9,7 @@
 //!   stay where they are.
 
 use super::door::ProtocolError;
+use super::fairness::{Held, Holder};
 use super::groups::Need;
 use super::placing::Share;
 use super::records::Row;
@@ -75,6 +76,16 @@ impl HeadCore {
         let reservation = self.reservations.get_mut(&id).expect("a removed group waits for nothing");
         reservation.ticket = None;
         self.groups.placed(id, &room.nodes);
+        self.count_bundles(id);
+    }
+
+    /// The group's job holds the bundles that have a node.
+    fn count_bundles(&mut self, id: PlacementGroupId) {
+        let Some(group) = self.groups.get(id) else { return };
+        let bundles = group.nodes.iter().zip(&group.description.group.bundles);
+        let there = bundles.filter_map(|(node, bundle)| node.is_some().then(|| bundle.demand.clone()));
+        let held = Held { job: group.description.job, demands: there.collect(), is_lease: false };
+        self.fairness.holds(Holder::Group(id), held, self.plan.node, self.now);
     }
 
     /// A node has set its bundles aside; with the last of them the group is created.
@@ -178,6 +189,7 @@ impl HeadCore {
 
     /// The group's missing bundles stand in the queue.
     pub(super) fn group_waits_again(&mut self, id: PlacementGroupId) {
+        self.count_bundles(id);
         let Some(reservation) = self.reservations.get_mut(&id) else { return };
         let maker = reservation.maker;
         if let Some(stale) = reservation.ticket.take() {

@@ -8,6 +8,7 @@ mod census;
 mod devices;
 mod drain;
 mod environments;
+mod fairness;
 mod groups;
 mod growth;
 mod guests;

@@ -2,10 +2,10 @@
 
 use super::groups::Need;
 use super::placing::Share;
-use super::{Alarm, HeadCore, Home, Key, STARTING_MAX};
-use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId};
+use super::{Alarm, Duty, HeadCore, Home, Key, STARTING_MAX};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
 use oxiray_resources::Quantity;
-use oxiray_scheduler::{Obstacle, Reason};
+use oxiray_scheduler::{Obstacle, Reason, Waiter, Waiting};
 use oxiray_wire::message::{Environment, LeaseReclaim, Notice};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const RECLAIM_PERIODS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 /// How long someone waits before their driver is told why.
 const NOTICE_AFTER: Duration = Duration::from_secs(10);
+/// Of how many classes of each job that waits it is looked whether leases are to be recalled.
+const CLASSES_MAX: usize = 16;
 /// The most holders that one message names.
 pub(super) const HOLDERS_NAMED_MAX: usize = 16;
 
@@ -47,16 +49,6 @@ pub(super) struct Wanted {
     pub(super) is_brought: bool,
 }
 
-/// When owners are asked to return idle leases: at once when someone new waits, then ever more seldom.
-#[derive(Debug, Default)]
-pub(super) struct Reclaim {
-    pub(super) someone_came: bool,
-    last: Option<Instant>,
-    period: Duration,
-    is_armed: bool,
-    notice_is_armed: bool,
-}
-
 impl Want {
     /// In a word.
     pub(super) fn kind(&self) -> &'static str {
@@ -86,25 +78,53 @@ impl HeadCore {
             self.exchange();
         }
         if self.queue.is_empty() {
-            self.reclaim.someone_came = false;
+            self.fairness.reclaim.someone_came = false;
             return;
         }
-        if !self.reclaim.notice_is_armed {
-            self.reclaim.notice_is_armed = true;
+        if !self.fairness.reclaim.notice_is_armed {
+            self.fairness.reclaim.notice_is_armed = true;
             self.alarm_at(self.now + NOTICE_AFTER, Alarm::Notice);
         }
-        if std::mem::take(&mut self.reclaim.someone_came) {
-            self.reclaim.period = RECLAIM_PERIODS.0;
-            let too_soon = self.reclaim.last.is_some_and(|last| self.now < last + RECLAIM_PERIODS.0);
+        if std::mem::take(&mut self.fairness.reclaim.someone_came) {
+            self.fairness.reclaim.period = RECLAIM_PERIODS.0;
+            let too_soon = self.fairness.reclaim.last.is_some_and(|last| self.now < last + RECLAIM_PERIODS.0);
             if !too_soon {
                 self.ask_for_idle_leases();
             }
             self.arm_reclaim();
         }
+        self.arm_recall();
+    }
+
+    /// Arranges for a look at which leases are to be recalled, where there is a reason for one.
+    fn arm_recall(&mut self) {
+        if let Some(at) = self.fairness.next_look(self.queue.jobs(), self.now) {
+            self.alarm_at(at, Alarm::Recall);
+        }
+    }
+
+    /// Owners are told to give leases back by which those who wait may start (FAIR-2).
+    pub(super) fn recall_leases(&mut self) {
+        let waiters: Vec<Waiter<JobId>> = self.queue.waiting_of_each(CLASSES_MAX).filter_map(waiter).collect();
+        let view = |node: NodeId| {
+            let member = self.members.by_node.get(&node).and_then(|member| self.members.by_key.get(member));
+            member.map(|member| member.view.clone())
+        };
+        let (recalled, again) = self.fairness.look(&waiters, view, self.now);
+        for worker in recalled {
+            if let Some(Duty::Leased(lease)) = self.workers.get(&worker).map(|worker| worker.duty) {
+                self.retire_lease(lease);
+            }
+        }
+        if let Some(at) = again {
+            self.alarm_at(at, Alarm::Recall);
+        }
+        // Room that was kept for somebody may be kept no longer.
+        self.wants_pump = true;
     }
 
     fn ask_for_idle_leases(&mut self) {
-        self.reclaim.last = Some(self.now);
+        self.fairness.reclaim.last = Some(self.now);
         let holders = self.clients.iter().filter(|(_, client)| !client.leases.is_empty()).map(|(key, _)| *key);
         for holder in holders.collect::<Vec<Key>>() {
             self.send(holder, LeaseReclaim {});
@@ -112,23 +132,23 @@ impl HeadCore {
     }
 
     fn arm_reclaim(&mut self) {
-        if !std::mem::replace(&mut self.reclaim.is_armed, true) {
-            self.alarm_at(self.now + self.reclaim.period, Alarm::Reclaim);
+        if !std::mem::replace(&mut self.fairness.reclaim.is_armed, true) {
+            self.alarm_at(self.now + self.fairness.reclaim.period, Alarm::Reclaim);
         }
     }
 
     pub(super) fn reclaim_again(&mut self) {
-        self.reclaim.is_armed = false;
+        self.fairness.reclaim.is_armed = false;
         if !self.queue.is_empty() {
             self.ask_for_idle_leases();
-            self.reclaim.period = (self.reclaim.period * 2).min(RECLAIM_PERIODS.1);
+            self.fairness.reclaim.period = (self.fairness.reclaim.period * 2).min(RECLAIM_PERIODS.1);
             self.arm_reclaim();
         }
     }
 
     /// Tells drivers, once for each demand, what has waited for long and what for.
     pub(super) fn notice(&mut self) {
-        self.reclaim.notice_is_armed = false;
+        self.fairness.reclaim.notice_is_armed = false;
         let long_ago = |since: Instant| self.now >= since + NOTICE_AFTER;
         let mut due = Vec::new();
         for waiting in self.queue.waiting() {
@@ -146,7 +166,7 @@ impl HeadCore {
             }
         }
         if !self.queue.is_empty() {
-            self.reclaim.notice_is_armed = true;
+            self.fairness.reclaim.notice_is_armed = true;
             self.alarm_at(self.now + NOTICE_AFTER / 4, Alarm::Notice);
         }
     }
@@ -225,5 +245,13 @@ impl HeadCore {
             named.push(format!("and {more} more"));
         }
         named
+    }
+}
+
+/// Who waits for resources of machines.
+fn waiter(waiting: Waiting<'_, JobId, u64, Need>) -> Option<Waiter<JobId>> {
+    match waiting.wish {
+        Need::Wish(wish) => Some(Waiter { job: waiting.job, wish: wish.clone(), count: waiting.count }),
+        Need::Within { .. } | Need::Group(_) => None,
     }
 }

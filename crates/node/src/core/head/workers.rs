@@ -2,6 +2,7 @@
 //!
 //! What they hold is their machine's to know; a spare process is nobody's, and unknown here.
 
+use super::fairness::Holder;
 use super::restarts::death;
 use super::{Alarm, Effect, HeadCore, Home, Key};
 use crate::core::node::ending::{DYING_LIMIT, LEAVING_LIMIT, does_not_die};
@@ -144,6 +145,7 @@ impl HeadCore {
         self.client_gone(key);
         let Some(worker) = self.workers.remove(&key) else { return };
         self.starting -= usize::from(worker.pid.is_none());
+        self.fairness.lets_go(Holder::Worker(key));
         if let Duty::Actor(id) = worker.duty {
             self.restart_when_due(id);
         }

@@ -1,8 +1,7 @@
 //! What is set aside for placement groups: all bundles of an order, or none.
 
 use super::NodeCore;
-use super::serving::demand;
-use crate::core::{BundleKey, amounts, bytes_of, identifier};
+use crate::core::{BundleKey, amounts, bytes_of, demand, identifier};
 use oxiray_ids::PlacementGroupId;
 use oxiray_resources::{Demand, Grant, GrantId};
 use oxiray_wire::message::{BundleFree, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};

@@ -1,8 +1,9 @@
 //! A member whose head came back: its work went on, and it says what there is of it.
 
 use super::{Duty, Link, NodeCore};
-use crate::core::{Key, bytes_of, home_bytes};
+use crate::core::{Key, amounts, bytes_of, home_bytes};
 use bytes::Bytes;
+use oxiray_resources::Grant;
 use oxiray_wire::message::{HeadBack, NodeResume, WorkerHeld};
 
 impl NodeCore {
@@ -65,5 +66,7 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
         label: worker.label.clone(),
         group: home_bytes(worker.home),
         captures: worker.home.is_some_and(|home| home.captures),
+        holds: worker.grant.as_ref().map(|grant| amounts(grant.demand().iter())).unwrap_or_default(),
+        lends_cpu: worker.grant.as_ref().is_some_and(Grant::cpu_is_lent),
     })
 }

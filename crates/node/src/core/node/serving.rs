@@ -5,12 +5,12 @@ use super::ending::memory::Caller;
 use super::held::Held;
 use super::templates::Origin;
 use super::{Duty, Job, NodeCore, Worker};
-use crate::core::{BundleKey, Effect, Home, Key, amounts, bytes_of, identifier};
+use crate::core::{BundleKey, Effect, Home, Key, amounts, bytes_of, demand, identifier};
 use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
-use oxiray_resources::{BundleId, Demand, Grant, Quantity, ResourceName};
+use oxiray_resources::{BundleId, Demand, Grant};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    Amount, DevicesFree, Draining, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed,
+    DevicesFree, Draining, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -282,12 +282,4 @@ impl NodeCore {
         let left_ms = until.map(|until| until.saturating_duration_since(self.now).as_millis() as u64);
         Some(Draining { left_ms, reason, is_over: false })
     }
-}
-
-/// The demand that an order names.
-pub(super) fn demand(amounts: &[Amount]) -> Option<Demand> {
-    let named = amounts
-        .iter()
-        .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units))));
-    Demand::new(named.collect::<Option<Vec<_>>>()?).ok()
 }

@@ -1,10 +1,12 @@
 //! Drivers on a member's machine, as the head knows them.
 
+use super::fairness::recalled;
 use super::members::Pair;
 use super::{CPU, request};
 use crate::core::Key;
 use oxiray_wire::Message;
-use oxiray_wire::message::{DrainAsked, Driver, Goodbye, GuestJoined, GuestLeft, Welcome};
+use oxiray_wire::message::{DrainAsked, Driver, Goodbye, GuestJoined, GuestLeft, LeaseReturn, Welcome};
+use std::time::Duration;
 
 /// What the member calls its guest.
 const GUEST: u64 = 1 << 30;
@@ -99,4 +101,23 @@ fn a_guest_that_says_goodbye_is_let_go_of_when_the_last_of_its_workers_is_gone()
     pair.bury();
     pair.exchange();
     assert!(pair.head.is_closed(guest));
+}
+
+#[test]
+fn a_guest_gives_its_lease_back_for_a_driver_at_the_head_and_the_other_way_round() {
+    let mut pair = Pair::new(0, 1);
+    let guest = join(&mut pair);
+    pair.head.say(guest, request(1, &[CPU]));
+    pair.exchange();
+    let (lease, _) = pair.head.granted(guest, 1);
+    let driver = pair.head.driver();
+    pair.head.say(driver, request(1, &[CPU]));
+    pair.head.pass(Duration::from_secs(1));
+    assert_eq!(recalled(&pair.head, guest), [lease]);
+    pair.head.say(guest, request(2, &[CPU]));
+    pair.head.say(guest, LeaseReturn { lease, retiring: false });
+    pair.exchange();
+    let (lease, _) = pair.head.granted(driver, 1);
+    pair.head.pass(Duration::from_secs(1));
+    assert_eq!(recalled(&pair.head, driver), [lease]);
 }

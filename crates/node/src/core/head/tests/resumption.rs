@@ -1,6 +1,7 @@
 //! A head that was killed and comes back, with a member whose work went on: what was granted, held and waited for is as
 //! it was, in whatever order it is told.
 
+use super::fairness::recalled;
 use super::groups::{group, within};
 use super::{CPU, World, request};
 use crate::core::head::actors::Making;
@@ -496,4 +497,34 @@ fn who_runs_within_a_group_that_was_removed_meanwhile_is_killed() {
     assert_eq!(away.head.ended(away.driver).len(), 1, "RESUME-3");
     assert_eq!(away.member.free("CPU"), 10_000);
     away.end();
+}
+
+#[test]
+fn leases_that_go_on_count_and_are_recalled_for_others() {
+    for member_first in [true, false] {
+        let mut away = Away::new(1);
+        away.lease(1);
+        away.restart();
+        if member_first {
+            away.member_returns();
+            away.driver_returns();
+        } else {
+            away.driver_returns();
+            away.member_returns();
+        }
+        away.workers_return();
+        away.driver_settles();
+        away.head.core.as_head_mut().jobs.set_last_number(1);
+        let other = away.head.driver();
+        away.head.say(other, request(1, &[CPU]));
+        away.head.pass(Duration::from_secs(1));
+        let lease = away.counts.leases[0].lease;
+        assert_eq!(recalled(&away.head, away.driver), [lease], "by the number that its owner knows");
+        away.head.say(away.driver, LeaseReturn { lease, retiring: false });
+        away.carry();
+        away.head.granted(other, 1);
+        away.head.core.driver_left(other);
+        away.head.settle();
+        away.end();
+    }
 }

@@ -1,0 +1,271 @@
+//! Which leases are recalled so that who waits may start.
+//!
+//! A recalled lease ends when its owner has what it sent ahead; until then it is *coming*.
+//!
+//! - RECALL-1: nothing is recalled for somebody for whom what is free and what is coming is enough.
+//! - RECALL-2: of what is recalled for somebody, each lease is needed: without any one of them there would be no room.
+//! - RECALL-3: a lease is recalled only from a job that stands behind the one that waits (ORDER-2), with what was recalled
+//!   before it counted, so that nobody falls below the share of whoever gains by it. In one look a job gains or loses.
+//!
+//! What is free on devices is known device by device, what leases hold is not: that a device has room for a share is only
+//! seen when a lease is back. Where it has none after all, there is another look.
+//!
+//! # Cost
+//! With `l` leases and `r` recalls: O(l · r). The caller bounds both.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxiray_ids::NodeId;
+use oxiray_resources::{Capacity, Demand, ResourceName};
+
+use crate::{Asks, NodeView, Shares, Standing, Wish};
+
+/// A worker that a client of job `J` may run tasks on, until it is asked to give it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease<L, J> {
+    /// Names it.
+    pub lease: L,
+    /// Whose it is.
+    pub job: J,
+    /// Where it is.
+    pub node: NodeId,
+    /// What is free once it is back.
+    pub demand: Demand,
+}
+
+/// Those of one job that wait for the same.
+#[derive(Clone, Debug)]
+pub struct Waiter<J> {
+    /// The job.
+    pub job: J,
+    /// What each of them waits for.
+    pub wish: Wish,
+    /// How many they are.
+    pub count: usize,
+}
+
+/// What is recalled for one who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recall<L> {
+    /// For which of the waiters.
+    pub waiter: usize,
+    /// The leases, all of which it needs.
+    pub leases: Vec<L>,
+}
+
+/// A machine on which something is coming or may be recalled.
+#[derive(Debug)]
+struct Room<'views> {
+    view: &'views NodeView,
+    /// What comes back, or is to.
+    coming: Vec<Demand>,
+    /// What those who wait will take of it.
+    promised: Vec<Demand>,
+}
+
+impl Room<'_> {
+    fn units<'demands>(demands: impl Iterator<Item = &'demands Demand>, name: &ResourceName) -> u64 {
+        demands.map(|demand| demand.get(name.as_str()).units()).fold(0, u64::saturating_add)
+    }
+
+    /// The resources of which there is too little, with what is coming and with `more`.
+    fn lacking<'asked>(
+        &'asked self,
+        demand: &'asked Demand,
+        more: Option<&'asked Demand>,
+    ) -> impl Iterator<Item = &'asked ResourceName> {
+        let is_short = move |(name, asked): &(&ResourceName, Capacity)| {
+            let free = if name.is_device() {
+                self.view.free_devices.get(*name).map(|devices| devices.obtainable(*asked))
+            } else {
+                self.view.free.get(*name).copied()
+            };
+            let free = free.map_or(0, |free| free.units());
+            let there = free.saturating_add(Self::units(self.coming.iter().chain(more), name));
+            there.saturating_sub(Self::units(self.promised.iter(), name)) < asked.share.units()
+        };
+        demand.capacities().filter(is_short).map(|(name, _)| name)
+    }
+
+    fn has_room(&self, demand: &Demand) -> bool {
+        self.lacking(demand, None).next().is_none()
+    }
+}
+
+/// Who waits, what is coming and what may be recalled: one look at all of it.
+#[derive(Debug)]
+struct Look<'views, L, J> {
+    shares: Shares<J>,
+    rooms: BTreeMap<NodeId, Room<'views>>,
+    /// Those that may be recalled, in the order in which that is preferred.
+    over: Vec<HeldLease<L, J>>,
+    gained: BTreeSet<J>,
+    lost: BTreeSet<J>,
+}
+
+/// Plans recalls, `most` leases at the most.
+///
+/// `waiters` stand in the order in which they came, `coming` are the leases that were recalled and are not back, and
+/// `over` those whose term is over, the oldest first. `views` are the machines of all those leases; a lease on any other is
+/// left alone.
+pub fn recalls<L: Copy + Eq, J: Copy + Ord>(
+    shares: &Shares<J>,
+    waiters: &[Waiter<J>],
+    views: &BTreeMap<NodeId, NodeView>,
+    coming: &[HeldLease<L, J>],
+    over: Vec<HeldLease<L, J>>,
+    most: usize,
+) -> Vec<Recall<L>> {
+    let rooms = views.iter().map(|(node, view)| (*node, Room { view, coming: Vec::new(), promised: Vec::new() }));
+    let (rooms, gained, lost) = (rooms.collect(), BTreeSet::new(), BTreeSet::new());
+    let mut look = Look { shares: shares.clone(), rooms, over, gained, lost };
+    for lease in coming {
+        look.comes(lease);
+    }
+    let waiting = waiters.iter().enumerate().filter(|(_, waiter)| !waiter.wish.demand.is_nothing());
+    let mut left: Vec<(usize, usize)> = waiting.map(|(index, waiter)| (index, waiter.count.min(most))).collect();
+    let (mut found, mut recalled) = (Vec::new(), 0);
+    while let Some(position) = look.first(waiters, &left)
+        && recalled < most
+    {
+        let waiter = left[position].0;
+        match look.make_room(&waiters[waiter]) {
+            Some(leases) => {
+                recalled += leases.len();
+                left[position].1 -= 1;
+                if !leases.is_empty() {
+                    found.push(Recall { waiter, leases });
+                }
+            }
+            None => left[position].1 = 0,
+        }
+        if left[position].1 == 0 {
+            left.remove(position);
+        }
+    }
+    found
+}
+
+impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
+    fn standing(&self, job: J, wish: &Wish) -> Standing {
+        self.shares.standing(job, wish.demands())
+    }
+
+    /// Which of those that are left is served first.
+    fn first(&self, waiters: &[Waiter<J>], left: &[(usize, usize)]) -> Option<usize> {
+        let rank = |position: &usize| {
+            let index = left[*position].0;
+            self.shares.rank(waiters[index].job, waiters[index].wish.demands(), index as u64)
+        };
+        (0..left.len()).min_by_key(rank)
+    }
+
+    /// The lease is on its way back: its job holds it no more.
+    fn comes(&mut self, lease: &HeldLease<L, J>) {
+        let Some(room) = self.rooms.get_mut(&lease.node) else { return };
+        room.coming.push(lease.demand.clone());
+        self.shares.give_back(lease.job, &lease.demand);
+    }
+
+    fn comes_not(&mut self, lease: &HeldLease<L, J>) {
+        let Some(room) = self.rooms.get_mut(&lease.node) else { return };
+        let position = room.coming.iter().rposition(|demand| *demand == lease.demand);
+        room.coming.swap_remove(position.expect("it was coming"));
+        self.shares.take(lease.job, &lease.demand);
+    }
+
+    /// The leases by whose recall there is room for one more; none at all where there will be (RECALL-1).
+    fn make_room(&mut self, waiter: &Waiter<J>) -> Option<Vec<L>> {
+        let demand = &waiter.wish.demand;
+        let allowed = self.rooms.iter().filter(|(_, room)| waiter.wish.allows(room.view));
+        let allowed: Vec<NodeId> = allowed.map(|(node, _)| *node).collect();
+        let ready = allowed.iter().find(|node| self.rooms[*node].has_room(demand)).copied();
+        let (node, recalled) = match ready {
+            Some(node) => (node, Vec::new()),
+            None if self.lost.contains(&waiter.job) => return None,
+            None => self.fewest(&allowed, waiter)?,
+        };
+        if !recalled.is_empty() {
+            self.gained.insert(waiter.job);
+        }
+        for lease in &recalled {
+            self.comes(lease);
+            self.lost.insert(lease.job);
+            self.over.retain(|other| other.lease != lease.lease);
+        }
+        self.rooms.get_mut(&node).expect("it was just found").promised.push(demand.clone());
+        self.shares.take(waiter.job, demand);
+        Some(recalled.into_iter().map(|lease| lease.lease).collect())
+    }
+
+    /// The machine where the fewest leases are enough, the one with the oldest lease among equals.
+    fn fewest(&mut self, allowed: &[NodeId], waiter: &Waiter<J>) -> Option<(NodeId, Vec<HeldLease<L, J>>)> {
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for lease in &self.over {
+            if allowed.contains(&lease.node) && !nodes.contains(&lease.node) {
+                nodes.push(lease.node);
+            }
+        }
+        let mut best: Option<(NodeId, Vec<HeldLease<L, J>>)> = None;
+        for node in nodes {
+            let Some(needed) = self.needed_on(node, waiter) else { continue };
+            let is_better = best.as_ref().is_none_or(|(_, known)| needed.len() < known.len());
+            if is_better {
+                let is_least = needed.len() == 1;
+                best = Some((node, needed));
+                if is_least {
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    /// RECALL-2, RECALL-3.
+    fn needed_on(&mut self, node: NodeId, waiter: &Waiter<J>) -> Option<Vec<HeldLease<L, J>>> {
+        let demand = &waiter.wish.demand;
+        let waits = self.standing(waiter.job, &waiter.wish);
+        let mut left: Vec<HeldLease<L, J>> = self.over.iter().filter(|lease| lease.node == node).cloned().collect();
+        let mut taken = Vec::new();
+        while !self.rooms[&node].has_room(demand) {
+            let room = &self.rooms[&node];
+            let lacking: Vec<&ResourceName> = room.lacking(demand, None).collect();
+            let helps = |lease: &HeldLease<L, J>| {
+                let has_some = lacking.iter().any(|name| !lease.demand.get(name.as_str()).is_zero());
+                let holder = self.standing(lease.job, &waiter.wish);
+                let may_be = lease.job != waiter.job && !self.gained.contains(&lease.job);
+                let is_enough = || room.lacking(demand, Some(&lease.demand)).next().is_none();
+                (has_some && may_be && waits.may_recall_from(holder)).then(|| (is_enough(), holder))
+            };
+            let candidates = left.iter().enumerate().filter_map(|(index, lease)| Some((helps(lease)?, Reverse(index))));
+            // One that is enough where there is any; of the job that stands last; the oldest.
+            let Some((_, Reverse(index))) = candidates.max() else { break };
+            let lease = left.remove(index);
+            self.comes(&lease);
+            taken.push(lease);
+        }
+        let is_enough = self.rooms[&node].has_room(demand);
+        if is_enough {
+            self.spare_some(node, demand, &mut taken);
+        }
+        for lease in &taken {
+            self.comes_not(lease);
+        }
+        is_enough.then_some(taken)
+    }
+
+    /// RECALL-2: a lease that was taken for one resource may be spared by another that was taken for the next.
+    fn spare_some(&mut self, node: NodeId, demand: &Demand, taken: &mut Vec<HeldLease<L, J>>) {
+        let mut index = 0;
+        while index < taken.len() {
+            self.comes_not(&taken[index]);
+            if self.rooms[&node].has_room(demand) {
+                taken.remove(index);
+            } else {
+                self.comes(&taken[index]);
+                index += 1;
+            }
+        }
+    }
+}
