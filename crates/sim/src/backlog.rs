@@ -11,14 +11,12 @@ use crate::spec::{Form, Spec};
 use crate::world::{ProcessIndex, World};
 use oxiray_runtime::Class;
 use oxiray_wire::message::Environment;
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// What a task of a backlog takes.
 const TASK_TIME: Micros = 50 * MILLISECOND;
 /// For how long the first driver is alone.
-const ALONE: Micros = 3 * SECOND;
+const ALONE: Micros = 5 * SECOND;
 /// For how long a turn is waited for.
 const PATIENCE: Micros = 60 * SECOND;
 /// For how long both drivers have a backlog, and how much of that is not counted.
@@ -38,8 +36,8 @@ pub struct Turns {
     pub waited_for_all: Option<Duration>,
     /// How many tasks of each began while both had a backlog.
     pub begun: [u64; 2],
-    /// How many processors the cluster has.
-    pub processors: u64,
+    /// How many began in as long as that while the first was alone.
+    pub begun_alone: u64,
 }
 
 /// Runs a driver with a backlog of so many tasks, and another beside it.
@@ -48,8 +46,11 @@ pub fn run_backlog(seed: u64, tasks: u64) -> Turns {
     world.begin_machines();
     let first = world.scripted_driver();
     let own = world.add_backlog(first, tasks);
-    let alone_until = world.now + ALONE;
-    world.run_until(alone_until, |_| false);
+    let alone_since = world.now;
+    world.run_until(alone_since + SETTLING, |_| false);
+    let begun_early = world.begun.len() as u64;
+    world.run_until(alone_since + ALONE, |_| false);
+    let begun_alone = world.begun.len() as u64 - begun_early;
     let recalled_alone = world.client(first).retired();
 
     let second = world.scripted_driver();
@@ -69,7 +70,7 @@ pub fn run_backlog(seed: u64, tasks: u64) -> Turns {
         waited,
         waited_for_all,
         begun: [after[0] - before[0], after[1] - before[1]],
-        processors: world.machines.iter().map(|machine| u64::from(machine.cpus)).sum(),
+        begun_alone: begun_alone * ((BESIDE - SETTLING) / (ALONE - SETTLING)),
     }
 }
 
@@ -82,7 +83,7 @@ impl World {
                 gpus: 0,
                 disks: 0,
                 zone: "a",
-                memory: Rc::new(RefCell::new(Memory::default())),
+                memory: Memory::default(),
                 predecessor: None,
                 cut_until: 0,
             });
@@ -123,13 +124,8 @@ impl World {
 
     fn call(&mut self, driver: ProcessIndex, cpus: u64) {
         self.last_call += 1;
-        let spec = Spec {
-            number: self.last_call,
-            time: TASK_TIME,
-            children: 0,
-            form: Form::Small,
-            contained: Vec::new(),
-        };
+        let spec =
+            Spec { number: self.last_call, time: TASK_TIME, children: 0, form: Form::Small, contained: Vec::new() };
         self.most_begun.insert(spec.number, u32::MAX);
         let (given, contained) = (Vec::new(), Vec::new());
         let wish = Wish { spec, retries: 2, max_calls: 0, retries_exceptions: false, given, contained };

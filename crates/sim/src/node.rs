@@ -16,6 +16,8 @@ use oxiray_wire::message::Peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// How long a message between two processes of one machine takes: what the one said is there before its end is heard of.
+const WITHIN_MACHINE: Micros = 50;
 /// How late the word of a process's death comes at most after the process, where nothing is in the way.
 const NODE_DEATH_NOTICED: Micros = 50 * MILLISECOND;
 
@@ -284,7 +286,10 @@ impl World {
     }
 
     fn introduce(&mut self, node: NodeIndex, client: Key, placed: Message, worker: Key, peer: Peer) {
-        let stream = self.new_stream([End::Nobody, End::Nobody], self.options.network);
+        let core = &self.nodes[node].core;
+        let [of_client, of_worker] = [client, worker].map(|key| core.route(key).map(|(member, _)| member));
+        let usual = if of_client == of_worker { WITHIN_MACHINE } else { self.options.network };
+        let stream = self.new_stream([End::Nobody, End::Nobody], usual);
         self.queue(node, client, placed, Some(Descriptor { stream, side: 0 }));
         self.queue(node, worker, peer.into(), Some(Descriptor { stream, side: 1 }));
     }

@@ -50,9 +50,9 @@ fn look(
     };
     let over: Vec<_> = held.iter().enumerate().map(|(number, one)| lease(number, one)).collect();
     let coming: Vec<_> = coming.iter().enumerate().map(|(number, one)| lease(1000 + number, one)).collect();
-    let views = (0..).zip(&ledgers).map(|(number, ledger)| {
-        (node(number), NodeView::new(node(number), ledger, BTreeMap::new()))
-    });
+    let views = (0..)
+        .zip(&ledgers)
+        .map(|(number, ledger)| (node(number), NodeView::new(node(number), ledger, BTreeMap::new())));
     let waiters: Vec<Waiter<Job>> =
         waiting.iter().map(|(job, wish, count)| Waiter { job: *job, wish: wish.clone(), count: *count }).collect();
     recalls(&shares, &waiters, &views.collect(), &coming, over, 64)
@@ -109,7 +109,11 @@ fn jobs_are_served_by_share_and_what_they_are_served_counts_within_the_round() {
     }
     let served = queue.serve(&mut shares, |_, asked, _| machine.grant(asked).ok());
     let tickets: Vec<u32> = served.iter().map(|(ticket, _)| *ticket).collect();
-    assert_eq!(tickets, [4, 1, 5, 2], "the second job has less, then both have the same and the first was there before");
+    assert_eq!(
+        tickets,
+        [4, 1, 5, 2],
+        "the second job has less, then both have the same and the first was there before"
+    );
     assert_eq!(share(&shares, 2, "CPU 1"), JobShare::NOTHING, "nothing is counted once the round is over");
     assert_eq!(share(&shares, 1, "CPU 1"), share(&self::shares("CPU 4", &[(9, "CPU 1")]), 9, "CPU 1"));
 }

@@ -76,7 +76,11 @@ fn a_cancelled_entry_is_not_served() {
     assert_eq!(queue.len(), 1);
     assert_eq!(shown(&queue), ["{CPU: 1} ×1 from 2"]);
     queue.push(JOB, 1, demand("CPU 1")).unwrap();
-    assert_eq!(tickets(queue.serve(&mut Shares::default(), |_, _, _| Some(()))), [2, 1], "who comes back stands at the end");
+    assert_eq!(
+        tickets(queue.serve(&mut Shares::default(), |_, _, _| Some(()))),
+        [2, 1],
+        "who comes back stands at the end"
+    );
 }
 
 #[test]

@@ -172,7 +172,8 @@ impl Fairness {
 
     /// A leased worker waits for what it called, or has done so.
     pub(super) fn lends_cpu(&mut self, worker: u64, lends_cpu: bool) {
-        let Some(counted) = self.holders.get_mut(&Holder::Worker(worker)).filter(|counted| counted.held.is_lease) else {
+        let Some(counted) = self.holders.get_mut(&Holder::Worker(worker)).filter(|counted| counted.held.is_lease)
+        else {
             return;
         };
         let (job, before) = (counted.held.job, counted.demands());
@@ -236,7 +237,8 @@ impl Fairness {
         let nodes: BTreeSet<NodeId> = over.iter().chain(&coming).map(|lease| lease.node).collect();
         let views = nodes.into_iter().filter_map(|node| Some((node, view(node)?))).collect();
         let mut found = recalls(&self.shares, waiters, &views, &coming, over, RECALLED_MAX);
-        found.retain(|recall| recall.leases.len() == 1 || self.keeps_room(&waiters[recall.waiter], &recall.leases, now));
+        found
+            .retain(|recall| recall.leases.len() == 1 || self.keeps_room(&waiters[recall.waiter], &recall.leases, now));
         let found: Vec<u64> = found.into_iter().flat_map(|recall| recall.leases).collect();
         for worker in &found {
             self.recall(*worker, now);
@@ -317,10 +319,11 @@ impl Fairness {
 
     /// When more may be recalled than now, though nothing happens until then.
     fn next_change(&self, now: Instant) -> Option<Instant> {
-        let given_up = self.recalled.iter().filter_map(|worker| match self.holders.get(&Holder::Worker(*worker))?.term {
-            Term::Recalled(until) => Some(until),
-            Term::Until(_) | Term::Endless => None,
-        });
+        let given_up =
+            self.recalled.iter().filter_map(|worker| match self.holders.get(&Holder::Worker(*worker))?.term {
+                Term::Recalled(until) => Some(until),
+                Term::Until(_) | Term::Endless => None,
+            });
         let kept = self.kept.iter().map(|kept| if kept.is_over { kept.until + KEPT_AGAIN } else { kept.until });
         let next_end = self.terms.range((Bound::Excluded((now, u64::MAX)), Bound::Unbounded)).next();
         given_up.chain(kept).filter(|at| *at > now).chain(next_end.map(|(end, _)| *end)).min()

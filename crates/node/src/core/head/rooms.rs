@@ -80,7 +80,7 @@ impl HeadCore {
     }
 
     /// The group's job holds the bundles that have a node.
-    fn count_bundles(&mut self, id: PlacementGroupId) {
+    pub(super) fn count_bundles(&mut self, id: PlacementGroupId) {
         let Some(group) = self.groups.get(id) else { return };
         let bundles = group.nodes.iter().zip(&group.description.group.bundles);
         let there = bundles.filter_map(|(node, bundle)| node.is_some().then(|| bundle.demand.clone()));

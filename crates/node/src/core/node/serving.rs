@@ -9,9 +9,7 @@ use crate::core::{BundleKey, Effect, Home, Key, amounts, bytes_of, demand, ident
 use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
 use oxiray_resources::{BundleId, Demand, Grant};
 use oxiray_wire::Message;
-use oxiray_wire::message::{
-    DevicesFree, Draining, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed,
-};
+use oxiray_wire::message::{DevicesFree, Draining, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
