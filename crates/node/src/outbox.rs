@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "an outbox shows its effects, which are large elsewhere")]
     fn quiet(effect: &u32) -> bool {
         *effect >= 100
     }

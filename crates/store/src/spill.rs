@@ -383,7 +383,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn wait(spiller: &Spiller) -> Copied {
-        spiller.copied.recv().unwrap()
+        spiller.copied.wait(std::time::Duration::from_secs(60)).unwrap()
     }
 
     fn to_disk(memory: &Memory, size: u64, owner: u32) -> Copy {

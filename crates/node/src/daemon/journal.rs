@@ -230,7 +230,9 @@ impl Daemon {
         let Some(journal) = &mut self.journal else { return };
         let Ok(answers) = journal.done.take() else { return self.journal_broke() };
         let answers: Vec<_> = journal.under_way.drain(..answers.len()).zip(answers).collect();
-        answers.into_iter().for_each(|answer| self.was_written(answer));
+        for answer in answers {
+            self.was_written(answer);
+        }
     }
 
     /// HEADS-3: waits for what is being written where too much depends on it, or nobody is served any more.

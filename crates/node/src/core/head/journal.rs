@@ -82,12 +82,27 @@ impl Effect {
     /// not hear later that one is to be deleted which was made again meanwhile.
     fn is_quiet(&self) -> bool {
         match self {
-            Self::Delete { .. } | Self::Copy { .. } | Self::LeaveStore { .. } => true,
-            Self::AskDevice(_) | Self::MeasureDevices | Self::Log(_) | Self::Write(_) => true,
-            Self::Send { .. } | Self::Join { .. } | Self::Located(_) | Self::Expel { .. } | Self::Close { .. } => false,
-            Self::StartTemplate { .. } | Self::EndTemplate { .. } | Self::Prepare { .. } => false,
-            Self::EndPreparation { .. } | Self::Fork { .. } | Self::Kill { .. } | Self::Confine(_) => false,
-            Self::KillMember { .. } | Self::Submission(_) => false,
+            Self::Delete { .. }
+            | Self::Copy { .. }
+            | Self::LeaveStore { .. }
+            | Self::AskDevice(_)
+            | Self::MeasureDevices
+            | Self::Log(_)
+            | Self::Write(_) => true,
+            Self::Send { .. }
+            | Self::Join { .. }
+            | Self::Located(_)
+            | Self::Expel { .. }
+            | Self::Close { .. }
+            | Self::StartTemplate { .. }
+            | Self::EndTemplate { .. }
+            | Self::Prepare { .. }
+            | Self::EndPreparation { .. }
+            | Self::Fork { .. }
+            | Self::Kill { .. }
+            | Self::KillMember { .. }
+            | Self::Confine(_)
+            | Self::Submission(_) => false,
         }
     }
 }

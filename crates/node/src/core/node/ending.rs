@@ -136,7 +136,9 @@ impl NodeCore {
     fn devices_checked(&mut self, worker: Key, step: Step) {
         let Step { questions, alarms, verdict } = step;
         self.out.extend(questions.into_iter().map(Effect::AskDevice));
-        alarms.into_iter().for_each(|at| self.alarm_at(at, Alarm::DeviceCheck(worker)));
+        for at in alarms {
+            self.alarm_at(at, Alarm::DeviceCheck(worker));
+        }
         let Some(verdict) = verdict else { return };
         self.return_to_service(worker, |device| verdict.doubtful.contains_key(device));
         for (device, reason) in &verdict.doubtful {
