@@ -1,5 +1,7 @@
 //! Peers that were let in and say more than can be heard at once: nobody else has to wait for them (DAEMON-3).
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 #[expect(dead_code, reason = "each test binary uses its part of what is common")]
 mod common;
 

@@ -1,6 +1,8 @@
 //! A real daemon, over its socket: drivers and visitors that say anything, one who asks something all the while, and one
 //! who comes anew for each question.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 use crate::frames;
 use crate::grammar::Pool;
 use fastrand::Rng;

@@ -1,5 +1,7 @@
 //! `oxiray-fuzz`: says anything for a while, and tells which seed did harm.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 use clap::Parser;
 use oxiray_fuzz::cluster::{self, FRAMES_PER_CLUSTER};
 use oxiray_fuzz::{daemon, frames, hostile, run};

@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 use crate::authority::{Authority, PUBLIC_KEY_BYTES};
 use crate::freight::tests::Bytes;
 use crate::greeting::{Greeting, JOIN_BYTES, JoinGreeting, STREAM_BYTES, stream_greeting};

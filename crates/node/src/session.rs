@@ -252,6 +252,7 @@ fn lock(directory: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
 mod tests {
     use super::*;
     use oxiray_visitor::session::{connect, living};

@@ -1,5 +1,7 @@
 //! The examples show what they say: each is run as a user runs it, on a private cluster.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

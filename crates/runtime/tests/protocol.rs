@@ -1,5 +1,7 @@
 //! The runtime against a daemon and a worker that the test plays itself, over real sockets.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 mod common;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! What a runtime asks of its daemon when it puts one object after the other; the test plays the daemon.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 mod common;
 
 use oxiray_runtime::Runtime;

@@ -151,6 +151,7 @@ impl Watch {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
 mod tests {
     use super::atomic::Ordering;
     use super::protocol::Broken;

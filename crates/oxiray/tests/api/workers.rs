@@ -1,5 +1,7 @@
 //! Workers that are forked from a template of the program, and those that are started anew.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 use crate::LIMIT;
 use oxiray::Result;
 use std::process::{Command, ExitCode, Stdio};
