@@ -12,7 +12,7 @@ mod head;
 pub(crate) mod node;
 
 use crate::config::Plan;
-use crate::device_checks::{Device, DeviceQuestion, Residue};
+use crate::device_checks::{DeviceQuestion, DeviceSlot, Residue};
 use bytes::Bytes;
 use head::HeadCore;
 use node::NodeCore;
@@ -309,7 +309,7 @@ impl Core {
     /// What vendors' libraries said at the start: devices that still hold memory of processes which are dead, from before
     /// this daemon, or of which nothing was said in time, are out of service until they have forgotten them (CORE-4). Other
     /// processes' devices are left alone.
-    pub fn doubt_devices(&mut self, found: Vec<(Device, Option<Residue>)>) {
+    pub fn doubt_devices(&mut self, found: Vec<(DeviceSlot, Option<Residue>)>) {
         self.at_node(|node| node.doubt_devices(found));
     }
 

@@ -42,7 +42,7 @@ mod turns;
 mod worker_logs;
 
 use crate::core::{Core, Key, Origin, TemplateKey};
-use crate::device_desk::{Answer, DeviceDesk};
+use crate::device_desk::{DeviceAnswer, DeviceDesk};
 use crate::session::Session;
 use admission::Door;
 use heartbeats::Ended;
@@ -241,8 +241,8 @@ impl Daemon {
     fn devices_answered(&mut self) {
         for answer in self.devices.answers() {
             match answer {
-                Answer::Residue(question, residue) => self.core.device_answered(&question, residue),
-                Answer::Uses(uses) => self.core.devices_measured(uses),
+                DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
+                DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
             }
         }
     }

@@ -19,7 +19,7 @@ const REMEMBERING_PERIOD: Duration = Duration::from_secs(10);
 pub(crate) const ANY_OF_THE_DEAD: u32 = 0;
 
 /// A resource and a slot.
-pub type Device = (String, u32);
+pub type DeviceSlot = (String, u32);
 
 /// What the vendor's library says of a device after a grant's processes are dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct DeviceQuestion {
     /// The key of the worker whose end it is about, which names the check.
     pub worker: u64,
     /// Which device.
-    pub device: Device,
+    pub device: DeviceSlot,
     /// The dead process; 0 stands for whichever are dead.
     pub pid: u32,
 }
@@ -57,9 +57,9 @@ enum Doubt {
 struct Check {
     pid: u32,
     grants: Vec<Grant>,
-    doubtful: BTreeMap<Device, Doubt>,
+    doubtful: BTreeMap<DeviceSlot, Doubt>,
     /// Those of them whose answers are awaited.
-    asked: BTreeSet<Device>,
+    asked: BTreeSet<DeviceSlot>,
     /// When they are asked about again, where no answer is awaited.
     asks_at: Option<Instant>,
     until: Instant,
@@ -78,7 +78,7 @@ pub(crate) struct Step {
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     /// The devices that are to be out of service because of that worker, each with the reason; no others are.
-    pub(crate) doubtful: BTreeMap<Device, String>,
+    pub(crate) doubtful: BTreeMap<DeviceSlot, String>,
     /// What is given back now.
     pub(crate) grants: Vec<Grant>,
 }
@@ -124,14 +124,14 @@ impl DeviceChecks {
     }
 
     /// What was said of devices at the start, where anything was said in time; `worker` stands for whoever held them before.
-    pub(crate) fn doubt(&mut self, worker: u64, found: Vec<(Device, Option<Residue>)>, now: Instant) -> Step {
+    pub(crate) fn doubt(&mut self, worker: u64, found: Vec<(DeviceSlot, Option<Residue>)>, now: Instant) -> Step {
         let doubt = |residue| match residue {
             None => Some(Doubt::Unanswered),
             Some(Residue::Held) => Some(Doubt::Held),
             Some(Residue::Gone | Residue::Unknown) => None,
         };
         let doubtful = found.into_iter().filter_map(|(device, residue)| Some((device, doubt(residue)?)));
-        let doubtful: BTreeMap<Device, Doubt> = doubtful.collect();
+        let doubtful: BTreeMap<DeviceSlot, Doubt> = doubtful.collect();
         if doubtful.is_empty() {
             return Step::default();
         }
@@ -201,7 +201,7 @@ fn reason_of(doubt: Doubt, pid: u32) -> String {
 }
 
 /// The devices that grants name.
-pub(crate) fn devices_of<'grants>(grants: impl IntoIterator<Item = &'grants Grant>) -> BTreeSet<Device> {
+pub(crate) fn devices_of<'grants>(grants: impl IntoIterator<Item = &'grants Grant>) -> BTreeSet<DeviceSlot> {
     let of = grants.into_iter().flat_map(Grant::devices);
     of.flat_map(|of| of.shares.iter().map(|share| (of.resource.to_string(), share.device))).collect()
 }

@@ -4,7 +4,7 @@
 //!   threads of its own, one question after the other, and what it says is left in a mailbox.
 //! - DESK-2: each question is answered once at most, and by what was seen after it was asked.
 
-use crate::device_checks::{ANY_OF_THE_DEAD, Device, DeviceQuestion, Residue};
+use crate::device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ enum Said {
 
 /// What a desk has found out.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DeviceAnswer {
     /// The answer to a question.
     Residue(DeviceQuestion, Residue),
     /// How much all devices are used of which anybody says something.
@@ -110,25 +110,25 @@ impl DeviceDesk {
     }
 
     /// What was found out since the last call.
-    pub fn answers(&mut self) -> Vec<Answer> {
+    pub fn answers(&mut self) -> Vec<DeviceAnswer> {
         let said = self.mailbox.take().unwrap_or_default();
         said.into_iter().map(|said| self.noted(said)).collect()
     }
 
-    fn noted(&mut self, said: Said) -> Answer {
+    fn noted(&mut self, said: Said) -> DeviceAnswer {
         match said {
-            Said::Residue(question, residue) => Answer::Residue(question, residue),
+            Said::Residue(question, residue) => DeviceAnswer::Residue(question, residue),
             Said::Uses(resource, uses) => {
                 self.uses.insert(resource, uses);
-                Answer::Uses(self.uses.values().flatten().cloned().collect())
+                DeviceAnswer::Uses(self.uses.values().flatten().cloned().collect())
             }
         }
     }
 
     /// Which of the devices still hold memory of processes that are dead; nothing for those of which nothing is said within
     /// two seconds. Only while nobody is served.
-    pub fn look(&mut self, devices: &[(&'static str, u32)]) -> Vec<(Device, Option<Residue>)> {
-        let mut found: BTreeMap<Device, Option<Residue>> = BTreeMap::new();
+    pub fn look(&mut self, devices: &[(&'static str, u32)]) -> Vec<(DeviceSlot, Option<Residue>)> {
+        let mut found: BTreeMap<DeviceSlot, Option<Residue>> = BTreeMap::new();
         let monitored = self.monitored();
         for (resource, slot) in devices.iter().filter(|(resource, _)| monitored.contains(resource)) {
             let device = ((*resource).to_owned(), *slot);
@@ -263,14 +263,14 @@ mod tests {
     }
 
     /// The next answer.
-    fn next(desk: &mut DeviceDesk) -> Answer {
+    fn next(desk: &mut DeviceDesk) -> DeviceAnswer {
         let said = desk.mailbox.wait(Duration::from_secs(60)).expect("there is an answer");
         desk.noted(said)
     }
 
     fn answer(desk: &mut DeviceDesk, slot: u32, pid: u32) -> Residue {
         desk.ask(question(slot, pid));
-        let Answer::Residue(of, residue) = next(desk) else { panic!("nothing was measured") };
+        let DeviceAnswer::Residue(of, residue) = next(desk) else { panic!("nothing was measured") };
         assert_eq!(of, question(slot, pid));
         residue
     }
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(answer(&mut desk, 2, 20), Residue::Unknown, "no such device");
         let other = DeviceQuestion { device: ("TPU".to_owned(), 0), ..question(0, 10) };
         desk.ask(other.clone());
-        assert_eq!(next(&mut desk), Answer::Residue(other, Residue::Unknown), "another family's");
+        assert_eq!(next(&mut desk), DeviceAnswer::Residue(other, Residue::Unknown), "another family's");
     }
 
     #[test]
@@ -305,10 +305,10 @@ mod tests {
         desk.ask(question(1, 8));
         assert_eq!(desk.answers(), [], "DESK-1");
         release.send(vec![7]).expect("it waits");
-        assert_eq!(next(&mut desk), Answer::Residue(question(0, 7), Residue::Held));
+        assert_eq!(next(&mut desk), DeviceAnswer::Residue(question(0, 7), Residue::Held));
         assert_eq!(desk.answers(), [], "the first answer was about process 7 (DESK-2)");
         release.send(vec![8]).expect("it waits");
-        assert_eq!(next(&mut desk), Answer::Residue(question(1, 8), Residue::Held));
+        assert_eq!(next(&mut desk), DeviceAnswer::Residue(question(1, 8), Residue::Held));
         drop(release);
         assert_eq!(answer(&mut desk, 0, 7), Residue::Unknown);
     }
@@ -329,8 +329,8 @@ mod tests {
         desk.add("GPU", nobody, Box::new(|_| None), measure);
         desk.add("TPU", nobody, Box::new(|_| None), Box::new(|| vec![DeviceUse { slot: 99, ..DeviceUse::default() }]));
         desk.measure();
-        assert_eq!(next(&mut desk), Answer::Uses(vec![used(99)]), "one that hangs holds no other up (DESK-1)");
+        assert_eq!(next(&mut desk), DeviceAnswer::Uses(vec![used(99)]), "one that hangs holds no other up (DESK-1)");
         release.send(7).expect("it waits");
-        assert_eq!(next(&mut desk), Answer::Uses(vec![used(7), used(99)]));
+        assert_eq!(next(&mut desk), DeviceAnswer::Uses(vec![used(7), used(99)]));
     }
 }

@@ -28,5 +28,5 @@ pub use core::{
     Confinement, Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts,
 };
 pub use daemon::{Mode, MonitorOptions, Ready, StartError, run};
-pub use device_checks::{Device, DeviceQuestion, Residue};
+pub use device_checks::{DeviceQuestion, DeviceSlot, Residue};
 pub use session::forget_all;

@@ -2,7 +2,7 @@
 
 use oxiray_accelerators::{Host, detect, offer};
 use oxiray_ids::NodeId;
-use oxiray_node::device_desk::{Answer, DeviceDesk};
+use oxiray_node::device_desk::{DeviceAnswer, DeviceDesk};
 use oxiray_node::{Core, Effect, Key, Plan, StoreFigures};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 use oxiray_resources::{Inventory, ResourceName};
@@ -107,8 +107,8 @@ impl Node {
         assert_eq!(heard, 1, "the library answers");
         for answer in self.desk.answers() {
             match answer {
-                Answer::Residue(question, residue) => self.core.device_answered(&question, residue),
-                Answer::Uses(uses) => self.core.devices_measured(uses),
+                DeviceAnswer::Residue(question, residue) => self.core.device_answered(&question, residue),
+                DeviceAnswer::Uses(uses) => self.core.devices_measured(uses),
             }
         }
     }

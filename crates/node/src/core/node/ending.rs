@@ -7,7 +7,7 @@ use super::device_use::Measured;
 use super::{Alarm, Duty, NodeCore};
 use crate::core::Monitored;
 use crate::core::{Effect, Key};
-use crate::device_checks::{Device, DeviceChecks, DeviceQuestion, Residue, Step, devices_of};
+use crate::device_checks::{DeviceSlot, DeviceChecks, DeviceQuestion, Residue, Step, devices_of};
 use oxiray_wire::message::{Stop, WorkerDied, WorkerGone};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(in crate::core) const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 pub(in crate::core) const DYING_LIMIT: Duration = Duration::from_secs(10);
 
 /// The workers that keep a device out of service, each with the reason.
-type OutOfService = BTreeMap<Device, BTreeMap<Key, String>>;
+type OutOfService = BTreeMap<DeviceSlot, BTreeMap<Key, String>>;
 
 /// What is known of the machine's devices beside the ledger.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl NodeCore {
     }
 
     /// What vendors' libraries said at the start ([`Core::doubt_devices`](crate::Core::doubt_devices)).
-    pub(in crate::core) fn doubt_devices(&mut self, found: Vec<(Device, Option<Residue>)>) {
+    pub(in crate::core) fn doubt_devices(&mut self, found: Vec<(DeviceSlot, Option<Residue>)>) {
         let before = self.names.numbers.next();
         let step = self.devices.checks.doubt(before, found, self.now);
         self.devices_checked(before, step);
@@ -151,7 +151,7 @@ impl NodeCore {
     }
 
     /// CORE-4.
-    pub(super) fn take_out_of_service(&mut self, worker: Key, device: &Device, reason: &str) {
+    pub(super) fn take_out_of_service(&mut self, worker: Key, device: &DeviceSlot, reason: &str) {
         let (resource, slot) = device;
         self.log(format!("{resource} {slot} is out of service: {reason}"));
         self.ledger.quarantine(resource, *slot, reason).expect("a grant names devices of its ledger");
@@ -159,7 +159,7 @@ impl NodeCore {
     }
 
     /// Puts the devices back into service that nothing but this worker kept out of it.
-    pub(super) fn return_to_service(&mut self, worker: Key, is_excepted: impl Fn(&Device) -> bool) {
+    pub(super) fn return_to_service(&mut self, worker: Key, is_excepted: impl Fn(&DeviceSlot) -> bool) {
         let mut kept = OutOfService::new();
         for (device, mut reasons) in std::mem::take(&mut self.devices.out_of_service) {
             if !is_excepted(&device) && reasons.remove(&worker).is_some() {
