@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +27,12 @@ from watching import alive, wait_until
 class Etcd:
     """An etcd of one member on this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    scheme = "http"
+
+    def __init__(self, folder: Path, *more: str) -> None:
         self.port, peers = free_port(), free_port()
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peers}"
-        command = ["etcd", "--data-dir", str(folder / "etcd"), "--initial-cluster", f"default={peer}"]
+        client, peer = f"{self.scheme}://127.0.0.1:{self.port}", f"http://127.0.0.1:{peers}"
+        command = ["etcd", *more, "--data-dir", str(folder / "etcd"), "--initial-cluster", f"default={peer}"]
         command += ["--listen-client-urls", client, "--advertise-client-urls", client]
         command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
         self.log = (folder / "etcd.log").open("wb")
@@ -45,17 +52,110 @@ class Etcd:
         self.process.wait()
         self.log.close()
 
+    def access(self) -> list[str]:
+        """The options of `oxiray start` by which a head is let in."""
+        return []
+
+
+class GuardedEtcd(Etcd):
+    """One that speaks TLS only, with who shows a certificate, and lets in who is a user. It forgets tokens after a second."""
+
+    scheme = "https"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.make_certificates()
+        shown = [f"--cert-file={folder / 'server.crt'}", f"--key-file={folder / 'server.key'}"]
+        asked = [f"--trusted-ca-file={folder / 'authority.crt'}", "--client-cert-auth", "--auth-token-ttl=1"]
+        super().__init__(folder, *shown, *asked)
+        self.ask("auth/user/add", name="root", password="all")
+        self.ask("auth/role/add", name="root")
+        self.ask("auth/user/grant", user="root", role="root")
+        self.ask("auth/user/add", name="head", password="only its own")
+        self.ask("auth/role/add", name="oxiray")
+        key, end = (base64.b64encode(bound).decode() for bound in (b"oxiray/", b"oxiray0"))
+        self.ask("auth/role/grant", name="oxiray", perm={"permType": "READWRITE", "key": key, "range_end": end})
+        self.ask("auth/user/grant", user="head", role="oxiray")
+        self.ask("auth/enable")
+        (folder / "password").write_text("only its own\n")
+        (folder / "password").chmod(0o600)
+
+    def make_certificates(self) -> None:
+        """An authority, a certificate for etcd, and one for heads, which has no common name: etcd would take that for a user."""
+        new = "openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {0}.key -out {0}.{1} -subj /{2}"
+        signed = "openssl x509 -req -in {0}.csr -CA authority.crt -CAkey authority.key -CAcreateserial -extfile names -out {0}.crt"
+        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+        commands = [new.format("authority", "crt", "CN=authority") + " -x509"]
+        for name, subject in (("server", "CN=etcd"), ("head", "O=heads")):
+            commands += [new.format(name, "csr", subject), signed.format(name)]
+        for command in commands:
+            subprocess.run(command.split(), cwd=self.folder, check=True, capture_output=True)
+
+    def ask(self, what: str, **question: object) -> None:
+        context = ssl.create_default_context(cafile=self.folder / "authority.crt")
+        context.load_cert_chain(self.folder / "head.crt", self.folder / "head.key")
+        url, body = f"https://127.0.0.1:{self.port}/v3/{what}", json.dumps(question).encode()
+        with urllib.request.urlopen(urllib.request.Request(url, body), context=context, timeout=10) as answer:
+            answer.read()
+
+    def answers(self) -> bool:
+        try:
+            self.ask("maintenance/status")
+        except OSError:
+            return False
+        return True
+
+    def access(self) -> list[str]:
+        files = {"authority": "authority.crt", "certificate": "head.crt", "key": "head.key", "password-file": "password"}
+        return ["--store-user=head", *(f"--store-{name}={self.folder / file}" for name, file in files.items())]
+
+
+class SlowWay:
+    """A way to etcd on which transactions take a while from when it is told so."""
+
+    LATE_S = 1.0
+
+    def __init__(self, etcd: Etcd) -> None:
+        self.etcd, self.is_slow = etcd, threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.etcd.port))
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self.carry, args=ends, daemon=True).start()
+
+    def carry(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1 << 16):
+                if b"/v3/kv/txn" in piece and self.is_slow.is_set():
+                    # The machine between is slow; nothing is waited for here.
+                    threading.Event().wait(self.LATE_S)
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+
+    def end(self) -> None:
+        self.listener.close()
+
+    def access(self) -> list[str]:
+        return []
+
 
 class Machine(Home):
     """A machine of its own, as far as sessions go: a folder and a port."""
 
-    def __init__(self, folder: Path, etcd: Etcd) -> None:
+    def __init__(self, folder: Path, etcd: Etcd | SlowWay) -> None:
         folder.mkdir()
         super().__init__(folder)
-        self.store = f"etcd://127.0.0.1:{etcd.port}/tried"
+        self.store, self.access = f"etcd://127.0.0.1:{etcd.port}/tried", etcd.access()
 
     def start(self, *more: str) -> subprocess.CompletedProcess[str]:
-        return self.oxiray("start", "--head", f"--port={self.port}", "--num-cpus=4", f"--store={self.store}", *more)
+        own = ["start", "--head", f"--port={self.port}", "--num-cpus=4", f"--store={self.store}", *self.access]
+        return self.oxiray(*own, *more)
 
     def is_head(self) -> bool:
         return self.oxiray("status").returncode == 0
@@ -68,14 +168,14 @@ class Machine(Home):
         return "".join(log.read_text() for log in self.folder.glob("oxiray-*/logs/session_*/daemon.log"))
 
 
-@pytest.fixture
-def two() -> Iterator[tuple[Machine, Machine, Etcd]]:
-    """A head and its standby."""
+@contextlib.contextmanager
+def head_and_standby(kind: type[Etcd]) -> Iterator[tuple[Machine, Machine, Etcd]]:
+    """A head and its standby, whose journal lies in such an etcd."""
     if shutil.which("etcd") is None:
         pytest.skip("etcd is missing: install Debian's etcd-server, as `make test` does where it is root")
     ray.shutdown()
     folder = Path(tempfile.mkdtemp(prefix="oxi-"))
-    etcd = Etcd(folder)
+    etcd = kind(folder)
     first, second = Machine(folder / "first", etcd), Machine(folder / "second", etcd)
     try:
         started = first.start()
@@ -89,6 +189,13 @@ def two() -> Iterator[tuple[Machine, Machine, Etcd]]:
             machine.oxiray("stop", "--force")
         etcd.end()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Machine, Machine, Etcd]]:
+    """A head and its standby."""
+    with head_and_standby(Etcd) as made:
+        yield made
 
 
 MADE = """
@@ -212,3 +319,67 @@ def test_stop_ends_the_cluster_and_its_standby(two: tuple[Machine, Machine, Etcd
     wait_until(lambda: not alive(waits))
     assert second.start().returncode == 0
     second.program("assert kv._internal_kv_get('key1') is None")
+
+
+def test_an_etcd_that_demands_certificates_and_a_user_is_used_like_any_other() -> None:
+    with head_and_standby(GuardedEtcd) as (first, second, etcd):
+        # Tokens are forgotten meanwhile.
+        first.program(MADE)
+        os.kill(first.pid(), signal.SIGKILL)
+        wait_until(second.is_head, timeout=60)
+        second.program(THERE)
+        stranger = Machine(first.folder.parent / "stranger", etcd)
+        unverified, unknown = [], [option for option in etcd.access() if "user" not in option and "password" not in option]
+        for access, reason in ((unverified, "cannot be used"), (unknown, "user name is empty")):
+            stranger.access = access
+            refused = stranger.start()
+            assert refused.returncode != 0 and reason in refused.stderr, refused
+        stranger.access = ["--store-user=head", f"--store-password-file={first.folder.parent / 'password'}"]
+        refused = stranger.start()
+        assert refused.returncode != 0 and "travels over TLS only" in refused.stderr, refused
+
+
+SLOW = """
+import json, threading
+import oxiray
+kv._internal_kv_put("before", b"1")
+print("ready", flush=True)
+sys.stdin.readline()
+began = time.monotonic()
+putting = threading.Thread(target=kv._internal_kv_put, args=("slow", b"1"))
+putting.start()
+rounds = 0
+while putting.is_alive():
+    turns = json.loads(oxiray._core.cluster()[2])["daemon"]["turns"]
+    rounds += 1
+took = time.monotonic() - began
+assert took > 0.9, took
+assert rounds > 20 and turns["longest_us"] < 500_000, (rounds, took, turns)
+assert kv._internal_kv_get("slow") == b"1"
+"""
+
+
+def test_nobody_waits_for_an_etcd_that_is_slow_but_who_has_something_written() -> None:
+    if shutil.which("etcd") is None:
+        pytest.skip("etcd is missing: install Debian's etcd-server, as `make test` does where it is root")
+    ray.shutdown()
+    folder = Path(tempfile.mkdtemp(prefix="oxi-"))
+    etcd = Etcd(folder)
+    way = SlowWay(etcd)
+    head = Machine(folder / "head", way)
+    try:
+        started = head.start()
+        assert started.returncode == 0, started
+        program = [sys.executable, "-c", PREAMBLE + SLOW]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=head.environment) as client:
+            assert client.stdout is not None and client.stdout.readline() == "ready\n"
+            way.is_slow.set()
+            _, errors = client.communicate("\n", timeout=60)
+            way.is_slow.clear()
+        assert client.returncode == 0, errors
+    finally:
+        head.oxiray("stop", "--force")
+        way.end()
+        etcd.end()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -66,6 +66,32 @@ pub(crate) struct DaemonOptions {
     pub(crate) config: String,
 }
 
+/// Where a head keeps what must outlive it, and by what it and etcd know each other there.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct StoreOptions {
+    /// With --head: keeps what must outlive the head in etcd, so that a standby on another machine can go on with it.
+    #[arg(long, value_name = "etcd://HOST:PORT[,HOST:PORT...][/NAME]")]
+    pub(crate) store: Option<String>,
+    /// With --head and --store: waits while another is the head of that cluster, and goes on where that one ends.
+    #[arg(long)]
+    pub(crate) standby: bool,
+    /// With --store: the certificates by which etcd's is verified, as PEM. With them it is spoken over TLS.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store_authority: Option<PathBuf>,
+    /// With --store-authority: the certificate that is shown to etcd, as PEM, where it asks for one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store_certificate: Option<PathBuf>,
+    /// With --store-certificate: its private key, as PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store_key: Option<PathBuf>,
+    /// With --store-authority: the user of etcd that the head is, where etcd demands one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) store_user: Option<String>,
+    /// With --store-user: the file with the password.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store_password_file: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StartOptions {
     /// Starts a cluster's first machine.
@@ -97,12 +123,8 @@ pub(crate) struct StartOptions {
     /// head had written down.
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// With --head: keeps what must outlive the head in etcd, so that a standby on another machine can go on with it.
-    #[arg(long, value_name = "etcd://HOST:PORT[,HOST:PORT...][/NAME]")]
-    pub(crate) store: Option<String>,
-    /// With --head and --store: waits while another is the head of that cluster, and goes on where that one ends.
-    #[arg(long)]
-    pub(crate) standby: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreOptions,
     /// With --head: SIGTERM ends the head and not its cluster, which the next `start --head` goes on with, as if this one
     /// had been killed. `oxiray stop` ends both.
     #[arg(long)]

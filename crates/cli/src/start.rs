@@ -4,7 +4,7 @@ use crate::arguments::StartOptions;
 use crate::visit;
 use crate::{autoscaler, labels, say};
 use anyhow::{Context as _, bail};
-use oxiray_node::{Config, Mode, Ready, lease};
+use oxiray_node::{Config, Mode, Ready, StoreConfig, lease};
 use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
 
 /// A head, and an autoscaler beside it.
 fn start_growing(options: &StartOptions, config: &Config, path: &Path) -> anyhow::Result<()> {
-    if !options.head || options.block || options.standby {
+    if !options.head || options.block || options.store.standby {
         bail!(
             "--autoscale is of use with --head, and neither with --block nor with --standby: start the head first, and \
              beside it `oxiray autoscaler run --groups={}`",
@@ -56,7 +56,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     if !options.head && join.is_none() {
         bail!("say what to start: --head for a cluster, or --address=ADDRESS for one more node of a running cluster");
     }
-    if options.store.is_some() && !options.head || options.standby && options.store.is_none() {
+    if options.store.store.is_some() && !options.head || options.store.standby && options.store.store.is_none() {
         bail!(
             "--store is of use with --head, and --standby with both: where a head keeps what must outlive it, and who waits to go on with that"
         );
@@ -97,14 +97,41 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         spare_workers: None,
         keeps: join.is_none(),
         fresh: options.fresh,
-        store: options.store.clone(),
-        standby: options.standby,
+        store: store(options)?,
+        standby: options.store.standby,
         keeps_cluster: options.keep_cluster,
         authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
         join_wait_ms: options.join_wait.map(|seconds| seconds.saturating_mul(1000)),
         join,
         starter: None,
     })
+}
+
+/// The etcd that keeps what must outlive the head.
+fn store(options: &StartOptions) -> anyhow::Result<Option<StoreConfig>> {
+    let given = &options.store;
+    let files = [&given.store_authority, &given.store_certificate, &given.store_key, &given.store_password_file];
+    let Some(address) = given.store.clone() else {
+        if given.store_user.is_some() || files.iter().any(|file| file.is_some()) {
+            bail!(
+                "--store-authority and what goes with it are of use with --store only: they say how etcd is spoken to"
+            );
+        }
+        return Ok(None);
+    };
+    if given.store_user.is_some() != given.store_password_file.is_some() {
+        bail!("--store-user and --store-password-file go together: etcd knows a user by a name and a password");
+    }
+    let [authority, certificate, key, password_file] =
+        files.map(|file| file.as_deref().map(std::path::absolute).transpose());
+    Ok(Some(StoreConfig {
+        address,
+        authority: authority?,
+        certificate: certificate?,
+        key: key?,
+        user: given.store_user.clone(),
+        password_file: password_file?,
+    }))
 }
 
 /// Where a head listens for nodes of other machines: on this machine only, unless one of its addresses is named.

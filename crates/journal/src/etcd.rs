@@ -5,11 +5,13 @@
 //! - ETCD-2: the lease is held by a thread that asks etcd again and again, and runs from when it *asked*, less a margin
 //!   for clocks that run at different rates: it is over here before it is over there.
 
+mod access;
 mod client;
 mod held;
 mod layout;
 
 use crate::{Change, Fault, Rows, Store, Tenure};
+pub use access::{AccessFault, EtcdAccess, EtcdFiles};
 use client::Client;
 use held::Held;
 use layout::Layout;
@@ -82,13 +84,20 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// Becomes the head where nobody is, or where the one that is describes itself as `dead`. `own` describes this one.
+    /// Becomes the head where nobody is, or where the one that is describes itself as `dead`. `own` describes this one, and
+    /// `access` is by what etcd knows it.
     /// A cluster that was ended is begun anew where `may_begin`.
     ///
     /// # Errors
     /// Where etcd cannot be asked, or what it has cannot be read.
-    pub fn claim(address: &EtcdAddress, own: &str, dead: &str, may_begin: bool) -> Result<Claim, Fault> {
-        let client = Client::new(address);
+    pub fn claim(
+        address: &EtcdAddress,
+        access: &EtcdAccess,
+        own: &str,
+        dead: &str,
+        may_begin: bool,
+    ) -> Result<Claim, Fault> {
+        let client = Client::new(address, access);
         let layout = Layout::new(&address.name);
         let found = client.ask("kv/range", &json!({"key": layout.head()}))?;
         let holder = layout::rows_in(&found).next().transpose()?;

@@ -12,7 +12,7 @@ mod etcd;
 mod file;
 mod record;
 
-pub use etcd::{Claim, EtcdAddress, EtcdStore};
+pub use etcd::{AccessFault, Claim, EtcdAccess, EtcdAddress, EtcdFiles, EtcdStore};
 pub use file::{LogFile, Opened};
 
 use bytes::Bytes;

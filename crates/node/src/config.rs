@@ -5,6 +5,7 @@ use crate::limits::{Level, Limits};
 use crate::{lease, machine};
 use oxiray_accelerators::{Host, Offer, detect, offer};
 use oxiray_ids::NodeId;
+use oxiray_journal::EtcdFiles;
 use oxiray_resources::{Inventory, MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,8 +75,8 @@ pub struct Config {
     pub keeps: bool,
     /// Forgets what another head at this port wrote down.
     pub fresh: bool,
-    /// Where a head writes that down: `etcd://HOST:PORT[,...][/NAME]`; in its session's directory where it is left out.
-    pub store: Option<String>,
+    /// Where a head writes that down; in its session's directory where it is left out.
+    pub store: Option<StoreConfig>,
     /// Waits until no other is the head of the cluster in that store.
     pub standby: bool,
     /// On a head that keeps what must outlive it: a signal ends it as if it had been killed, and the next one goes on.
@@ -86,6 +87,36 @@ pub struct Config {
     pub authority_file: Option<PathBuf>,
     /// For how many milliseconds a node of another machine tries to reach a head that is not there yet.
     pub join_wait_ms: Option<u64>,
+}
+
+/// An etcd that keeps what must outlive a head.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreConfig {
+    /// `etcd://HOST:PORT[,...][/NAME]`.
+    pub address: String,
+    /// The file with the certificates by which etcd's is verified: with it, TLS is spoken.
+    pub authority: Option<PathBuf>,
+    /// The file with the certificate that is shown to etcd.
+    pub certificate: Option<PathBuf>,
+    /// The file with the key of that certificate.
+    pub key: Option<PathBuf>,
+    /// The user of etcd.
+    pub user: Option<String>,
+    /// The file with that user's password.
+    pub password_file: Option<PathBuf>,
+}
+
+impl StoreConfig {
+    /// The files by which etcd knows the head.
+    pub(crate) fn files(&self) -> EtcdFiles {
+        EtcdFiles {
+            authority: self.authority.clone(),
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            user: self.user.clone().zip(self.password_file.clone()),
+        }
+    }
 }
 
 /// For how long the certificate of a node is valid where nothing else is said. It is renewed when half of that is over.

@@ -23,7 +23,7 @@ mod outbox;
 mod session;
 mod tokens;
 
-pub use config::{Config, Plan, PlanError};
+pub use config::{Config, Plan, PlanError, StoreConfig};
 pub use core::{
     Confinement, Core, Effect, Key, NotRestored, Origin, StoreFigures, SubmissionOrder, TemplateKey, Whereabouts,
 };

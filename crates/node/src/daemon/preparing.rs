@@ -64,7 +64,7 @@ pub(super) fn prepare(
     let port = port_for(config, home, session, private, joined.is_some())?;
     if let Some(store) = config.store.as_ref().filter(|_| config.standby) {
         // It may take a while, in which the session is found and can be ended.
-        let described = description((store.clone(), &plan.ip), plan.node, true, false);
+        let described = description((store.address.clone(), &plan.ip), plan.node, true, false);
         session.describe(&described).step("describe its session")?;
     }
     let mut keeping =

@@ -7,10 +7,10 @@ use super::Daemon;
 use super::heartbeats::Ended;
 use super::journal::JournalDesk;
 use super::start::{StartError, Step as _};
-use crate::config::Config;
+use crate::config::{Config, StoreConfig};
 use crate::machine;
 use crate::session::{self, Session};
-use oxiray_journal::{Claim, EtcdAddress, EtcdStore};
+use oxiray_journal::{Claim, EtcdAccess, EtcdAddress, EtcdStore};
 use oxiray_processes::since_boot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Write as _;
@@ -25,18 +25,19 @@ const TURN_LIMIT: Duration = Duration::from_secs(6);
 /// Becomes the head that writes to the store of that name.
 pub(super) fn claim(
     config: &Config,
-    store: &str,
+    store: &StoreConfig,
     session: &Session,
     stop: &OwnedFd,
 ) -> Result<Box<EtcdStore>, StartError> {
-    let address = EtcdAddress::parse(store).map_err(StartError::Store)?;
+    let address = EtcdAddress::parse(&store.address).map_err(StartError::Store)?;
+    let access = EtcdAccess::read(&store.files())?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let own = format!("{} on {} (boot {})", session.directory().display(), machine::hostname(), boot.trim());
     // Whoever has a session's lock knows that the daemon is dead that had it before.
     let dead = if session.is_resumed() { own.as_str() } else { "" };
     let until = Instant::now() + TURN_LIMIT;
     loop {
-        let holder = match EtcdStore::claim(&address, &own, dead, !config.standby) {
+        let holder = match EtcdStore::claim(&address, &access, &own, dead, !config.standby) {
             Ok(Claim::Won(store)) => {
                 let marked = session::create(&session.journal()).and_then(|mut file| writeln!(file, "{address}"));
                 marked.step("say in its session's directory where its journal is")?;

@@ -126,6 +126,9 @@ pub enum StartError {
     /// What is to be the store is none.
     #[error("{0}")]
     Store(String),
+    /// etcd cannot know this head.
+    #[error(transparent)]
+    Access(#[from] oxiray_journal::AccessFault),
     /// Another head has the store.
     #[error("the cluster in {store} has a head: {holder}. Start this one with --standby, to go on where that one ends")]
     HeadElsewhere {
@@ -214,7 +217,7 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
         if let Some(store) = config.store.as_ref().filter(|_| config.standby)
             && let Some(ready) = ready.take()
         {
-            ready(&Ready::standby(store, &foundation.session));
+            ready(&Ready::standby(&store.address, &foundation.session));
             if !keeps_output {
                 redirect(&log).step("redirect its output to daemon.log")?;
             }
@@ -482,7 +485,7 @@ fn go_on(
     let there = if there.is_empty() { "nothing yet".to_owned() } else { there.join(", ") };
     let epoch = core.plan().epoch;
     let which = match &config.store {
-        Some(store) => format!("the cluster in {store}, as head number {epoch}"),
+        Some(store) => format!("the cluster in {}, as head number {epoch}", store.address),
         None => format!("the cluster of {}, which was killed", session.directory().display()),
     };
     Ok((epoch > 1).then(|| format!("It goes on as {which}: {there}.")))
