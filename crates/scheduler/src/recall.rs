@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxiray_ids::NodeId;
-use oxiray_resources::{Capacity, Demand, ResourceName};
+use oxiray_resources::{Capacity, Demand, Quantity, ResourceName};
 
 use crate::{Asks, NodeView, Shares, Standing, Wish};
 
@@ -81,7 +81,7 @@ impl Room<'_> {
             } else {
                 self.view.free.get(*name).copied()
             };
-            let free = free.map_or(0, |free| free.units());
+            let free = free.map_or(0, Quantity::units);
             let there = free.saturating_add(Self::units(self.coming.iter().chain(more), name));
             there.saturating_sub(Self::units(self.promised.iter(), name)) < asked.share.units()
         };

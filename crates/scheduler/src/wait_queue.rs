@@ -142,16 +142,13 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     fn class_of(&mut self, job: J, wish: W) -> u32 {
         *self.numbers.entry((job, wish)).or_insert_with_key(|(job, wish)| {
             let class = Some(Class { job: *job, wish: wish.clone(), entries: BTreeMap::new(), overtaken: 0 });
-            match self.free.pop() {
-                Some(index) => {
-                    self.classes[index as usize] = class;
-                    index
-                }
-                None => {
-                    self.classes.push(class);
-                    self.classes.len() as u32 - 1
-                }
+            let index = self.free.pop().unwrap_or(self.classes.len() as u32);
+            if index as usize == self.classes.len() {
+                self.classes.push(class);
+            } else {
+                self.classes[index as usize] = class;
             }
+            index
         })
     }
 

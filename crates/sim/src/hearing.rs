@@ -33,7 +33,7 @@ impl World {
             Role::Driver => self.dispatch(node, key, message),
             Role::Worker => match self.nodes[node].core.head_key() {
                 None => self.dispatch(node, key, message),
-                Some(head) => self.worker_of_member_said(node, head, key, message),
+                Some(head) => self.worker_of_member_said(node, head, key, &message),
             },
             Role::Member(_) => {
                 if let Message::Heartbeat(said) = &message {
@@ -76,14 +76,14 @@ impl World {
         self.queue(node, relayed.worker, message, descriptor);
     }
 
-    fn worker_of_member_said(&mut self, node: NodeIndex, head: Key, from: Key, message: Message) {
-        match &message {
+    fn worker_of_member_said(&mut self, node: NodeIndex, head: Key, from: Key, message: &Message) {
+        match message {
             Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) => {
                 self.dispatch(node, from, message.clone());
             }
             _ => {}
         }
-        if self.is_for_this_head(node, from, &message) {
+        if self.is_for_this_head(node, from, message) {
             self.queue(node, head, message.relayed(from).into(), None);
         }
     }

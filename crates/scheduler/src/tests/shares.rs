@@ -16,7 +16,9 @@ type Job = u8;
 fn shares(total: &str, held: &[(Job, &str)]) -> Shares<Job> {
     let mut shares = Shares::default();
     shares.add_machine(&Inventory::new(amounts(total)).unwrap());
-    held.iter().for_each(|(job, text)| shares.take(*job, &demand(text)));
+    for (job, text) in held {
+        shares.take(*job, &demand(text));
+    }
     shares
 }
 
@@ -41,7 +43,9 @@ fn look(
 ) -> Vec<Recall<usize>> {
     let mut ledgers: Vec<Ledger> = machines.iter().map(|text| ledger(text)).collect();
     let mut shares = Shares::default();
-    ledgers.iter().for_each(|ledger| shares.add_machine(ledger.inventory()));
+    for ledger in &ledgers {
+        shares.add_machine(ledger.inventory());
+    }
     let mut lease = |number: usize, (machine, job, text): &(u8, Job, &str)| {
         let demand = demand(text);
         let _held = ledgers[*machine as usize].grant(&demand).unwrap();
@@ -125,7 +129,9 @@ fn among_equals_who_gave_a_lease_back_last_goes_last() {
     for (job, ticket) in [(1, 1), (2, 2), (3, 3)] {
         queue.push(job, ticket, demand("CPU 1")).unwrap();
     }
-    [3, 1].iter().for_each(|job| shares.yields(*job));
+    for job in [3, 1] {
+        shares.yields(job);
+    }
     let served = queue.serve(&mut shares, |_, _, _| Some(()));
     assert_eq!(served.iter().map(|(ticket, ())| *ticket).collect::<Vec<_>>(), [2, 3, 1]);
 }
@@ -193,7 +199,9 @@ impl Cluster {
     fn new(held: &[(u8, Job, usize)]) -> Self {
         let ledgers: Vec<Ledger> = MACHINES.iter().map(|text| ledger(text)).collect();
         let mut cluster = Self { ledgers, shares: Shares::default(), held: BTreeMap::new() };
-        cluster.ledgers.iter().for_each(|ledger| cluster.shares.add_machine(ledger.inventory()));
+        for ledger in &cluster.ledgers {
+            cluster.shares.add_machine(ledger.inventory());
+        }
         for (machine, job, asked) in held {
             let demand = demand(ASKED[*asked]);
             let Ok(grant) = cluster.ledgers[*machine as usize].grant(&demand) else { continue };

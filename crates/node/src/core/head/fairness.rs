@@ -135,7 +135,9 @@ impl Fairness {
     /// FAIR-1: from here on this is what the holder has, on that node.
     pub(super) fn holds(&mut self, holder: Holder, held: Held, node: NodeId, now: Instant) {
         self.lets_go(holder);
-        held.demands.iter().for_each(|demand| self.shares.take(held.job, demand));
+        for demand in &held.demands {
+            self.shares.take(held.job, demand);
+        }
         let term = match holder {
             Holder::Worker(worker) if held.is_lease => {
                 let end = now + term_of(&held.demands);
@@ -179,8 +181,12 @@ impl Fairness {
         let (job, before) = (counted.held.job, counted.demands());
         counted.lends_cpu = lends_cpu;
         let after = counted.demands();
-        before.iter().for_each(|demand| self.shares.give_back(job, demand));
-        after.iter().for_each(|demand| self.shares.take(job, demand));
+        for demand in &before {
+            self.shares.give_back(job, demand);
+        }
+        for demand in &after {
+            self.shares.take(job, demand);
+        }
     }
 
     /// The job is over.
@@ -339,9 +345,11 @@ fn term_of(demands: &[Demand]) -> Duration {
 impl Counted {
     /// What counts as held.
     fn demands(&self) -> Vec<Demand> {
-        let without = |demand: &Demand| match self.lends_cpu {
-            true => demand.with(ResourceName::CPU, Quantity::ZERO).unwrap_or_else(|_| demand.clone()),
-            false => demand.clone(),
+        if !self.lends_cpu {
+            return self.held.demands.clone();
+        }
+        let without = |demand: &Demand| {
+            demand.with(ResourceName::CPU, Quantity::ZERO).expect("a demand that asks for less is a demand")
         };
         self.held.demands.iter().map(without).collect()
     }

@@ -83,7 +83,7 @@ impl HeadCore {
     pub(super) fn count_bundles(&mut self, id: PlacementGroupId) {
         let Some(group) = self.groups.get(id) else { return };
         let bundles = group.nodes.iter().zip(&group.description.group.bundles);
-        let there = bundles.filter_map(|(node, bundle)| node.is_some().then(|| bundle.demand.clone()));
+        let there = bundles.filter(|(node, _)| node.is_some()).map(|(_, bundle)| bundle.demand.clone());
         let held = Held { job: group.description.job, demands: there.collect(), is_lease: false };
         self.fairness.holds(Holder::Group(id), held, self.plan.node, self.now);
     }

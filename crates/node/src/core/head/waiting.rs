@@ -105,7 +105,8 @@ impl HeadCore {
 
     /// Owners are told to give leases back by which those who wait may start (FAIR-2).
     pub(super) fn recall_leases(&mut self) {
-        let waiters: Vec<Waiter<JobId>> = self.queue.waiting_of_each(CLASSES_MAX).filter_map(waiter).collect();
+        let waiters: Vec<Waiter<JobId>> =
+            self.queue.waiting_of_each(CLASSES_MAX).filter_map(|waiting| waiter(&waiting)).collect();
         let view = |node: NodeId| {
             let member = self.members.by_node.get(&node).and_then(|member| self.members.by_key.get(member));
             member.map(|member| member.view.clone())
@@ -249,7 +250,7 @@ impl HeadCore {
 }
 
 /// Who waits for resources of machines.
-fn waiter(waiting: Waiting<'_, JobId, u64, Need>) -> Option<Waiter<JobId>> {
+fn waiter(waiting: &Waiting<'_, JobId, u64, Need>) -> Option<Waiter<JobId>> {
     match waiting.wish {
         Need::Wish(wish) => Some(Waiter { job: waiting.job, wish: wish.clone(), count: waiting.count }),
         Need::Within { .. } | Need::Group(_) => None,

@@ -189,7 +189,9 @@ fn room_is_kept_for_who_needs_several_leases_back_and_not_for_ever() {
     world.pass(ms(2_000));
     let again = recalled(&world, first)[3..].to_vec();
     assert_eq!(again.len(), 3);
-    again.iter().for_each(|lease| give_back(&mut world, first, *lease));
+    for lease in again {
+        give_back(&mut world, first, lease);
+    }
     world.granted(second, 1);
     let (large, _) = world.granted(second, 1);
     give_back(&mut world, second, large);
