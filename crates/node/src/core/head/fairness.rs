@@ -249,9 +249,10 @@ impl Fairness {
         for worker in &found {
             self.recall(*worker, now);
         }
-        let again = self.next_change(now);
-        self.armed = again;
-        (found, again)
+        let waiting: BTreeSet<JobId> = waiters.iter().map(|waiter| waiter.job).collect();
+        let keeps_room = self.kept.as_ref().is_some_and(|kept| !kept.is_over);
+        self.armed = self.next_change(now).filter(|_| keeps_room || self.is_contended(waiting.into_iter()));
+        (found, self.armed)
     }
 
     /// The leases whose terms are over, the oldest first, of jobs from which something may be recalled. Where there are very
