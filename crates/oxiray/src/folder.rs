@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::packages::{self, Package};
 use crate::program;
+use oxiray_wire::session::{package_file, packages_in};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -166,8 +167,8 @@ fn unpack(session: &Path, package: &Package, into: &Path) -> io::Result<()> {
     if into.is_dir() {
         return Ok(());
     }
-    let beside_session = session.parent().map(|sessions| packages::file_in(sessions, &package.name));
-    let of_user = packages::sessions().ok().map(|sessions| packages::file_in(&sessions, &package.name));
+    let beside_session = session.parent().map(|sessions| package_file(&packages_in(sessions), &package.name));
+    let of_user = packages::sessions().ok().map(|sessions| package_file(&packages_in(&sessions), &package.name));
     let mut places = [Some(PathBuf::from(&package.path)), beside_session, of_user].into_iter().flatten();
     let file = places.find(|place| place.is_file()).ok_or_else(|| {
         io::Error::other(format!("its package {} was evicted, or the program's machine has left", package.name))

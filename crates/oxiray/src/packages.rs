@@ -6,7 +6,7 @@
 //!   another name and renamed.
 //! - PACKAGE-2: nothing that some process has locked is evicted.
 
-use oxiray_wire::session::{private_directory, root};
+use oxiray_wire::session::{package_file, packages_in, private_directory, root};
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 use std::fs::{self, File};
@@ -18,8 +18,6 @@ use std::time::SystemTime;
 /// The cache's packages are kept below this, in bytes, unless the variable says otherwise.
 const CACHE_BYTES_MAX: u64 = 10 << 30;
 const CACHE_VARIABLE: &str = "OXIRAY_ENVIRONMENT_CACHE_BYTES";
-/// What the names of programs begin with.
-const PROGRAM: &str = "program";
 /// What is read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -33,15 +31,6 @@ pub(crate) struct Package {
     pub(crate) path: String,
 }
 
-fn file_name(name: &str) -> String {
-    if name.starts_with(PROGRAM) { name.to_owned() } else { format!("{name}.zip") }
-}
-
-/// Where a package's file is in the cache beside these sessions.
-pub(crate) fn file_in(sessions: &Path, name: &str) -> PathBuf {
-    sessions.join("cache").join("packages").join(file_name(name))
-}
-
 /// The folder of this user's sessions.
 pub(crate) fn sessions() -> io::Result<PathBuf> {
     root(|name| std::env::var(name).ok())
@@ -50,9 +39,10 @@ pub(crate) fn sessions() -> io::Result<PathBuf> {
 /// The package of this name, written to the path that `write` is given where it is not there yet.
 pub(crate) fn keep(name: String, mode: u32, write: impl Fn(&Path) -> io::Result<()>) -> io::Result<Package> {
     let root = sessions()?;
-    let path = file_in(&root, &name);
-    private_directory(&root.join("cache"))?;
-    private_directory(&root.join("cache").join("packages"))?;
+    let packages = packages_in(&root);
+    let path = package_file(&packages, &name);
+    private_directory(packages.parent().unwrap_or(&root))?;
+    private_directory(&packages)?;
     loop {
         match File::open(&path) {
             Ok(lock) => {
@@ -75,7 +65,7 @@ pub(crate) fn keep(name: String, mode: u32, write: impl Fn(&Path) -> io::Result<
                     let _ = fs::remove_file(&beside);
                     return Err(error);
                 }
-                evict(path.parent().unwrap_or(&root), &path);
+                evict(&packages, &path);
             }
             Err(error) => return Err(error),
         }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::folder;
 use crate::packages::{self, Package};
 use oxiray_wire::message::Environment;
+use oxiray_wire::session::PROGRAM_PREFIX;
 use parking_lot::Mutex;
 use std::fs::{self, File};
 use std::io;
@@ -82,7 +83,7 @@ fn ship() -> io::Result<Package> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     // The running file itself, whatever lies at its path by now.
     packages::digest_file(&mut context, &mut File::open("/proc/self/exe")?)?;
-    let name = format!("program{}", packages::hexadecimal(context.finish().as_ref()));
+    let name = format!("{PROGRAM_PREFIX}{}", packages::hexadecimal(context.finish().as_ref()));
     // Not a link: what is built anew may be written into the same file.
     packages::keep(name, 0o700, |beside| fs::copy("/proc/self/exe", beside).map(drop))
 }

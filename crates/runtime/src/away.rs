@@ -6,12 +6,9 @@ use crate::shell::{Shell, State};
 use oxiray_store::SegmentCache;
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
 use oxiray_wire::message::{Driver, Hello, Returning, Welcome};
-use oxiray_wire::{Connection, Message, Received};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use oxiray_wire::{Connection, Message, Received, session};
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -22,8 +19,6 @@ const AWAY_LIMIT: Duration = Duration::from_secs(30);
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// How long a daemon may take to answer a greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// The session's socket, in its directory.
-const SOCKET: &str = "socket";
 
 /// How a driver is let in again.
 #[derive(Debug, Clone)]
@@ -113,12 +108,7 @@ fn look_for(entry: &Entry, shared: &Weak<Shared>, given_up: &Receiver<()>) {
 fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Received>), NotIn> {
     let yet = |error: io::Error| NotIn::Yet(error);
     let identity = &shared.identity;
-    let directory =
-        rustix::fs::open(&identity.session, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|error| yet(error.into()))?;
-    // A socket's address is short, and a session's directory may be deep.
-    let path = format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd());
-    let socket = UnixStream::connect(path).map_err(yet)?;
+    let socket = session::connect(Path::new(&identity.session)).map_err(yet)?;
     let mut connection = Connection::new(socket.into()).map_err(|error| yet(error.into()))?;
     let copy = crate::core::objects::copy;
     let returning = Returning {
@@ -134,28 +124,11 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
     };
     assert!(entry.driver.setup.len() < HELLO_BYTES_LIMIT, "it was let in with this before");
     connection.send(&hello);
-    let until = Instant::now() + GREETING_LIMIT;
-    let mut inbox = Vec::new();
-    while inbox.is_empty() {
-        let unsent = connection.flush().map_err(|error| yet(io::Error::other(error)))?;
-        let over = connection.receive(&mut inbox).err();
-        if !inbox.is_empty() {
-            break;
-        }
-        if let Some(error) = over {
-            return Err(yet(io::Error::other(error)));
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(yet(io::ErrorKind::TimedOut.into()));
-        }
-        let interest = if unsent { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
-        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        let _ = poll(&mut [PollFd::new(&connection, interest)], Some(&limit));
-    }
-    let first = inbox.remove(0);
+    let first = connection.first_message(Some(Instant::now() + GREETING_LIMIT));
+    let first = first.map_err(|error| yet(io::Error::other(error)))?;
+    let (first, early) = first.ok_or_else(|| yet(io::ErrorKind::TimedOut.into()))?;
     match first.message {
-        Message::Welcome(welcome) => Ok((connection, *welcome, inbox)),
+        Message::Welcome(welcome) => Ok((connection, *welcome, early)),
         Message::Refused(refused) => Err(NotIn::Refused(refused.text)),
         _ => Err(NotIn::Refused("it is of another build".into())),
     }

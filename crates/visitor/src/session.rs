@@ -3,13 +3,13 @@
 //! What lies in a session's directory is drawn in [`oxiray_wire::session`]. A daemon holds a lock on its directory for as
 //! long as it lives: a directory that nobody locks belonged to a daemon that was killed.
 
-use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET};
+use oxiray_wire::session::{CURRENT, DESCRIPTION};
+pub use oxiray_wire::session::{connect, within};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// What the names of sessions' directories begin with.
@@ -129,21 +129,6 @@ pub fn heads_first(mut sessions: Vec<FoundSession>) -> Vec<FoundSession> {
 pub fn directories(root: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)).map(|entry| entry.path())
-}
-
-/// Connects to the daemon of a session.
-///
-/// # Errors
-/// Where there is no such session, or nobody listens.
-pub fn connect(directory: &Path) -> io::Result<UnixStream> {
-    let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    UnixStream::connect(within(&opened, SOCKET))
-}
-
-/// A path to what is in a directory, by the directory's descriptor: socket addresses are short, and temporary directories
-/// are not.
-pub fn within(directory: &impl AsFd, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_fd().as_raw_fd()))
 }
 
 /// Opens a session's directory, for its lock.

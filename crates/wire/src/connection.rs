@@ -443,6 +443,7 @@ impl AsFd for Channel {
 }
 
 mod error;
+mod first;
 mod pairs;
 mod socket;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //!     socket                0600, the daemon listens here
 //!     session.json          0600, address, token and process id
 //!     journal               0600, what a head writes down to outlive it
+//!   cache/packages/         0700; what programs ship: NAME.zip, and under their names the programs that are workers
 //!   logs/                   0700
 //!     <session>/            0700; stays when the session ends, until it is one of too many, too old or too large
 //!       daemon.log          0600
@@ -19,8 +20,10 @@
 //! A root that belongs to someone else, or that others may enter, is refused: whoever could plant a
 //! socket there could pose as the daemon.
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Where in its directory the daemon listens.
@@ -34,6 +37,19 @@ pub const CURRENT: &str = "current";
 pub const LOGS: &str = "logs";
 /// In that, the link to the logs of the session that was begun last.
 pub const LATEST: &str = "latest";
+
+/// What the names of packages begin with that are programs; the digest of the file follows.
+pub const PROGRAM_PREFIX: &str = "program";
+
+/// Where the packages lie that programs ship, in the directory of all sessions.
+pub fn packages_in(root: &Path) -> PathBuf {
+    root.join("cache").join("packages")
+}
+
+/// The file of a package among those.
+pub fn package_file(packages: &Path, name: &str) -> PathBuf {
+    if name.starts_with(PROGRAM_PREFIX) { packages.join(name) } else { packages.join(format!("{name}.zip")) }
+}
 
 /// Where the logs are of the session with this directory.
 pub fn logs_of(session: &Path) -> PathBuf {
@@ -84,4 +100,19 @@ pub fn private_directory(path: &Path) -> io::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Connects to the daemon of a session.
+///
+/// # Errors
+/// Where there is no such session, or nobody listens.
+pub fn connect(directory: &Path) -> io::Result<UnixStream> {
+    let opened = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    UnixStream::connect(within(&opened, SOCKET))
+}
+
+/// A path to what is in a directory, by the directory's descriptor: socket addresses are short, and temporary directories
+/// are not.
+pub fn within(directory: &impl AsFd, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_fd().as_raw_fd()))
 }

@@ -5,7 +5,6 @@ use oxiray_network::JoinFailure;
 use oxiray_visitor::{Description, session};
 use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
 use oxiray_wire::{Connection, Message};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -132,19 +131,7 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
 
 /// What the head says to a node that comes. Nothing else is said to it before it has described itself.
 pub(super) fn first_answer(connection: &mut Connection) -> io::Result<Message> {
-    let until = Instant::now() + ADMISSION_LIMIT;
-    let mut inbox = Vec::new();
-    while inbox.is_empty() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
-        }
-        let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        poll(&mut [PollFd::new(connection, PollFlags::IN)], Some(&limit))?;
-        let result = connection.receive(&mut inbox);
-        if inbox.is_empty() {
-            result.map_err(io::Error::other)?;
-        }
-    }
-    Ok(inbox.remove(0).message)
+    let first = connection.first_message(Some(Instant::now() + ADMISSION_LIMIT)).map_err(io::Error::other)?;
+    let (received, _) = first.ok_or(io::ErrorKind::TimedOut)?;
+    Ok(received.message)
 }

@@ -10,6 +10,7 @@ use super::Daemon;
 use crate::core::Key;
 use bytes::Bytes;
 use oxiray_wire::message::{PackagePiece, PackageWanted};
+use oxiray_wire::session::{PROGRAM_PREFIX, package_file, packages_in};
 use rustix::fs::Mode;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,9 +56,6 @@ struct Named {
     /// Which of the packages is a program that forks workers; nothing else is made then.
     program: Option<String>,
 }
-
-/// What the names of programs begin with; the digest of the file follows.
-const PROGRAM_PREFIX: &str = "program";
 
 impl Packages {
     /// Nothing waits for its packages under this number any more.
@@ -131,11 +129,11 @@ impl Daemon {
         let session = self.session.directory();
         let of_session = session.parent().unwrap_or(session).to_owned();
         let of_programs = oxiray_visitor::session::root().ok();
-        std::iter::once(of_session).chain(of_programs).map(|root| root.join("cache").join("packages"))
+        std::iter::once(of_session).chain(of_programs).map(|root| packages_in(&root))
     }
 
     fn package_file(&self, name: &str) -> Option<PathBuf> {
-        self.package_caches().map(|cache| file_in(&cache, name)).find(|path| path.is_file())
+        self.package_caches().map(|cache| package_file(&cache, name)).find(|path| path.is_file())
     }
 
     fn ask_for_package(&mut self, name: &str) {
@@ -243,7 +241,7 @@ impl Download {
         if self.offset < piece.total {
             return Ok(false);
         }
-        std::fs::rename(path, file_in(cache, &piece.name))?;
+        std::fs::rename(path, package_file(cache, &piece.name))?;
         self.file = None;
         Ok(true)
     }
@@ -265,10 +263,6 @@ fn read_piece(path: &Path, offset: u64) -> io::Result<(u64, Bytes)> {
     let mut bytes = vec![0; left.min(PIECE_BYTES)];
     file.read_exact_at(&mut bytes, offset)?;
     Ok((total, bytes.into()))
-}
-
-fn file_in(cache: &Path, name: &str) -> PathBuf {
-    if name.starts_with(PROGRAM_PREFIX) { cache.join(name) } else { cache.join(format!("{name}.zip")) }
 }
 
 /// Whether it can be the name of a package: it becomes part of a path.
