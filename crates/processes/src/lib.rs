@@ -16,6 +16,7 @@ mod brood;
 mod call;
 mod expand;
 mod path;
+mod start;
 mod supervise;
 mod switch;
 mod tree;
@@ -27,6 +28,7 @@ pub use call::{
 };
 pub use expand::expanded;
 pub use path::{program, without_working_directory};
+pub use start::Start;
 pub use supervise::{leave_note, supervise, supervisor};
 pub use switch::DeadMansSwitch;
 pub use tree::{children_of, descendants_of, pid_namespace, started_with};
