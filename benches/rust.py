@@ -36,11 +36,11 @@ WANTED = 2.0
 SOCKET_FACTOR = 4.0
 
 
-def rust(program: Path) -> dict[str, float]:
+def rust(program: Path, daemon: Path) -> dict[str, float]:
     """Every row once, in a session of its own."""
     folder = tempfile.mkdtemp(prefix="oxb-")
     environment = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
-    environment["OXIRAY_TMPDIR"] = folder
+    environment |= {"OXIRAY_TMPDIR": folder, "OXIRAY_BINARY": str(daemon)}
     try:
         done = subprocess.run(
             [program], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=True, cwd=folder
@@ -51,23 +51,29 @@ def rust(program: Path) -> dict[str, float]:
     return {row["name"]: float(row["value"]) for row in map(json.loads, lines)}
 
 
+def built(crate: str, kind: str, name: str) -> Path:
+    """A program of this repository, built where it is not up to date."""
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", crate, kind, name]
+    subprocess.run(command, cwd=ROOT, check=True)
+    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+    return folder / "examples" / name if kind == "--example" else folder / name
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", default=sys.executable, help="a Python with Oxiray and its `ray` alias")
     parser.add_argument("--program", type=Path, help="the example `calls`; built where it is left out")
+    parser.add_argument("--daemon", type=Path, help="the program `oxiray` that it starts; built where it is left out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--check", action="store_true", help="fail where a row falls short of what is wanted")
     parser.add_argument("--write", type=Path, help="write the table to this document")
     arguments = parser.parse_args()
-    program = arguments.program
-    if program is None:
-        build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "oxiray", "--example", "calls"]
-        subprocess.run(build, cwd=ROOT, check=True)
-        program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "calls"
+    program = arguments.program or built("oxiray", "--example", "calls")
+    daemon = arguments.daemon or built("oxiray-cli", "--bin", "oxiray")
     ours: dict[str, list[float]] = {}
     pythons: dict[str, list[float]] = {}
     for number in range(arguments.rounds):
-        for name, value in rust(program).items():
+        for name, value in rust(program, daemon).items():
             ours.setdefault(name, []).append(value)
         for name, (_, case) in ROWS.items():
             pythons.setdefault(name, []).append(float(str(measure(arguments.python, case)["value"])))

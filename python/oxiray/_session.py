@@ -15,9 +15,7 @@ import logging
 import os
 import pickle
 import platform
-import select
 import shlex
-import signal
 import sys
 import threading
 import traceback
@@ -41,8 +39,6 @@ from oxiray._version import RAY_COMMIT, RAY_VERSION
 
 logger = logging.getLogger("oxiray")
 
-#: How long a private daemon may take to end its workers, in seconds.
-_DAEMON_END_LIMIT = 20.0
 #: How long the last output of workers may take to arrive, in seconds.
 _LAST_NEWS_LIMIT = 10.0
 #: How much of the exception that ends the program listings show.
@@ -54,6 +50,8 @@ job_environment: dict[str, Any] = {}
 default_lifetime = "non_detached"
 #: In a worker, the interpreter, import path and directory of the driver that it works for.
 driver_side: tuple[str, list[str], str] | None = None
+#: A cluster that runs: its directory, address and secret, and the address of the node.
+_Session = tuple[Path, str, str, str]
 _lock = threading.RLock()
 _daemon_pid: int | None = None
 _context: RayContext | None = None
@@ -125,12 +123,11 @@ def _open(options: InitOptions) -> RayContext:
     job_environment = _environment.settled(options.runtime_env)
     driver_side = None
     default_lifetime = options.default_lifetime
-    session = None if options.address == "local" else _find_session(options)
+    session = _core.find_session(options.address, options.node_ip_address)
     if session is not None and options.address is None:
         _refuse_capacity(session, options)
     try:
         info = _attach(session, options) if session is not None else _start_private(options)
-        info = {**info, "node_ip": (session or {}).get("ip")}
     except BaseException:
         _reap_daemon()
         raise
@@ -143,14 +140,15 @@ def _open(options: InitOptions) -> RayContext:
     return _context
 
 
-def _refuse_capacity(session: dict[str, Any], options: InitOptions) -> None:
+def _refuse_capacity(session: _Session, options: InitOptions) -> None:
     """A cluster that runs already has its size; asking for another one is a mistake that Ray refuses too."""
     given = {name: getattr(options, name) for name in ("num_cpus", "num_gpus", "resources", "labels", "object_store_memory")}
     asked = [name for name, value in given.items() if value]
     if asked:
+        _, address, _, _ = session
         raise ValueError(
             f"When connecting to an existing cluster, {', '.join(asked)} must not be provided: one of this user runs at "
-            f"{session['address']}, and init() joins it. Leave them out, stop it with `oxiray stop`, or pass "
+            f"{address}, and init() joins it. Leave them out, stop it with `oxiray stop`, or pass "
             "address='local' for a cluster of this program's own"
         )
 
@@ -183,58 +181,9 @@ def _address_info(info: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _running_sessions() -> list[dict[str, Any]]:
-    """The clusters of this user on this machine, their heads first, then members.
-
-    A head that was killed is among them: whoever wants its cluster is told how it goes on.
-    """
-    try:
-        found = _core.sessions()
-    except OSError:
-        return []  # whoever can write there could pose as a daemon
-    return [session for session in found if session["alive"] or not session["member"]]
-
-
-def _find_session(options: InitOptions) -> dict[str, Any] | None:
-    """The running cluster that `options.address` means; `None` to start a private one."""
-    sessions = _running_sessions()
-    if options.node_ip_address is not None and options.address is not None:
-        # Of several nodes on one machine, the one with that address.
-        sessions = [session for session in sessions if session["ip"] == options.node_ip_address]
-    if options.address in (None, "auto"):
-        for session in sessions:
-            if session["current"] or session["member"]:
-                return session
-        if options.address == "auto":
-            raise ConnectionError(
-                "address='auto' was given, and no cluster of this user runs on this machine. Start one with "
-                "`oxiray start --head`, or leave the address out to have a private one"
-            )
-        return None
-    for session in sessions:
-        if session["address"] == options.address or session["address"].rpartition(":")[2] == _local_port(options.address):
-            return session
-    raise ConnectionError(
-        f"no cluster answers at {options.address!r}. Running on this machine: "
-        f"{', '.join(sorted({session['address'] for session in sessions})) or 'none'}. A program connects to a node on "
-        "its own machine: have this one join the cluster with `oxiray start --address=HOST:PORT --token-file=FILE`"
-    )
-
-
-def _local_port(address: str | None) -> str | None:
-    host, _, port = (address or "").rpartition(":")
-    return port if host in ("localhost", "127.0.0.1", "0.0.0.0") else None
-
-
-def _attach(session: dict[str, Any], options: InitOptions) -> dict[str, Any]:
-    try:
-        descriptor = _core.connect_session(session["directory"])
-    except OSError as error:
-        raise ConnectionError(
-            f"the cluster at {session['address']} does not answer ({error}): it was killed. `oxiray start --head`, as "
-            "it was started, goes on with it where it kept a journal; `oxiray stop` clears what is left of it"
-        ) from error
-    return _greet(descriptor, session["token"], options)
+def _attach(session: _Session, options: InitOptions) -> dict[str, Any]:
+    directory, address, token, ip = session
+    return {**_greet(_core.connect_session(directory, address), token, options), "node_ip": ip}
 
 
 def _start_private(options: InitOptions) -> dict[str, Any]:
@@ -255,22 +204,14 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         "temp_dir": options.temp_dir,
         "node_name": options.node_name,
     }
-    ours, theirs = _core.socket_pair()
-    binary = str(_cli.native_binary())
-    command = [binary, "daemon", "--private", "--driver-fd", "3", "--config", json.dumps(config)]
+    binary = _cli.native_binary()
     try:
-        # The daemon has descriptor 3 for its driver; everything else of ours closes on exec.
-        actions = [(os.POSIX_SPAWN_DUP2, theirs, 3)]
-        variables = {**os.environ, **_switches.variables(options.system_config)}
-        _daemon_pid = os.posix_spawn(binary, command, variables, file_actions=actions, setsid=True)
+        descriptor, _daemon_pid = _core.start_daemon(binary, json.dumps(config), _switches.variables(options.system_config))
     except OSError as error:
-        os.close(ours)
         raise RuntimeError(
             f"the daemon {binary} could not be started: {error}. Reinstall oxiray, or name its binary with OXIRAY_BINARY"
         ) from error
-    finally:
-        os.close(theirs)
-    return _greet(ours, "", options)
+    return _greet(descriptor, "", options)
 
 
 def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
@@ -325,18 +266,7 @@ def _reap_daemon() -> None:
     if _daemon_pid is None:
         return
     pid, _daemon_pid = _daemon_pid, None
-    try:
-        watched = os.pidfd_open(pid)
-    except OSError:
-        watched = None  # it is gone and reaped already, or the kernel cannot tell
-    if watched is not None:
-        if not select.select([watched], [], [], _DAEMON_END_LIMIT)[0]:
-            os.kill(pid, signal.SIGKILL)
-        os.close(watched)
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass  # somebody else waits for all children of this process
+    _core.await_daemon(pid)
 
 
 def is_initialized() -> bool:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # Top to bottom. A crate may lean on crates of lower layers only; within a layer only as `BESIDE` says.
 LAYERS = [
     {"cli", "operator", "python", "oxiray", "sim", "fuzz"},
+    {"client"},
     {"autoscaler", "node", "head", "runtime"},
     {"visitor"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
@@ -178,13 +179,29 @@ def test_a_machine_knows_its_head_by_what_it_hears_alone() -> None:
         assert not re.search(r"\bHeadCore\b|\bcore::head\b|super::head\b", code_of(path)), path
 
 
-def test_the_daemon_can_read_no_pickle_and_runs_no_python() -> None:
-    crates, reached, unseen = workspace_crates(), set(), ["cli"]
+def linked_by(crate: str) -> set[str]:
+    """The crates of this workspace that are in a program which leans on this one, itself among them."""
+    crates, reached, unseen = workspace_crates(), set(), [crate]
     while unseen:
         crate = unseen.pop()
         if crate not in reached:
             reached.add(crate)
             unseen += [name for name in crates[crate]["dependencies"] if name in crates]
+    return reached
+
+
+@pytest.mark.parametrize("front", ["oxiray", "python"])
+def test_no_program_of_a_user_has_the_daemon_in_it(front: str) -> None:
+    linked = linked_by(front)
+    assert {"client", "runtime"} <= linked
+    # A private cluster is the installed program `oxiray`, which has all of these.
+    daemons = {"node", "head", "network", "journal", "scheduler"}
+    assert daemons <= linked_by("cli")
+    assert linked & daemons == set()
+
+
+def test_the_daemon_can_read_no_pickle_and_runs_no_python() -> None:
+    reached = linked_by("cli")
     named = "\n".join((ROOT / "crates" / crate / "Cargo.toml").read_text() for crate in sorted(reached))
     assert {"node", "head", "network"} <= reached
     assert re.findall(r"^(.*(?:pyo3|pickle|python).*)=", named, re.MULTILINE) == []

@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::options::{ActorOptions, retried};
 use crate::outgoing::{Kept, Outgoing};
-use crate::reference::{Returned, note_borrowed, note_contained};
+use crate::reference::{Returned, note_contained};
 use crate::{context, process};
 use bytes::Bytes;
+use oxiray_client::borrowing;
 use oxiray_ids::ActorId;
 use oxiray_runtime::{ActorWork, Arguments, Routine, Runtime, Streaming, Work, amounts};
 use oxiray_values::{ACTOR, Blob, Common, Decoded, Encoded};
@@ -318,7 +319,7 @@ impl<'de> Deserialize<'de> for ActorHandle {
                     .ok_or_else(|| D::Error::custom("a handle has a malformed identifier"))?;
                 let runtime = process::current().ok_or_else(|| D::Error::custom(Error::NotConnected))?;
                 if keeps {
-                    note_borrowed(actor.anchor());
+                    borrowing::note(actor.anchor());
                 }
                 Ok(ActorHandle::told_of(Hold::on(runtime, actor, keeps), told.into()))
             }

@@ -1,32 +1,20 @@
 //! This process's connection to a cluster: begun, and ended.
 
 use crate::error::{Error, Result};
-use crate::{context, folder, news, process, template};
-use bytes::Bytes;
+use crate::{folder, news, process, template};
+use oxiray_client::driver::NotEntered;
+use oxiray_client::{assigned, daemon, driver};
 use oxiray_families::GPU;
-use oxiray_node::Config;
-use oxiray_runtime::{Entry, Identity, Runtime};
-use oxiray_visitor::session::{self, heads_first};
+use oxiray_runtime::Runtime;
 use oxiray_visitor::{Description, FoundSession};
-use oxiray_wire::message::{Driver, Environment, Hello, Variable, Welcome};
-use oxiray_wire::{Connection, Message, Received};
-use rustix::event::{PollFd, PollFlags, Timespec};
+use oxiray_wire::message::{Driver, Environment, Variable};
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::process::CommandExt as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-/// How long a daemon may take to answer a greeting.
-const GREETING_LIMIT: Duration = Duration::from_secs(60);
-/// How long a private daemon may take to end its workers.
-const DAEMON_END_LIMIT: Duration = Duration::from_secs(20);
 /// How long the last output of workers may take to arrive.
 const LAST_NEWS_LIMIT: Duration = Duration::from_secs(10);
-/// Characters of the command that started a program which its daemon is told.
-const ENTRYPOINT_MAX: usize = 1000;
-
 /// How to connect, and what a private cluster is to have.
 ///
 /// ```standalone_crate
@@ -47,6 +35,7 @@ pub struct Builder {
     variables: BTreeMap<String, String>,
     python: String,
     working_dir: Option<PathBuf>,
+    binary: Option<PathBuf>,
 }
 
 impl Default for Builder {
@@ -61,6 +50,7 @@ impl Default for Builder {
             variables: BTreeMap::new(),
             python: std::env::var("OXIRAY_PYTHON").unwrap_or_else(|_| "python3".into()),
             working_dir: None,
+            binary: None,
         }
     }
 }
@@ -71,7 +61,8 @@ impl Default for Builder {
 pub struct Cluster {
     /// Nothing in a worker, which had its connection before.
     runtime: Option<Runtime>,
-    daemon: Option<Child>,
+    /// The process of a private cluster's daemon.
+    daemon: Option<u32>,
 }
 
 /// Connects to the cluster that runs on this machine, or starts a private one that ends with this process: call it first
@@ -167,10 +158,19 @@ impl Builder {
         self
     }
 
+    /// The program `oxiray` that a private cluster is started with. Where nothing is said it is the one that
+    /// `OXIRAY_BINARY` names, one that lies beside this program, or the one in `PATH`: `cargo install oxiray-cli` puts it
+    /// there, and so does `pip install oxiray`.
+    #[must_use]
+    pub fn oxiray_binary(mut self, program: impl AsRef<Path>) -> Self {
+        self.binary = Some(program.as_ref().to_owned());
+        self
+    }
+
     /// Connects, see [`init`].
     pub fn init(self) -> Result<Cluster> {
         template::serve_if_asked();
-        if context::is_worker() {
+        if assigned::current().is_worker {
             return Ok(Cluster { runtime: None, daemon: None });
         }
         if process::current().is_some() {
@@ -179,61 +179,25 @@ impl Builder {
             ));
         }
         folder::set_of_job(self.working_dir.as_deref())?;
-        let (stream, token, mut daemon) = if let Some(FoundSession { directory, description, .. }) = self.find()? {
+        let found = driver::find(self.address.as_deref(), None).map_err(not_entered)?;
+        let (stream, token, daemon) = if let Some(FoundSession { directory, description, .. }) = found {
             self.refuse_capacity(&description)?;
-            let stream = session::connect(&directory).map_err(|error| {
-                Error::Connect(format!("the cluster at {} does not answer: {error}", description.address))
-            })?;
-            (OwnedFd::from(stream), description.token, None)
+            let stream = driver::connect(&directory, &description.address).map_err(not_entered)?;
+            (stream, description.token, None)
         } else {
             let (stream, daemon) = self.start_private()?;
             (stream, String::new(), Some(daemon))
         };
-        match self.greet(stream, token) {
+        match driver::enter(stream, token, self.described()) {
             Ok(runtime) => {
-                process::set(Some(runtime.clone()));
-                oxiray_runtime::begin_metrics(&runtime);
                 news::start(&runtime);
                 Ok(Cluster { runtime: Some(runtime), daemon })
             }
             Err(error) => {
-                reap(&mut daemon);
-                Err(error)
+                daemon.into_iter().for_each(daemon::end);
+                Err(not_entered(error))
             }
         }
-    }
-
-    /// The running cluster that is meant; nothing for a private one.
-    fn find(&self) -> Result<Option<FoundSession>> {
-        if self.address.as_deref() == Some("local") {
-            return Ok(None);
-        }
-        let root = session::root().map_err(|error| Error::Connect(error.to_string()))?;
-        let mut all = heads_first(session::living(&root)).into_iter().filter(|found| !found.description.private);
-        let Some(address) = self.address.as_deref().filter(|address| *address != "auto") else {
-            let first = all.next();
-            if first.is_none() && self.address.is_some() {
-                return Err(Error::Connect(
-                    "no cluster of this user runs on this machine: start one with `oxiray start --head`, or leave the \
-                     address out to have a private one"
-                        .into(),
-                ));
-            }
-            return Ok(first);
-        };
-        let mut known = Vec::new();
-        for found in all {
-            if found.description.answers_to(address) {
-                return Ok(Some(found));
-            }
-            known.push(found.description.address);
-        }
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(Error::Connect(format!(
-            "no cluster answers at {address}. Running on this machine: {known}. A program connects to a \
-             node on its own machine: have this one join the cluster with `oxiray start --address=HOST:PORT \
-             --token-file=FILE`"
-        )))
     }
 
     /// A cluster that runs already has its size.
@@ -248,103 +212,41 @@ impl Builder {
         )))
     }
 
-    /// Starts this program as the daemon of a private cluster.
-    fn start_private(&self) -> Result<(OwnedFd, Child)> {
-        let config = Config {
-            resources: self.resources.clone(),
-            labels: self.labels.clone(),
-            object_store_memory: self.object_store_memory,
-            ..Config::default()
-        };
-        let failed = |error: std::io::Error| Error::Connect(format!("no private cluster can be started: {error}"));
-        let (near, far) = oxiray_wire::connection::socket_pair().map_err(|error| failed(error.into()))?;
-        let mut command = Command::new("/proc/self/exe");
-        command.env(template::DAEMON_VARIABLE, serde_json::to_string(&config).expect("texts and numbers"));
-        command.stdin(Stdio::null());
-        let number = far.as_raw_fd();
-        // SAFETY: the closure runs in the child between fork and exec, and only makes system calls, which is allowed
-        // there; `far` is open until the child was started.
-        unsafe {
-            command.pre_exec(move || {
-                template::inherit(number)?;
-                rustix::process::setsid()?;
-                Ok(())
-            });
-        }
-        let daemon = command.spawn().map_err(failed)?;
-        Ok((near, daemon))
+    /// Starts the daemon of a private cluster: its stream and its process.
+    fn start_private(&self) -> Result<(OwnedFd, u32)> {
+        let config = serde_json::json!({
+            "resources": self.resources,
+            "labels": self.labels,
+            "object_store_memory": self.object_store_memory,
+        });
+        let program = daemon::program(self.binary.as_deref()).map_err(|error| Error::Connect(error.to_string()))?;
+        daemon::start(&program, &config.to_string(), []).map_err(|error| {
+            Error::Connect(format!("no private cluster can be started: {} cannot be run: {error}", program.display()))
+        })
     }
 
-    fn greet(&self, stream: OwnedFd, token: String) -> Result<Runtime> {
-        let broken = |error: std::io::Error| Error::Connect(format!("the daemon cannot be greeted: {error}"));
-        let mut connection = Connection::new(stream).map_err(|error| broken(error.into()))?;
+    /// What the daemon is told of this program.
+    fn described(&self) -> Driver {
         let variable = |(name, value): (&String, &String)| Variable { name: name.clone(), value: Some(value.clone()) };
         let environment =
             Environment { variables: self.variables.iter().map(variable).collect(), ..Environment::default() };
         let command: Vec<String> = std::env::args().collect();
-        let driver = Driver {
-            pid: std::process::id(),
+        Driver {
             interpreter: self.python.clone(),
-            setup: Bytes::new(),
             namespace: self.namespace.clone(),
             wants_logs: self.shows_output,
             environment: Some(environment),
-            entrypoint: command.join(" ").chars().take(ENTRYPOINT_MAX).collect(),
-            started_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
+            entrypoint: command.join(" "),
             metadata: std::env::var("OXIRAY_SUBMISSION_ID")
                 .map_or_else(|_| "{}".into(), |id| serde_json::json!({"job_submission_id": id}).to_string()),
-        };
-        let entry = Entry { token: token.clone(), driver: driver.clone() };
-        connection.send(&Hello { token, driver: Some(driver), ..Hello::default() });
-        let _ = connection.flush();
-        let (welcome, early) = welcomed(&mut connection, Instant::now() + GREETING_LIMIT)?;
-        let identity = Identity::from_welcome(&welcome)
-            .ok_or_else(|| Error::Connect("the daemon greeted with malformed identifiers".into()))?;
-        let entry = welcome.comes_back.then_some(entry);
-        Runtime::start(identity, connection, early, None, entry).map_err(broken)
+            ..Driver::default()
+        }
     }
 }
 
-fn welcomed(connection: &mut Connection, deadline: Instant) -> Result<(Welcome, Vec<Received>)> {
-    let mut inbox = Vec::new();
-    loop {
-        let over = connection.receive(&mut inbox).err();
-        if !inbox.is_empty() {
-            return match inbox.remove(0).message {
-                Message::Welcome(welcome) => Ok((*welcome, inbox)),
-                Message::Refused(refused) => Err(Error::Connect(refused.text)),
-                _ => Err(Error::Connect("the daemon did not greet back: it is of another build".into())),
-            };
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if let Some(error) = over {
-            return Err(Error::Connect(format!(
-                "the daemon did not answer: {error}. Its daemon.log tells more; a private one is this program, started \
-                 anew: oxiray::init() must be the first thing that main() does"
-            )));
-        }
-        if left.is_zero() {
-            return Err(Error::Connect(format!("the daemon did not answer within {} s", GREETING_LIMIT.as_secs())));
-        }
-        wait_readable(&*connection, left);
-    }
-}
-
-fn wait_readable(descriptor: impl std::os::fd::AsFd, limit: Duration) {
-    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-    let _ = rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
-}
-
-/// Waits for a private daemon to end, as it does with its connection; one that hangs is ended.
-fn reap(daemon: &mut Option<Child>) {
-    let Some(mut child) = daemon.take() else { return };
-    if let Ok(watched) = oxiray_processes::pidfd_of(child.id()) {
-        wait_readable(&watched, DAEMON_END_LIMIT);
-    }
-    if !matches!(child.try_wait(), Ok(Some(_))) {
-        let _ = child.kill();
-    }
-    let _ = child.wait();
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` hands the error over")]
+fn not_entered(error: NotEntered) -> Error {
+    Error::Connect(error.to_string())
 }
 
 impl Cluster {
@@ -367,6 +269,6 @@ impl Drop for Cluster {
         process::set(None);
         runtime.close();
         drop(runtime);
-        reap(&mut self.daemon);
+        self.daemon.take().into_iter().for_each(daemon::end);
     }
 }

@@ -3,69 +3,24 @@
 use crate::error::{Error, Result};
 use crate::process;
 use oxiray_accelerators::{Device, Host, detect};
+use oxiray_client::assigned::{self, Assigned};
 use oxiray_families::families_of;
-use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
+use oxiray_ids::{PlacementGroupId, TaskId};
 use oxiray_runtime::Runtime;
-use oxiray_wire::message::Assign;
-use parking_lot::Mutex;
+use oxiray_wire::message::Amount;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What the daemon assigned to this worker.
-#[derive(Debug, Default)]
-struct Assigned {
-    devices: BTreeMap<String, Vec<String>>,
-    resources: BTreeMap<String, f64>,
-    actor: Option<ActorId>,
-    restarts: u32,
-    is_worker: bool,
-    group: Option<PlacementGroupId>,
-    captures: bool,
-}
-
-static ASSIGNED: Mutex<Option<Arc<Assigned>>> = Mutex::new(None);
-
-/// Whether what is made here runs in this worker's placement group: asked with each call.
-static CAPTURES: AtomicBool = AtomicBool::new(false);
+use std::sync::{Arc, OnceLock};
 
 thread_local! {
     /// The task that this thread runs.
     static HERE: Cell<TaskId> = const { Cell::new(TaskId::NIL) };
 }
 
-pub(crate) fn assign(assign: &Assign) {
-    let actor = assign.actor.as_ref();
-    CAPTURES.store(assign.captures && PlacementGroupId::from_slice(&assign.group).is_some(), Ordering::Relaxed);
-    *ASSIGNED.lock() = Some(Arc::new(Assigned {
-        devices: assign.devices.iter().map(|one| (one.resource.clone(), one.ids.clone())).collect(),
-        resources: assign.resources.iter().map(|one| (one.resource.clone(), one.units as f64 / 10_000.0)).collect(),
-        actor: actor.and_then(|actor| ActorId::from_slice(&actor.actor)),
-        restarts: actor.map_or(0, |actor| actor.restarts),
-        is_worker: true,
-        group: PlacementGroupId::from_slice(&assign.group),
-        captures: assign.captures,
-    }));
-}
-
-fn assigned() -> Arc<Assigned> {
-    ASSIGNED.lock().clone().unwrap_or_default()
-}
-
-/// Whether this process is a worker.
-pub(crate) fn is_worker() -> bool {
-    assigned().is_worker
-}
-
 /// The placement group that what is made here runs in.
 pub(crate) fn capturing_group() -> Option<PlacementGroupId> {
-    let assigned = assigned();
+    let assigned = assigned::current();
     assigned.group.filter(|_| assigned.captures)
-}
-
-pub(crate) fn captures() -> bool {
-    CAPTURES.load(Ordering::Relaxed)
 }
 
 /// The task that this thread works for; nil in a driver.
@@ -105,11 +60,13 @@ pub struct Accelerator {
 pub struct RuntimeContext {
     runtime: Runtime,
     assigned: Arc<Assigned>,
+    /// As it is handed out, once it is asked for.
+    resources: OnceLock<BTreeMap<String, f64>>,
 }
 
 /// What this process may know of itself: its job, its node, its devices.
 pub fn runtime_context() -> Result<RuntimeContext> {
-    Ok(RuntimeContext { runtime: process::required()?, assigned: assigned() })
+    Ok(RuntimeContext { runtime: process::required()?, assigned: assigned::current(), resources: OnceLock::new() })
 }
 
 impl RuntimeContext {
@@ -156,19 +113,21 @@ impl RuntimeContext {
 
     /// Everything granted to this task or actor.
     pub fn resources(&self) -> &BTreeMap<String, f64> {
-        &self.assigned.resources
+        let amount = |one: &Amount| (one.resource.clone(), one.units as f64 / 10_000.0);
+        self.resources.get_or_init(|| self.assigned.resources.iter().map(amount).collect())
     }
 
     /// The ids of the devices granted of a resource, ascending, as the visibility variable names them.
     pub fn accelerator_ids(&self, resource: &str) -> Vec<String> {
-        self.assigned.devices.get(resource).cloned().unwrap_or_default()
+        let granted = self.assigned.devices.iter().find(|granted| granted.resource == resource);
+        granted.map(|granted| granted.ids.clone()).unwrap_or_default()
     }
 
     /// The devices granted to this task or actor, with what the machine tells of them.
     ///
     /// Looking at the machine takes as long as its vendor's library does: tens of milliseconds where that is NVIDIA's.
     pub fn accelerators(&self) -> Result<Vec<Accelerator>> {
-        if self.assigned.devices.values().all(Vec::is_empty) {
+        if self.assigned.devices.iter().all(|granted| granted.ids.is_empty()) {
             return Ok(Vec::new());
         }
         let host = Host::from_environment().map_err(|error| Error::Invalid(error.to_string()))?;
@@ -178,14 +137,19 @@ impl RuntimeContext {
             let mut devices = of_family.flat_map(|detected| detected.devices.iter());
             devices.find(|device| is_called(device, id)).cloned()
         };
-        let described = |resource: &String, id: &String| {
+        let described = |resource: &str, id: &str| {
             let device = known(resource, id);
             let index = device.as_ref().map(|device| device.index).or_else(|| id.parse().ok());
             let Device { name, uuid, pci_address, memory_bytes, .. } = device.unwrap_or_default();
-            Accelerator { resource: resource.clone(), id: id.clone(), index, uuid, pci_address, name, memory_bytes }
+            Accelerator { resource: resource.into(), id: id.into(), index, uuid, pci_address, name, memory_bytes }
         };
-        let all = self.assigned.devices.iter().flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
-        Ok(all.map(|(resource, id)| described(resource, id)).collect())
+        let mut granted: Vec<_> = self.assigned.devices.iter().collect();
+        granted.sort_by(|one, other| one.resource.cmp(&other.resource));
+        let mut all = Vec::new();
+        for one in granted {
+            all.extend(one.ids.iter().map(|id| described(&one.resource, id)));
+        }
+        Ok(all)
     }
 }
 

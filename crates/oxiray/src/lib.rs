@@ -38,10 +38,13 @@
 //!
 //! # How it works
 //!
-//! There is nothing to install and nothing to ship: **workers are the program itself**. [`init`] starts a daemon (this
-//! program again) or finds the one that `oxiray start` left running; the daemon starts the program once as a *template*,
-//! which forks a worker whenever one is wanted, within a millisecond. A machine of the cluster that lacks the program
-//! fetches it, by the digest of its content.
+//! There is nothing to ship: **workers are the program itself**. [`init`] finds the daemon that `oxiray start` left running,
+//! or starts one that ends with this program; the daemon starts the program once as a *template*, which forks a worker
+//! whenever one is wanted, within a millisecond. A machine of the cluster that lacks the program fetches it, by the digest
+//! of its content.
+//!
+//! The daemon is the program `oxiray`, which is installed once (`cargo install oxiray-cli`, or `pip install oxiray`): it is
+//! no part of this crate. Where it is looked for, [`Builder::oxiray_binary`] tells.
 //!
 //! In such a process `init` never returns. What `main` does before it is done there too, so call it first; or write
 //! `#[oxiray::main]`, which sees to that before an asynchronous runtime is started.
@@ -54,7 +57,8 @@
 //! Python programs call these functions by their names, and the reverse: see [`python`].
 //!
 //! ```text
-//! cluster.rs    init: a connection begun and ended; template.rs: what the daemon starts this program as
+//! cluster.rs    init: a connection begun and ended; template.rs: what the daemon starts this program as. What all
+//!               languages do in the same way is in `oxiray-client`
 //! program.rs    this program, by its content; folder.rs: what goes with it; packages.rs: where both are kept
 //! registry.rs   what `#[remote]` gathered; worker.rs runs it
 //! task.rs, actor.rs, group.rs, options.rs   what a program asks for

@@ -3,6 +3,7 @@
 use crate::context::current_task;
 use crate::error::{Error, Result};
 use crate::{news, objects, process};
+use oxiray_client::borrowing;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::Runtime;
 use oxiray_values::{Blob, REFERENCE};
@@ -22,10 +23,6 @@ thread_local! {
     /// have none, and no list is looked at for those.
     static CONTAINING: Cell<(bool, usize)> = const { Cell::new((false, 0)) };
     static CONTAINED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
-    /// Whether references are noted that are made while the arguments of a call are read in this thread, and whether any
-    /// were.
-    static BORROWING: Cell<(bool, bool)> = const { Cell::new((false, false)) };
-    static BORROWED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What `write` writes, and the references inside of it.
@@ -46,23 +43,6 @@ pub(crate) fn note_contained(id: ObjectId) -> bool {
         CONTAINING.set((true, count + 1));
     }
     notes
-}
-
-pub(crate) fn begin_borrowing() {
-    end_borrowing();
-    BORROWING.set((true, false));
-}
-
-pub(crate) fn end_borrowing() -> Vec<ObjectId> {
-    let (_, has_any) = BORROWING.replace((false, false));
-    if has_any { BORROWED.take() } else { Vec::new() }
-}
-
-pub(crate) fn note_borrowed(id: ObjectId) {
-    if BORROWING.get().0 {
-        BORROWED.with_borrow_mut(|ids| ids.push(id));
-        BORROWING.set((true, true));
-    }
 }
 
 /// One use of an object, given up when it is dropped.
@@ -280,7 +260,7 @@ impl<'de, T> Deserialize<'de> for ObjectRef<T> {
                 let (id, owner) = ids.ok_or_else(|| D::Error::custom("a reference has malformed identifiers"))?;
                 let runtime = process::current().ok_or_else(|| D::Error::custom(Error::NotConnected))?;
                 runtime.borrow(id, owner);
-                note_borrowed(id);
+                borrowing::note(id);
                 Ok(ObjectRef::adopt(runtime, id))
             }
         }

@@ -7,6 +7,7 @@ use crate::outgoing::Outgoing;
 use crate::process;
 use crate::reference::Returned;
 use bytes::Bytes;
+use oxiray_client::assigned;
 use oxiray_runtime::{Arguments, Class, ClassIndex, Routine, Runtime, Streaming, Work};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl RemoteFunction {
             let settled = options.over((self.options)()).settle(None)?;
             let work = work::<R>(code(), self.path, &settled);
             submit_once(&runtime, settled.class, work, arguments)
-        } else if context::captures() {
+        } else if assigned::captures() {
             // Where it runs depends on who calls.
             let settled = (self.options)().settle(None)?;
             let work = work::<R>(code(), self.path, &settled);

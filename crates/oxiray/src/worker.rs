@@ -1,33 +1,30 @@
-//! The loop of a worker: take a call, run it, reply.
+//! A worker of the program: what of it is Rust's.
 //!
-//! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
-//! - WORKER-2: every call that is taken is answered once, or its process dies.
+//! The loop of its threads, and how it begins and ends, are those of every language (`oxiray_client`), as are WORKER-1 to
+//! WORKER-3.
 
 use crate::answer::Sink;
 use crate::desk::Desk;
 use crate::error::{Error, Result, TaskError};
 use crate::incoming::{Incoming, Kept, Made, Outcome, Wanted};
-use crate::reference::{begin_borrowing, end_borrowing};
 use crate::registry::{self, Kind, Method, State};
 use crate::{context, folder, objects, process, program};
+use bytes::Bytes;
+use oxiray_client::worker::Newborn;
+use oxiray_client::{Attempt, Language, UnderWay, assigned, attend, borrowing};
 use oxiray_ids::{ActorId, ObjectId, TaskId};
-use oxiray_runtime::{Duty, INLINE_BYTES, Identity, Outcome as Reply, Runtime, Ticket};
+use oxiray_runtime::{Duty, INLINE_BYTES, Outcome as Reply, Runtime, RuntimeError};
 use oxiray_values::{Common, Encoded};
 use oxiray_wire::message::{ActorCreate, ArgumentReference, Assign, Call, Content, Environment, Value};
-use oxiray_wire::{Connection, Message, Received};
-use rustix::event::{PollFd, PollFlags};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io::{self, Write as _};
 use std::iter::repeat_n;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// How long calls in other threads of an actor that ends have to finish; half of what the daemon leaves it.
-const FINISHING_LIMIT: Duration = Duration::from_secs(5);
 /// Threads that serve one actor at most; more concurrency than this queues.
 const THREADS_MAX: usize = 1000;
 
@@ -51,21 +48,14 @@ pub(crate) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-fn nothing() -> Value {
-    let encoded = Encoded::common(&Common::Null).expect("nothing can be written");
-    Value { content: Some(Content::Inline(encoded.into_bytes())), contained: Vec::new() }
-}
-
 /// What was printed is to be read before the answer is. What goes to `stderr` is never kept back.
 pub(crate) fn flush() {
     let _ = io::stdout().lock().flush();
 }
 
 /// Serves as the worker that the daemon wants at the other end of the stream; the process's status.
-pub(crate) fn main(descriptor: i32) -> i32 {
-    // SAFETY: the template passed this descriptor to this process alone, for this.
-    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    match oxiray_runtime::begin_output().and_then(|()| serve(socket)) {
+pub(crate) fn main(stream: OwnedFd) -> i32 {
+    match oxiray_runtime::begin_output().and_then(|()| serve(stream)) {
         Ok(()) => 0,
         Err(error) => {
             say(&format!("a worker ended: {error}\n"));
@@ -74,34 +64,12 @@ pub(crate) fn main(descriptor: i32) -> i32 {
     }
 }
 
-/// The first message on a connection, and what came behind it; nothing where the daemon went away before it said any.
-fn first_message(connection: &mut Connection) -> Option<(Received, Vec<Received>)> {
-    let mut inbox = Vec::new();
-    loop {
-        let is_over = connection.receive(&mut inbox).is_err();
-        if !inbox.is_empty() {
-            return Some((inbox.remove(0), inbox));
-        }
-        if is_over {
-            return None;
-        }
-        let _ = rustix::event::poll(&mut [PollFd::new(&*connection, PollFlags::IN)], None);
-    }
-}
-
-fn serve(socket: OwnedFd) -> io::Result<()> {
-    let mut connection = Connection::new(socket)?;
-    let Some((first, early)) = first_message(&mut connection) else { return Ok(()) };
-    let Message::Assign(assign) = first.message else { return Ok(()) };
-    let identity = Identity::from_welcome(&assign.welcome.clone().unwrap_or_default())
-        .ok_or_else(|| io::Error::other("the daemon assigned malformed ids"))?;
-    let session = assign.welcome.as_ref().map_or("", |welcome| &welcome.session);
-    let unfit = become_assigned(&assign, Path::new(session)).err();
+fn serve(stream: OwnedFd) -> io::Result<()> {
+    let Some(newborn) = Newborn::await_assignment(stream)? else { return Ok(()) };
+    let unfit = become_assigned(&newborn.assign, Path::new(newborn.session())).err();
     note_panics();
-    let runtime = Runtime::start(identity, connection, early, Some(&assign), None)?;
-    process::set(Some(runtime.clone()));
+    let (runtime, assign) = newborn.begin()?;
     runtime.end_waits_of(context::current_task);
-    oxiray_runtime::begin_metrics(&runtime);
     let mut worker = Worker { runtime, actor: None, class: String::new(), groups: Vec::new() };
     let mut desk = Desk::default();
     desk.unfit = unfit;
@@ -124,12 +92,7 @@ fn serve(socket: OwnedFd) -> io::Result<()> {
         serve_beside(&worker, create)?;
     }
     worker.attend(desk, None);
-    worker.runtime.tell_all();
-    worker.runtime.stop_serving();
-    if assign.actor.is_some() {
-        worker.runtime.actor_leaving("it was asked to end".into(), false);
-        worker.runtime.finish_calls(FINISHING_LIMIT);
-    }
+    oxiray_client::worker::end(&worker.runtime, assign.actor.is_some());
     Ok(())
 }
 
@@ -149,7 +112,7 @@ fn serve_beside(worker: &Arc<Worker>, create: &ActorCreate) -> io::Result<()> {
 
 /// WORKER-1.
 fn become_assigned(assign: &Assign, session: &Path) -> Result<()> {
-    context::assign(assign);
+    assigned::assign(assign);
     for variable in &assign.variables {
         let value = variable.value.as_deref().map(oxiray_processes::expanded);
         if std::env::var(&variable.name).ok() == value {
@@ -213,16 +176,10 @@ fn located(error: Error, function: &str) -> Error {
     }
 }
 
-/// Whether the call is run again in its place after an error that is retried: an actor's is, and a task's goes back to its
-/// owner.
-fn runs_again_here(call: &Call) -> bool {
-    call.function.is_empty() && call.retries != 0 && !call.retry_exceptions.is_empty()
-}
-
 impl Worker {
     fn construct(&self, desk: &Desk, create: &ActorCreate) -> Result<(State, &'static [Method])> {
         let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
-        begin_borrowing();
+        borrowing::begin();
         let made = context::within(id.creation_task(), || {
             caught(|| {
                 desk.fit()?;
@@ -236,125 +193,32 @@ impl Worker {
                 Ok((construct(incoming)?, *methods))
             })
         });
-        let borrowed = end_borrowing();
+        let borrowed = borrowing::end();
         let made = made.map_err(|error| located(error, &format!("{}::new", create.class_name)))?;
         self.runtime.actor_ready(&borrowed);
         Ok(made)
     }
 
-    /// Runs what comes, and answers a call as the next duty is asked for.
-    fn attend(&self, mut desk: Desk, group: Option<&str>) {
-        let (mut done, mut outcome) = (None, Reply::default());
-        loop {
-            match process::patiently(|| self.runtime.reply_and_next(&mut done, &mut outcome, group)) {
-                Ok(Duty::Become(assign)) => {
-                    let session = &self.runtime.identity().session;
-                    desk.unfit = become_assigned(&assign, Path::new(session)).err();
-                }
-                Ok(Duty::Run(ticket, mut call)) => {
-                    self.run(&mut desk, &ticket, &mut call, &mut outcome);
-                    if outcome.retiring {
-                        return self.runtime.reply(ticket, outcome);
-                    }
-                    done = Some((ticket, call));
-                }
-                // Nothing is cancelled in an event loop, since there is none, and there is no garbage.
-                Ok(Duty::Cancel(_) | Duty::Collect) => {}
-                Ok(Duty::Leave) | Err(_) => return,
-            }
-        }
+    /// Runs what comes.
+    fn attend(&self, desk: Desk, group: Option<&str>) {
+        // Where the runtime is over, so is the thread.
+        drop(attend(&mut Thread { worker: self, desk }, group));
     }
 
-    /// Runs a call, and once more for each error that is retried here; what came of it is the empty `reply` then.
-    fn run(&self, desk: &mut Desk, ticket: &Ticket, call: &mut Call, reply: &mut Reply) {
-        // An actor keeps its class's name.
-        if self.actor.is_none() {
-            desk.label(&call.name);
+    fn call_method(&self, call: &Call, references: Vec<ArgumentReference>, wanted: Wanted<'_>) -> Outcome {
+        let (state, methods) = self.actor.as_ref().expect("who is asked for a method is an actor");
+        if call.name == "__ray_ready__" {
+            return Incoming::new(&self.runtime, &call.arguments, Vec::new(), wanted)?.taken()?.value(&true);
         }
-        begin_borrowing();
-        while let Err(error) = self.attempt(desk, ticket, call, reply) {
-            reply.results.clear();
-            // What was cancelled is wanted no more.
-            let is_retried = !call.retry_exceptions.is_empty() && !matches!(error, Error::Cancelled(_));
-            if !(is_retried && runs_again_here(call)) {
-                reply.retry = is_retried;
-                self.fail(error, call, reply);
-                break;
-            }
-            // Items that have arrived are not sent again.
-            if let Some(terms) = &mut call.stream {
-                terms.arrived = terms.arrived.max(reply.items);
-            }
-            call.retries -= i32::from(call.retries > 0);
-            self.runtime.call_is_retried(ticket);
+        if let Some(flaw) = oxiray_client::worker::group_flaw(&call.group, &self.groups) {
+            return Err(Error::Invalid(flaw));
         }
-        reply.borrowed = end_borrowing();
-        reply.retiring = call.max_calls > 0 && desk.calls(&call.function) >= call.max_calls;
-        flush();
-    }
-
-    /// Runs a call once.
-    fn attempt(&self, desk: &mut Desk, ticket: &Ticket, call: &mut Call, reply: &mut Reply) -> Result<()> {
-        let task = ticket.task();
-        let references =
-            if runs_again_here(call) { call.references.clone() } else { std::mem::take(&mut call.references) };
-        let sink = call.stream.as_ref().map(|terms| Sink { ticket, terms, yielded: Cell::new(0) });
-        let wanted = sink.as_ref().map_or(Wanted::Results(call.results), Wanted::Items);
-        let outcome = context::within(task, || caught(|| self.call(desk, ticket, call, references, wanted)));
-        reply.items = sink.map_or(0, |sink| sink.yielded.get());
-        if self.runtime.end_of_user_code(task) {
-            if let Ok(made) = outcome {
-                made.release(&self.runtime);
-            }
-            return Err(Error::Cancelled(
-                "cancel() came while it ran, and what came of it after that was dropped".into(),
-            ));
-        }
-        outcome.and_then(|made| self.keep_all(task, made, reply))
-    }
-
-    /// The error is what came of the call.
-    fn fail(&self, error: Error, call: &Call, reply: &mut Reply) {
-        let name = if call.label.is_empty() { self.qualified(&call.name) } else { call.label.clone() };
-        let value = located(error, &name).into_value();
-        if call.stream.is_some() {
-            // The error is the last item, and that the call is over is its result all the same.
-            reply.raised = Some(value);
-            reply.results.push(nothing());
-        } else {
-            reply.results.resize(call.results as usize, value);
-        }
-    }
-
-    fn call(
-        &self,
-        desk: &mut Desk,
-        ticket: &Ticket,
-        call: &Call,
-        references: Vec<ArgumentReference>,
-        wanted: Wanted<'_>,
-    ) -> Outcome {
-        desk.fit()?;
-        if let Some((state, methods)) = &self.actor {
-            if call.name == "__ray_ready__" {
-                return Incoming::new(&self.runtime, &call.arguments, Vec::new(), wanted)?.taken()?.value(&true);
-            }
-            if !call.group.is_empty() && !self.groups.contains(&call.group) {
-                let (group, groups) = (&call.group, self.groups.join(", "));
-                return Err(Error::Invalid(format!("the actor has no concurrency group `{group}`; it has: {groups}")));
-            }
-            let method = methods.iter().find(|method| method.name == call.name).ok_or_else(|| {
-                let names: Vec<&str> = methods.iter().map(|method| method.name).collect();
-                Error::NotFound(format!("the actor has no method `{}`; it has: {}", call.name, names.join(", ")))
-            })?;
-            let incoming = Incoming::new(&self.runtime, &call.arguments, references, wanted)?;
-            return (method.call)(&**state as &(dyn Any + Send + Sync), incoming);
-        }
-        let entry = desk.function(&call.function, || ticket.code())?;
-        let Kind::Function(function) = entry.kind else {
-            return Err(Error::NotFound(format!("`{}` is an actor of the program: make one of it", entry.path)));
-        };
-        function(Incoming::new(&self.runtime, &call.arguments, references, wanted)?)
+        let method = methods.iter().find(|method| method.name == call.name).ok_or_else(|| {
+            let names: Vec<&str> = methods.iter().map(|method| method.name).collect();
+            Error::NotFound(format!("the actor has no method `{}`; it has: {}", call.name, names.join(", ")))
+        })?;
+        let incoming = Incoming::new(&self.runtime, &call.arguments, references, wanted)?;
+        (method.call)(&**state as &(dyn Any + Send + Sync), incoming)
     }
 
     /// The values of a call's results.
@@ -372,9 +236,8 @@ impl Worker {
             match self.keep(task.object(index), kept, reply) {
                 Ok(value) => reply.results.push(value),
                 Err(error) => {
-                    // Those that were made before one failed are nobody's.
+                    // Those behind it are nobody's, and those before it are given up with the reply.
                     Made::Several(left.map(|(kept, _)| kept).collect()).release(&self.runtime);
-                    self.runtime.discard(&std::mem::take(&mut reply.handed), &std::mem::take(&mut reply.stored));
                     return Err(error);
                 }
             }
@@ -398,5 +261,98 @@ impl Worker {
 
     fn qualified(&self, name: &str) -> String {
         if self.actor.is_none() { name.to_owned() } else { format!("{}::{name}", self.class) }
+    }
+}
+
+/// A thread that runs calls.
+struct Thread<'worker> {
+    worker: &'worker Worker,
+    desk: Desk,
+}
+
+impl Thread<'_> {
+    fn call(&mut self, call: &UnderWay<()>, references: Vec<ArgumentReference>, wanted: Wanted<'_>) -> Outcome {
+        self.desk.fit()?;
+        let UnderWay { ticket, call, .. } = call;
+        if self.worker.actor.is_some() {
+            return self.worker.call_method(call, references, wanted);
+        }
+        let entry = self.desk.function(&call.function, || ticket.code())?;
+        let Kind::Function(function) = entry.kind else {
+            return Err(Error::NotFound(format!("`{}` is an actor of the program: make one of it", entry.path)));
+        };
+        function(Incoming::new(&self.worker.runtime, &call.arguments, references, wanted)?)
+    }
+}
+
+impl Language for Thread<'_> {
+    type Own = ();
+    type Returned = Made;
+    type Error = Error;
+    type Stop = Error;
+
+    fn runtime(&self) -> &Runtime {
+        &self.worker.runtime
+    }
+
+    fn wait(&mut self, next: impl FnMut() -> std::result::Result<Duty, RuntimeError> + Send) -> Result<Duty> {
+        process::patiently(next)
+    }
+
+    fn become_assigned(&mut self, assign: &Assign) -> Result<()> {
+        self.desk.unfit = become_assigned(assign, Path::new(&self.worker.runtime.identity().session)).err();
+        Ok(())
+    }
+
+    fn begin(&mut self, call: &Call) {
+        // An actor keeps its class's name.
+        if self.worker.actor.is_none() {
+            self.desk.label(&call.name);
+        }
+    }
+
+    fn attempt(&mut self, mut call: UnderWay<()>) -> Attempt<Self> {
+        let references =
+            if call.may_run_again() { call.call.references.clone() } else { std::mem::take(&mut call.call.references) };
+        borrowing::begin();
+        let sink = call.call.stream.as_ref().map(|terms| Sink { ticket: &call.ticket, terms, yielded: Cell::new(0) });
+        let wanted = sink.as_ref().map_or(Wanted::Results(call.call.results), Wanted::Items);
+        let returned = context::within(call.task(), || caught(|| self.call(&call, references, wanted)));
+        call.yielded = sink.map_or(0, |sink| sink.yielded.get());
+        Attempt::Over(call, returned)
+    }
+
+    fn end(&mut self, _retires: bool) {
+        flush();
+    }
+
+    fn cancelled(&self, _call: &UnderWay<()>, returned: Outcome) -> Outcome {
+        if let Ok(made) = returned {
+            made.release(&self.worker.runtime);
+        }
+        Err(Error::Cancelled("cancel() came while it ran, and what came of it after that was dropped".into()))
+    }
+
+    fn keep(&self, call: &UnderWay<()>, made: Made, reply: &mut Reply) -> Result<()> {
+        self.worker.keep_all(call.task(), made, reply)
+    }
+
+    fn asks_retry(&self, _wanted: &Bytes, error: &Error) -> bool {
+        // What was cancelled is wanted no more.
+        !matches!(error, Error::Cancelled(_))
+    }
+
+    fn raised(&self, UnderWay { call, .. }: &UnderWay<()>, error: Error) -> Value {
+        let name = if call.label.is_empty() { self.worker.qualified(&call.name) } else { call.label.clone() };
+        located(error, &name).into_value()
+    }
+
+    fn nothing(&self) -> Value {
+        let encoded = Encoded::common(&Common::Null).expect("nothing can be written");
+        Value { content: Some(Content::Inline(encoded.into_bytes())), contained: Vec::new() }
+    }
+
+    fn calls(&self, function: &Bytes) -> u32 {
+        self.desk.calls(function)
     }
 }

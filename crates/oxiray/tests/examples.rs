@@ -1,4 +1,5 @@
-//! The examples show what they say: each is run as a user runs it, on a private cluster.
+//! The examples show what they say: each is run as a user runs it, on a private cluster, whose daemon is the program
+//! `oxiray` that was built beside them.
 
 #![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
 
@@ -34,16 +35,23 @@ fn host(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/hosts").join(name)
 }
 
-/// What a program prints, sorted by line, with `N` for process ids; workers may print in any order.
-fn output(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
+/// An example, in the environment that a user has.
+fn command(name: &str, folder: &Path) -> Command {
     let mut command = Command::new(example(name));
-    for (variable, _) in std::env::vars() {
+    for (variable, _) in std::env::vars().filter(|(name, _)| name != "OXIRAY_BINARY") {
         if FOREIGN.iter().any(|prefix| variable.starts_with(prefix)) || variable.starts_with("ASCEND_RT") {
             command.env_remove(variable);
         }
     }
-    command.args(arguments).envs(variables.iter().copied()).env("OXIRAY_TMPDIR", folder.path());
+    command.env("OXIRAY_TMPDIR", folder);
+    command
+}
+
+/// What a program prints, sorted by line, with `N` for process ids; workers may print in any order.
+fn output(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let mut command = command(name, folder.path());
+    command.args(arguments).envs(variables.iter().copied());
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = command.spawn().expect("examples are built with the tests");
     let mut stdout = child.stdout.take().expect("it is piped");
@@ -178,4 +186,18 @@ fn the_tour_shows_what_it_says() {
     ];
     expected.sort_unstable();
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_program_without_a_daemon_to_start_says_what_it_looked_for_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let mut command = command("tour", folder.path());
+    // Where no `oxiray` is, neither beside the program nor elsewhere.
+    let done = command.env_remove("OXIRAY_BINARY").env("PATH", folder.path()).output().expect("it runs");
+    let said = String::from_utf8(done.stderr).expect("programs print text");
+    assert!(!done.status.success(), "{said}");
+    let beside = example("oxiray");
+    for part in [beside.to_str().expect("a path that is text"), "PATH", "OXIRAY_BINARY", "cargo install oxiray-cli"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
 }

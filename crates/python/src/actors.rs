@@ -3,10 +3,11 @@
 use crate::caller::{arguments, common_arguments, implicit, units};
 use crate::environment::AskedEnvironment;
 use crate::ids::ActorID;
-use crate::reference::{note_borrowed, note_contained};
+use crate::reference::note_contained;
 use crate::strategy::{self, Told};
-use crate::{connect, context, process, python};
+use crate::{connect, process, python};
 use bytes::Bytes;
+use oxiray_client::{assigned, borrowing};
 use oxiray_ids::ActorId;
 use oxiray_runtime::{ActorWork, Runtime, amounts};
 use oxiray_wire::message::{ActorCreate, ConcurrencyGroup};
@@ -50,7 +51,7 @@ impl Hold {
     fn new(actor: &Bound<'_, ActorID>, keeps: bool) -> PyResult<Self> {
         let actor = actor.get().0;
         if keeps {
-            note_borrowed(actor.anchor());
+            borrowing::note(actor.anchor());
         }
         Ok(Self::on(process::required()?, actor, keeps))
     }
@@ -73,7 +74,7 @@ impl Hold {
         }
         connect::check_out_of_band(py)?;
         // Nobody knows when such a copy is gone.
-        let driver = context::assigned().driver.unwrap_or(self.runtime.identity().worker);
+        let driver = assigned::current().driver.unwrap_or(self.runtime.identity().worker);
         self.runtime.keep_for_job(self.actor, driver);
         Ok(())
     }

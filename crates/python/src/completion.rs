@@ -1,6 +1,7 @@
 //! How a call of an async actor is answered, and what it yields sent, by the event loop that runs it.
 
-use crate::worker::{Ended, SERVING, UnderWay};
+use crate::worker::{SERVING, UnderWay};
+use oxiray_client::complete;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_runtime::Pace;
 use pyo3::prelude::*;
@@ -27,11 +28,7 @@ impl Completion {
         let taken = self.under_way().take();
         let (Some(under_way), Some(worker)) = (taken, SERVING.get()) else { return };
         let borrowed = std::mem::take(&mut *self.borrowed.lock().unwrap_or_else(PoisonError::into_inner));
-        let ended = match worker.answer(py, under_way, returned, || borrowed) {
-            Ended::Again(under_way) => worker.attempt(py, *under_way),
-            ended => ended,
-        };
-        if matches!(ended, Ended::Leave) {
+        if complete(&mut worker.thread(py), under_way, returned, borrowed) {
             worker.runtime.stop_serving();
         }
     }
@@ -47,7 +44,7 @@ impl Completion {
     /// Whether what the call yields goes one by one.
     #[getter]
     fn is_stream(&self) -> bool {
-        self.under_way().as_ref().is_some_and(|under_way| under_way.call.stream.is_some())
+        self.under_way().as_ref().is_some_and(UnderWay::streams)
     }
 
     /// The call yielded this: whether it goes on (0), waits (1), or ends, since nobody reads any more (2).
@@ -62,19 +59,19 @@ impl Completion {
     /// As `send` returns, for what was yielded so far.
     fn pace(&self) -> u8 {
         let (Some(under_way), Some(worker)) = (&*self.under_way(), SERVING.get()) else { return STOP };
-        pace_number(worker.runtime.pace(under_way.task, under_way.yielded))
+        pace_number(worker.runtime.pace(under_way.task(), under_way.yielded))
     }
 
     /// Under which id news comes of a call that waits, once `announce` has asked for it.
     fn id<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let task = self.under_way().as_ref().map_or(TaskId::NIL, |under_way| under_way.task);
+        let task = self.under_way().as_ref().map_or(TaskId::NIL, UnderWay::task);
         PyBytes::new(py, task.object(1).as_bytes())
     }
 
     /// Asks for news of when the call may go on or has to end; `False` where that is so already.
     fn announce(&self) -> bool {
         let (Some(under_way), Some(worker)) = (&*self.under_way(), SERVING.get()) else { return false };
-        worker.runtime.announce_reader(under_way.task, under_way.yielded)
+        worker.runtime.announce_reader(under_way.task(), under_way.yielded)
     }
 
     /// The call raised this.

@@ -1,8 +1,9 @@
 //! What this process, and the task it runs, may know of itself.
 
 use crate::python;
-use oxiray_ids::{ActorId, PlacementGroupId, TaskId, WorkerId};
-use oxiray_wire::message::{Amount, Devices};
+use oxiray_client::assigned;
+use oxiray_ids::TaskId;
+use oxiray_wire::message::Amount;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::RefCell;
@@ -17,43 +18,13 @@ pub(crate) struct Running {
     pub(crate) function: String,
 }
 
-/// What the daemon assigned to this worker.
-#[derive(Debug, Default)]
-pub(crate) struct Assigned {
-    pub(crate) devices: Vec<Devices>,
-    pub(crate) resources: Vec<Amount>,
-    pub(crate) actor: Option<ActorId>,
-    pub(crate) actor_name: String,
-    /// How often the actor was made anew.
-    pub(crate) restarts: u32,
-    /// The job's driver.
-    pub(crate) driver: Option<WorkerId>,
-    pub(crate) is_worker: bool,
-    pub(crate) group: Option<PlacementGroupId>,
-    pub(crate) captures: bool,
-}
-
 thread_local! {
     static HERE: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
 /// The latest task of any thread: what threads of the user's own are taken to work for.
 static LATEST: Mutex<Option<Arc<Running>>> = Mutex::new(None);
-static ASSIGNED: Mutex<Option<Arc<Assigned>>> = Mutex::new(None);
 static HAS_EVENT_LOOP: AtomicBool = AtomicBool::new(false);
-
-pub(crate) fn assign(assigned: Assigned) {
-    *ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(assigned));
-}
-
-pub(crate) fn assigned() -> Arc<Assigned> {
-    ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
-}
-
-/// Whether this worker is an actor.
-pub(crate) fn assigned_to_actor() -> bool {
-    ASSIGNED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|assigned| assigned.actor.is_some())
-}
 
 /// From here on, calls run in an event loop, and which one runs is known to it alone.
 pub(crate) fn serve_with_event_loop() {
@@ -97,7 +68,7 @@ pub(crate) fn running() -> Option<Arc<Running>> {
 pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let runtime = crate::process::required()?;
     let identity = runtime.identity();
-    let assigned = assigned();
+    let assigned = assigned::current();
     let running = running();
     let answer = PyDict::new(py);
     answer.set_item("job_id", identity.job.hex())?;

@@ -19,15 +19,6 @@ pub(crate) struct AskedEnvironment {
     native: bool,
 }
 
-impl AskedEnvironment {
-    /// About how much it takes on the wire.
-    pub(crate) fn bytes(&self) -> usize {
-        let variables = self.variables.iter().map(|(name, value)| name.len() + value.len() + 8);
-        let lists = self.preload.iter().chain(&self.preload_path).map(|text| text.len() + 2);
-        self.fields.len() + self.preparation.len() + self.cached.len() + variables.chain(lists).sum::<usize>()
-    }
-}
-
 impl From<AskedEnvironment> for Environment {
     fn from(asked: AskedEnvironment) -> Self {
         let variable = |(name, value)| Variable { name, value: Some(value) };

@@ -14,11 +14,13 @@
 //! buffer.rs     memory of Python objects and Python views of our memory
 //! values.rs     put, get, wait
 //! metrics.rs    what programs count and measure
-//! worker.rs     the loop of a worker; values_of_call.rs and raised.rs: what it calls with, and
-//!               what comes of it; completion.rs: how an event loop answers one
+//! worker.rs     a worker; worker/thread.rs: what Python adds to the loop of its threads; values_of_call.rs and
+//!               raised.rs: what it calls with, and what comes of it; completion.rs: how an event loop answers one
 //! environment.rs  a runtime environment as the front describes it
 //! template.rs   the process that forks workers
 //! ```
+//!
+//! What all languages do in the same way is in `oxiray_client`.
 //!
 //! - PYTHON-1: the runtime's lock is never held while Python runs, and the GIL is never held while this
 //!   waits for another process.

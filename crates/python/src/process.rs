@@ -1,16 +1,9 @@
 //! The one runtime of this process.
 
 use crate::python;
+pub(crate) use oxiray_client::process::{current, set};
 use oxiray_runtime::Runtime;
 use pyo3::prelude::*;
-use std::sync::{PoisonError, RwLock};
-
-static CURRENT: RwLock<Option<Runtime>> = RwLock::new(None);
-
-/// The runtime, where there is one.
-pub(crate) fn current() -> Option<Runtime> {
-    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
-}
 
 /// The runtime, or the error that Ray programs expect where there is none.
 pub(crate) fn required() -> PyResult<Runtime> {
@@ -19,10 +12,6 @@ pub(crate) fn required() -> PyResult<Runtime> {
             "this process is not connected to a cluster: call init() first (a shutdown() ended the connection, or there was none)",
         )
     })
-}
-
-pub(crate) fn set(runtime: Option<Runtime>) -> Option<Runtime> {
-    std::mem::replace(&mut *CURRENT.write().unwrap_or_else(PoisonError::into_inner), runtime)
 }
 
 /// Calls `wait` without the GIL until it is done, letting signal handlers run in between.

@@ -3,6 +3,7 @@
 use crate::ids::{JobID, TaskID, hash};
 use crate::plain::Uncollected;
 use crate::{process, python};
+use oxiray_client::borrowing;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_runtime::Runtime;
 use oxiray_values::{Blob, RawReference};
@@ -16,8 +17,6 @@ thread_local! {
     static CONTAINED: RefCell<Option<Contained>> = const { RefCell::new(None) };
     /// References that the value contains which is unpickled in this thread.
     static EXPECTED: RefCell<Option<Expected>> = const { RefCell::new(None) };
-    /// References made while the arguments of a call are unpickled in this thread.
-    static BORROWED: RefCell<Option<Vec<ObjectId>>> = const { RefCell::new(None) };
 }
 
 /// What `__reduce__` returns: how to make the reference anew, and of what.
@@ -109,23 +108,9 @@ impl Drop for Expecting<'_> {
     }
 }
 
-/// Notes the references that one call's arguments bring.
-pub(crate) fn begin_borrowing() {
-    BORROWED.set(Some(Vec::new()));
-}
-
-pub(crate) fn end_borrowing() -> Vec<ObjectId> {
-    BORROWED.take().unwrap_or_default()
-}
-
 /// The value that is pickled in this thread contains the object; `false` where the runtime pickles nothing.
 pub(crate) fn note_contained(id: ObjectId) -> bool {
     CONTAINED.with_borrow_mut(|contained| contained.as_mut().map(|contained| contained.ids.push(id)).is_some())
-}
-
-/// The object's reference was made in this thread, perhaps by unpickling a call's arguments.
-pub(crate) fn note_borrowed(id: ObjectId) {
-    BORROWED.with_borrow_mut(|borrowed| borrowed.as_mut().map(|borrowed| borrowed.push(id)));
 }
 
 /// A reference to a value. The value is kept as long as references to it exist.
@@ -304,7 +289,7 @@ pub(crate) fn borrow(id: &[u8], owner: &[u8]) -> PyResult<ObjectRef> {
         runtime.borrow(id, WorkerId::from_slice(owner).unwrap_or(WorkerId::NIL));
         runtime
     };
-    note_borrowed(id);
+    borrowing::note(id);
     Ok(ObjectRef::adopt(runtime, id))
 }
 

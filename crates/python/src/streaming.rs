@@ -32,7 +32,7 @@ impl Worker {
         for item in generator.try_iter()? {
             let mut pace = self.send_items(py, under_way, &item?)?;
             if pace == Pace::Wait {
-                let waited = process::patiently(py, || self.runtime.await_reader(under_way.task, under_way.yielded))?;
+                let waited = process::patiently(py, || self.runtime.await_reader(under_way.task(), under_way.yielded))?;
                 pace = waited.unwrap_or(Pace::Stop);
             }
             if pace == Pace::Stop {
@@ -72,8 +72,8 @@ impl Worker {
             under_way.yielded += 1;
             return Ok(Pace::On);
         }
-        let serialized = if under_way.is_common { common::serialized(item)? } else { Serialized::of(item)? };
-        let id = Runtime::item_id(under_way.task, index);
+        let serialized = if under_way.own.is_common { common::serialized(item)? } else { Serialized::of(item)? };
+        let id = Runtime::item_id(under_way.task(), index);
         let handed = serialized.contained.clone();
         self.runtime.retain_all(&handed);
         let value = match keep(py, &self.runtime, id, serialized, INLINE_BYTES) {

@@ -3,10 +3,10 @@
 use super::{Worker, flush_output};
 use crate::context::{self, Running};
 use crate::raised::raised;
-use crate::reference::{begin_borrowing, end_borrowing};
 use crate::values::exception;
 use crate::values_of_call::mark_as_of_argument;
 use crate::{caller, common, python};
+use oxiray_client::borrowing;
 use oxiray_ids::ActorId;
 use oxiray_wire::message::{ActorCreate, Value};
 use pyo3::exceptions::{PyRuntimeError, PySystemExit};
@@ -24,7 +24,7 @@ impl Worker {
         let task = id.creation_task();
         oxiray_runtime::show_title(&name);
         context::enter(Running { task, name: name.clone(), function: "__init__".into() });
-        begin_borrowing();
+        borrowing::begin();
         if let Some(flaw) = self.flaw() {
             self.runtime.actor_failed(flaw);
             return false;
@@ -47,7 +47,7 @@ impl Worker {
         };
         context::leave();
         oxiray_runtime::show_title(&create.class_name);
-        let borrowed = end_borrowing();
+        let borrowed = borrowing::end();
         match made {
             Ok((actor, name)) => {
                 *self.actor.lock().unwrap_or_else(PoisonError::into_inner) = Some(actor);

@@ -1,0 +1,74 @@
+//! What the daemon assigned to this worker: which devices it may use, which actor it is.
+
+use oxiray_ids::{ActorId, PlacementGroupId, WorkerId};
+use oxiray_wire::message::{Amount, Assign, Devices};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the daemon assigned to this worker; in a driver, nothing of it.
+#[derive(Debug, Default)]
+pub struct Assigned {
+    /// The devices granted.
+    pub devices: Vec<Devices>,
+    /// Everything granted.
+    pub resources: Vec<Amount>,
+    /// The actor that this process is.
+    pub actor: Option<ActorId>,
+    /// That actor's name.
+    pub actor_name: String,
+    /// How often that was made anew.
+    pub restarts: u32,
+    /// The job's driver.
+    pub driver: Option<WorkerId>,
+    /// Whether this process is a worker.
+    pub is_worker: bool,
+    /// The placement group that it runs in.
+    pub group: Option<PlacementGroupId>,
+    /// Whether what is made here runs in that group, too.
+    pub captures: bool,
+}
+
+static ASSIGNED: RwLock<Option<Arc<Assigned>>> = RwLock::new(None);
+/// Whether what is made here runs in this worker's placement group: some languages ask with each call.
+static CAPTURES: AtomicBool = AtomicBool::new(false);
+
+impl From<&Assign> for Assigned {
+    fn from(assign: &Assign) -> Self {
+        let actor = assign.actor.as_ref();
+        Self {
+            devices: assign.devices.clone(),
+            resources: assign.resources.clone(),
+            actor: actor.and_then(|actor| ActorId::from_slice(&actor.actor)),
+            actor_name: actor.map(|actor| actor.name.clone()).unwrap_or_default(),
+            restarts: actor.map_or(0, |actor| actor.restarts),
+            driver: WorkerId::from_slice(&assign.driver),
+            is_worker: true,
+            group: PlacementGroupId::from_slice(&assign.group),
+            captures: assign.captures,
+        }
+    }
+}
+
+/// From here on, this process is that worker.
+pub fn assign(assign: &Assign) {
+    let assigned = Assigned::from(assign);
+    CAPTURES.store(assigned.captures && assigned.group.is_some(), Ordering::Relaxed);
+    *ASSIGNED.write() = Some(Arc::new(assigned));
+}
+
+/// What this process was assigned last.
+pub fn current() -> Arc<Assigned> {
+    ASSIGNED.read().clone().unwrap_or_default()
+}
+
+/// Whether this process is an actor.
+pub fn is_actor() -> bool {
+    ASSIGNED.read().as_ref().is_some_and(|assigned| assigned.actor.is_some())
+}
+
+/// Whether what is made here runs in this worker's placement group.
+#[inline]
+pub fn captures() -> bool {
+    CAPTURES.load(Ordering::Relaxed)
+}

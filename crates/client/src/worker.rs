@@ -1,0 +1,72 @@
+//! How a worker begins, and how it ends.
+//!
+//! - WORKER-1: before anything of the user's runs, the environment that the daemon assigned is in force.
+
+use crate::process;
+use oxiray_runtime::{Identity, Runtime};
+use oxiray_wire::message::{Assign, Welcome};
+use oxiray_wire::{Connection, Message, Received};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How long calls in other threads of an actor that ends have to finish; half of what the daemon leaves it.
+const FINISHING_LIMIT: Duration = Duration::from_secs(5);
+
+/// A worker that was told who it is, and has yet to become that.
+#[derive(Debug)]
+pub struct Newborn {
+    /// What the daemon assigned to it.
+    pub assign: Box<Assign>,
+    identity: Identity,
+    connection: Connection,
+    early: Vec<Received>,
+}
+
+impl Newborn {
+    /// Waits for the daemon at the other end to say who this worker is; `None` where it went away before.
+    ///
+    /// # Errors
+    /// Where the stream is none, or what the daemon says makes no sense.
+    pub fn await_assignment(stream: OwnedFd) -> io::Result<Option<Self>> {
+        let mut connection = Connection::new(stream)?;
+        let Ok(Some((first, early))) = connection.first_message(None) else { return Ok(None) };
+        let Message::Assign(assign) = first.message else { return Ok(None) };
+        let identity = Identity::from_welcome(assign.welcome.as_ref().unwrap_or(&Welcome::default()))
+            .ok_or_else(|| io::Error::other("the daemon assigned malformed ids"))?;
+        Ok(Some(Self { assign, identity, connection, early }))
+    }
+
+    /// Where the session lies that it works for.
+    pub fn session(&self) -> &str {
+        &self.identity.session
+    }
+
+    /// Starts the runtime of this process. WORKER-1: its environment is in force by now.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub fn begin(self) -> io::Result<(Runtime, Box<Assign>)> {
+        let Self { assign, identity, connection, early } = self;
+        let runtime = Runtime::start(identity, connection, early, Some(&assign), None)?;
+        process::set(Some(runtime.clone()));
+        oxiray_runtime::begin_metrics(&runtime);
+        Ok((runtime, assign))
+    }
+}
+
+/// The thread that attends has left: the others are told to, and an actor's are waited for.
+pub fn end(runtime: &Runtime, is_actor: bool) {
+    runtime.tell_all();
+    runtime.stop_serving();
+    if is_actor {
+        runtime.actor_leaving("it was asked to end".into(), false);
+        runtime.finish_calls(FINISHING_LIMIT);
+    }
+}
+
+/// What is wrong with a call's concurrency group, where the actor has none of that name.
+pub fn group_flaw(group: &str, groups: &[String]) -> Option<String> {
+    let is_known = group.is_empty() || groups.iter().any(|known| known == group);
+    (!is_known).then(|| format!("the actor has no concurrency group `{group}`; it has: {}", groups.join(", ")))
+}

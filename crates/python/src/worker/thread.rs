@@ -1,0 +1,144 @@
+//! A thread of a worker that runs Python.
+
+use super::{IDLE, Known, UnderWay, Worker, become_assigned, flush_output};
+use crate::completion::Completion;
+use crate::context::{self, Running};
+use crate::raised::{asks_retry, raised};
+use crate::values_of_call::none;
+use crate::{cancel, process};
+use bytes::Bytes;
+use oxiray_client::{Attempt, Language, assigned, borrowing};
+use oxiray_ids::TaskId;
+use oxiray_runtime::{Duty, Outcome, Runtime, RuntimeError};
+use oxiray_wire::message::{Assign, Call, Value};
+use pyo3::exceptions::PySystemExit;
+use pyo3::prelude::*;
+use std::sync::PoisonError;
+
+/// A thread of a worker, while it has the interpreter.
+pub(crate) struct Thread<'py> {
+    pub(super) worker: &'static Worker,
+    pub(super) py: Python<'py>,
+}
+
+impl<'py> Language for Thread<'py> {
+    type Own = Known;
+    type Returned = Bound<'py, PyAny>;
+    type Error = PyErr;
+    type Stop = PyErr;
+
+    fn runtime(&self) -> &Runtime {
+        &self.worker.runtime
+    }
+
+    fn wait(&mut self, mut next: impl FnMut() -> Result<Duty, RuntimeError> + Send) -> PyResult<Duty> {
+        loop {
+            // A KeyboardInterrupt that arrived between two calls is nobody's.
+            if let Ok(duty) = process::patiently(self.py, &mut next) {
+                return duty.map_err(|error| process::error(self.py, &error));
+            }
+        }
+    }
+
+    fn become_assigned(&mut self, assign: &Assign) -> PyResult<()> {
+        self.worker.note_flaw(become_assigned(self.py, assign)?);
+        Ok(())
+    }
+
+    fn flaw(&self) -> Option<Value> {
+        self.worker.flaw()
+    }
+
+    fn cancel(&mut self, task: TaskId) -> PyResult<()> {
+        self.worker.cancel_in_event_loop(self.py, task)
+    }
+
+    fn collect(&mut self) -> PyResult<()> {
+        self.py.import("gc")?.call_method0("collect").map(drop)
+    }
+
+    fn begin(&mut self, call: &Call) -> Known {
+        let name = if call.label.is_empty() { self.worker.qualified(&call.name) } else { call.label.clone() };
+        self.worker.label(self.py, &call.name);
+        oxiray_runtime::show_title(&name);
+        Known { name, is_common: false }
+    }
+
+    fn attempt(&mut self, mut call: UnderWay) -> Attempt<Self> {
+        let (worker, py) = (self.worker, self.py);
+        context::enter(Running { task: call.task(), name: call.own.name.clone(), function: call.call.name.clone() });
+        borrowing::begin();
+        match (worker.prepare(py, &mut call), worker.event_loop(py)) {
+            (Ok((target, args, kwargs)), Some(event_loop)) => {
+                let identity = (call.task().hex(), call.own.name.clone(), call.call.name.clone());
+                let group = call.call.group.clone();
+                let completion = Bound::new(py, Completion::new(call, borrowing::end()));
+                let completion = completion.expect("WORKER-2: a process without memory for a completion dies");
+                let arguments = (target, args, kwargs, &completion, identity, group);
+                // WORKER-2: a loop takes every call until its process ends; one that it does not take is answered.
+                if let Err(refused) = event_loop.bind(py).call_method1("submit", arguments) {
+                    completion.get().failed(refused.value(py));
+                }
+                Attempt::HandedOn
+            }
+            (prepared, _) => {
+                let returned = prepared.and_then(|(target, args, kwargs)| match kwargs {
+                    Some(kwargs) if !kwargs.is_empty() => target.call(args, Some(&kwargs)),
+                    _ => target.call1(args),
+                });
+                let returned = match call.call.stream {
+                    Some(_) => returned.and_then(|value| worker.drain(py, &mut call, value)),
+                    None => returned,
+                };
+                Attempt::Over(call, returned)
+            }
+        }
+    }
+
+    fn end(&mut self, retires: bool) {
+        context::leave();
+        oxiray_runtime::show_title(self.worker.class.get().map_or(IDLE, String::as_str));
+        if retires {
+            flush_output(self.py);
+        }
+    }
+
+    fn cancelled(&self, call: &UnderWay, returned: PyResult<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        // A method that returns although it was cancelled has done what it could: its caller did not want the value.
+        if assigned::is_actor() || call.streams() {
+            returned.and_then(|_| Err(cancel::error(self.py, call.task())?))
+        } else {
+            returned
+        }
+    }
+
+    fn keep(&self, call: &UnderWay, returned: Bound<'py, PyAny>, outcome: &mut Outcome) -> PyResult<()> {
+        let wanted = (call.call.results, call.own.is_common);
+        outcome.results = self.worker.results(self.py, call.task(), wanted, &returned, outcome)?;
+        Ok(())
+    }
+
+    fn leave_on(&mut self, call: UnderWay, error: PyErr) -> Result<(), (UnderWay, PyErr)> {
+        if !error.is_instance_of::<PySystemExit>(self.py) {
+            return Err((call, error));
+        }
+        self.worker.leave_at_exit(self.py, call, &error);
+        Ok(())
+    }
+
+    fn asks_retry(&self, wanted: &Bytes, error: &PyErr) -> bool {
+        asks_retry(self.py, wanted, error)
+    }
+
+    fn raised(&self, call: &UnderWay, error: PyErr) -> Value {
+        raised(self.py, &call.own.name, call.task(), &error, call.own.is_common)
+    }
+
+    fn nothing(&self) -> Value {
+        none()
+    }
+
+    fn calls(&self, function: &Bytes) -> u32 {
+        self.worker.functions.lock().unwrap_or_else(PoisonError::into_inner).calls(function)
+    }
+}
