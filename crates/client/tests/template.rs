@@ -4,6 +4,7 @@
 //! the template, which must be the first.
 
 #![expect(clippy::print_stdout, reason = "it says what passed, as tests do")]
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
 
 use oxiray_client::template::{TemplateService, WorkerWanted};
 use oxiray_processes::{Start, children_of};

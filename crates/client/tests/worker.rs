@@ -1,5 +1,7 @@
 //! The loop of a worker in a language that is made up, against a daemon and an owner that the test plays over real sockets.
 
+#![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
+
 use bytes::Bytes;
 use oxiray_client::worker::{self, Newborn};
 use oxiray_client::{Attempt, Functions, Language, UnderWay, assigned, attend, complete};

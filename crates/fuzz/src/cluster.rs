@@ -302,7 +302,6 @@ impl Cluster {
             }
             Effect::Kill { worker } if self.workers.remove(&worker) => drop(self.doomed.insert(worker)),
             Effect::KillMember { member: peer } | Effect::Close { client: peer } => self.goes(peer),
-            Effect::Kill { .. } => {}
             Effect::Expel { peer, .. } => {
                 self.told.expelled += 1;
                 self.goes(peer);

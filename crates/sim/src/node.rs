@@ -225,7 +225,6 @@ impl World {
                     self.kill(process);
                 }
             }
-            Effect::KillMember { .. } => {}
             Effect::Expel { peer, why } => panic!("node {node} ends {peer}, which is honest: {why}"),
             Effect::Close { client } => {
                 if let Some((stream, _)) = self.nodes[node].streams.get(&client).copied() {
@@ -241,7 +240,11 @@ impl World {
                 self.agenda.forget(|event| *event == Event::Prepared { node, number });
             }
             // No process leaves anything half written, nobody submits jobs, and nobody takes memory.
-            Effect::LeaveStore { .. } | Effect::Submission(_) | Effect::Confine(_) | Effect::MeasureDevices => {}
+            Effect::LeaveStore { .. }
+            | Effect::Submission(_)
+            | Effect::Confine(_)
+            | Effect::MeasureDevices
+            | Effect::KillMember { .. } => {}
             Effect::Write(changes) => self.write_down(changes),
             Effect::AskDevice(question) => self.ask_device(node, question),
             Effect::Log(line) => self.log.line(self.now, format_args!("node {node} notes: {line}")),

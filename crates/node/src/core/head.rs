@@ -276,7 +276,9 @@ impl HeadCore {
                 return;
             }
             self.lend_out(|own| {
-                orders.into_iter().for_each(|order| own.head_said(order));
+                for order in orders {
+                    own.head_said(order);
+                }
                 own.tell_state();
             });
         }

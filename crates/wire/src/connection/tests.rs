@@ -47,7 +47,8 @@ fn a_message_that_no_frame_can_carry_ends_the_connection() {
 fn a_control_message_is_small() {
     let mut near = BytesMut::new();
     let text = "x".repeat(CONTROL_BYTES_LIMIT);
-    let error = frame::append(&crate::message::Notice { text }, 0, &mut near).expect_err("it is too large");
+    let error =
+        frame::append(&crate::message::Notice { text, job: Bytes::new() }, 0, &mut near).expect_err("it is too large");
     assert!(matches!(error, FrameError::Unsendable { limit: CONTROL_BYTES_LIMIT, .. }) && near.is_empty());
 }
 

@@ -53,12 +53,12 @@ impl HeadCore {
             || matches!(self.environments.is_made(asked, self.now, &self.numbers), Made::Yes);
         self.see_to_environments();
         if is_made {
-            self.tell_environment(job, environment);
+            self.tell_environment(job, &environment);
         }
     }
 
     /// The members on this machine that know the job start the template of an environment.
-    fn tell_environment(&mut self, job: JobId, environment: Environment) {
+    fn tell_environment(&mut self, job: JobId, environment: &Environment) {
         let command = self.command_of(job, None);
         for member in self.members.near_with(job) {
             let (job, environment) = (bytes_of(job.as_bytes()), Some(environment.clone()));

@@ -71,7 +71,7 @@ impl HeadCore {
     }
 
     /// Nodes are chosen, and were asked.
-    pub(super) fn group_placed(&mut self, want: &Want, room: Room) {
+    pub(super) fn group_placed(&mut self, want: &Want, room: &Room) {
         let Want::Group { id, .. } = *want else { return };
         let reservation = self.reservations.get_mut(&id).expect("a removed group waits for nothing");
         reservation.ticket = None;
@@ -219,11 +219,11 @@ impl HeadCore {
         let among = bundle.map_or(0..nodes.len(), |index| index..index + 1);
         for index in among {
             let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
-            let Some((key, member)) = key.and_then(|key| Some((key, self.members.by_key.get_mut(&key)?))) else {
-                continue;
-            };
+            // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
+            let Some(key) = key.filter(|key| self.members.takes(*key)) else { continue };
+            let Some(member) = self.members.by_key.get_mut(&key) else { continue };
             let within = (*group, index);
-            if !member.is_silent && member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
+            if member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
                 return Some(Share::On(key, need.clone(), Some(within)));
             }
         }

@@ -68,7 +68,7 @@ impl HeadCore {
                 let wanted = self.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
                 let is_over = !self.details.contains_key(&wanted.job);
                 match share {
-                    Share::Room(room) => self.group_placed(&wanted.want, room),
+                    Share::Room(room) => self.group_placed(&wanted.want, &room),
                     Share::Ahead(..) if is_over => {}
                     Share::Ahead(need, journey) => self.bring(ticket, wanted, need, journey),
                     Share::On(member, ..) if is_over => self.members.look_again(member),

@@ -7,7 +7,7 @@ use super::device_use::Measured;
 use super::{Alarm, Duty, NodeCore};
 use crate::core::Monitored;
 use crate::core::{Effect, Key};
-use crate::device_checks::{DeviceSlot, DeviceChecks, DeviceQuestion, Residue, Step, devices_of};
+use crate::device_checks::{DeviceChecks, DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
 use oxiray_wire::message::{Stop, WorkerDied, WorkerGone};
 use std::collections::BTreeMap;
 use std::time::Duration;
