@@ -93,9 +93,12 @@ def test_lines_of_several_processes_are_shown_once(tmp_path) -> None:
     shown = [line.removeprefix("(A pid=_) ") for line in without_pids(printed)]
     assert sum(line == "always this" for line in shown) == 4 and sum(line == "1" for line in shown) == 4, shown
     assert not any("never" in line for line in shown), shown
-    assert "line 0" in shown and "line 1" not in shown, shown
+    # Each process has a pipe of its own: which of them is read first, nobody promises.
+    plain = [line for line in shown if re.fullmatch(r"line \d", line)]
     repeated = [line for line in shown if "[repeated 3x across cluster]" in line]
-    assert repeated[0].startswith("line 3 [") and sum("RAY_DEDUP_LOGS=0" in line for line in repeated) == 1, shown
+    last = re.match(r"line \d(?= \[)", repeated[0])
+    assert len(plain) == 1 and last is not None and last[0] not in plain, shown
+    assert sum("RAY_DEDUP_LOGS=0" in line for line in repeated) == 1, shown
     printed, _ = run(tmp_path, body, RAY_DEDUP_LOGS="0")
     assert len(printed.splitlines()) == 20, printed
 
