@@ -74,7 +74,9 @@ def test_pins_that_were_asked_for_are_given_back_where_one_before_them_raises(cl
 
 def test_memory_files_are_few_however_many_objects_lie_in_them(cluster) -> None:
     cluster(object_store_memory=400 << 20)
+    # Other tests of this process may have files open, too.
+    before = len(os.listdir("/proc/self/fd"))
     references = [ray.put(numpy.ones(SIZE, dtype=numpy.uint8)) for _ in range(1000)]
     assert spilled.store()["files"] <= 4
-    assert len(os.listdir("/proc/self/fd")) < 100
+    assert len(os.listdir("/proc/self/fd")) < before + 20
     del references
