@@ -29,8 +29,8 @@ HONEST_IN_FLIGHT = 6
 HONEST_BYTES = 16 << 20
 # How long the last results may take after the time is over: hogs may be paused before they are begun again.
 FINISH_S = 300
-#: Words that every explanation must have: sizes, and what to do.
-WORDS = ["memory", "MiB"]
+#: What every explanation must have: sizes in MiB or GiB, and what to do.
+WORDS = ["memory", "iB"]
 
 
 def honest(seed: int) -> Any:
