@@ -17,7 +17,11 @@ impl NodeCore {
         let is_refused = reserved.is_none();
         let places = order.bundles.iter().map(|bundle| (group, bundle.bundle as usize));
         head.bundles.extend(places.zip(reserved.unwrap_or_default()));
-        self.tell_state();
+        // A head elsewhere is told of the bundles before it hears that they are there. One in this process hears at the end of
+        // all its orders how the ledger stands: each time, that is all bundles anew.
+        if self.head_key().is_some() {
+            self.tell_state();
+        }
         self.report(GroupPrepared { order: order.order, is_refused });
     }
 
