@@ -8,8 +8,9 @@ use crate::grammar::{self, Pool};
 use bytes::Bytes;
 use fastrand::Rng;
 use oxiray_accelerators::{Detection, offer};
+use oxiray_head::Core;
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_node::{Core, Effect, Key, Plan, Residue};
+use oxiray_machine::{Effect, Key, Plan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Amount, Driver, NodeJoin, NodeState};
@@ -210,7 +211,7 @@ impl Cluster {
             Message::SubmissionAsked(asked) => self.core.submission_asked(from, asked, 1),
             Message::HoldingsQuery(_) => drop(self.core.holdings(|_| None)),
             Message::ClusterQuery(asked) => {
-                let _ = self.core.report(asked.request, &oxiray_node::StoreFigures::default(), 0);
+                let _ = self.core.report(asked.request, &oxiray_head::StoreFigures::default(), 0);
             }
             other => drop(self.ignored.insert((Role::Visitor, other.kind()))),
         }
@@ -348,9 +349,6 @@ fn plan() -> Plan {
         offer,
         labels: BTreeMap::new(),
         store_bytes: 1 << 30,
-        limits: None,
-        monitor: oxiray_node::MonitorOptions::default(),
-        spill_fullness_max: 950,
         hostname: "here".into(),
         name: "fuzzed".into(),
         ip: "127.0.0.1".into(),

@@ -9,11 +9,11 @@ use oxiray_ids::{ActorId, JobId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many dead actors are remembered, with the cause of their death.
-pub const DEAD_ACTORS_KEPT: usize = 4096;
+pub(crate) const DEAD_ACTORS_KEPT: usize = 4096;
 
 /// What is said of an actor when it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
+pub(crate) struct Description {
     /// Who it is.
     pub id: ActorId,
     /// The job it belongs to.
@@ -34,7 +34,7 @@ pub struct Description {
 
 /// Where an actor is in its life. `C` is the cause of a death.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ActorState<C> {
+pub(crate) enum ActorState<C> {
     /// It waits for its resources.
     Waiting,
     /// It has a process, in which its constructor runs.
@@ -49,7 +49,7 @@ pub enum ActorState<C> {
 
 /// One actor.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Actor<C> {
+pub(crate) struct Actor<C> {
     /// What was said of it.
     pub description: Description,
     /// Where it is in its life.
@@ -67,12 +67,12 @@ pub struct Actor<C> {
 
 impl<C> Actor<C> {
     /// An actor that nobody is connected to.
-    pub fn new(description: Description, state: ActorState<C>, restarts: u32, is_unreferenced: bool) -> Self {
+    pub(crate) fn new(description: Description, state: ActorState<C>, restarts: u32, is_unreferenced: bool) -> Self {
         Self { description, state, restarts, failed_starts: 0, moves: 0, is_unreferenced, interested: BTreeSet::new() }
     }
 
     /// Its process, where it has one.
-    pub fn worker(&self) -> Option<WorkerId> {
+    pub(crate) fn worker(&self) -> Option<WorkerId> {
         match self.state {
             ActorState::Starting(worker) | ActorState::Alive(worker) => Some(worker),
             ActorState::Waiting | ActorState::Restarting | ActorState::Dead(_) => None,
@@ -80,21 +80,21 @@ impl<C> Actor<C> {
     }
 
     /// Whether it is made anew should its process die.
-    pub fn may_restart(&self) -> bool {
+    pub(crate) fn may_restart(&self) -> bool {
         let allowed =
             u32::try_from(self.description.max_restarts).map_or(true, |most| self.restarts - self.moves < most);
         allowed && !self.is_unreferenced && !self.is_dead()
     }
 
     /// Whether it is dead for good.
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, ActorState::Dead(_))
     }
 }
 
 /// An actor's process died, and there will be another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub(crate) struct Lost {
     /// Whether its constructor had not returned, so that no call of it was begun.
     pub began_nothing: bool,
     /// Who is to be told.
@@ -103,7 +103,7 @@ pub struct Lost {
 
 /// What became of a wish to make an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
+pub(crate) enum Created {
     /// It is made, and waits for its resources.
     New,
     /// An actor of that name lives, and was asked for.
@@ -116,7 +116,7 @@ pub enum Created {
 
 /// What becomes of a wish to be connected.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Connect<C> {
+pub(crate) enum Connect<C> {
     /// It has a process.
     Now(WorkerId),
     /// When it has one; [`Actors::placed`] names who waits.
@@ -129,7 +129,7 @@ pub enum Connect<C> {
 
 /// All actors of a session.
 #[derive(Debug)]
-pub struct Actors<C> {
+pub(crate) struct Actors<C> {
     by_id: BTreeMap<ActorId, Actor<C>>,
     names: BTreeMap<(String, String), ActorId>,
     living_of: BTreeMap<WorkerId, BTreeSet<ActorId>>,
@@ -153,7 +153,7 @@ impl<C> Default for Actors<C> {
 
 impl<C: Clone> Actors<C> {
     /// Makes an actor; its creator will be connected when it is placed.
-    pub fn create(&mut self, description: Description, get_if_exists: bool) -> Created {
+    pub(crate) fn create(&mut self, description: Description, get_if_exists: bool) -> Created {
         if self.by_id.contains_key(&description.id) {
             return Created::Duplicate;
         }
@@ -182,7 +182,7 @@ impl<C: Clone> Actors<C> {
     }
 
     /// An actor as another head knew it. Nobody is connected to it.
-    pub fn restore(&mut self, actor: Actor<C>) {
+    pub(crate) fn restore(&mut self, actor: Actor<C>) {
         let (id, creator) = (actor.description.id, actor.description.creator);
         if actor.is_dead() {
             self.dead.push_back(id);
@@ -197,17 +197,17 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The dead that are not remembered any more, each once.
-    pub fn forgotten(&mut self) -> Vec<ActorId> {
+    pub(crate) fn forgotten(&mut self) -> Vec<ActorId> {
         std::mem::take(&mut self.forgotten)
     }
 
     /// The living actor of that name (ACTOR-1).
-    pub fn lookup(&self, namespace: &str, name: &str) -> Option<ActorId> {
+    pub(crate) fn lookup(&self, namespace: &str, name: &str) -> Option<ActorId> {
         self.names.get(&(namespace.to_owned(), name.to_owned())).copied()
     }
 
     /// A client wants to call the actor.
-    pub fn connect(&mut self, client: WorkerId, id: ActorId) -> Connect<C> {
+    pub(crate) fn connect(&mut self, client: WorkerId, id: ActorId) -> Connect<C> {
         let Some(actor) = self.by_id.get_mut(&id) else { return Connect::Unknown };
         if let ActorState::Dead(cause) = &actor.state {
             return Connect::Dead(cause.clone());
@@ -218,7 +218,7 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The actor has its process. Returns who waits to be connected to it.
-    pub fn placed(&mut self, id: ActorId, worker: WorkerId) -> Vec<WorkerId> {
+    pub(crate) fn placed(&mut self, id: ActorId, worker: WorkerId) -> Vec<WorkerId> {
         let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
         let waits = matches!(actor.state, ActorState::Waiting | ActorState::Restarting);
         assert!(waits, "ACTOR-3: an actor has one process at a time");
@@ -227,7 +227,7 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The actor's constructor returned.
-    pub fn ready(&mut self, id: ActorId) {
+    pub(crate) fn ready(&mut self, id: ActorId) {
         if let Some(actor) = self.by_id.get_mut(&id)
             && let ActorState::Starting(worker) = actor.state
         {
@@ -238,7 +238,7 @@ impl<C: Clone> Actors<C> {
 
     /// The actor's process died. `None` where it is not to be made anew (ACTOR-3). Where that is not counted, it is made
     /// anew as long as it may be restarted at all.
-    pub fn lost(&mut self, id: ActorId, is_counted: bool) -> Option<Lost> {
+    pub(crate) fn lost(&mut self, id: ActorId, is_counted: bool) -> Option<Lost> {
         let actor = self.by_id.get_mut(&id)?;
         let is_move = !is_counted && actor.description.max_restarts != 0;
         let may_move = is_move && !actor.is_unreferenced && !actor.is_dead();
@@ -254,7 +254,7 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The process that the actor had under another head is gone. `None` where it is not to be made anew (ACTOR-3).
-    pub fn missing(&mut self, id: ActorId) -> Option<Lost> {
+    pub(crate) fn missing(&mut self, id: ActorId) -> Option<Lost> {
         let actor = self.by_id.get_mut(&id)?;
         if actor.worker().is_some() || !actor.may_restart() {
             return None;
@@ -266,7 +266,7 @@ impl<C: Clone> Actors<C> {
 
     /// Nobody can reach the actor any more, nor find it by its name (ACTOR-4). `false` where that was known, or
     /// changes nothing: it is dead or detached.
-    pub fn unreferenced(&mut self, id: ActorId) -> bool {
+    pub(crate) fn unreferenced(&mut self, id: ActorId) -> bool {
         let Some(actor) = self.by_id.get_mut(&id) else { return false };
         if actor.is_unreferenced || actor.is_dead() || actor.description.detached {
             return false;
@@ -286,7 +286,7 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The actor is dead. Returns who is to be told; nobody where it was dead already (ACTOR-2).
-    pub fn died(&mut self, id: ActorId, cause: C) -> Vec<WorkerId> {
+    pub(crate) fn died(&mut self, id: ActorId, cause: C) -> Vec<WorkerId> {
         let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
         if matches!(actor.state, ActorState::Dead(_)) {
             return Vec::new();
@@ -310,7 +310,7 @@ impl<C: Clone> Actors<C> {
     }
 
     /// A client is gone. Returns the living actors that it made and that go with it.
-    pub fn client_died(&mut self, client: WorkerId) -> Vec<ActorId> {
+    pub(crate) fn client_died(&mut self, client: WorkerId) -> Vec<ActorId> {
         for id in self.asked_by.remove(&client).unwrap_or_default() {
             if let Some(actor) = self.by_id.get_mut(&id) {
                 actor.interested.remove(&client);
@@ -321,17 +321,17 @@ impl<C: Clone> Actors<C> {
     }
 
     /// The actor, alive or remembered.
-    pub fn get(&self, id: ActorId) -> Option<&Actor<C>> {
+    pub(crate) fn get(&self, id: ActorId) -> Option<&Actor<C>> {
         self.by_id.get(&id)
     }
 
     /// The actor of each name that is taken.
-    pub fn named(&self) -> impl Iterator<Item = ActorId> {
+    pub(crate) fn named(&self) -> impl Iterator<Item = ActorId> {
         self.names.values().copied()
     }
 
     /// All actors, alive or remembered.
-    pub fn iter(&self) -> impl Iterator<Item = &Actor<C>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Actor<C>> {
         self.by_id.values()
     }
 }

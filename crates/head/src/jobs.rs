@@ -4,11 +4,11 @@ use oxiray_ids::{JobId, NodeId, WorkerId};
 use std::collections::BTreeMap;
 
 /// How many ended jobs are remembered for listings.
-pub const ENDED_JOBS_KEPT: usize = 1000;
+pub(crate) const ENDED_JOBS_KEPT: usize = 1000;
 
 /// One driver's stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub(crate) struct Job {
     /// Its number as an identifier.
     pub id: JobId,
     /// Its driver.
@@ -27,7 +27,7 @@ pub struct Job {
 
 /// What listings say of a job, kept as long as the job is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct JobFacts {
+pub(crate) struct JobFacts {
     /// The command that started its driver.
     pub entrypoint: String,
     /// What the driver said of the job, as JSON.
@@ -42,7 +42,7 @@ pub struct JobFacts {
 
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum JobEnd {
+pub(crate) enum JobEnd {
     /// Its driver disconnected in order.
     Succeeded,
     /// Its driver failed, or vanished without a word: the text says how.
@@ -51,14 +51,20 @@ pub enum JobEnd {
 
 /// All jobs of a session.
 #[derive(Debug, Default)]
-pub struct Jobs {
+pub(crate) struct Jobs {
     last_number: u32,
     by_id: BTreeMap<JobId, Job>,
 }
 
 impl Jobs {
     /// A driver has come. Where it names no namespace, `anonymous` becomes its own.
-    pub fn start(&mut self, driver: WorkerId, pid: u32, namespace: &str, anonymous: impl FnOnce() -> String) -> &Job {
+    pub(crate) fn start(
+        &mut self,
+        driver: WorkerId,
+        pid: u32,
+        namespace: &str,
+        anonymous: impl FnOnce() -> String,
+    ) -> &Job {
         self.last_number += 1;
         let id = JobId::from_number(self.last_number);
         let namespace = if namespace.is_empty() { anonymous() } else { namespace.to_owned() };
@@ -66,27 +72,28 @@ impl Jobs {
     }
 
     /// A job of another node's, which numbers it.
-    pub fn learn(&mut self, id: JobId, driver: WorkerId, pid: u32, namespace: &str) {
+    #[cfg(test)]
+    pub(crate) fn learn(&mut self, id: JobId, driver: WorkerId, pid: u32, namespace: &str) {
         self.by_id.insert(id, new(id, driver, pid, namespace.to_owned()));
     }
 
     /// A job as another head knew it.
-    pub fn restore(&mut self, job: Job) {
+    pub(crate) fn restore(&mut self, job: Job) {
         self.by_id.insert(job.id, job);
     }
 
     /// The number of the last job.
-    pub fn last_number(&self) -> u32 {
+    pub(crate) fn last_number(&self) -> u32 {
         self.last_number
     }
 
     /// The number of the last job that another head knew of.
-    pub fn set_last_number(&mut self, number: u32) {
+    pub(crate) fn set_last_number(&mut self, number: u32) {
         self.last_number = number;
     }
 
     /// What listings say of a job.
-    pub fn set_facts(&mut self, id: JobId, facts: JobFacts) {
+    pub(crate) fn set_facts(&mut self, id: JobId, facts: JobFacts) {
         if let Some(job) = self.by_id.get_mut(&id) {
             job.facts = facts;
         }
@@ -94,7 +101,7 @@ impl Jobs {
 
     /// The job's driver is gone, at this time; the first word on how and when stands. Returns the jobs that are forgotten
     /// because of that.
-    pub fn end(&mut self, id: JobId, end: JobEnd, now_ms: u64) -> Vec<JobId> {
+    pub(crate) fn end(&mut self, id: JobId, end: JobEnd, now_ms: u64) -> Vec<JobId> {
         if let Some(job) = self.by_id.get_mut(&id).filter(|job| job.end.is_none()) {
             (job.end, job.ended_ms) = (Some(end), now_ms);
         }
@@ -107,12 +114,12 @@ impl Jobs {
     }
 
     /// The job, where it runs or is remembered.
-    pub fn get(&self, id: JobId) -> Option<&Job> {
+    pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
         self.by_id.get(&id)
     }
 
     /// All jobs that run or are remembered, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Job> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
         self.by_id.values()
     }
 }

@@ -6,15 +6,15 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// The most bytes of a namespace, and of a key.
-pub const KEPT_KEY_BYTES_MAX: usize = 64 << 10;
+pub(crate) const KEPT_KEY_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of one value.
-pub const KEPT_VALUE_BYTES_MAX: usize = 32 << 20;
+pub(crate) const KEPT_VALUE_BYTES_MAX: usize = 32 << 20;
 /// The most bytes of everything that is kept.
-pub const KEPT_BYTES_MAX: usize = 256 << 20;
+pub(crate) const KEPT_BYTES_MAX: usize = 256 << 20;
 
 /// Why a value is not kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotKept {
+pub(crate) enum NotKept {
     /// The key or its namespace is too long.
     #[error(
         "a key and its namespace have at most {KEPT_KEY_BYTES_MAX} bytes each, and this one has {0}: use a shorter name"
@@ -36,14 +36,20 @@ pub enum NotKept {
 
 /// All kept values of a session.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub(crate) struct Kept {
     values: BTreeMap<(Bytes, Bytes), Bytes>,
     bytes: usize,
 }
 
 impl Kept {
     /// Keeps a value; one that is there stays unless `overwrite`. Says whether one was there.
-    pub fn put(&mut self, namespace: Bytes, key: Bytes, value: &Bytes, overwrite: bool) -> Result<bool, NotKept> {
+    pub(crate) fn put(
+        &mut self,
+        namespace: Bytes,
+        key: Bytes,
+        value: &Bytes,
+        overwrite: bool,
+    ) -> Result<bool, NotKept> {
         let longest = namespace.len().max(key.len());
         if longest > KEPT_KEY_BYTES_MAX {
             return Err(NotKept::LongKey(longest));
@@ -69,17 +75,18 @@ impl Kept {
     }
 
     /// The value of a key.
-    pub fn get(&self, name: &(Bytes, Bytes)) -> Option<&Bytes> {
+    pub(crate) fn get(&self, name: &(Bytes, Bytes)) -> Option<&Bytes> {
         self.values.get(name)
     }
 
     /// All namespaces and keys, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &(Bytes, Bytes)> {
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Bytes, Bytes)> {
         self.values.keys()
     }
 
     /// Has a key hold what it held before, or nothing.
-    pub fn set(&mut self, namespace: Bytes, key: Bytes, value: Option<Bytes>) {
+    pub(crate) fn set(&mut self, namespace: Bytes, key: Bytes, value: Option<Bytes>) {
         let name = (namespace, key);
         let names = name.0.len() + name.1.len();
         if let Some(gone) = self.values.remove(&name) {
@@ -92,7 +99,7 @@ impl Kept {
     }
 
     /// The keys of a namespace that begin with `prefix`, in order.
-    pub fn list<'a>(&'a self, namespace: &'a Bytes, prefix: &'a Bytes) -> impl Iterator<Item = &'a Bytes> {
+    pub(crate) fn list<'a>(&'a self, namespace: &'a Bytes, prefix: &'a Bytes) -> impl Iterator<Item = &'a Bytes> {
         self.values
             .range((namespace.clone(), prefix.clone())..)
             .take_while(move |((of, key), _)| of == namespace && key.starts_with(prefix))
@@ -100,7 +107,7 @@ impl Kept {
     }
 
     /// Forgets a key, or every key that begins with it. Returns what they held.
-    pub fn delete(&mut self, namespace: &Bytes, key: &Bytes, is_prefix: bool) -> Vec<(Bytes, Bytes)> {
+    pub(crate) fn delete(&mut self, namespace: &Bytes, key: &Bytes, is_prefix: bool) -> Vec<(Bytes, Bytes)> {
         let doomed: Vec<Bytes> =
             if is_prefix { self.list(namespace, key).cloned().collect() } else { vec![key.clone()] };
         let mut gone = Vec::new();

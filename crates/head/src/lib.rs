@@ -1,30 +1,39 @@
-//! The control plane's state machines: jobs, actors, placement groups, published objects, kept values, metrics,
-//! submitted jobs.
+//! What the head of a cluster decides: who gets a worker and where, and what becomes of jobs, actors, placement groups,
+//! objects and kept values.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number; every map is ordered. The daemon
-//! feeds in what happened and carries out what comes back.
+//! ```text
+//!  Core ── what a daemon is told ──▶ HeadCore ── orders ──▶ members
+//!    │                                  │                     ▲
+//!    └── what happens on its machine ──▶ NodeCore (crate machine), the member in the same process
+//! ```
+//!
+//! [`head`] places, grants and tells; each of the other modules is a state machine of its own that it feeds.
+//! Nothing here does I/O or reads a clock; every map is ordered. The daemon feeds in what happened and carries out what
+//! comes back.
 
 mod actors;
+mod core;
+mod head;
 mod jobs;
 mod kept;
+mod listing;
 mod metrics;
 mod metrics_text;
 mod objects;
+mod outbox;
 mod placement_groups;
 mod submissions;
 
-pub use actors::{Actor, ActorState, Actors, Connect, Created, DEAD_ACTORS_KEPT, Description, Lost};
-pub use jobs::{ENDED_JOBS_KEPT, Job, JobEnd, JobFacts, Jobs};
-pub use kept::{KEPT_BYTES_MAX, KEPT_KEY_BYTES_MAX, KEPT_VALUE_BYTES_MAX, Kept, NotKept};
-pub use metrics::{
-    ClusterGauge, ClusterSample, METRIC_LINES_MAX, METRIC_TEXT_BYTES_MAX, MetricKind, Metrics, NotRecorded, Sample,
-};
-pub use objects::{Objects, Outcome};
-pub use placement_groups::{
+use actors::{Actor, ActorState, Actors, Connect, Created, Description};
+use jobs::{Job, JobEnd, JobFacts, Jobs};
+use kept::{Kept, NotKept};
+use metrics::{ClusterGauge, ClusterSample, MetricKind, Metrics, Sample};
+use objects::{Objects, Outcome};
+use placement_groups::{
     Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase, PlacementGroup, PlacementGroups,
-    REMOVED_GROUPS_KEPT,
 };
-pub use submissions::{
-    ENDED_SUBMISSIONS_KEPT, LIVING_SUBMISSIONS_MAX, NotSubmitted, SUBMISSION_BYTES_MAX, SUBMISSION_NAME_BYTES_MAX,
-    Stopping, Submissions, Submitted, Word,
-};
+use submissions::{Stopping, Submissions, Submitted};
+
+pub use core::Core;
+pub use head::{LENT, NotRestored, StoreFigures, TurnFigures, table};
+pub use submissions::Word;

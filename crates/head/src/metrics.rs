@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most lines of all metrics together. A counter or gauge has one for each combination of tags, a histogram one
 /// for each of its buckets and three more.
-pub const METRIC_LINES_MAX: usize = 20_000;
+pub(crate) const METRIC_LINES_MAX: usize = 20_000;
 /// The most bytes of one combination of tags, and of a metric's name and description.
-pub const METRIC_TEXT_BYTES_MAX: usize = 1024;
+pub(crate) const METRIC_TEXT_BYTES_MAX: usize = 1024;
 /// How many different reasons for refusing are remembered.
 const NOTES_MAX: usize = 100;
 /// The tag of a gauge that tells whose it is.
@@ -22,7 +22,7 @@ const WORKER_TAG: &str = "WorkerId";
 
 /// How values of one metric come together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MetricKind {
+pub(crate) enum MetricKind {
     /// They are added up.
     Counter,
     /// The last one counts, for each process.
@@ -33,7 +33,7 @@ pub enum MetricKind {
 
 impl MetricKind {
     /// Its name in the text format.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -44,7 +44,7 @@ impl MetricKind {
 
 /// What one process recorded of a metric under the same tags since it told last.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// The metric's name, without prefix or suffix.
     pub name: String,
     /// What it means.
@@ -63,7 +63,7 @@ pub struct Sample {
 
 /// What the head itself measures of the cluster, under the names that boards made for Ray ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClusterGauge {
+pub(crate) enum ClusterGauge {
     /// Nodes that live.
     ActiveNodes,
     /// Nodes that were lost, as far as they are remembered.
@@ -105,11 +105,11 @@ impl ClusterGauge {
 }
 
 /// One value of a gauge of the cluster's: which it is, its tags, and the value.
-pub type ClusterSample = (ClusterGauge, Vec<(&'static str, String)>, f64);
+pub(crate) type ClusterSample = (ClusterGauge, Vec<(&'static str, String)>, f64);
 
 /// Why a sample is not taken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum NotRecorded {
+pub(crate) enum NotRecorded {
     /// METRIC-2.
     #[error(
         "`{0}` has combinations of tags that are not kept: all metrics together have at most {METRIC_LINES_MAX} lines. \
@@ -157,7 +157,7 @@ impl Family {
 
 /// All metrics of a session.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// By the name that they are shown with.
     families: BTreeMap<String, Family>,
     lines: usize,
@@ -167,7 +167,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Adds what a process recorded. An error is returned the first time only.
-    pub fn record(&mut self, from: WorkerId, sample: Sample) -> Result<(), NotRecorded> {
+    pub(crate) fn record(&mut self, from: WorkerId, sample: Sample) -> Result<(), NotRecorded> {
         let Err(reason) = self.add(from, sample) else { return Ok(()) };
         if self.notes.len() < NOTES_MAX && self.notes.insert(reason.clone()) { Err(reason) } else { Ok(()) }
     }
@@ -224,7 +224,7 @@ impl Metrics {
     }
 
     /// A process is gone, and its gauges with it (METRIC-1).
-    pub fn process_gone(&mut self, gone: WorkerId) {
+    pub(crate) fn process_gone(&mut self, gone: WorkerId) {
         if !self.with_gauges.remove(&gone) {
             return;
         }
@@ -237,7 +237,7 @@ impl Metrics {
     }
 
     /// Everything, in the text format of Prometheus: what the head measures of the cluster, and what processes recorded.
-    pub fn text(&self, cluster: Vec<ClusterSample>) -> String {
+    pub(crate) fn text(&self, cluster: Vec<ClusterSample>) -> String {
         let mut families: BTreeMap<String, Family> = BTreeMap::new();
         for (gauge, tags, value) in cluster {
             let (name, description) = ClusterGauge::SHOWN[gauge as usize];
@@ -254,7 +254,7 @@ impl Metrics {
     }
 
     /// What was refused, and why.
-    pub fn notes(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         self.notes.iter().map(ToString::to_string)
     }
 }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What the daemon is to do.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome<V> {
+pub(crate) enum Outcome<V> {
     /// Tell a subscriber the value.
     Answer {
         /// The subscriber.
@@ -75,7 +75,7 @@ pub enum Outcome<V> {
 
 /// The directory. `V` is a value, opaque and cheap to clone.
 #[derive(Debug)]
-pub struct Objects<V> {
+pub(crate) struct Objects<V> {
     entries: BTreeMap<ObjectId, Entry<V>>,
     /// The entries in which a client occurs, so that its death does not search them all.
     of_client: BTreeMap<WorkerId, BTreeSet<ObjectId>>,
@@ -151,7 +151,7 @@ impl<V> Default for Objects<V> {
 
 impl<V: Clone> Objects<V> {
     /// `owner` will publish these, and holds them from here on.
-    pub fn promise(&mut self, owner: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn promise(&mut self, owner: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
         for object in objects {
             let entry = self.entry(owner, *object);
             entry.owner = Some(owner);
@@ -161,7 +161,7 @@ impl<V: Clone> Objects<V> {
     }
 
     /// The value of an object is known. Where nobody holds the object any more, it is let go at once.
-    pub fn publish(
+    pub(crate) fn publish(
         &mut self,
         owner: WorkerId,
         object: ObjectId,
@@ -187,7 +187,7 @@ impl<V: Clone> Objects<V> {
     }
 
     /// `client` wants the value of an object of `owner`.
-    pub fn subscribe(
+    pub(crate) fn subscribe(
         &mut self,
         client: WorkerId,
         object: ObjectId,
@@ -217,27 +217,27 @@ impl<V: Clone> Objects<V> {
     }
 
     /// One more hold of `holder` on each object. Not to be called for the dead.
-    pub fn hold(&mut self, holder: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn hold(&mut self, holder: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
         for object in objects {
             self.count(holder, *object, 1, out);
         }
     }
 
     /// One hold of `client` less on each object.
-    pub fn unhold(&mut self, client: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn unhold(&mut self, client: WorkerId, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
         for object in objects {
             self.count(client, *object, -1, out);
         }
     }
 
     /// `client` has room in the store for the object, and holds it.
-    pub fn stored(&mut self, client: WorkerId, object: ObjectId, out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn stored(&mut self, client: WorkerId, object: ObjectId, out: &mut Vec<Outcome<V>>) {
         self.entry(client, object).is_stored = true;
         self.count(client, object, 1, out);
     }
 
     /// The object will have no bytes in the store after all.
-    pub fn unstored(&mut self, client: WorkerId, object: ObjectId, out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn unstored(&mut self, client: WorkerId, object: ObjectId, out: &mut Vec<Outcome<V>>) {
         if let Some(entry) = self.entries.get_mut(&object).filter(|entry| entry.is_stored) {
             entry.is_stored = false;
             self.count(client, object, -1, out);
@@ -245,14 +245,14 @@ impl<V: Clone> Objects<V> {
     }
 
     /// Something that the daemon keeps contains these: a value, or an actor's arguments.
-    pub fn contain(&mut self, objects: &[ObjectId]) {
+    pub(crate) fn contain(&mut self, objects: &[ObjectId]) {
         for object in objects {
             self.entries.entry(*object).or_default().containers += 1;
         }
     }
 
     /// What [`Objects::contain`] was called for is over.
-    pub fn let_go(&mut self, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn let_go(&mut self, objects: &[ObjectId], out: &mut Vec<Outcome<V>>) {
         for object in objects {
             let Some(entry) = self.entries.get_mut(object) else { continue };
             let left = entry.containers.checked_sub(1);
@@ -262,7 +262,7 @@ impl<V: Clone> Objects<V> {
     }
 
     /// A client is gone: so are its holds and subscriptions, and what it owned and did not publish.
-    pub fn client_died(&mut self, client: WorkerId, out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn client_died(&mut self, client: WorkerId, out: &mut Vec<Outcome<V>>) {
         for object in self.of_client.remove(&client).unwrap_or_default() {
             let Some(entry) = self.entries.get_mut(&object) else { continue };
             entry.holds.remove(&client);
@@ -283,7 +283,7 @@ impl<V: Clone> Objects<V> {
     }
 
     /// A client is about to die: what it owns and has published counts as left behind from here on.
-    pub fn client_dying(&mut self, client: WorkerId) {
+    pub(crate) fn client_dying(&mut self, client: WorkerId) {
         let owned = self.of_client.get(&client).into_iter().flatten().copied();
         let is_left = |entry: &Entry<V>| entry.owner == Some(client) && entry.value.is_some();
         let left: Vec<ObjectId> = owned.filter(|object| self.entries.get(object).is_some_and(is_left)).collect();
@@ -295,22 +295,23 @@ impl<V: Clone> Objects<V> {
     }
 
     /// The value of an object whose owner is dead, or about to die.
-    pub fn orphan(&self, object: ObjectId) -> Option<&V> {
+    pub(crate) fn orphan(&self, object: ObjectId) -> Option<&V> {
         self.entries.get(&object).filter(|_| self.orphans.contains(&object))?.value.as_ref()
     }
 
     /// The objects whose owner is dead, or about to die, and leaves a value.
-    pub fn orphans(&self) -> impl Iterator<Item = ObjectId> {
+    #[cfg(test)]
+    pub(crate) fn orphans(&self) -> impl Iterator<Item = ObjectId> {
         self.orphans.iter().copied()
     }
 
     /// The objects of which [`Objects::orphan`] has another answer than when this was last asked.
-    pub fn orphans_changed(&mut self) -> Vec<ObjectId> {
+    pub(crate) fn orphans_changed(&mut self) -> Vec<ObjectId> {
         std::mem::take(&mut self.orphans_changed)
     }
 
     /// An object as another head knew it, whose owner is dead. Nobody holds it.
-    pub fn restore(&mut self, object: ObjectId, value: V, contained: &[ObjectId]) {
+    pub(crate) fn restore(&mut self, object: ObjectId, value: V, contained: &[ObjectId]) {
         self.contain(contained);
         let entry = self.entries.entry(object).or_default();
         entry.value = Some(value);
@@ -319,23 +320,19 @@ impl<V: Clone> Objects<V> {
     }
 
     /// Whether a store has bytes of it.
-    pub fn has_bytes(&self, object: ObjectId) -> bool {
+    pub(crate) fn has_bytes(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(|entry| entry.is_stored)
     }
 
     /// How many objects are known.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    /// How many values are kept.
-    pub fn values(&self) -> usize {
-        self.entries.values().filter(|entry| entry.value.is_some()).count()
     }
 
     fn entry(&mut self, client: WorkerId, object: ObjectId) -> &mut Entry<V> {

@@ -17,11 +17,11 @@ use oxiray_scheduler::Group;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many removed groups are remembered, with the reason.
-pub const REMOVED_GROUPS_KEPT: usize = 1000;
+pub(crate) const REMOVED_GROUPS_KEPT: usize = 1000;
 
 /// With whom a group ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupOwner {
+pub(crate) enum GroupOwner {
     /// The job that made it.
     Job(JobId),
     /// The detached actor that made it.
@@ -32,7 +32,7 @@ pub enum GroupOwner {
 
 /// What is said of a group when it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupDescription {
+pub(crate) struct GroupDescription {
     /// Which it is.
     pub id: PlacementGroupId,
     /// The job that made it.
@@ -49,7 +49,7 @@ pub struct GroupDescription {
 
 /// Where a group is in its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GroupPhase {
+pub(crate) enum GroupPhase {
     /// It waits for room.
     Pending,
     /// Machines are chosen for these bundles; those that have not answered yet are named.
@@ -69,7 +69,7 @@ pub enum GroupPhase {
 
 /// One group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlacementGroup {
+pub(crate) struct PlacementGroup {
     /// What was said of it.
     pub description: GroupDescription,
     /// Where it is in its life.
@@ -81,12 +81,12 @@ pub struct PlacementGroup {
 
 impl PlacementGroup {
     /// The bundles without a machine.
-    pub fn missing(&self) -> Vec<usize> {
+    pub(crate) fn missing(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|bundle| self.nodes[*bundle].is_none()).collect()
     }
 
     /// The machine of each bundle that was set aside for good: not of those that are being tried.
-    pub fn kept_nodes(&self) -> Vec<Option<NodeId>> {
+    pub(crate) fn kept_nodes(&self) -> Vec<Option<NodeId>> {
         let offered: &[usize] = match &self.phase {
             GroupPhase::Prepared { offered, .. } => offered,
             _ => &[],
@@ -96,7 +96,7 @@ impl PlacementGroup {
     }
 
     /// Whether it was ever created.
-    pub fn was_created(&self) -> bool {
+    pub(crate) fn was_created(&self) -> bool {
         self.was_created
     }
 
@@ -107,7 +107,7 @@ impl PlacementGroup {
 
 /// What became of a wish to make a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupCreated {
+pub(crate) enum GroupCreated {
     /// It is made, and waits for room.
     New,
     /// Another has the name (GROUPS-2).
@@ -118,7 +118,7 @@ pub enum GroupCreated {
 
 /// What becomes of a wish to hear that a group is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Awaited {
+pub(crate) enum Awaited {
     /// It is.
     Now,
     /// When it is: [`PlacementGroups::prepared`] and [`PlacementGroups::remove`] name who waits.
@@ -134,7 +134,7 @@ type Waiter = (WorkerId, u64);
 
 /// All placement groups of a session.
 #[derive(Debug, Default)]
-pub struct PlacementGroups {
+pub(crate) struct PlacementGroups {
     by_id: BTreeMap<PlacementGroupId, PlacementGroup>,
     names: BTreeMap<(String, String), PlacementGroupId>,
     of_jobs: BTreeMap<JobId, BTreeSet<PlacementGroupId>>,
@@ -145,7 +145,7 @@ pub struct PlacementGroups {
 
 impl PlacementGroups {
     /// Makes a group.
-    pub fn create(&mut self, description: GroupDescription) -> GroupCreated {
+    pub(crate) fn create(&mut self, description: GroupDescription) -> GroupCreated {
         let id = description.id;
         if self.by_id.contains_key(&id) {
             return GroupCreated::Duplicate;
@@ -169,7 +169,12 @@ impl PlacementGroups {
 
     /// A group as another head knew it, with the machines of the bundles that it still has. `false` where it has a bundle
     /// without one, or was never created: then it waits for room.
-    pub fn restore(&mut self, description: GroupDescription, nodes: Vec<Option<NodeId>>, was_created: bool) -> bool {
+    pub(crate) fn restore(
+        &mut self,
+        description: GroupDescription,
+        nodes: Vec<Option<NodeId>>,
+        was_created: bool,
+    ) -> bool {
         let id = description.id;
         self.create(description);
         let Some(group) = self.by_id.get_mut(&id) else { return true };
@@ -187,7 +192,7 @@ impl PlacementGroups {
     ///
     /// # Panics
     /// Where there is not one machine for each missing bundle.
-    pub fn placed(&mut self, id: PlacementGroupId, chosen: &[NodeId]) -> BTreeSet<NodeId> {
+    pub(crate) fn placed(&mut self, id: PlacementGroupId, chosen: &[NodeId]) -> BTreeSet<NodeId> {
         let Some(group) = self.by_id.get_mut(&id) else { return BTreeSet::new() };
         if !matches!(group.phase, GroupPhase::Pending | GroupPhase::Rescheduling) {
             return BTreeSet::new();
@@ -204,7 +209,7 @@ impl PlacementGroups {
 
     /// A machine has set its bundles aside. With the last of them the group is created: returns who waits for that;
     /// `None` where it is not, or not waited for that machine.
-    pub fn prepared(&mut self, id: PlacementGroupId, node: NodeId) -> Option<Vec<Waiter>> {
+    pub(crate) fn prepared(&mut self, id: PlacementGroupId, node: NodeId) -> Option<Vec<Waiter>> {
         let group = self.by_id.get_mut(&id)?;
         let GroupPhase::Prepared { awaited, .. } = &mut group.phase else { return None };
         if !awaited.remove(&node) || !awaited.is_empty() {
@@ -217,7 +222,7 @@ impl PlacementGroups {
 
     /// A machine has no room after all: the group waits again. Returns the machines that are to give back what they set
     /// aside for it, or will.
-    pub fn refused(&mut self, id: PlacementGroupId, node: NodeId) -> BTreeSet<NodeId> {
+    pub(crate) fn refused(&mut self, id: PlacementGroupId, node: NodeId) -> BTreeSet<NodeId> {
         let Some(group) = self.by_id.get_mut(&id) else { return BTreeSet::new() };
         let GroupPhase::Prepared { offered, .. } = &group.phase else { return BTreeSet::new() };
         let offered = offered.clone();
@@ -227,7 +232,7 @@ impl PlacementGroups {
     }
 
     /// The group's bundles leave a machine, whole: the group waits for others in their place. Returns which.
-    pub fn moved(&mut self, id: PlacementGroupId, node: NodeId) -> Vec<usize> {
+    pub(crate) fn moved(&mut self, id: PlacementGroupId, node: NodeId) -> Vec<usize> {
         let Some(group) = self.by_id.get_mut(&id) else { return Vec::new() };
         if !matches!(group.phase, GroupPhase::Created | GroupPhase::Rescheduling) {
             return Vec::new();
@@ -240,7 +245,7 @@ impl PlacementGroups {
 
     /// A machine is gone, and bundles with it. Returns the groups that wait again because of that, each with the machines
     /// that are to give back what they set aside and did not keep.
-    pub fn machine_died(&mut self, node: NodeId) -> Vec<(PlacementGroupId, BTreeSet<NodeId>)> {
+    pub(crate) fn machine_died(&mut self, node: NodeId) -> Vec<(PlacementGroupId, BTreeSet<NodeId>)> {
         let hit = self
             .by_id
             .iter()
@@ -257,7 +262,7 @@ impl PlacementGroups {
     }
 
     /// The group is no more. Returns who waited for it; `None` where there is none, or it was removed before (GROUPS-3).
-    pub fn remove(&mut self, id: PlacementGroupId, why: &str) -> Option<Vec<Waiter>> {
+    pub(crate) fn remove(&mut self, id: PlacementGroupId, why: &str) -> Option<Vec<Waiter>> {
         let group = self.by_id.get_mut(&id).filter(|group| !matches!(group.phase, GroupPhase::Removed(_)))?;
         group.phase = GroupPhase::Removed(why.to_owned());
         let description = &group.description;
@@ -279,7 +284,7 @@ impl PlacementGroups {
     }
 
     /// A client wants to hear when the group is there.
-    pub fn await_created(&mut self, id: PlacementGroupId, client: WorkerId, question: u64) -> Awaited {
+    pub(crate) fn await_created(&mut self, id: PlacementGroupId, client: WorkerId, question: u64) -> Awaited {
         match self.by_id.get(&id).map(|group| &group.phase) {
             None => Awaited::Unknown,
             Some(GroupPhase::Removed(why)) => Awaited::Removed(why.clone()),
@@ -292,38 +297,39 @@ impl PlacementGroups {
     }
 
     /// A client is gone; nobody tells it anything.
-    pub fn client_died(&mut self, client: WorkerId) {
+    pub(crate) fn client_died(&mut self, client: WorkerId) {
         self.waiters.values_mut().for_each(|waiters| waiters.retain(|(waiting, _)| *waiting != client));
         self.waiters.retain(|_, waiters| !waiters.is_empty());
     }
 
     /// The groups that end with this job.
-    pub fn of_job(&self, job: JobId) -> Vec<PlacementGroupId> {
+    pub(crate) fn of_job(&self, job: JobId) -> Vec<PlacementGroupId> {
         self.of_jobs.get(&job).into_iter().flatten().copied().collect()
     }
 
     /// The groups that end with this actor.
-    pub fn of_actor(&self, actor: ActorId) -> Vec<PlacementGroupId> {
+    pub(crate) fn of_actor(&self, actor: ActorId) -> Vec<PlacementGroupId> {
         self.of_actors.get(&actor).into_iter().flatten().copied().collect()
     }
 
     /// The group of that name that is not removed.
-    pub fn lookup(&self, namespace: &str, name: &str) -> Option<&PlacementGroup> {
+    pub(crate) fn lookup(&self, namespace: &str, name: &str) -> Option<&PlacementGroup> {
         self.names.get(&(namespace.to_owned(), name.to_owned())).and_then(|id| self.by_id.get(id))
     }
 
     /// The group, where it is there or remembered.
-    pub fn get(&self, id: PlacementGroupId) -> Option<&PlacementGroup> {
+    pub(crate) fn get(&self, id: PlacementGroupId) -> Option<&PlacementGroup> {
         self.by_id.get(&id)
     }
 
     /// All groups that are there or remembered.
-    pub fn iter(&self) -> impl Iterator<Item = &PlacementGroup> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PlacementGroup> {
         self.by_id.values()
     }
 
     /// How many clients wait for a group.
-    pub fn waiting(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
         self.waiters.values().map(Vec::len).sum()
     }
 }

@@ -7,17 +7,17 @@ use oxiray_wire::message::{Submission, SubmissionSpec, SubmissionState};
 use std::collections::BTreeMap;
 
 /// How many jobs that have ended are remembered.
-pub const ENDED_SUBMISSIONS_KEPT: usize = 1000;
+pub(crate) const ENDED_SUBMISSIONS_KEPT: usize = 1000;
 /// How many jobs there may be that have not ended.
-pub const LIVING_SUBMISSIONS_MAX: usize = 1000;
+pub(crate) const LIVING_SUBMISSIONS_MAX: usize = 1000;
 /// The longest name of a job, in bytes.
-pub const SUBMISSION_NAME_BYTES_MAX: usize = 128;
+pub(crate) const SUBMISSION_NAME_BYTES_MAX: usize = 128;
 /// The most that a job's description may hold, in bytes.
-pub const SUBMISSION_BYTES_MAX: usize = 256 << 10;
+pub(crate) const SUBMISSION_BYTES_MAX: usize = 256 << 10;
 
 /// Why a job was not taken on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotSubmitted {
+pub(crate) enum NotSubmitted {
     /// Its name cannot be one.
     #[error(
         "the submission id `{0}` is not 1 to {SUBMISSION_NAME_BYTES_MAX} letters, digits, `-`, `_` and `.` that begin with a letter or digit: give another"
@@ -48,7 +48,7 @@ pub enum NotSubmitted {
 
 /// What was done with a job that was submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Submitted {
+pub(crate) enum Submitted {
     /// It is new, and to be started.
     New,
     /// SUBMIT-1.
@@ -57,7 +57,7 @@ pub enum Submitted {
 
 /// What is to be done to stop a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopping {
+pub(crate) enum Stopping {
     /// It has ended already, or is being stopped.
     Nothing,
     /// Its process is to be told.
@@ -85,7 +85,7 @@ struct Entry {
 
 /// All submitted jobs of a cluster.
 #[derive(Debug, Default)]
-pub struct Submissions {
+pub(crate) struct Submissions {
     by_id: BTreeMap<String, Entry>,
     last_number: u64,
 }
@@ -95,7 +95,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Where it cannot be one.
-    pub fn submit(&mut self, id: &str, spec: &SubmissionSpec, now_ms: u64) -> Result<Submitted, NotSubmitted> {
+    pub(crate) fn submit(&mut self, id: &str, spec: &SubmissionSpec, now_ms: u64) -> Result<Submitted, NotSubmitted> {
         check_name(id)?;
         if spec.entrypoint.trim().is_empty() {
             return Err(NotSubmitted::Empty);
@@ -128,12 +128,12 @@ impl Submissions {
     }
 
     /// A job as another head knew it.
-    pub fn restore(&mut self, told: Submission) {
+    pub(crate) fn restore(&mut self, told: Submission) {
         self.insert(told);
     }
 
     /// The head before this one is gone, and with it the jobs that had not ended. Returns their names.
-    pub fn head_ended(&mut self) -> Vec<String> {
+    pub(crate) fn head_ended(&mut self) -> Vec<String> {
         let living = self.by_id.values_mut().filter(|entry| !entry.told.state().is_final());
         let ended = living.map(|entry| {
             entry.told.state = SubmissionState::Failed.into();
@@ -144,7 +144,7 @@ impl Submissions {
     }
 
     /// The process that runs a job says something of it. Returns whether that changed anything (SUBMIT-2).
-    pub fn heard(&mut self, id: &str, word: Word, now_ms: u64) -> bool {
+    pub(crate) fn heard(&mut self, id: &str, word: Word, now_ms: u64) -> bool {
         let Some(entry) = self.by_id.get_mut(id).filter(|entry| !entry.told.state().is_final()) else { return false };
         let told = &mut entry.told;
         let (state, message) = match word {
@@ -173,7 +173,7 @@ impl Submissions {
     }
 
     /// A job is to end.
-    pub fn stop(&mut self, id: &str) -> Option<Stopping> {
+    pub(crate) fn stop(&mut self, id: &str) -> Option<Stopping> {
         let entry = self.by_id.get_mut(id)?;
         if entry.told.state().is_final() || entry.is_stopping {
             return Some(Stopping::Nothing);
@@ -184,12 +184,12 @@ impl Submissions {
     }
 
     /// Forgets a job, as if it had never been submitted.
-    pub fn remove(&mut self, id: &str) {
+    pub(crate) fn remove(&mut self, id: &str) {
         self.by_id.remove(id);
     }
 
     /// Forgets the jobs that ended longest ago, where there are too many. Returns their names.
-    pub fn forget_old(&mut self) -> Vec<String> {
+    pub(crate) fn forget_old(&mut self) -> Vec<String> {
         let ended = self.by_id.values().filter(|entry| entry.told.state().is_final());
         let mut ended: Vec<(u64, String)> = ended.map(|entry| (entry.told.ended_ms, entry.told.id.clone())).collect();
         ended.sort();
@@ -202,12 +202,12 @@ impl Submissions {
     }
 
     /// The job of that name.
-    pub fn get(&self, id: &str) -> Option<&Submission> {
+    pub(crate) fn get(&self, id: &str) -> Option<&Submission> {
         self.by_id.get(id).map(|entry| &entry.told)
     }
 
     /// All jobs, those submitted first at first.
-    pub fn all(&self) -> Vec<Submission> {
+    pub(crate) fn all(&self) -> Vec<Submission> {
         let mut all: Vec<&Entry> = self.by_id.values().collect();
         all.sort_by_key(|entry| (entry.told.submitted_ms, entry.number));
         all.into_iter().map(|entry| entry.told.clone()).collect()

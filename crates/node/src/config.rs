@@ -1,11 +1,12 @@
 //! What a daemon is told at its start, and what the machine makes of it.
 
 use crate::daemon::MonitorOptions;
-use crate::limits::{Level, Limits};
+use crate::limits::Limits;
 use crate::{lease, machine};
-use oxiray_accelerators::{Host, Offer, detect, offer};
+use oxiray_accelerators::{Host, detect, offer};
 use oxiray_ids::NodeId;
 use oxiray_journal::EtcdFiles;
+use oxiray_machine::{Level, Plan};
 use oxiray_resources::{Inventory, MemoryShares, ResourceName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -186,113 +187,74 @@ pub enum PlanError {
     },
 }
 
-/// What one daemon works with, decided once at its start.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// The node.
-    pub node: NodeId,
-    /// What it offers, for the ledger.
-    pub inventory: Inventory,
-    /// Its accelerators.
-    pub offer: Offer,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Bytes of the object store.
-    pub store_bytes: u64,
-    /// What bounds this process; nothing where neither the machine nor the kernel tells.
+/// What bounds the processes of a machine.
+#[derive(Debug)]
+pub struct Bounds {
+    /// Nothing where neither the machine nor the kernel tells.
     pub limits: Option<Limits>,
     /// When a worker is ended for want of memory.
     pub monitor: MonitorOptions,
     /// How full the file system may get that objects are spilled to, in thousandths.
     pub spill_fullness_max: u32,
-    /// The host's name.
-    pub hostname: String,
-    /// Its name in listings.
-    pub name: String,
-    /// Its address.
-    pub ip: String,
-    /// The variables that the daemon was started with, which every worker inherits.
-    pub variables: BTreeMap<String, String>,
-    /// How many forked workers wait unassigned.
-    pub spare_workers: usize,
-    /// How long a demand that no node can meet waits for one that can; zero where no node can join.
-    pub node_wait: Duration,
-    /// What its user should know.
-    pub warnings: Vec<String>,
-    /// Which head of its cluster this is, counted from 1; 0 where it keeps no journal, so that its end is final.
-    pub epoch: u64,
 }
 
-impl Plan {
-    /// Looks at the machine and at what was asked for.
-    pub fn make(config: &Config, host: &Host) -> Result<Self, PlanError> {
-        let detection = detect(host);
-        let ip = config.node_ip_address.clone().unwrap_or_else(machine::address);
-        // Most recorded machines tell of devices only.
-        let limits = Limits::under(host.root()).or_else(|| Limits::under(Path::new("/")));
-        let given = config.resources.get("memory").map(|bytes| *bytes as u64);
-        let MemoryShares { store: store_bytes, memory } =
-            MemoryShares::of(free_bytes(limits.as_ref()), config.object_store_memory, given);
-        if store_bytes < STORE_BYTES_MIN {
-            return Err(PlanError::StoreTooSmall { given: store_bytes });
-        }
-        let mut requested = config.resources.clone();
-        requested.entry("CPU".into()).or_insert_with(|| {
-            let quota = limits.as_ref().and_then(Limits::cpu);
-            machine::processors(quota.map(|quota| quota.limit)) as f64
-        });
-        requested.entry("memory".into()).or_insert(memory as f64);
-        requested.insert("object_store_memory".into(), store_bytes as f64);
-        requested.insert(format!("node:{ip}"), 1.0);
-        if config.join.is_none() {
-            requested.insert("node:__internal_head__".into(), 1.0);
-        } else if config.token_file.is_none() {
-            // The head, on the same machine, offers the devices there are: what a member has is said.
-            for resource in ResourceName::devices() {
-                requested.entry(resource.to_string()).or_insert(0.0);
-            }
-        }
-        let offer = offer(&detection, &|name| host.variable(name), &requested)?;
-        let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
-        let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
-        let node = NodeId::generate();
-        let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
-        labels.extend(offer.labels.clone());
-        labels.extend(config.labels.clone());
-        let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().collect();
-        Ok(Self {
-            node,
-            inventory,
-            labels,
-            store_bytes,
-            limits,
-            monitor: monitor(host.variable(MEMORY_THRESHOLD_VARIABLE), host.variable(MEMORY_PERIOD_VARIABLE))?,
-            spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
-            hostname: machine::hostname(),
-            name: config.node_name.clone().unwrap_or_else(|| ip.clone()),
-            ip,
-            variables: std::env::vars().collect(),
-            spare_workers: config.spare_workers.unwrap_or(2),
-            node_wait: node_wait(std::env::var(NODE_WAIT_VARIABLE).ok())?,
-            warnings,
-            epoch: 0,
-            offer,
-        })
+/// Looks at the machine and at what was asked for.
+pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
+    let detection = detect(host);
+    let ip = config.node_ip_address.clone().unwrap_or_else(machine::address);
+    // Most recorded machines tell of devices only.
+    let limits = Limits::under(host.root()).or_else(|| Limits::under(Path::new("/")));
+    let given = config.resources.get("memory").map(|bytes| *bytes as u64);
+    let MemoryShares { store: store_bytes, memory } =
+        MemoryShares::of(free_bytes(limits.as_ref()), config.object_store_memory, given);
+    if store_bytes < STORE_BYTES_MIN {
+        return Err(PlanError::StoreTooSmall { given: store_bytes });
     }
-
-    /// Gives the node another name than the one that it was made with.
-    pub(crate) fn rename(&mut self, node: NodeId) {
-        let label = self.labels.get_mut("ray.io/node-id").filter(|label| **label == self.node.hex());
-        if let Some(label) = label {
-            *label = node.hex();
+    let mut requested = config.resources.clone();
+    requested.entry("CPU".into()).or_insert_with(|| {
+        let quota = limits.as_ref().and_then(Limits::cpu);
+        machine::processors(quota.map(|quota| quota.limit)) as f64
+    });
+    requested.entry("memory".into()).or_insert(memory as f64);
+    requested.insert("object_store_memory".into(), store_bytes as f64);
+    requested.insert(format!("node:{ip}"), 1.0);
+    if config.join.is_none() {
+        requested.insert("node:__internal_head__".into(), 1.0);
+    } else if config.token_file.is_none() {
+        // The head, on the same machine, offers the devices there are: what a member has is said.
+        for resource in ResourceName::devices() {
+            requested.entry(resource.to_string()).or_insert(0.0);
         }
-        self.node = node;
     }
-
-    /// How many idle workers are kept, however long nobody wanted more.
-    pub fn idle_workers_kept(&self) -> usize {
-        (self.inventory.total("CPU").wholes() as usize).clamp(1, 1024)
-    }
+    let offer = offer(&detection, &|name| host.variable(name), &requested)?;
+    let named = offer.totals().into_iter().map(|(name, total)| Ok((ResourceName::new(&name)?, total)));
+    let inventory = Inventory::new(named.collect::<Result<Vec<_>, PlanError>>()?)?;
+    let node = NodeId::generate();
+    let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
+    labels.extend(offer.labels.clone());
+    labels.extend(config.labels.clone());
+    let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().collect();
+    let bounds = Bounds {
+        monitor: monitor(host.variable(MEMORY_THRESHOLD_VARIABLE), host.variable(MEMORY_PERIOD_VARIABLE))?,
+        spill_fullness_max: fullness(host.variable(SPILL_FULLNESS_VARIABLE))?,
+        limits,
+    };
+    let plan = Plan {
+        node,
+        inventory,
+        labels,
+        store_bytes,
+        hostname: machine::hostname(),
+        name: config.node_name.clone().unwrap_or_else(|| ip.clone()),
+        ip,
+        variables: std::env::vars().collect(),
+        spare_workers: config.spare_workers.unwrap_or(2),
+        node_wait: node_wait(std::env::var(NODE_WAIT_VARIABLE).ok())?,
+        warnings,
+        epoch: 0,
+        offer,
+    };
+    Ok((plan, bounds))
 }
 
 /// Bytes that this process may still use, by the tightest of its limits; 1 GiB where the kernel does not tell.
@@ -340,7 +302,7 @@ mod tests {
             r#"{"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}"#,
         )
         .expect("a config");
-        let plan = Plan::make(&config, &Host::real()).expect("a plan");
+        let (plan, _) = plan(&config, &Host::real()).expect("a plan");
         assert_eq!(plan.inventory.total("CPU").units(), 30_000);
         assert_eq!(plan.inventory.total("widgets").units(), 25_000);
         assert_eq!(plan.inventory.total("object_store_memory").wholes(), 100 << 20);
@@ -364,7 +326,8 @@ mod tests {
         write("sys/fs/cgroup/memory.max", "2147483648\n");
         write("sys/fs/cgroup/memory.current", "147483648\n");
         write("sys/fs/cgroup/cpu.max", "100000 100000\n");
-        let plan = Plan::make(&Config::default(), &Host::recorded(root.path()).expect("a host")).expect("a plan");
+        let host = Host::recorded(root.path()).expect("a host");
+        let (plan, _) = plan(&Config::default(), &host).expect("a plan");
         assert_eq!(plan.inventory.total("memory").wholes(), 1_200_000_000);
         assert_eq!(plan.store_bytes, 600_000_000);
         assert_eq!(plan.inventory.total("CPU").wholes(), 1);
@@ -396,7 +359,7 @@ mod tests {
     fn a_misspelt_setting_and_a_tiny_store_are_refused() {
         assert!(serde_json::from_str::<Config>(r#"{"resorces": {}}"#).is_err());
         let config = Config { object_store_memory: Some(5), ..Config::default() };
-        assert!(matches!(Plan::make(&config, &Host::real()), Err(PlanError::StoreTooSmall { given: 5 })));
+        assert!(matches!(plan(&config, &Host::real()), Err(PlanError::StoreTooSmall { given: 5 })));
         assert_eq!(fullness(Some("0.5".into())).expect("a share"), 500);
         assert!(fullness(Some("95".into())).is_err() && fullness(Some("full".into())).is_err());
     }

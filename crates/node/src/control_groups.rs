@@ -19,10 +19,10 @@ mod cell;
 #[cfg(test)]
 mod tests;
 
-use crate::core::Key;
 use crate::limits::{Limits, Version, read};
 pub(crate) use cell::Killed;
 use cell::{Cell, end_all};
+use oxiray_machine::Key;
 use oxiray_processes::descendants_of;
 use rustix::fs::inotify;
 use rustix::io::Errno;

@@ -41,7 +41,6 @@ mod turn_times;
 mod turns;
 mod worker_logs;
 
-use crate::core::{Core, Key, Origin, TemplateKey};
 use crate::device_desk::{DeviceAnswer, DeviceDesk};
 use crate::session::Session;
 use admission::Door;
@@ -49,6 +48,8 @@ use heartbeats::Ended;
 use line_log::LineLog;
 use network::Network;
 use output::Pipe;
+use oxiray_head::Core;
+use oxiray_machine::{Key, Origin, TemplateKey};
 use oxiray_processes::Brood;
 use poller::{Event, Poller, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +64,6 @@ use worker_logs::WorkerLogs;
 
 pub use memory::MonitorOptions;
 pub use start::{Mode, Ready, StartError, run};
-pub(crate) use turn_times::TurnFigures;
 
 /// For how long peers are heard before the core settles, answers are sent, and it is looked for what else there is.
 const TURN_LIMIT: Duration = Duration::from_millis(4);

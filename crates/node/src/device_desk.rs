@@ -4,8 +4,8 @@
 //!   threads of its own, one question after the other, and what it says is left in a mailbox.
 //! - DESK-2: each question is answered once at most, and by what was seen after it was asked.
 
-use crate::device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 use oxiray_accelerators::{DeviceProcesses, DeviceUse, Host, Offer};
+use oxiray_machine::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 use oxiray_threads::{DEVICE_CHECK, DEVICE_USE, Mailbox, Post, mailbox, spawn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -9,9 +9,9 @@
 //! - FETCH-4: what came is kept when its stream ends. The rest comes from another copy with the same stamp, that is, of
 //!   the same writing; from any other, everything comes anew.
 
-use crate::core::Key;
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
+use oxiray_machine::Key;
 use oxiray_wire::message::Failure;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

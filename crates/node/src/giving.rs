@@ -4,8 +4,8 @@
 //!   [`ATTEMPTS_MAX`] objects at once on one stream; one that asks for more is ended (DOOR-1).
 //! - GIVING-2: a number stands for one attempt at one object, on the stream that it came on.
 
-use crate::core::Key;
 use oxiray_ids::ObjectId;
+use oxiray_machine::Key;
 use oxiray_store::SegmentId;
 use oxiray_wire::message::Fetch;
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@
 //!   mounted stands for it.
 //! - LIMITS-2: page cache that the kernel can drop is not use.
 
+use oxiray_machine::Level;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -17,28 +18,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// Version 1 has no word for "no limit": it shows the largest number of whole pages. Nothing has as much memory.
 const UNLIMITED_BYTES: u64 = 1 << 60;
-
-/// One bound on memory: the machine's size, or a control group's limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Level {
-    /// The file that says so.
-    pub source: String,
-    /// Bytes that may be used.
-    pub limit: u64,
-    /// Bytes in use that the kernel cannot drop (LIMITS-2).
-    pub used: u64,
-    /// Bytes in use that are memory files, such as those of object stores.
-    pub shared: u64,
-    /// The share of the last ten seconds in which all work waited for memory, in thousandths, where the kernel tells.
-    pub stalled: Option<u32>,
-}
-
-impl Level {
-    /// Bytes that are left.
-    pub fn free(&self) -> u64 {
-        self.limit.saturating_sub(self.used)
-    }
-}
 
 /// A bound on anything else.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -5,15 +5,12 @@
 //! - TOKEN-3: the first token, which is as old as the cluster's authority, does not come back once it was revoked.
 
 use bytes::Bytes;
+use oxiray_head::table::{REVOKED, TOKEN};
 use oxiray_ids::NodeId;
 use oxiray_journal::{Change, Table};
 use prost::Message as _;
 use std::collections::BTreeMap;
 
-/// The kind of the tokens' rows.
-pub(crate) const TOKEN: Table = 11;
-/// The kind of the rows of nodes that are shut out.
-pub(crate) const REVOKED: Table = 12;
 /// How many tokens there may be.
 pub(crate) const TOKENS_MAX: usize = 256;
 /// For how long a token is remembered that holds no longer, so that who shows it is told so.

@@ -1,9 +1,10 @@
 //! The daemon's core and a library that answers as NVML does: devices come back when it says that they are free.
 
 use oxiray_accelerators::{Host, detect, offer};
+use oxiray_head::{Core, StoreFigures};
 use oxiray_ids::NodeId;
+use oxiray_machine::{Effect, Key, Plan};
 use oxiray_node::device_desk::{DeviceAnswer, DeviceDesk};
-use oxiray_node::{Core, Effect, Key, Plan, StoreFigures};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
@@ -43,9 +44,6 @@ impl Node {
             offer,
             labels: BTreeMap::new(),
             store_bytes: 0,
-            limits: None,
-            monitor: oxiray_node::MonitorOptions::default(),
-            spill_fullness_max: 950,
             hostname: "here".into(),
             name: "test".into(),
             ip: "127.0.0.1".into(),

@@ -2,7 +2,7 @@
 
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex};
 use oxiray_ids::ObjectId;
-use oxiray_node::{Key, TemplateKey};
+use oxiray_machine::{Key, TemplateKey};
 use std::collections::BTreeMap;
 
 /// A moment or a duration, in µs.

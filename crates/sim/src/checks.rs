@@ -2,7 +2,7 @@
 
 use crate::process::{Held, Life};
 use crate::world::{NodeIndex, World};
-use oxiray_node::Key;
+use oxiray_machine::Key;
 use oxiray_wire::message::Assign;
 use std::collections::BTreeMap;
 

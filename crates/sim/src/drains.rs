@@ -4,7 +4,7 @@
 
 use crate::agenda::{Event, SECOND};
 use crate::world::{NodeIndex, World};
-use oxiray_node::Key;
+use oxiray_machine::Key;
 use oxiray_wire::message::DrainAsked;
 
 /// Who asks, and hears nothing of it: the command line.

@@ -3,7 +3,7 @@
 use crate::node::Role;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{NodeIndex, World};
-use oxiray_node::Key;
+use oxiray_machine::Key;
 use oxiray_wire::Message;
 
 impl World {

@@ -8,7 +8,7 @@ use crate::node::Role;
 use crate::process::Life;
 use crate::stream::{Descriptor, End};
 use crate::world::{NodeIndex, StreamIndex, World};
-use oxiray_node::Key;
+use oxiray_machine::Key;
 use oxiray_node::lease::{self, MemberLease};
 use oxiray_wire::message::{Heartbeat, HeartbeatHeard};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 //! stores, devices, clocks, and what programs do) is made up here, and nothing of it comes from the system. So a seed tells everything, and a run that fails can be had again.
 //!
 //! - SIM-1: the same seed gives the same run, event by event.
-//! - SIM-2: after each event the tables of the node that it was for agree ([`Core::audit`](oxiray_node::Core::audit)),
+//! - SIM-2: after each event the tables of the node that it was for agree ([`Core::audit`](oxiray_head::Core::audit)),
 //!   and no device is used for more than one.
 //! - SIM-3: a run ends with faults over and everything healed. Then everybody has an answer, every driver is gone, every
 //!   ledger is full, and no table knows anybody who is gone.

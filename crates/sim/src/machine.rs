@@ -2,7 +2,7 @@
 
 use crate::agenda::Micros;
 use crate::process::Held;
-use oxiray_node::{DeviceQuestion, Residue};
+use oxiray_machine::{DeviceQuestion, Residue};
 
 /// Shares that nobody lives to use, and that the device has not forgotten.
 #[derive(Debug, Clone, PartialEq, Eq)]

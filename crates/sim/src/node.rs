@@ -8,8 +8,9 @@ use crate::stores::Shelf;
 use crate::stream::{Descriptor, End, Packet};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_accelerators::{Detection, offer};
+use oxiray_head::Core;
 use oxiray_ids::NodeId;
-use oxiray_node::{Core, DeviceQuestion, Effect, Key, Plan, TemplateKey};
+use oxiray_machine::{DeviceQuestion, Effect, Key, Plan, TemplateKey};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
 use oxiray_wire::message::Peer;
@@ -134,9 +135,6 @@ impl World {
             offer,
             labels: BTreeMap::from([("zone".to_owned(), machine.zone.to_owned())]),
             store_bytes: 1 << 30,
-            limits: None,
-            monitor: oxiray_node::MonitorOptions::default(),
-            spill_fullness_max: 950,
             hostname: format!("machine-{index}"),
             name: format!("node-{index}"),
             ip: format!("127.0.0.{}", index + 1),

@@ -6,7 +6,7 @@ use crate::spec::{Form, Spec};
 use crate::stream::Descriptor;
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_ids::{ObjectId, WorkerId};
-use oxiray_node::{Key, TemplateKey};
+use oxiray_machine::{Key, TemplateKey};
 use oxiray_runtime::{Duty, Outcome, Ticket};
 use oxiray_wire::message::{Call, Content, Failure, Value};
 

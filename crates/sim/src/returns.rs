@@ -10,7 +10,7 @@ use crate::process::Life;
 use crate::spec::bytes;
 use crate::stream::{Descriptor, End};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
-use oxiray_node::Key;
+use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, Returning};
 

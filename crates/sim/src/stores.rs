@@ -10,7 +10,7 @@ use crate::stream::Packet;
 use crate::world::{NodeIndex, ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_node::{Key, Whereabouts};
+use oxiray_machine::{Key, Whereabouts};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Copied, Locate, Located, Reference, Sought, Stored};
 use std::collections::{BTreeMap, BTreeSet};

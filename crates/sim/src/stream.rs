@@ -6,7 +6,7 @@
 
 use crate::agenda::{Event, Micros};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
-use oxiray_node::Key;
+use oxiray_machine::Key;
 use oxiray_wire::Message;
 use std::collections::VecDeque;
 

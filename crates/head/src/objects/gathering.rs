@@ -6,17 +6,17 @@ use oxiray_ids::{ObjectId, WorkerId};
 impl<V: Clone> Objects<V> {
     /// From here on, owners hear of each object that they published when it is not needed any more: they keep its value
     /// until then, for a head that comes after this one.
-    pub fn have_owners_keep(&mut self) {
+    pub(crate) fn have_owners_keep(&mut self) {
         self.owners_keep = true;
     }
 
     /// Holders come back from here on (OBJECT-6).
-    pub fn begin_gathering(&mut self) {
+    pub(crate) fn begin_gathering(&mut self) {
         self.is_gathering = true;
     }
 
     /// All holders that there are have come back. Those that `lives` denies are gone.
-    pub fn end_gathering(&mut self, lives: impl Fn(WorkerId) -> bool, out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn end_gathering(&mut self, lives: impl Fn(WorkerId) -> bool, out: &mut Vec<Outcome<V>>) {
         if !std::mem::take(&mut self.is_gathering) {
             return;
         }
@@ -30,17 +30,18 @@ impl<V: Clone> Objects<V> {
     }
 
     /// Whether holders are still coming back.
-    pub fn is_gathering(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_gathering(&self) -> bool {
         self.is_gathering
     }
 
     /// A store has bytes of the object, and whoever wrote it says by itself that it holds it.
-    pub fn found(&mut self, object: ObjectId) {
+    pub(crate) fn found(&mut self, object: ObjectId) {
         self.entries.entry(object).or_default().is_stored = true;
     }
 
     /// The objects of `owner` that somebody waits for.
-    pub fn awaited_of(&self, owner: WorkerId) -> Vec<ObjectId> {
+    pub(crate) fn awaited_of(&self, owner: WorkerId) -> Vec<ObjectId> {
         let own = self.of_client.get(&owner).into_iter().flatten();
         let is_awaited = |object: &&ObjectId| {
             let entry = self.entries.get(*object);
@@ -52,7 +53,7 @@ impl<V: Clone> Objects<V> {
     }
 
     /// Whether anything but time keeps the object.
-    pub fn is_kept(&self, object: ObjectId) -> bool {
+    pub(crate) fn is_kept(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(super::Entry::is_held)
     }
 }

@@ -6,7 +6,7 @@ use oxiray_ids::{ObjectId, WorkerId};
 impl<V: Clone> Objects<V> {
     /// The stored bytes of an object are lost, says `client`: its value is no longer one. An owner that did not say so
     /// itself is told, where it lives (OBJECT-4).
-    pub fn lost(
+    pub(crate) fn lost(
         &mut self,
         client: WorkerId,
         object: ObjectId,
@@ -42,7 +42,14 @@ impl<V: Clone> Objects<V> {
     /// The user gives an object up, through `client`: `value` says so to whoever asks. Its bytes are deleted; who holds
     /// it goes on holding it. Nothing happens to an object that was never heard of, or has no
     /// value yet.
-    pub fn free(&mut self, client: WorkerId, object: ObjectId, owner: WorkerId, value: V, out: &mut Vec<Outcome<V>>) {
+    pub(crate) fn free(
+        &mut self,
+        client: WorkerId,
+        object: ObjectId,
+        owner: WorkerId,
+        value: V,
+        out: &mut Vec<Outcome<V>>,
+    ) {
         let Some(entry) = self.entries.get_mut(&object) else { return };
         let is_pending = entry.value.is_none() && !entry.is_stored;
         if is_pending || std::mem::replace(&mut entry.is_freed, true) {
@@ -64,12 +71,12 @@ impl<V: Clone> Objects<V> {
     }
 
     /// Whether the user gave the object up.
-    pub fn is_freed(&self, object: ObjectId) -> bool {
+    pub(crate) fn is_freed(&self, object: ObjectId) -> bool {
         self.entries.get(&object).is_some_and(|entry| entry.is_freed)
     }
 
     /// Each object with its owner and its holders and how often each holds it.
-    pub fn holdings(&self) -> impl Iterator<Item = (ObjectId, Option<WorkerId>, Vec<(WorkerId, i64)>, usize)> {
+    pub(crate) fn holdings(&self) -> impl Iterator<Item = (ObjectId, Option<WorkerId>, Vec<(WorkerId, i64)>, usize)> {
         self.entries.iter().map(|(object, entry)| {
             let holders = entry.holds.iter().map(|(holder, count)| (*holder, *count)).collect();
             (*object, entry.owner, holders, entry.containers)

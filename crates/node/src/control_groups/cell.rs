@@ -1,8 +1,8 @@
 //! The control group of one worker.
 
 use super::{Place, pids_in};
-use crate::core::node::ending::confined::Exceeded;
 use crate::limits::{Version, entry, read};
+use oxiray_machine::Exceeded;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

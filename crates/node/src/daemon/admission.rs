@@ -12,7 +12,7 @@
 use super::descriptors::{in_words, pidfd_of};
 use super::streams::{Role, Stream};
 use super::{Daemon, Token};
-use crate::core::Key;
+use oxiray_machine::Key;
 use oxiray_processes::peer_of;
 use oxiray_wire::message::{Driver, Hello, Refused, Returning};
 use oxiray_wire::{Connection, Message};

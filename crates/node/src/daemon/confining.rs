@@ -2,18 +2,18 @@
 
 use super::Daemon;
 use super::line_log::LineLog;
-use crate::config::Plan;
 use crate::control_groups::{ControlGroups, Killed, Options};
-use crate::core::{Confinement, Key};
+use crate::limits::Limits;
 use crate::session::Session;
+use oxiray_machine::{Confinement, Key, Plan};
 
 /// Finds out what can be limited, and says so in the log.
-pub(super) fn begin(plan: &Plan, session: &Session, log: &mut LineLog) -> ControlGroups {
+pub(super) fn begin((plan, limits): (&Plan, Option<&Limits>), session: &Session, log: &mut LineLog) -> ControlGroups {
     let (options, wrong) = Options::of(&plan.variables);
     if let Some(wrong) = wrong {
         log.line(&wrong);
     }
-    let groups = ControlGroups::make(plan.limits.as_ref(), options, session.directory());
+    let groups = ControlGroups::make(limits, options, session.directory());
     let [memory, processes] = groups.described();
     log.line(&format!("memory= of workers: {memory}"));
     log.line(&format!("processes of workers: {processes}"));

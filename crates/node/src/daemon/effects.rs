@@ -2,9 +2,10 @@
 
 use super::store_desk::Answer;
 use super::{Daemon, Token};
-use crate::core::{Effect, Key, StoreFigures};
 use crate::machine;
+use oxiray_head::StoreFigures;
 use oxiray_ids::ObjectId;
+use oxiray_machine::{Effect, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored};
 use std::time::Instant;

@@ -8,12 +8,12 @@
 use super::Daemon;
 use super::network::Network;
 use super::start::{StartError, Step as _};
-use crate::core::Key;
 use crate::session::{self, Session};
 use crate::tokens::{TokenFault, TokenRow, Tokens};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_journal::{Change, Store};
+use oxiray_machine::Key;
 use oxiray_network::{Authority, Certified, Credentials, JoinToken, Refusal, Renewal};
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::{
@@ -100,7 +100,7 @@ impl Entry {
         let mut tokens = Tokens::default();
         for ((table, key), value) in store.iter().flat_map(|store| store.rows()) {
             if !tokens.restore(*table, key, value.clone()) {
-                return Err(StartError::Rows(crate::core::NotRestored::Row(*table)));
+                return Err(StartError::Rows(oxiray_head::NotRestored::Row(*table)));
             }
         }
         let (first, now) = (authority.token().clone(), now_ms());

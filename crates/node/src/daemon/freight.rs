@@ -4,10 +4,10 @@
 //!   that this node was given: whatever ends either closes the hold or recalls the load first.
 
 use super::Daemon;
-use crate::core::Key;
 use crate::fetches::{Content, Piece};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
+use oxiray_machine::Key;
 use oxiray_network::{Freight, Load, Memory};
 use oxiray_store::{SegmentId, WriteMapping};
 use oxiray_wire::message::{Chunk, Failure};

@@ -4,8 +4,8 @@
 
 use super::Daemon;
 use super::streams::Role;
-use crate::core::Key;
 use oxiray_ids::JobId;
+use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, Returning, Welcome};
 use std::os::fd::OwnedFd;

@@ -9,8 +9,8 @@
 use super::Daemon;
 use super::arrival::Predecessor;
 use super::streams::{Role, Stream};
-use crate::core::Key;
 use crate::lease::{self, MemberLease};
+use oxiray_machine::Key;
 use oxiray_processes::{DeadMansSwitch, since_boot};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Heartbeat, HeartbeatHeard, NodeLeaves, Refused};

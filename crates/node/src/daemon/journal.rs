@@ -10,7 +10,8 @@ use super::start::StartError;
 use crate::config::Config;
 use crate::session::Session;
 use bytes::Bytes;
-use oxiray_journal::{Change, Fault, LogFile, Opened, Store, Table, Tenure};
+use oxiray_head::table::ABOUT;
+use oxiray_journal::{Change, Fault, LogFile, Opened, Store, Tenure};
 use oxiray_network::{Authority, AuthorityError, AuthorityParts};
 use oxiray_threads::{JOURNAL, Mailbox, mailbox, spawn};
 use prost::Message as _;
@@ -25,8 +26,6 @@ use std::time::Duration;
 /// How long the daemon waits for its journal at once, where it does.
 const WRITING_LIMIT: Duration = Duration::from_secs(30);
 
-/// The kind of the rows here.
-const ABOUT: Table = 1;
 /// The row of [`Identity`].
 const IDENTITY: &[u8] = b"identity";
 /// The row of the epoch: 8 bytes, the lowest first.
@@ -89,7 +88,7 @@ impl Keeping {
             Box::new(opened.journal)
         };
         let row = |key: &'static [u8]| store.rows().get(&(ABOUT, Bytes::from_static(key)));
-        let unread = || StartError::Rows(crate::core::NotRestored::Row(ABOUT));
+        let unread = || StartError::Rows(oxiray_head::NotRestored::Row(ABOUT));
         let identity = row(IDENTITY).map(|row| Identity::decode(row.clone())).transpose().map_err(|_| unread())?;
         let epoch = match row(EPOCH) {
             Some(row) => u64::from_le_bytes(row[..].try_into().map_err(|_| unread())?),

@@ -6,9 +6,11 @@
 //! - MEMORY-3: the nearer a limit is, the sooner it is looked again.
 
 use super::Daemon;
-use crate::core::Key;
-use crate::core::node::ending::memory::Measured;
-use crate::limits::{Level, Limits, kibibytes};
+use crate::config::Bounds;
+use crate::limits::{Limits, kibibytes};
+use oxiray_machine::Key;
+use oxiray_machine::Level;
+use oxiray_machine::Measured;
 use oxiray_processes::descendants_of;
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,8 +46,9 @@ pub struct MonitorOptions {
 }
 
 /// What is known of memory from one look to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct MemoryWatch {
+    bounds: Bounds,
     next: Option<Instant>,
     /// The worker that was ended last, and until when it is waited for.
     ending: Option<(Key, Instant)>,
@@ -58,9 +61,15 @@ pub(super) struct MemoryWatch {
     has_told: bool,
 }
 
+impl MemoryWatch {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, next: None, ending: None, kills: None, killed: None, nearest: None, has_told: false }
+    }
+}
+
 impl Daemon {
     pub(super) fn memory_deadline(&self) -> Option<Instant> {
-        self.core.plan().limits.is_some().then(|| self.memory.next.unwrap_or(self.now))
+        self.memory.bounds.limits.is_some().then(|| self.memory.next.unwrap_or(self.now))
     }
 
     /// Looks at memory where it is time to.
@@ -68,8 +77,8 @@ impl Daemon {
         if self.memory_deadline().is_none_or(|at| at > self.now) {
             return;
         }
-        let options = self.core.plan().monitor;
-        let levels = self.core.plan().limits.as_ref().map(Limits::memory).unwrap_or_default();
+        let options = self.memory.bounds.monitor;
+        let levels = self.memory.bounds.limits.as_ref().map(Limits::memory).unwrap_or_default();
         self.memory.next = Some(self.now + period(&levels, options));
         self.count_kills();
         self.look_at_groups();
@@ -118,13 +127,13 @@ impl Daemon {
             self.memory.killed = Some(self.now);
         }
         if self.memory.killed.is_some_and(|at| at + KILL_IS_NEWS > self.now) {
-            let levels = self.core.plan().limits.as_ref().map(Limits::memory).unwrap_or_default();
+            let levels = self.memory.bounds.limits.as_ref().map(Limits::memory).unwrap_or_default();
             self.core.killed_for_memory(worker, levels.iter().min_by_key(|level| level.free()));
         }
     }
 
     fn count_kills(&mut self) {
-        let kills = self.core.plan().limits.as_ref().map_or(0, Limits::kills);
+        let kills = self.memory.bounds.limits.as_ref().map_or(0, Limits::kills);
         if self.memory.kills.replace(kills).is_some_and(|before| before < kills) {
             self.memory.killed = Some(self.now);
         }

@@ -1,8 +1,8 @@
 //! What workers print: read, cut into lines, kept in files, shown to the driver.
 
 use super::{Daemon, Token};
-use crate::core::Key;
 use crate::logs::{Printed, Splitter};
+use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::LogLines;
 use rustix::io::Errno;

@@ -7,8 +7,8 @@
 //! - PACKAGE-2: a package that nobody has keeps no preparation waiting: that goes on, and says what is missing.
 
 use super::Daemon;
-use crate::core::Key;
 use bytes::Bytes;
+use oxiray_machine::Key;
 use oxiray_wire::message::{PackagePiece, PackageWanted};
 use oxiray_wire::session::{PROGRAM_PREFIX, package_file, packages_in};
 use rustix::fs::Mode;

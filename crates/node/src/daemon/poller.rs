@@ -1,6 +1,6 @@
 //! The one epoll instance, and what its tokens name.
 
-use crate::core::{Key, TemplateKey};
+use oxiray_machine::{Key, TemplateKey};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;

@@ -7,12 +7,13 @@ use super::journal::Keeping;
 use super::network::Network;
 use super::start::{StartError, Step as _};
 use super::store_desk::StoreDesk;
-use crate::config::{Config, Plan, PlanError};
+use crate::config::{self, Bounds, Config, PlanError};
 use crate::device_desk::DeviceDesk;
 use crate::session::{self, Session};
 use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
+use oxiray_machine::Plan;
 use oxiray_network::{Authority, AuthorityParts, Gateway, Limits, Options};
 use oxiray_visitor::Description;
 use oxiray_visitor::session::living;
@@ -29,6 +30,7 @@ pub(super) const DEFAULT_PORT: u16 = 6379;
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) plan: Plan,
+    pub(super) bounds: Bounds,
     pub(super) devices: DeviceDesk,
     pub(super) address: String,
     pub(super) store: StoreDesk,
@@ -56,7 +58,7 @@ pub(super) fn prepare(
         config.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
     }
     let config = &config;
-    let mut plan = Plan::make(config, &host)?;
+    let (mut plan, bounds) = config::plan(config, &host)?;
     plan.rename(node);
     if private {
         plan.node_wait = Duration::ZERO;
@@ -97,7 +99,7 @@ pub(super) fn prepare(
     let devices = DeviceDesk::of(&host, &plan.offer).step("prepare to ask about its devices")?;
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
-    let store = StoreDesk::open(plan.store_bytes, spill, plan.spill_fullness_max).step("open the object store")?;
+    let store = StoreDesk::open(plan.store_bytes, spill, bounds.spill_fullness_max).step("open the object store")?;
     let mut description = description((address.clone(), &plan.ip), plan.node, joined.is_some(), private);
     if let Some(keeping) = &mut keeping {
         if let Some(known) = known {
@@ -112,7 +114,7 @@ pub(super) fn prepare(
         session.make_current().step("make its session the current one")?;
     }
     let journal = keeping.map(|keeping| keeping.store);
-    Ok(Prepared { plan, devices, address, store, description, listener, joined, network, journal })
+    Ok(Prepared { plan, bounds, devices, address, store, description, listener, joined, network, journal })
 }
 
 /// The port that tells this session from others of the user.

@@ -5,7 +5,7 @@ use super::interpreters::{self, program, safe_value};
 use super::output::Pipe;
 use super::streams::{Role, Stream};
 use super::{Daemon, MOMENT, Process, TemplateProcess, Token};
-use crate::core::{Key, Origin, TemplateKey};
+use oxiray_machine::{Key, Origin, TemplateKey};
 use oxiray_processes::{describe_status, expanded};
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{Fork, Forked};

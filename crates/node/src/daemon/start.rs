@@ -14,10 +14,11 @@ use super::processes::SESSION_VARIABLE;
 use super::streams::{Role, Stream};
 use super::{Daemon, TemplateProcess, succession};
 use crate::config::{Config, PlanError};
-use crate::core::{Core, Origin};
 use crate::lease::patience;
 use crate::session::{self, Session};
+use oxiray_head::Core;
 use oxiray_journal::Store;
+use oxiray_machine::Origin;
 use oxiray_processes::{Brood, BroodError, kill_by_pidfd, pidfd_of, started_with, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
@@ -150,7 +151,7 @@ pub enum StartError {
     Stopped,
     /// What the head's journal holds cannot be read.
     #[error(transparent)]
-    Rows(#[from] crate::core::NotRestored),
+    Rows(#[from] oxiray_head::NotRestored),
     /// The authority that was given is none.
     #[error(transparent)]
     AuthorityFile(#[from] super::preparing::AuthorityFault),
@@ -309,25 +310,28 @@ impl Foundation {
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
         let back = Return::of(before, config, &stop_signals, starter());
         let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
-        let Prepared { plan, devices, address, store, description, listener, joined, network, journal } = match prepared
-        {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                drop(template);
-                while !brood.is_empty() {
-                    brood.kill_all();
-                    let _ = rustix::event::poll(
-                        &mut [rustix::event::PollFd::from_borrowed_fd(brood.watch_fd(), rustix::event::PollFlags::IN)],
-                        None,
-                    );
-                    brood.reap();
+        let Prepared { plan, bounds, devices, address, store, description, listener, joined, network, journal } =
+            match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    drop(template);
+                    while !brood.is_empty() {
+                        brood.kill_all();
+                        let _ = rustix::event::poll(
+                            &mut [rustix::event::PollFd::from_borrowed_fd(
+                                brood.watch_fd(),
+                                rustix::event::PollFlags::IN,
+                            )],
+                            None,
+                        );
+                        brood.reap();
+                    }
+                    session.leave();
+                    return Err(error);
                 }
-                session.leave();
-                return Err(error);
-            }
-        };
+            };
         plan.warnings.iter().for_each(|warning| log.line(warning));
-        let control_groups = super::confining::begin(&plan, &session, &mut log);
+        let control_groups = super::confining::begin((&plan, bounds.limits.as_ref()), &session, &mut log);
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let now = Instant::now();
@@ -377,7 +381,7 @@ impl Foundation {
             by_pid: BTreeMap::new(),
             store,
             devices,
-            memory: super::memory::MemoryWatch::default(),
+            memory: super::memory::MemoryWatch::new(bounds),
             control_groups,
             journal: journal.map(JournalDesk::start).transpose().step("start the thread of its journal")?,
             log,

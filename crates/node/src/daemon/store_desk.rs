@@ -1,7 +1,8 @@
 //! The object store's counter: clients' wishes in, the store's answers out.
 
-use crate::core::{Key, LENT, StoreFigures};
+use oxiray_head::{LENT, StoreFigures};
 use oxiray_ids::{JobId, ObjectId};
+use oxiray_machine::Key;
 use oxiray_store::{
     Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
     WriteMapping,
@@ -249,7 +250,7 @@ impl StoreDesk {
         StoreFigures {
             pid: 0,
             limits: Default::default(),
-            turns: super::TurnFigures::default(),
+            turns: oxiray_head::TurnFigures::default(),
             memory: None,
             capacity: stats.capacity,
             used: stats.used,

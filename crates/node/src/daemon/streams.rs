@@ -1,7 +1,7 @@
 //! Control streams: reading, writing, closing.
 
 use super::{Daemon, Token};
-use crate::core::Key;
+use oxiray_machine::Key;
 use oxiray_wire::connection::{ConnectionError, READ_BYTES};
 use oxiray_wire::message::{Driver, Returning};
 use oxiray_wire::{Connection, Message, Received};

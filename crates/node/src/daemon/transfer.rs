@@ -10,11 +10,11 @@ use super::freight::Freights;
 use super::network::End;
 use super::store_desk::OWN;
 use super::streams::{Role, Stream};
-use crate::core::{Key, Whereabouts};
 use crate::fetches::{Fetches, Step};
 use crate::giving::{Giving, Next, Place};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
+use oxiray_machine::{Key, Whereabouts};
 use oxiray_network::{Local, Way};
 use oxiray_store::{FileId, SegmentId};
 use oxiray_wire::message::{

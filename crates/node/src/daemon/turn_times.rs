@@ -1,6 +1,7 @@
 //! How long the turns of the daemon's loop take: from the return of epoll until the next wait, in which nobody else is
 //! heard. A histogram of fixed size, so that what is kept of a turn does not grow.
 
+use oxiray_head::TurnFigures;
 use std::time::{Duration, Instant};
 
 /// A power of two is divided into so many buckets: a percentile is known to an eighth.
@@ -26,17 +27,6 @@ pub(super) struct TurnTimes {
     /// When the last line was written, and whether there was a long turn since.
     told_at: Option<Instant>,
     is_news: bool,
-}
-
-/// What is shown of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct TurnFigures {
-    /// How many turns there were.
-    pub count: u64,
-    /// 999 of 1,000 took no longer than this many microseconds.
-    pub p999_us: u64,
-    /// The longest, in microseconds.
-    pub longest_us: u64,
 }
 
 fn bucket_of(microseconds: u64) -> usize {

@@ -1,0 +1,288 @@
+//! The head of a cluster: who gets a worker and where, what becomes of actors, objects, groups and jobs, who is told.
+//!
+//! Machines are its members. Its own machine is one of them ([`OWN`]): it gets the same orders, in this process.
+//!
+//! | Module | What it decides |
+//! |---|---|
+//! | `clients`, `guests`, `door` | who is there, and what none of them may say |
+//! | `leases`, `waiting`, `placing`, `strategy`, `shortage`, `ahead` | what is asked for, where it is placed, why it waits |
+//! | `fairness` | what each job holds, and which leases are recalled for another |
+//! | `members`, `told`, `routes`, `drain`, `growth` | the machines, what they have, and which come and go |
+//! | `workers`, `actors`, `restarts` | the processes that serve somebody, and what they are |
+//! | `groups`, `rooms`, `group_report` | placement groups and their bundles |
+//! | `objects`, `locations`, `holdings` | objects, and where they lie |
+//! | `journal`, `records`, `restore`, `resume` | what outlives a head, and how the next one goes on |
+//! | `submissions`, `kept`, `metrics`, `ends` | jobs, kept values, figures, and how processes ended |
+//! | `report`, `nodes`, `rows`, `census`, `object_rows`, `explain` | what people and programs are told of all that |
+//!
+//! - CORE-2: a lease that ended before it was returned is reported to its owner once; an actor's death
+//!   once to each that was connected or asked.
+
+mod actors;
+mod ahead;
+mod alarms;
+mod audit;
+mod census;
+mod clients;
+mod clock;
+mod door;
+mod drain;
+mod ends;
+mod environments;
+mod explain;
+mod fairness;
+mod group_report;
+mod groups;
+mod growth;
+mod guests;
+mod holdings;
+mod journal;
+mod kept;
+mod leases;
+mod locations;
+mod members;
+mod metrics;
+mod nodes;
+mod object_rows;
+mod objects;
+mod placing;
+mod records;
+mod report;
+mod restarts;
+mod restore;
+mod resume;
+mod rooms;
+mod routes;
+mod rows;
+mod shortage;
+mod strategy;
+mod submissions;
+mod told;
+mod waiting;
+mod workers;
+
+use alarms::Alarm;
+use groups::Need;
+use oxiray_ids::{Chance, PlacementGroupId};
+use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier};
+use oxiray_wire::Message;
+use std::time::Instant;
+
+use clients::{Client, JobDetail};
+pub use holdings::LENT;
+use members::OWN;
+pub(crate) use object_rows::NOT_RECORDED;
+pub use records::table;
+pub use report::{StoreFigures, TurnFigures};
+pub use restore::NotRestored;
+use waiting::{Want, Wanted};
+use workers::{Duty, Worker};
+
+/// How many workers may be starting at once.
+const STARTING_MAX: usize = 64;
+
+/// The mind of a cluster.
+#[derive(Debug)]
+pub(crate) struct HeadCore {
+    /// The head's own machine.
+    own: NodeCore,
+    members: members::Members,
+    clients: clients::Clients,
+    workers: workers::Workers,
+    jobs: clients::JobTable,
+    actors: actors::ActorTable,
+    objects: objects::ObjectTable,
+    groups: groups::GroupTable,
+    pending: waiting::Pending,
+    growth: growth::Growth,
+    durable: journal::Durable,
+    figures: ends::Figures,
+    clock: clock::Clock,
+    chance: Chance,
+    /// What is to be done, in order.
+    out: Vec<Effect>,
+}
+
+impl HeadCore {
+    /// A head of one machine with nothing running.
+    pub(crate) fn new(
+        plan: Plan,
+        (session, address): (String, String),
+        monitored: Monitored,
+        numbers: Numbers,
+        now: Instant,
+    ) -> Self {
+        let epoch = plan.epoch;
+        let mut own = NodeCore::new(plan, (session, address), monitored, numbers, now);
+        let joined = own.serve(None, String::new());
+        let mut core = Self {
+            own,
+            members: members::Members::of(joined),
+            clients: clients::Clients::default(),
+            workers: workers::Workers::default(),
+            jobs: clients::JobTable::default(),
+            actors: actors::ActorTable::default(),
+            objects: objects::ObjectTable::default(),
+            groups: groups::GroupTable::default(),
+            pending: waiting::Pending::default(),
+            growth: growth::Growth::default(),
+            durable: journal::Durable::default(),
+            figures: ends::Figures::default(),
+            clock: clock::Clock::new(now),
+            chance: Chance::default(),
+            out: Vec::new(),
+        };
+        core.pending.fairness.machine_came(&core.own.plan().inventory);
+        core.begin_epoch(epoch);
+        core
+    }
+
+    /// This is the head of that number. What a head names is never named again by the next.
+    pub(crate) fn begin_epoch(&mut self, epoch: u64) {
+        self.own.begin_epoch(epoch);
+        if epoch > 0 {
+            let first = resume::first_number(epoch);
+            self.own.number_from(first);
+            self.members.last_order = self.members.last_order.max(first);
+            self.objects.known.have_owners_keep();
+        }
+    }
+
+    /// Its machine.
+    pub(crate) fn own(&self) -> &NodeCore {
+        &self.own
+    }
+
+    #[cfg(test)]
+    pub(crate) fn own_mut(&mut self) -> &mut NodeCore {
+        &mut self.own
+    }
+
+    /// Tells its machine something, and hears what comes of it.
+    pub(crate) fn with_own<T>(&mut self, tell: impl FnOnce(&mut NodeCore) -> T) -> T {
+        let told = self.lend_out(tell);
+        self.exchange();
+        told
+    }
+
+    /// What is to be done stands in one list, in order, whoever of the two adds to it.
+    fn lend_out<T>(&mut self, tell: impl FnOnce(&mut NodeCore) -> T) -> T {
+        std::mem::swap(&mut self.out, self.own.effects());
+        let told = tell(&mut self.own);
+        std::mem::swap(&mut self.out, self.own.effects());
+        told
+    }
+
+    /// Passes on what its machine reports and is ordered to do, until neither has anything to say.
+    fn exchange(&mut self) {
+        loop {
+            for report in self.own.reports() {
+                self.own_said(report);
+            }
+            let orders = self.members.orders_of_own();
+            if orders.is_empty() {
+                return;
+            }
+            self.lend_out(|own| {
+                for order in orders {
+                    own.head_said(order);
+                }
+                own.tell_state();
+            });
+        }
+    }
+
+    /// Bytes that objects take in this machine's store; told of when this settles.
+    pub(crate) fn store_holds(&mut self, bytes: u64) {
+        self.own.store_holds(bytes);
+    }
+
+    fn new_key(&mut self) -> Key {
+        self.own.new_number()
+    }
+
+    /// Serves whoever waits, after a batch of events, and returns what is to be done.
+    pub(crate) fn settle(&mut self) -> Vec<Effect> {
+        self.with_own(NodeCore::settle);
+        self.run_alarms();
+        self.refuse_unprepared();
+        self.pump();
+        self.start_submissions();
+        self.exchange();
+        self.tell_growth();
+        let made = std::mem::take(&mut self.out);
+        self.hold_back(made)
+    }
+
+    /// When [`Self::settle`] is to be called next, whatever happens.
+    pub(crate) fn next_alarm(&self) -> Option<Instant> {
+        let own = self.own.next_alarm();
+        self.clock.alarms.first().map(|(at, _)| *at).into_iter().chain(own).min()
+    }
+
+    /// A message from a client that was let in, or from a worker.
+    pub(crate) fn message(&mut self, from: Key, message: Message) {
+        if matches!(message, Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_)) {
+            self.with_own(|own| own.worker_said(from, &message));
+        }
+        match message {
+            Message::LeaseRequest(asked) => self.lease_request(from, *asked),
+            Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
+            Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
+            Message::LeaseKill(asked) => self.lease_kill(from, asked.lease),
+            Message::CancelObject(asked) => self.pass_to_owner(asked),
+            // What its machine lends is in its state besides.
+            Message::Blocked(_) => self.pending.fairness.lends_cpu(from, true),
+            Message::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
+            Message::ActorReady(_) => self.actor_ready(from),
+            Message::ActorFailed(said) => self.actor_failed(from, said.error),
+            Message::ActorLeaving(said) => self.actor_leaving(from, &said),
+            Message::ActorCreate(asked) => self.actor_create(from, *asked),
+            Message::ActorConnect(asked) => self.actor_connect(from, &asked),
+            Message::ActorKill(asked) => self.actor_kill(&asked),
+            Message::ActorLookup(asked) => self.actor_lookup(from, &asked),
+            Message::Promise(said) => self.promise(from, &said.objects),
+            Message::Publish(said) => self.publish(from, *said),
+            Message::Subscribe(asked) => self.subscribe(from, asked.reference),
+            Message::Hold(said) => self.hold(&said.objects, &said.holder),
+            Message::Unhold(said) => self.unhold(from, &said.objects),
+            Message::StateQuery(asked) => self.state_query(from, asked),
+            Message::TaskLog(told) => self.task_log(from, told),
+            Message::ObjectLog(told) => self.object_log(from, told),
+            Message::Metrics(told) => self.metrics_told(from, told),
+            Message::KeptRequest(asked) => self.keep(from, *asked),
+            Message::Recover(said) => self.recover(from, said.reference),
+            Message::Free(said) => self.free(from, &said.references),
+            Message::GroupCreate(asked) => self.group_create(from, &asked),
+            Message::GroupAwait(asked) => self.group_await(from, &asked),
+            Message::GroupRemove(asked) => {
+                self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
+            }
+            Message::GroupQuery(asked) => self.group_query(from, &asked),
+            Message::DrainAsked(asked) => self.drain_asked(from, &asked),
+            Message::CollectGarbage(_) => self.collect_garbage(from),
+            Message::Goodbye(said) => self.goodbye(from, said),
+            Message::ClientResume(told) => self.resume_client(from, &told),
+            Message::ClientSettled(said) => self.client_settled(from, &said),
+            other => {
+                self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));
+            }
+        }
+    }
+
+    /// Says something to a client, a worker or a member, wherever it is.
+    fn send(&mut self, to: Key, message: impl Into<Message>) {
+        if to == OWN {
+            self.members.order_own(message.into());
+        } else {
+            self.out.push(Effect::Send { to, message: message.into() });
+        }
+    }
+
+    fn log(&mut self, line: String) {
+        self.out.push(Effect::Log(line));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! What runs, what ran and what is referred to: collected from every process when somebody asks.
+//!
+//! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or
+//!   [`PATIENCE`] is over; then the answer says who is missing in it.
+//! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
+
+use super::door::{check_name, cut};
+use super::explain::EXPLAIN;
+use super::object_rows::ObjectsTold;
+use super::{Alarm, HeadCore, Key, bytes_of, identifier};
+use crate::listing;
+use oxiray_ids::{TaskId, WorkerId};
+use oxiray_resources::Quantity;
+use oxiray_wire::Message;
+use oxiray_wire::message::{
+    Amount, Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
+};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// How long processes have to tell of their calls.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Calls that ended which are remembered, at most.
+const REMEMBERED_MAX: usize = 5_000;
+/// Processes that are named which did not answer, at most.
+const NAMED_MAX: usize = 8;
+/// Resources of one call that are shown, at most.
+const RESOURCES_MAX: usize = 32;
+/// Questions that may be open at once.
+const OPEN_MAX: usize = 64;
+
+/// A call, and who told of it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) record: TaskRecord,
+    pub(super) by: WorkerId,
+    pid: u32,
+}
+
+#[derive(Debug)]
+struct Question {
+    asker: Key,
+    asked: StateQuery,
+    awaited: BTreeSet<Key>,
+    heard: Heard,
+}
+
+/// What processes said to one question.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    calls: Vec<Told>,
+    pub(super) objects: Vec<ObjectsTold>,
+}
+
+/// Calls that one process told of, as they lie on the wire: a fifth of what they take as records.
+#[derive(Debug)]
+struct Remembered {
+    log: Box<[u8]>,
+    calls: usize,
+    by: WorkerId,
+    pid: u32,
+}
+
+impl Remembered {
+    fn told(&self) -> impl Iterator<Item = Told> {
+        let log = TaskLog::decode(&*self.log).expect("it was encoded here");
+        log.records.into_iter().map(|record| Told { record, by: self.by, pid: self.pid })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    open: BTreeMap<u64, Question>,
+    remembered: VecDeque<Remembered>,
+    /// In all of `remembered`.
+    calls: usize,
+}
+
+impl Census {
+    fn remember(&mut self, log: &TaskLog, by: WorkerId, pid: u32) {
+        let calls = log.records.len();
+        self.remembered.push_back(Remembered { log: log.encode_to_vec().into(), calls, by, pid });
+        self.calls += calls;
+        while self.calls > REMEMBERED_MAX
+            && let Some(oldest) = self.remembered.pop_front()
+        {
+            self.calls -= oldest.calls;
+        }
+    }
+}
+
+impl HeadCore {
+    /// Somebody asks for a list or a summary.
+    pub(crate) fn state_query(&mut self, asker: Key, asked: StateQuery) {
+        let texts = asked.filters.iter().flat_map(|filter| [&filter.key, &filter.value]);
+        let checked =
+            texts.chain([&asked.kind]).try_for_each(|text| check_name("a kind, or a text of a filter,", text));
+        if let Err(text) = checked {
+            return self.refuse_state(asker, asked.request, text);
+        }
+        let question: fn(u64) -> Message = match asked.kind.as_str() {
+            "tasks" | "timeline" | EXPLAIN => |number| TaskLogQuery { number }.into(),
+            "objects" => |number| ObjectLogQuery { number }.into(),
+            kind => {
+                let rows = self.rows_of(kind);
+                return self.report_state(asker, &asked, rows);
+            }
+        };
+        if self.figures.census.open.len() >= OPEN_MAX {
+            let text = format!("{OPEN_MAX} such questions are open already: ask again in a moment");
+            return self.refuse_state(asker, asked.request, text);
+        }
+        let number = self.new_key();
+        let awaited: BTreeSet<Key> = self.clients.by_key.keys().copied().collect();
+        for client in &awaited {
+            self.send(*client, question(number));
+        }
+        self.alarm_at(self.clock.now + PATIENCE, Alarm::Census(number));
+        self.figures.census.open.insert(number, Question { asker, asked, awaited, heard: Heard::default() });
+        self.close_census(number, false);
+    }
+
+    /// A process tells of its calls.
+    pub(super) fn task_log(&mut self, from: Key, mut log: TaskLog) {
+        for record in &mut log.records {
+            for text in [&mut record.name, &mut record.error, &mut record.text] {
+                *text = cut(std::mem::take(text));
+            }
+            record.resources.truncate(RESOURCES_MAX);
+            for amount in &mut record.resources {
+                amount.resource = cut(std::mem::take(&mut amount.resource));
+            }
+        }
+        let Some(by) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let pid = self.workers.by_key.get(&from).and_then(|worker| worker.pid).unwrap_or(0);
+        if log.number == 0 {
+            if !log.records.is_empty() {
+                self.figures.census.remember(&log, by, pid);
+            }
+            return;
+        }
+        let told = log.records.into_iter().map(|record| Told { record, by, pid });
+        self.hear_census(log.number, from, |heard| heard.calls.extend(told));
+    }
+
+    /// A process answers a question, once.
+    pub(super) fn hear_census(&mut self, number: u64, from: Key, hear: impl FnOnce(&mut Heard)) {
+        if let Some(question) = self.figures.census.open.get_mut(&number)
+            && question.awaited.remove(&from)
+        {
+            hear(&mut question.heard);
+            self.close_census(number, false);
+        }
+    }
+
+    /// Nothing more is to be expected of a process.
+    pub(super) fn census_without(&mut self, gone: Key) {
+        self.figures.census.open.retain(|_, question| question.asker != gone);
+        let waiting: Vec<u64> = self.figures.census.open.keys().copied().collect();
+        for number in waiting {
+            if self.figures.census.open.get_mut(&number).is_some_and(|question| question.awaited.remove(&gone)) {
+                self.close_census(number, false);
+            }
+        }
+    }
+
+    /// CENSUS-1.
+    pub(super) fn close_census(&mut self, number: u64, is_late: bool) {
+        let is_due = |question: &Question| is_late || question.awaited.is_empty();
+        if !self.figures.census.open.get(&number).is_some_and(is_due) {
+            return;
+        }
+        let Some(question) = self.figures.census.open.remove(&number) else { return };
+        let missing = self.silence_of(&question.awaited);
+        let Question { asker, asked, heard, .. } = question;
+        if asked.kind == "objects" {
+            let rows = self.object_rows(&heard.objects);
+            return self.report_partly(asker, &asked, Ok(rows), missing);
+        }
+        let calls: Vec<Told> =
+            self.figures.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect();
+        if asked.kind == EXPLAIN {
+            return match self.explanation(&asked, &calls) {
+                Ok(rows) => {
+                    let (request, rows) = (asked.request, rows.to_string());
+                    self.send(asker, StateReport { request, rows, total: 1, missing, ..StateReport::default() });
+                }
+                Err(text) => self.refuse_state(asker, asked.request, text),
+            };
+        }
+        let rows = self.task_rows(calls);
+        self.report_partly(asker, &asked, Ok(rows), missing);
+    }
+
+    /// Who has not answered in time, in words.
+    fn silence_of(&self, awaited: &BTreeSet<Key>) -> String {
+        if awaited.is_empty() {
+            return String::new();
+        }
+        let name = |key: &Key| match self.workers.by_key.get(key).and_then(|worker| worker.pid) {
+            Some(pid) => format!("pid {pid}"),
+            None => format!(
+                "a process of job {}",
+                self.clients.by_key.get(key).map_or_else(String::new, |one| one.job.hex())
+            ),
+        };
+        let mut names: Vec<String> = awaited.iter().take(NAMED_MAX).map(name).collect();
+        if awaited.len() > NAMED_MAX {
+            names.push("…".to_owned());
+        }
+        format!(
+            "{} of the processes did not answer within {} s, and what they alone know is missing: {}. They may be stopped, or \
+             the machine overloaded: ask again",
+            awaited.len(),
+            PATIENCE.as_secs(),
+            names.join(", ")
+        )
+    }
+
+    fn task_rows(&self, told: Vec<Told>) -> Vec<Json> {
+        let mut by_attempt: BTreeMap<(bytes::Bytes, u32), Told> = BTreeMap::new();
+        for one in told {
+            let name = (one.record.task.clone(), one.record.attempt);
+            // CENSUS-2.
+            let is_older = by_attempt.get(&name).is_some_and(|known| known.record.stage >= one.record.stage);
+            if !is_older {
+                by_attempt.insert(name, one);
+            }
+        }
+        let calls = by_attempt.values().map(|told| self.task_row(told));
+        let constructors = self.actors.known.iter().map(|actor| self.constructor_row(actor));
+        constructors.chain(calls).collect()
+    }
+
+    fn task_row(&self, Told { record, by, pid }: &Told) -> Json {
+        let task = identifier!(TaskId, &record.task);
+        let actor = task.actor();
+        let class = self.actors.known.get(actor).map(|actor| actor.description.class_name.clone());
+        let name = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
+        let is_call_of_actor = !actor.is_nil_of_job();
+        let ran_here = record.started_us > 0;
+        let milliseconds = |us: u64| (us > 0).then_some(us / 1000);
+        json!({
+            "task_id": task.hex(), "attempt_number": record.attempt, "name": name, "state": stage_name(record.stage()),
+            "job_id": actor.job().hex(), "actor_id": is_call_of_actor.then(|| actor.hex()),
+            "type": if is_call_of_actor { "ACTOR_TASK" } else { "NORMAL_TASK" },
+            "func_or_class_name": name, "parent_task_id": null,
+            "node_id": ran_here.then(|| self.node_of_worker(*by).hex()), "worker_id": ran_here.then(|| by.hex()),
+            "worker_pid": ran_here.then_some(pid),
+            "error_type": (record.stage() == TaskStage::Failed).then(|| error_name(&record.error)),
+            "error_message": (!record.text.is_empty()).then_some(&record.text),
+            "start_time_ms": milliseconds(record.started_us), "end_time_ms": milliseconds(record.ended_us),
+            "start_us": record.started_us, "end_us": record.ended_us, "language": "PYTHON",
+            "required_resources": amounts_by_name(&record.resources), "events": events(record),
+        })
+    }
+
+    /// The making of an actor, which Ray lists as a task.
+    fn constructor_row(&self, actor: &crate::Actor<Failure>) -> Json {
+        use crate::ActorState;
+        let description = &actor.description;
+        let (state, error) = match &actor.state {
+            ActorState::Starting(_) => ("RUNNING", None),
+            ActorState::Dead(failure) if failure.actor_death().is_some_and(|death| !death.raised.is_empty()) => {
+                ("FAILED", Some(failure))
+            }
+            ActorState::Alive(_) | ActorState::Dead(_) => ("FINISHED", None),
+            ActorState::Waiting | ActorState::Restarting => ("PENDING_NODE_ASSIGNMENT", None),
+        };
+        let mut task = [0xff; 24];
+        task[8..].copy_from_slice(description.id.as_bytes());
+        let name = format!("{}.__init__", description.class_name);
+        let worker = actor.worker();
+        let pid = worker.and_then(|id| self.clients.keys.get(&id)).and_then(|key| self.workers.by_key.get(key)?.pid);
+        json!({
+            "task_id": TaskId::new(task).hex(), "attempt_number": 0, "name": name, "state": state,
+            "job_id": description.job.hex(), "actor_id": description.id.hex(), "type": "ACTOR_CREATION_TASK",
+            "func_or_class_name": name, "parent_task_id": null,
+            "node_id": worker.map(|id| self.node_of_worker(id).hex()), "worker_id": worker.map(|id| id.hex()), "worker_pid": pid,
+            "error_type": error.map(|_| "TASK_EXECUTION_EXCEPTION"), "language": "PYTHON",
+            "error_message": error.map(|error| &error.text), "required_resources": self.actor_resources(description.id),
+        })
+    }
+
+    fn report_state(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>) {
+        self.report_partly(asker, asked, rows, String::new());
+    }
+
+    fn report_partly(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>, missing: String) {
+        match rows.and_then(|rows| listing::answer(asked, rows)) {
+            Ok(report) => self.send(asker, StateReport { missing, ..report }),
+            Err(text) => self.refuse_state(asker, asked.request, text),
+        }
+    }
+
+    fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
+        let failure = Failure { code: "state".into(), text, cause: bytes_of(&[]) };
+        self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
+    }
+}
+
+/// When an attempt came to which stage, as far as the process knows that tells of it.
+fn events(record: &TaskRecord) -> Vec<Json> {
+    let times = [("RUNNING", record.started_us), (stage_name(record.stage()), record.ended_us)];
+    let known = times.into_iter().filter(|(_, us)| *us > 0);
+    known.map(|(state, us)| json!({"state": state, "created_ms": us / 1000})).collect()
+}
+
+fn amounts_by_name(amounts: &[Amount]) -> Json {
+    let one = |amount: &Amount| (amount.resource.clone(), json!(Quantity::from_units(amount.units).as_f64()));
+    amounts.iter().map(one).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// Ray's name for a stage.
+pub(super) fn stage_name(stage: TaskStage) -> &'static str {
+    match stage {
+        TaskStage::Unknown => "NIL",
+        TaskStage::WaitsForArguments => "PENDING_ARGS_AVAIL",
+        TaskStage::WaitsForWorker => "PENDING_NODE_ASSIGNMENT",
+        TaskStage::Sent => "SUBMITTED_TO_WORKER",
+        TaskStage::Runs => "RUNNING",
+        TaskStage::Finished => "FINISHED",
+        TaskStage::Failed => "FAILED",
+    }
+}
+
+/// Ray's name for the code of a failure.
+fn error_name(code: &str) -> String {
+    match code {
+        "raised" => "TASK_EXECUTION_EXCEPTION".into(),
+        "worker_crashed" => "WORKER_DIED".into(),
+        "task_unschedulable" => "TASK_UNSCHEDULABLE_ERROR".into(),
+        "actor_unschedulable" => "ACTOR_UNSCHEDULABLE_ERROR".into(),
+        other => other.to_uppercase(),
+    }
+}

@@ -1,0 +1,204 @@
+//! Why something waits: what it waits for, and for each node the first rule that fails there.
+
+use super::census::{Told, stage_name};
+use super::groups::Need;
+use super::{HeadCore, Want, identifier};
+use crate::{ActorState, GroupPhase};
+use oxiray_ids::{ActorId, NodeId, PlacementGroupId, TaskId};
+use oxiray_scheduler::{Rule, Verdict, group_verdicts, verdicts};
+use oxiray_wire::message::{StateQuery, TaskStage};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// The kind of question that asks for an explanation; its one filter names the thing.
+pub(super) const EXPLAIN: &str = "explain";
+/// The most nodes that one answer names.
+const NODES_MAX: usize = 1_000;
+
+/// What is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Actor(ActorId),
+    Group(PlacementGroupId),
+    Task(TaskId),
+}
+
+fn subject(asked: &StateQuery) -> Result<Subject, String> {
+    let given = asked.filters.first().map(|filter| filter.value.as_str()).unwrap_or_default();
+    if let Ok(id) = ActorId::from_hex(given) {
+        return Ok(Subject::Actor(id));
+    }
+    if let Ok(id) = PlacementGroupId::from_hex(given) {
+        return Ok(Subject::Group(id));
+    }
+    let task = TaskId::from_hex(given).map_err(|_| {
+        format!(
+            "{given:?} names nothing that could wait: give the identifier of a task, an actor or a placement group, as \
+             `oxiray list` shows it"
+        )
+    })?;
+    let is_constructor = task.actor().creation_task() == task;
+    Ok(if is_constructor { Subject::Actor(task.actor()) } else { Subject::Task(task) })
+}
+
+impl HeadCore {
+    /// Why it waits, or that it does not; `told` is what processes say of their calls.
+    pub(super) fn explanation(&self, asked: &StateQuery, told: &[Told]) -> Result<Json, String> {
+        match subject(asked)? {
+            Subject::Actor(id) => self.actor_explained(id),
+            Subject::Group(id) => self.group_explained(id),
+            Subject::Task(id) => self.task_explained(id, told),
+        }
+    }
+
+    fn actor_explained(&self, id: ActorId) -> Result<Json, String> {
+        let actor = self
+            .actors
+            .known
+            .get(id)
+            .ok_or_else(|| format!("there is no actor {}, and none is remembered", id.hex()))?;
+        let ticket =
+            self.pending.wanted.iter().find(|(_, wanted)| matches!(wanted.want, Want::Actor(waits) if waits == id));
+        let name = &actor.description.class_name;
+        let state = match &actor.state {
+            ActorState::Dead(failure) => {
+                return Ok(settled("actor", &id.hex(), name, "DEAD", &failure.text));
+            }
+            ActorState::Alive(worker) => {
+                let on = format!("it runs on node {}", self.node_of_worker(*worker).hex());
+                return Ok(settled("actor", &id.hex(), name, "ALIVE", &on));
+            }
+            ActorState::Starting(worker) => {
+                let on = format!("its constructor runs on node {}", self.node_of_worker(*worker).hex());
+                return Ok(settled("actor", &id.hex(), name, "PENDING_CREATION", &on));
+            }
+            ActorState::Waiting => "PENDING_CREATION",
+            ActorState::Restarting => "RESTARTING",
+        };
+        Ok(match ticket {
+            Some((ticket, _)) => self.ticket_explained("actor", &id.hex(), state, *ticket),
+            None if self.actors.making.get(&id).is_some_and(|making| making.is_unfinished) => {
+                settled("actor", &id.hex(), name, state, "it waits for the arguments of its constructor")
+            }
+            None => settled("actor", &id.hex(), name, state, "a node was chosen and is making its process"),
+        })
+    }
+
+    fn group_explained(&self, id: PlacementGroupId) -> Result<Json, String> {
+        let unknown = || format!("there is no placement group {}, and none is remembered", id.hex());
+        let group = self.groups.known.get(id).ok_or_else(unknown)?;
+        let name = &group.description.name;
+        let state = match &group.phase {
+            GroupPhase::Removed(why) => return Ok(settled("placement group", &id.hex(), name, "REMOVED", why)),
+            GroupPhase::Created => {
+                return Ok(settled("placement group", &id.hex(), name, "CREATED", "all its bundles are set aside"));
+            }
+            GroupPhase::Prepared { awaited, .. } => {
+                let nodes: Vec<String> = awaited.iter().map(NodeId::hex).collect();
+                let why =
+                    format!("nodes were chosen, and these have not set its bundles aside yet: {}", nodes.join(", "));
+                return Ok(settled("placement group", &id.hex(), name, "PREPARED", &why));
+            }
+            GroupPhase::Pending => "PENDING",
+            GroupPhase::Rescheduling => "RESCHEDULING",
+        };
+        let ticket = self.groups.reservations.get(&id).and_then(|reservation| reservation.ticket);
+        Ok(match ticket {
+            Some(ticket) => self.ticket_explained("placement group", &id.hex(), state, ticket),
+            None => settled("placement group", &id.hex(), name, state, "it is about to be placed"),
+        })
+    }
+
+    fn task_explained(&self, id: TaskId, told: &[Told]) -> Result<Json, String> {
+        let of_task = told.iter().filter(|told| identifier!(TaskId, &told.record.task) == id);
+        let latest = of_task.max_by_key(|told| (told.record.attempt, told.record.stage));
+        let latest = latest.ok_or_else(|| {
+            format!("no process knows of a task {}: it ended long ago, or another cluster has it", id.hex())
+        })?;
+        let (stage, name) = (latest.record.stage(), &latest.record.name);
+        let done = |why: &str| Ok(settled("task", &id.hex(), name, stage_name(stage), why));
+        match stage {
+            TaskStage::WaitsForWorker => {}
+            TaskStage::WaitsForArguments => return done("it waits for its arguments: what makes them has not ended"),
+            TaskStage::Sent => return done("it was sent to its worker, which has others to run first"),
+            TaskStage::Runs => return done(&format!("it runs on node {}", self.node_of_worker(latest.by).hex())),
+            TaskStage::Finished => return done("it is done"),
+            TaskStage::Failed => return done(&latest.record.text),
+            TaskStage::Unknown => return done("a process of another version has it"),
+        }
+        let owner = self.clients.keys.get(&latest.by).copied();
+        let of_owner = self.pending.wanted.iter().filter(|(_, wanted)| {
+            matches!(wanted.want, Want::Lease { client, .. } if Some(client) == owner) && wanted.label == *name
+        });
+        // Its owner asks for one worker for all calls alike.
+        match of_owner.map(|(ticket, _)| *ticket).min() {
+            Some(ticket) => Ok(self.ticket_explained("task", &id.hex(), stage_name(stage), ticket)),
+            None => {
+                done("its owner has as many workers for such tasks as it asked for, and they have others to run first")
+            }
+        }
+    }
+
+    /// What stands in the queue, node by node.
+    fn ticket_explained(&self, kind: &str, id: &str, state: &str, ticket: u64) -> Json {
+        let wanted = &self.pending.wanted[&ticket];
+        let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs_f64();
+        let Some(need) = self.pending.queue.wish_of(&ticket) else {
+            if let Some(node) = self.pending.ahead.node_of(ticket) {
+                let why = format!("large objects that it reads travel to node {}, where it is to run", node.hex());
+                return settled(kind, id, &wanted.label, state, &why);
+            }
+            return settled(kind, id, &wanted.label, state, "its runtime environment is being made");
+        };
+        let count = self.pending.queue.tickets(need).len();
+        let nodes = match need {
+            Need::Wish(wish) => self.judged(verdicts(&self.all_views(), wish)),
+            Need::Group(group) => self.judged(group_verdicts(&self.all_views(), group)),
+            Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
+        };
+        json!({
+            "kind": kind, "id": id, "name": wanted.label, "state": state, "waits": true, "waited_s": waited,
+            "reason": self.why_it_waits(wanted, need, count), "nodes": nodes, "never": self.never_brought(need),
+        })
+    }
+
+    /// The living nodes, and the dead ones that are remembered.
+    fn judged(&self, verdicts: Vec<Verdict>) -> Vec<Json> {
+        let names: BTreeMap<_, _> = self.members.by_key.values().map(|one| (one.view.node, &one.told.ip)).collect();
+        let row = |verdict: Verdict| {
+            let address = names.get(&verdict.node).map_or(&self.own.plan().ip, |ip| *ip);
+            let (rule, why) = match verdict.failed {
+                Some((rule, why)) => (Some(rule.name()), why),
+                None => (None, "it has room".to_owned()),
+            };
+            json!({"node_id": verdict.node.hex(), "address": address, "rule": rule, "why": why})
+        };
+        let lost = self.members.lost.iter().map(|lost| {
+            let (node, address) = (lost.view.node.hex(), &lost.told.ip);
+            json!({"node_id": node, "address": address, "rule": "dead", "why": lost.how})
+        });
+        let drained = self.members.drains.keys().filter_map(|key| {
+            let member = self.members.by_key.get(key)?;
+            let (node, address) = (member.view.node.hex(), &member.told.ip);
+            Some(json!({"node_id": node, "address": address, "rule": "draining", "why": self.drain_in_words(*key)}))
+        });
+        verdicts.into_iter().map(row).chain(drained).chain(lost).take(NODES_MAX).collect()
+    }
+
+    fn bundles_judged(&self, id: PlacementGroupId, bundle: Option<usize>) -> Vec<Json> {
+        let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
+        let asked = nodes.into_iter().enumerate().filter(|(index, _)| bundle.is_none_or(|only| only == *index));
+        let row = |(index, node): (usize, Option<NodeId>)| {
+            json!({
+                "node_id": node.map(|node| node.hex()), "address": null, "bundle": index, "rule": Rule::Busy.name(),
+                "why": self.why_within(id, Some(index)),
+            })
+        };
+        asked.take(NODES_MAX).map(row).collect()
+    }
+}
+
+/// It does not wait for a node.
+fn settled(kind: &str, id: &str, name: &str, state: &str, why: &str) -> Json {
+    json!({"kind": kind, "id": id, "name": name, "state": state, "waits": false, "reason": why, "nodes": []})
+}

@@ -1,0 +1,335 @@
+//! What waits and cannot be placed, for the autoscaler; and what that may bring, for those who wait.
+//!
+//! - GROW-1: a demand that no node can meet and a group of the autoscaler could, waits for as long as the autoscaler is
+//!   there, and is refused like any other from then on.
+//! - GROW-2: the autoscaler is told at once when more or less waits, and in time when nodes become idle.
+//! - GROW-3: a node whose machine is being taken away gets no work, whenever it joins.
+//! - GROW-4: what a job hopes for, and would use without waiting for it, is told like what waits, and ends with the job.
+
+use super::groups::Need;
+use super::records::Row;
+use super::report::by_name;
+use super::{HeadCore, Key};
+use bytes::Bytes;
+use oxiray_ids::JobId;
+use oxiray_resources::{FreeDevices, Inventory, Quantity, ResourceName};
+use oxiray_scheduler::{
+    Bundle, Condition, NodeGroup, NodeView, Operator, Otherwise, Place, Rule, Selector, Strategy, Verdict, Wish,
+    verdicts,
+};
+use oxiray_wire::message::{Amount, GrowthGroup, GrowthState, GrowthTold, Refused};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How soon the autoscaler is told again when more or less waits, and when only nodes changed.
+const PERIODS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// As good as for ever.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+/// The most kinds of requests that are told of.
+const KINDS_MAX: usize = 10_000;
+/// The label that names a machine as its provider does.
+const INSTANCE_LABEL: &str = "oxiray.io/instance";
+/// Where the standing request is kept.
+const STANDING: (&[u8], &[u8]) = (b"autoscaler", b"standing");
+/// In the same namespace, before a job's identifier: what it hopes for.
+const HOPED: &str = "hoped/";
+
+/// The autoscaler, as the head knows it.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    by: Option<Key>,
+    /// Since when there is none, where there was one.
+    lost: Option<Instant>,
+    groups: Vec<NodeGroup>,
+    leaving: BTreeSet<String>,
+    detail: String,
+    told: String,
+    told_at: Option<Instant>,
+    /// How many waited, and on how many nodes, when it was told last.
+    mark: Option<(usize, usize, usize)>,
+    is_urgent: bool,
+    alarm: Option<Instant>,
+}
+
+impl HeadCore {
+    /// The autoscaler says what it may bring.
+    pub(crate) fn growth_state(&mut self, from: Key, state: &GrowthState) {
+        let is_new = self.growth.by != Some(from);
+        if is_new {
+            self.log(format!("client {from} is the autoscaler, with {} groups", state.groups.len()));
+            if let Some(before) = self.growth.by {
+                self.send(before, Refused { text: "another autoscaler has taken its place".to_owned() });
+            }
+            (self.growth.by, self.growth.told, self.growth.lost) = (Some(from), String::new(), None);
+        }
+        let groups: Vec<NodeGroup> = state.groups.iter().filter_map(group_of).collect();
+        if is_new || groups != self.growth.groups {
+            self.growth.groups = groups;
+            self.look_at_all_shortages();
+        }
+        self.growth.leaving = state.leaving.iter().cloned().collect();
+        self.growth.detail.clone_from(&state.detail);
+        self.growth.is_urgent |= is_new;
+        for key in self.members.others().map(|(key, _)| *key).collect::<Vec<Key>>() {
+            self.drain_leaving(key);
+        }
+    }
+
+    /// A visitor is gone: perhaps the autoscaler.
+    pub(crate) fn visitor_left(&mut self, key: Key) {
+        if self.growth.by == Some(key) {
+            self.log("the autoscaler is gone: no machines are brought or taken away".to_owned());
+            (self.growth.by, self.growth.lost) = (None, Some(self.clock.now));
+            self.growth.leaving.clear();
+            self.look_at_all_shortages();
+        }
+    }
+
+    /// The command line asks what the autoscaler would be told.
+    pub(crate) fn growth_query(&mut self, from: Key, request: u64) {
+        let (detail, state) = (self.growth_detail().to_string(), self.growth.detail.clone());
+        self.send(from, GrowthTold { request, detail, state });
+    }
+
+    /// GROW-3.
+    pub(super) fn drain_leaving(&mut self, key: Key) {
+        let label = self.members.by_key.get(&key).and_then(|member| member.told.labels.get(INSTANCE_LABEL));
+        let is_leaving = label.is_some_and(|label| self.growth.leaving.contains(label));
+        if is_leaving && !self.members.drains.contains_key(&key) {
+            self.drain_for(key, "its machine is being taken away");
+        }
+    }
+
+    /// GROW-1: until when a wish that no node can meet waits for the autoscaler.
+    pub(super) fn growth_awaited_until(&self, wish: &Wish) -> Option<Instant> {
+        self.group_for(wish)?;
+        match (self.growth.by, self.growth.lost) {
+            (Some(_), _) => Some(self.clock.now + FOR_EVER),
+            (None, Some(lost)) => Some(lost + self.own.plan().node_wait),
+            (None, None) => None,
+        }
+    }
+
+    /// A group of which a machine could meet the wish.
+    pub(super) fn group_for(&self, wish: &Wish) -> Option<&str> {
+        let selectors = allowed(wish)?;
+        let serves = |group: &&NodeGroup| group.why_not(&wish.demand, &selectors).is_none();
+        self.growth.groups.iter().find(serves).map(|group| group.name.as_str())
+    }
+
+    /// Why no group could meet the wish, in words to add to a reason; empty where there is no autoscaler.
+    pub(super) fn why_no_group(&self, wish: &Wish) -> String {
+        let Some(selectors) = allowed(wish).filter(|_| self.growth.by.is_some()) else { return String::new() };
+        let reasons = self.growth.groups.iter().filter_map(|group| {
+            group.why_not(&wish.demand, &selectors).map(|why| format!("group `{}` {why}", group.name))
+        });
+        let reasons: Vec<String> = reasons.collect();
+        let reasons = if reasons.is_empty() { "it has no groups".to_owned() } else { reasons.join("; ") };
+        format!(". The autoscaler cannot bring such a machine either: {reasons}")
+    }
+
+    /// What was asked to fit into the cluster for good changed.
+    pub(super) fn kept_changed(&mut self, namespace: &Bytes) {
+        self.growth.is_urgent |= namespace == STANDING.0;
+    }
+
+    /// Why no machine that is there or that a group brings will ever do; empty where one could, and without an autoscaler.
+    pub(super) fn never_brought(&self, need: &Need) -> String {
+        let views = self.all_views();
+        let is_hopeless = |wish: &Wish| {
+            let could = |verdict: &Verdict| verdict.failed.as_ref().is_none_or(|(rule, _)| *rule == Rule::Busy);
+            self.group_for(wish).is_none() && !verdicts(&views, wish).iter().any(could)
+        };
+        let hopeless = match need {
+            Need::Wish(wish) => Some(wish.clone()).filter(is_hopeless),
+            Need::Group(group) => group.bundles.iter().map(wish_for).find(is_hopeless),
+            Need::Within { .. } => None,
+        };
+        hopeless.map(|wish| self.why_no_group(&wish)).unwrap_or_default()
+    }
+
+    /// Whether the autoscaler has what is needed brought, if not all of it at once.
+    pub(super) fn is_brought(&self, need: &Need) -> bool {
+        self.growth.by.is_some() && self.never_brought(need).is_empty()
+    }
+
+    /// GROW-4.
+    pub(super) fn hopes_end(&mut self, job: JobId) {
+        let namespace = Bytes::from_static(STANDING.0);
+        let of_job = Bytes::from(format!("{HOPED}{}/", job.hex()));
+        for (key, _) in self.durable.kept.delete(&namespace, &of_job, true) {
+            self.growth.is_urgent = true;
+            self.touch(Row::Kept(namespace.clone(), key));
+        }
+    }
+
+    /// What jobs hope for, as they told it.
+    fn hopes(&self) -> impl Iterator<Item = Json> {
+        let (namespace, all) = (Bytes::from_static(STANDING.0), Bytes::from_static(HOPED.as_bytes()));
+        let told = self
+            .durable
+            .kept
+            .list(&namespace, &all)
+            .filter_map(|key| self.durable.kept.get(&(namespace.clone(), key.clone())));
+        let told: Vec<Vec<Json>> = told.filter_map(|rows| serde_json::from_slice(rows).ok()).collect();
+        told.into_iter().flatten()
+    }
+
+    /// GROW-2; to be called after each batch of events.
+    pub(super) fn tell_growth(&mut self) {
+        let Some(by) = self.growth.by.filter(|_| self.durable.resumption.is_none()) else { return };
+        let mark = (self.pending.queue.len(), self.members.by_key.len(), self.members.drains.len());
+        let is_urgent = self.growth.is_urgent || self.growth.mark != Some(mark);
+        let period = if is_urgent { PERIODS.0 } else { PERIODS.1 };
+        let due = self.growth.told_at.map_or(self.clock.now, |at| at + period);
+        if self.clock.now < due {
+            if self.growth.alarm.is_none_or(|alarm| due < alarm) {
+                self.growth.alarm = Some(due);
+                self.alarm_at(due, super::Alarm::Growth);
+            }
+            return;
+        }
+        let detail = self.growth_detail().to_string();
+        (self.growth.told_at, self.growth.mark, self.growth.is_urgent) = (Some(self.clock.now), Some(mark), false);
+        if detail != self.growth.told {
+            self.growth.told.clone_from(&detail);
+            self.send(by, GrowthTold { request: 0, detail, state: String::new() });
+        }
+    }
+
+    pub(super) fn growth_alarm(&mut self) {
+        self.growth.alarm = None;
+    }
+
+    /// What the autoscaler says of itself, for `oxiray status`.
+    pub(super) fn growth_shown(&self) -> Json {
+        match (self.growth.by, self.growth.lost) {
+            (Some(_), _) => serde_json::from_str(&self.growth.detail).unwrap_or(Json::Null),
+            (None, Some(_)) => {
+                json!({"absence": "it is gone: nothing is brought or taken away until there is another one"})
+            }
+            (None, None) => Json::Null,
+        }
+    }
+
+    fn look_at_all_shortages(&mut self) {
+        self.pending.shortages.clear();
+        self.pending.is_due = true;
+    }
+
+    fn growth_detail(&self) -> Json {
+        let own = machine(&self.members.own().view, true, false, 0);
+        let holders = self.objects.locations.only_holders(|member| self.members.takes(*member));
+        let members = self.members.others().filter(|(_, member)| !member.is_silent).map(|(key, member)| {
+            let is_in_use = holders.contains(key) || self.work_on(*key).is_in_use();
+            machine(&member.view, is_in_use, self.members.drains.contains_key(key), member.state.order)
+        });
+        let waiting = self.pending.queue.waiting().take(KINDS_MAX).filter_map(|waiting| {
+            let wanted = self.pending.wanted.get(waiting.oldest)?;
+            let who = format!("{} `{}`", wanted.want.kind(), wanted.label);
+            kind(waiting.wish, &who, waiting.count)
+        });
+        let standing = self.durable.kept.get(&(Bytes::from_static(STANDING.0), Bytes::from_static(STANDING.1)));
+        let standing: Option<Json> = standing.and_then(|value| serde_json::from_slice(value).ok());
+        json!({
+            "machines": std::iter::once(own).chain(members).collect::<Vec<_>>(),
+            "waiting": waiting.chain(self.hopes()).take(KINDS_MAX).collect::<Vec<_>>(),
+            "standing": standing.filter(Json::is_array).unwrap_or_else(|| json!([])),
+        })
+    }
+}
+
+fn machine(view: &NodeView, in_use: bool, is_leaving: bool, uses: u64) -> Json {
+    let devices = |free: &FreeDevices| free.shares().map(|free| free.map(Quantity::as_f64)).collect::<Vec<_>>();
+    let devices: serde_json::Map<String, Json> =
+        view.free_devices.iter().map(|(name, free)| (name.to_string(), json!(devices(free)))).collect();
+    json!({
+        "node_id": view.node.hex(),
+        "labels": view.labels,
+        "resources": by_name(view.inventory.totals()),
+        "free": by_name(view.free.iter().map(|(name, free)| (name, *free))),
+        "free_devices": devices,
+        "in_use": in_use,
+        "is_leaving": is_leaving,
+        "uses": uses,
+    })
+}
+
+/// Those that wait for the same; nothing where no machine could help.
+fn kind(need: &Need, who: &str, count: usize) -> Option<Json> {
+    match need {
+        Need::Wish(wish) => {
+            let selectors = allowed(wish);
+            Some(json!({
+                "who": who,
+                "count": count,
+                "resources": by_name(wish.demand.iter()),
+                "is_bound": selectors.is_none(),
+                "labels": selectors.unwrap_or_default().iter().map(conditions).collect::<Vec<_>>(),
+            }))
+        }
+        Need::Group(group) => {
+            let bundles = group.bundles.iter().map(
+                |bundle| json!({"resources": by_name(bundle.demand.iter()), "labels": conditions(&bundle.selector)}),
+            );
+            let bundles: Vec<Json> = bundles.collect();
+            Some(json!({"who": who, "count": count, "strategy": group.strategy.name(), "bundles": bundles}))
+        }
+        Need::Within { .. } => None,
+    }
+}
+
+/// What a bundle asks for, as if it were a task's.
+fn wish_for(bundle: &Bundle) -> Wish {
+    let selectors = if bundle.selector.0.is_empty() { Vec::new() } else { vec![bundle.selector.clone()] };
+    Wish::new(bundle.demand.clone(), Place { selectors, ..Place::default() })
+}
+
+/// The labels under any of which a wish may be met, none for all; nothing where it names a machine.
+fn allowed(wish: &Wish) -> Option<Vec<Selector>> {
+    let Some(place) = wish.place.as_deref() else { return Some(Vec::new()) };
+    match &place.strategy {
+        Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. } => None,
+        Strategy::Node { .. } | Strategy::Default | Strategy::Spread => Some(place.selectors.clone()),
+        Strategy::Labels { hard, .. } if place.selectors.is_empty() => Some(vec![hard.clone()]),
+        Strategy::Labels { hard, .. } => {
+            let both = |one: &Selector| Selector(one.0.iter().chain(&hard.0).cloned().collect());
+            Some(place.selectors.iter().map(both).collect())
+        }
+    }
+}
+
+fn conditions(selector: &Selector) -> Json {
+    let one = |condition: &Condition| {
+        let (operator, values): (u32, &[String]) = match &condition.operator {
+            Operator::In(values) => (1, values),
+            Operator::NotIn(values) => (2, values),
+            Operator::Exists => (3, &[]),
+            Operator::Missing => (4, &[]),
+        };
+        json!({"key": condition.key, "operator": operator, "values": values})
+    };
+    selector.0.iter().map(one).collect()
+}
+
+fn group_of(told: &GrowthGroup) -> Option<NodeGroup> {
+    Some(NodeGroup {
+        name: told.name.clone(),
+        min: 0,
+        max: told.max,
+        hosts: 1,
+        resources: inventory(&told.totals)?,
+        first_host: inventory(&told.first_host)?,
+        labels: told.labels.clone(),
+        priority: 0,
+        idle_timeout_ms: 0,
+    })
+}
+
+fn inventory(amounts: &[Amount]) -> Option<Inventory> {
+    let named = amounts
+        .iter()
+        .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units).as_f64())));
+    Inventory::new(named.collect::<Option<Vec<_>>>()?).ok()
+}

@@ -1,0 +1,173 @@
+//! Objects that travel: messages in, the directory's decisions out.
+
+use super::records::Row;
+use super::{HeadCore, Key, bytes_of, identifier};
+use crate::Objects;
+use crate::Outcome;
+use bytes::Bytes;
+use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_wire::message::{
+    CollectGarbage, Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value, Wanted,
+};
+
+/// What readers of a freed object are told.
+const FREED: &str = "free() was called on it: free only what is not needed again";
+
+/// All objects that somebody refers to, and where they lie.
+#[derive(Debug, Default)]
+pub(super) struct ObjectTable {
+    pub(super) known: Objects<Value>,
+    pub(super) locations: super::locations::Locations,
+}
+
+impl HeadCore {
+    pub(super) fn promise(&mut self, from: Key, objects: &[Bytes]) {
+        let Some(owner) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let mut out = Vec::new();
+        self.objects.known.promise(owner, &ids(objects), &mut out);
+        self.carry_out(out);
+    }
+
+    pub(super) fn publish(&mut self, from: Key, said: Publish) {
+        let Some(owner) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let value = said.value.unwrap_or_default();
+        let contained = contained_in(&value.contained);
+        let mut out = Vec::new();
+        self.objects.known.publish(owner, identifier!(ObjectId, &said.object), value, &contained, &mut out);
+        self.carry_out(out);
+    }
+
+    pub(super) fn subscribe(&mut self, from: Key, reference: Option<Reference>) {
+        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(reference) = reference else { return };
+        let owner = identifier!(WorkerId, &reference.owner);
+        let mut out = Vec::new();
+        let owner_lives = self.may_live(owner);
+        self.objects.known.subscribe(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
+        self.carry_out(out);
+    }
+
+    /// A hold of the dead would never end, so it does not begin.
+    pub(super) fn hold(&mut self, objects: &[Bytes], holder: &Bytes) {
+        let holder = identifier!(WorkerId, holder);
+        if self.may_live(holder) {
+            let mut out = Vec::new();
+            self.objects.known.hold(holder, &ids(objects), &mut out);
+            self.carry_out(out);
+        }
+    }
+
+    pub(super) fn unhold(&mut self, from: Key, objects: &[Bytes]) {
+        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let mut out = Vec::new();
+        self.objects.known.unhold(client, &ids(objects), &mut out);
+        self.carry_out(out);
+    }
+
+    /// The stored bytes of an object are lost, says a client.
+    pub(super) fn recover(&mut self, from: Key, reference: Option<Reference>) {
+        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(reference) = reference else { return };
+        let owner = identifier!(WorkerId, &reference.owner);
+        let owner_lives = self.may_live(owner);
+        let mut out = Vec::new();
+        self.objects.known.lost(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
+        self.carry_out(out);
+    }
+
+    /// A client gives objects up for everybody.
+    pub(super) fn free(&mut self, from: Key, references: &[Reference]) {
+        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let mut out = Vec::new();
+        for reference in references {
+            let object = identifier!(ObjectId, &reference.object);
+            let value = failed_value("object_freed", FREED.to_owned());
+            self.objects.known.free(client, object, identifier!(WorkerId, &reference.owner), value, &mut out);
+        }
+        self.carry_out(out);
+    }
+
+    /// A client wants everybody else to look for references that only garbage holds.
+    pub(super) fn collect_garbage(&mut self, from: Key) {
+        let others: Vec<Key> = self.clients.by_key.keys().copied().filter(|key| *key != from).collect();
+        for key in others {
+            self.send(key, CollectGarbage {});
+        }
+    }
+
+    /// Why an object is not to be read any more, where it is not.
+    pub(crate) fn freed(&self, object: ObjectId) -> Option<Failure> {
+        let failure = || Failure { code: "object_freed".into(), text: FREED.into(), cause: Bytes::new() };
+        self.objects.known.is_freed(object).then(failure)
+    }
+
+    /// The store has room for an object, and `client` writes it: it is the first holder. `false` where the client
+    /// is gone already.
+    pub(crate) fn stored(&mut self, client: Key, object: ObjectId) -> bool {
+        let Some(id) = self.clients.by_key.get(&client).map(|client| client.id) else { return false };
+        let mut out = Vec::new();
+        self.objects.known.stored(id, object, &mut out);
+        self.carry_out(out);
+        true
+    }
+
+    /// The object will not be written after all.
+    pub(crate) fn unstored(&mut self, client: Key, object: ObjectId) {
+        let Some(id) = self.clients.by_key.get(&client).map(|client| client.id) else { return };
+        let mut out = Vec::new();
+        self.objects.known.unstored(id, object, &mut out);
+        self.carry_out(out);
+    }
+
+    pub(super) fn carry_out(&mut self, outcomes: Vec<Outcome<Value>>) {
+        for object in self.objects.known.orphans_changed() {
+            self.touch(Row::Orphan(object));
+        }
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Answer { client, object, value } => self.tell_value(client, object, value),
+                Outcome::OwnerDied { client, object, owner } => {
+                    let text = self.owner_died(object, owner);
+                    self.tell_value(client, object, failed_value("owner_died", text));
+                }
+                Outcome::Lost { owner, object } => {
+                    self.tell(owner, Lost { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Wanted { owner, object } => {
+                    self.tell(owner, Wanted { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Freed { owner, object } => {
+                    self.tell(owner, Freed { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Forgotten { owner, object } => {
+                    self.tell(owner, Forgotten { object: bytes_of(object.as_bytes()) });
+                }
+                Outcome::Unreachable(actor) => self.actor_unreachable(actor),
+                Outcome::Delete(object) => self.delete_everywhere(object),
+            }
+        }
+    }
+
+    fn tell(&mut self, client: WorkerId, message: impl Into<oxiray_wire::Message>) {
+        if let Some(key) = self.clients.keys.get(&client).copied() {
+            self.send(key, message);
+        }
+    }
+
+    fn tell_value(&mut self, client: WorkerId, object: ObjectId, value: Value) {
+        self.tell(client, Published { object: bytes_of(object.as_bytes()), value: Some(value) });
+    }
+}
+
+fn failed_value(code: &str, text: String) -> Value {
+    let failure = Failure { code: code.into(), text, cause: Bytes::new() };
+    Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
+}
+
+pub(super) fn contained_in(references: &[Reference]) -> Vec<ObjectId> {
+    references.iter().filter_map(|reference| ObjectId::from_slice(&reference.object)).collect()
+}
+
+fn ids(objects: &[Bytes]) -> Vec<ObjectId> {
+    objects.iter().filter_map(|object| ObjectId::from_slice(object)).collect()
+}

@@ -1,0 +1,244 @@
+//! Where the bundles of placement groups are: on which machines, chosen together, set aside in two phases.
+//!
+//! First every node that was chosen sets its bundles aside, all of them or none, in its own ledger; only when all have
+//! is the group created. Where one has no room after all, or dies, the others give back what they set aside for this
+//! attempt, and the group waits again. A member ends with its head, and so does whatever it set aside.
+//!
+//! - ROOM-1: an answer counts only for the attempt that it is about: what is undone is not waited for any more.
+//! - ROOM-2: a bundle keeps its place in its group when it moves to another node; the bundles that did not lose theirs
+//!   stay where they are.
+
+use super::door::ProtocolError;
+use super::fairness::{Held, Holder};
+use super::groups::Need;
+use super::placing::Share;
+use super::records::Row;
+use super::{HeadCore, Key, Want, amounts, bytes_of};
+use crate::GroupPhase;
+use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_scheduler::Group;
+use oxiray_wire::message::{BundleAsked, GroupAnswer, GroupPrepare, GroupPrepared, GroupRelease};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The nodes of the bundles that had none.
+#[derive(Debug)]
+pub(super) struct Room {
+    nodes: Vec<NodeId>,
+}
+
+/// What a member was asked to set aside.
+#[derive(Debug)]
+pub(super) struct Prepare {
+    pub(super) member: Key,
+    group: PlacementGroupId,
+}
+
+impl HeadCore {
+    /// Room for the bundles of a group that have none: the machines are asked.
+    pub(super) fn room_for(&mut self, ticket: u64, wanted: &Group) -> Option<Room> {
+        let Want::Group { id, .. } = self.pending.wanted.get(&ticket)?.want else { return None };
+        let found = self.groups.known.get(id)?;
+        let missing = found.missing();
+        let standing: Vec<NodeId> = found.nodes.iter().flatten().copied().collect();
+        // ROOM-2
+        let nodes = self.members.fleet.find_group(wanted, &standing)?;
+        let mut of_node: BTreeMap<NodeId, Vec<(usize, Demand)>> = BTreeMap::new();
+        for ((index, node), bundle) in missing.into_iter().zip(&nodes).zip(&wanted.bundles) {
+            of_node.entry(*node).or_default().push((index, bundle.demand.clone()));
+        }
+        for (node, bundles) in of_node {
+            self.prepare_there(id, node, &bundles);
+        }
+        Some(Room { nodes })
+    }
+
+    fn prepare_there(&mut self, group: PlacementGroupId, node: NodeId, bundles: &[(usize, Demand)]) {
+        let Some(key) = self.members.by_node.get(&node).copied() else { return };
+        let order = self.members.next_order();
+        let Some(member) = self.members.by_key.get_mut(&key) else { return };
+        let demands: Vec<Demand> = bundles.iter().map(|(_, demand)| demand.clone()).collect();
+        for demand in &demands {
+            member.view.take(demand);
+        }
+        member.under_way.insert(order, (None, demands));
+        self.members.show(key);
+        self.members.prepares.insert(order, Prepare { member: key, group });
+        let asked =
+            bundles.iter().map(|(index, demand)| BundleAsked { bundle: *index as u32, demand: amounts(demand.iter()) });
+        self.send(key, GroupPrepare { order, group: bytes_of(group.as_bytes()), bundles: asked.collect() });
+    }
+
+    /// Nodes are chosen, and were asked.
+    pub(super) fn group_placed(&mut self, want: &Want, room: &Room) {
+        let Want::Group { id, .. } = *want else { return };
+        let reservation = self.groups.reservations.get_mut(&id).expect("a removed group waits for nothing");
+        reservation.ticket = None;
+        self.groups.known.placed(id, &room.nodes);
+        self.count_bundles(id);
+    }
+
+    /// The group's job holds the bundles that have a node.
+    pub(super) fn count_bundles(&mut self, id: PlacementGroupId) {
+        let Some(group) = self.groups.known.get(id) else { return };
+        let bundles = group.nodes.iter().zip(&group.description.group.bundles);
+        let there = bundles.filter(|(node, _)| node.is_some()).map(|(_, bundle)| bundle.demand.clone());
+        let held = Held { job: group.description.job, demands: there.collect(), is_lease: false };
+        self.pending.fairness.holds(Holder::Group(id), held, self.own.plan().node, self.clock.now);
+    }
+
+    /// A node has set its bundles aside; with the last of them the group is created.
+    fn node_prepared(&mut self, id: PlacementGroupId, node: NodeId) {
+        let Some(waiters) = self.groups.known.prepared(id, node) else { return };
+        self.touch(Row::Group(id));
+        if let Some(reservation) = self.groups.reservations.get_mut(&id) {
+            let took = self.clock.now.saturating_duration_since(reservation.since);
+            reservation.took.get_or_insert(took);
+        }
+        for (client, request) in waiters {
+            if let Some(key) = self.clients.keys.get(&client).copied() {
+                self.send(key, GroupAnswer { request, failure: None });
+            }
+        }
+        // Those that wait within it may have been tried already in this round.
+        self.pending.is_due = true;
+    }
+
+    /// What a member says to an order to set bundles aside (ROOM-1).
+    pub(super) fn prepared_there(&mut self, from: Key, said: &GroupPrepared) -> Result<(), ProtocolError> {
+        let Some(Prepare { group, .. }) = self.answered_prepare(from, said.order)? else { return Ok(()) };
+        let Some(node) = self.members.by_key.get(&from).map(|member| member.view.node) else { return Ok(()) };
+        if !said.is_refused {
+            self.node_prepared(group, node);
+            return Ok(());
+        }
+        if let Some(member) = self.members.by_key.get_mut(&from) {
+            member.under_way.remove(&said.order);
+        }
+        self.members.look_again(from);
+        let offered = self.offered(group);
+        self.groups.known.refused(group, node);
+        self.undo(group, offered, node);
+        self.group_waits_again(group);
+        Ok(())
+    }
+
+    /// The bundles of an attempt that is under way, and the node of each.
+    fn offered(&self, id: PlacementGroupId) -> Vec<(usize, NodeId)> {
+        let Some(group) = self.groups.known.get(id) else { return Vec::new() };
+        let GroupPhase::Prepared { offered, .. } = &group.phase else { return Vec::new() };
+        offered.iter().filter_map(|bundle| Some((*bundle, group.nodes[*bundle]?))).collect()
+    }
+
+    /// Gives back what was set aside for an attempt that failed because of one node.
+    fn undo(&mut self, id: PlacementGroupId, offered: Vec<(usize, NodeId)>, failed: NodeId) {
+        self.members.prepares.retain(|_, prepare| prepare.group != id);
+        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        for (bundle, node) in offered {
+            if node != failed {
+                there.entry(node).or_default().push(bundle as u32);
+            }
+        }
+        self.tell_release(id, there);
+    }
+
+    fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<u32>>) {
+        for (node, bundles) in there {
+            if let Some(key) = self.members.by_node.get(&node).copied() {
+                self.send(key, GroupRelease { group: bytes_of(id.as_bytes()), bundles });
+            }
+        }
+    }
+
+    /// The group is removed: machines give back what they have of it.
+    pub(super) fn release_bundles(&mut self, id: PlacementGroupId) {
+        self.members.prepares.retain(|_, prepare| prepare.group != id);
+        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
+        for (bundle, node) in nodes.into_iter().enumerate().filter_map(|(bundle, node)| Some((bundle, node?))) {
+            there.entry(node).or_default().push(bundle as u32);
+        }
+        self.tell_release(id, there);
+    }
+
+    /// A member is gone, and the bundles that it had set aside: their groups wait for others in their place.
+    pub(super) fn bundles_lost(&mut self, member: Key, node: NodeId) {
+        self.members.prepares.retain(|_, prepare| prepare.member != member);
+        let hit = self.groups.known.iter().filter(|group| group.nodes.contains(&Some(node)));
+        let under_way: Vec<_> = hit.map(|group| group.description.id).map(|id| (id, self.offered(id))).collect();
+        let again = self.groups.known.machine_died(node);
+        for (id, _) in again {
+            self.touch(Row::Group(id));
+            let offered = under_way.iter().find(|(hit, _)| *hit == id).map(|(_, offered)| offered.clone());
+            self.undo(id, offered.unwrap_or_default(), node);
+            self.group_waits_again(id);
+        }
+    }
+
+    /// A group's bundles leave a node that is being emptied, and wait for others.
+    pub(super) fn move_from(&mut self, id: PlacementGroupId, node: NodeId) {
+        let bundles: Vec<u32> = self.groups.known.moved(id, node).into_iter().map(|bundle| bundle as u32).collect();
+        if bundles.is_empty() {
+            return;
+        }
+        self.touch(Row::Group(id));
+        self.tell_release(id, BTreeMap::from([(node, bundles)]));
+        self.group_waits_again(id);
+    }
+
+    /// The group's missing bundles stand in the queue.
+    pub(super) fn group_waits_again(&mut self, id: PlacementGroupId) {
+        self.count_bundles(id);
+        let Some(reservation) = self.groups.reservations.get_mut(&id) else { return };
+        let maker = reservation.maker;
+        if let Some(stale) = reservation.ticket.take() {
+            // It waited for fewer bundles.
+            self.withdraw(stale);
+        }
+        let Some(found) = self.groups.known.get(id) else { return };
+        let description = &found.description;
+        let mut group = description.group.clone();
+        group.bundles = found.missing().into_iter().map(|bundle| group.bundles[bundle].clone()).collect();
+        let job = description.job;
+        let label = if description.name.is_empty() { id.hex() } else { description.name.clone() };
+        match self.enqueue(Want::Group { id, maker }, job, label, Need::Group(Arc::new(group))) {
+            Ok(ticket) => {
+                if let Some(reservation) = self.groups.reservations.get_mut(&id) {
+                    reservation.ticket = Some(ticket);
+                }
+            }
+            Err(full) => self.group_remove(id, &full),
+        }
+    }
+
+    /// Out of the bundle that is named, or out of the first that has room.
+    pub(super) fn share_within(&mut self, need: &Need) -> Option<Share> {
+        let Need::Within { group, bundle, demand } = need else { return None };
+        let nodes = &self.groups.known.get(*group)?.nodes;
+        let among = bundle.map_or(0..nodes.len(), |index| index..index + 1);
+        for index in among {
+            let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
+            // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
+            let Some(key) = key.filter(|key| self.members.takes(*key)) else { continue };
+            let Some(member) = self.members.by_key.get_mut(&key) else { continue };
+            let within = (*group, index);
+            if member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
+                return Some(Share::On(key, need.clone(), Some(within)));
+            }
+        }
+        None
+    }
+
+    /// What is free within a bundle.
+    pub(super) fn available_there(
+        &self,
+        node: NodeId,
+        group: PlacementGroupId,
+        bundle: usize,
+    ) -> BTreeMap<ResourceName, Quantity> {
+        let member = self.members.by_node.get(&node).and_then(|key| self.members.by_key.get(key));
+        let Some(view) = member.and_then(|member| member.bundles.get(&(group, bundle))) else { return BTreeMap::new() };
+        super::nodes::available_of(view)
+    }
+}

@@ -1,0 +1,120 @@
+//! Submitted jobs: taken on, written down, started, ended, told of.
+//!
+//! - CORE-7: the process of a job is started once, and only when the job's row is safe.
+
+use super::journal::Undo;
+use super::records::Row;
+use super::{Effect, HeadCore, Key};
+use crate::{Stopping, Submissions, Submitted as Outcome, Word};
+use bytes::Bytes;
+use oxiray_machine::SubmissionOrder;
+use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionTold};
+
+/// All submitted jobs, and what is to be done for them.
+#[derive(Debug, Default)]
+pub(super) struct Submitted {
+    pub(super) jobs: Submissions,
+    /// Those that are started as soon as their rows are safe.
+    unstarted: Vec<String>,
+}
+
+impl HeadCore {
+    /// Somebody submits, stops, or asks for jobs. What one printed is the shell's to read.
+    pub(crate) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
+        let mut told = SubmissionTold { request: asked.request, ..SubmissionTold::default() };
+        let known = self.jobs.submitted.jobs.get(&asked.id).cloned();
+        match (asked.action(), known) {
+            (SubmissionAction::Submit, _) => return self.submit(from, asked, now_ms),
+            (SubmissionAction::List, _) if asked.id.is_empty() => told.jobs = self.jobs.submitted.jobs.all(),
+            (SubmissionAction::List | SubmissionAction::Read, Some(known)) => told.jobs.push(known),
+            (SubmissionAction::Stop, Some(_)) => {
+                self.stop_submission(&asked.id);
+                told.jobs.extend(self.jobs.submitted.jobs.get(&asked.id).cloned());
+            }
+            (SubmissionAction::Unknown, _) => {
+                told.failure =
+                    Some(failure("system", "the head does not know what is to be done: it is of another build"));
+            }
+            (_, None) => {
+                let text = format!(
+                    "no job was submitted as `{}`, or it ended long ago: `oxiray job list` names those that there are",
+                    asked.id
+                );
+                told.failure = Some(failure("not_found", &text));
+            }
+        }
+        self.send(from, told);
+    }
+
+    fn submit(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
+        let (request, none) = (asked.request, SubmissionSpec::default());
+        let id = if asked.id.is_empty() { self.new_submission_name() } else { asked.id.clone() };
+        let mut told = SubmissionTold { request, ..SubmissionTold::default() };
+        match self.jobs.submitted.jobs.submit(&id, asked.spec.as_ref().unwrap_or(&none), now_ms) {
+            Ok(Outcome::New) => {
+                self.touch(Row::Submission(id.clone()));
+                self.answered_by_next(from, Undo::Submission { request, id: id.clone() });
+                self.jobs.submitted.unstarted.push(id.clone());
+                told.jobs.extend(self.jobs.submitted.jobs.get(&id).cloned());
+            }
+            Ok(Outcome::Known) => told.jobs.extend(self.jobs.submitted.jobs.get(&id).cloned()),
+            Err(why) => told.failure = Some(failure("invalid", &why.to_string())),
+        }
+        self.send(from, told);
+    }
+
+    /// The job could not be written down: it never was.
+    pub(super) fn unsubmit(&mut self, request: u64, id: &str, failure: Failure) -> oxiray_wire::Message {
+        self.jobs.submitted.jobs.remove(id);
+        self.jobs.submitted.unstarted.retain(|waiting| waiting != id);
+        SubmissionTold { request, failure: Some(failure), ..SubmissionTold::default() }.into()
+    }
+
+    /// A name that nobody else gives.
+    fn new_submission_name(&mut self) -> String {
+        let bytes: [u8; 8] = self.chance.bytes();
+        format!("job-{:016x}", u64::from_be_bytes(bytes))
+    }
+
+    /// CORE-7.
+    pub(super) fn start_submissions(&mut self) {
+        for id in std::mem::take(&mut self.jobs.submitted.unstarted) {
+            if !self.is_safe(&Row::Submission(id.clone())) {
+                self.jobs.submitted.unstarted.push(id);
+            } else if let Some(spec) = self.jobs.submitted.jobs.get(&id).and_then(|job| job.spec.clone()) {
+                self.log(format!("submitted job {id} is started: {}", spec.entrypoint));
+                self.out.push(Effect::Submission(SubmissionOrder::Start { id, spec }));
+            }
+        }
+    }
+
+    fn stop_submission(&mut self, id: &str) {
+        if self.jobs.submitted.jobs.stop(id) == Some(Stopping::Tell) {
+            self.touch(Row::Submission(id.to_owned()));
+            self.out.push(Effect::Submission(SubmissionOrder::End { id: id.to_owned() }));
+        }
+    }
+
+    /// The process that runs a job says something of it, or the shell of that process.
+    pub(crate) fn submission_heard(&mut self, id: &str, word: Word, now_ms: u64) {
+        if !self.jobs.submitted.jobs.heard(id, word, now_ms) {
+            return;
+        }
+        self.touch(Row::Submission(id.to_owned()));
+        if let Some(job) = self.jobs.submitted.jobs.get(id) {
+            self.log(format!("submitted job {id}: {}: {}", job.state().name(), job.message));
+        }
+        for gone in self.jobs.submitted.jobs.forget_old() {
+            self.touch(Row::Submission(gone));
+        }
+    }
+
+    /// The job of that name.
+    pub(crate) fn submission(&self, id: &str) -> Option<&Submission> {
+        self.jobs.submitted.jobs.get(id)
+    }
+}
+
+fn failure(code: &str, text: &str) -> Failure {
+    Failure { code: code.to_owned(), text: text.to_owned(), cause: Bytes::new() }
+}

@@ -1,0 +1,223 @@
+//! Leases that are recalled while somebody of another job waits.
+
+use super::groups::{answers, group, lease};
+use super::members::Pair;
+use super::*;
+use oxiray_wire::message::GroupCreate;
+
+/// Longer than a lease with devices is left alone.
+const LONG: Duration = Duration::from_secs(60);
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// The leases that a client was asked to give back, in order.
+pub(super) fn recalled(world: &World, client: Key) -> Vec<u64> {
+    let asked = world.to(client).filter_map(|message| match message {
+        Message::LeaseRetire(said) => Some(said.lease),
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn give_back(world: &mut World, client: Key, lease: u64) {
+    world.say(client, LeaseReturn { lease, retiring: false });
+}
+
+/// A driver that holds all CPUs of a world, each by a lease, and asks for one more.
+fn busy(cpus: u32) -> (World, Key, Vec<u64>) {
+    let mut world = World::new(cpus, 0);
+    let driver = world.driver();
+    (0..=u64::from(cpus)).for_each(|number| world.say(driver, request(number, &[CPU])));
+    let leases = (0..u64::from(cpus)).map(|number| world.granted(driver, number).0).collect();
+    (world, driver, leases)
+}
+
+#[test]
+fn a_lease_is_recalled_after_its_term_and_goes_to_who_has_nothing() {
+    let (mut world, first, leases) = busy(1);
+    let second = world.driver();
+    world.say(second, request(1, &[CPU]));
+    world.pass(ms(490));
+    assert!(recalled(&world, first).is_empty(), "FAIR-2: its term is not over");
+    world.pass(ms(20));
+    assert_eq!(recalled(&world, first), leases);
+    world.pass(ms(400));
+    assert_eq!(recalled(&world, first).len(), 1, "FAIR-2: once");
+    give_back(&mut world, first, leases[0]);
+    let (lease, _) = world.granted(second, 1);
+    assert_eq!(world.grants_of(first).len(), 1, "the first waits, though it asked before");
+    // Now it is the second that has everything.
+    world.pass(ms(510));
+    assert_eq!(recalled(&world, second), [lease]);
+}
+
+#[test]
+fn who_comes_when_the_term_is_over_does_not_wait_for_another() {
+    let (mut world, first, leases) = busy(1);
+    world.pass(LONG);
+    assert!(recalled(&world, first).is_empty(), "who is alone keeps what it has");
+    let second = world.driver();
+    world.say(second, request(1, &[CPU]));
+    assert_eq!(recalled(&world, first), leases);
+}
+
+#[test]
+fn no_more_is_recalled_than_is_needed_and_none_of_two_that_have_the_same() {
+    let (mut world, first, leases) = busy(4);
+    world.pass(LONG);
+    let second = world.driver();
+    world.say(second, request(1, &[CPU]));
+    assert_eq!(recalled(&world, first), leases[..1], "the oldest");
+    world.say(second, request(2, &[CPU]));
+    world.say(second, request(3, &[CPU]));
+    world.pass(ms(60));
+    assert_eq!(recalled(&world, first), leases[..2], "half of all");
+    for lease in &leases[..2] {
+        give_back(&mut world, first, *lease);
+    }
+    world.pass(LONG);
+    assert_eq!(world.grants_of(second).len(), 2);
+    assert_eq!((recalled(&world, first).len(), recalled(&world, second).len()), (2, 0), "both have the same");
+}
+
+#[test]
+fn where_a_recalled_lease_does_not_come_back_another_is_recalled() {
+    let (mut world, first, leases) = busy(3);
+    world.pass(LONG);
+    let second = world.driver();
+    world.say(second, request(1, &[CPU]));
+    world.pass(ms(490));
+    assert_eq!(recalled(&world, first), leases[..1]);
+    world.pass(ms(20));
+    assert_eq!(recalled(&world, first), leases[..2], "FAIR-3");
+    give_back(&mut world, first, leases[1]);
+    world.granted(second, 1);
+    give_back(&mut world, first, leases[0]);
+    assert_eq!(world.grants_of(first).len(), 4, "nobody else waits: it is its own again");
+}
+
+#[test]
+fn leases_with_devices_have_a_longer_term() {
+    let mut world = World::new(1, 1);
+    let first = world.driver();
+    world.say(first, request(1, &[GPU]));
+    let (lease, worker) = world.granted(first, 1);
+    let second = world.driver();
+    world.say(second, request(1, &[GPU]));
+    world.pass(ms(4_900));
+    assert!(recalled(&world, first).is_empty());
+    world.pass(ms(200));
+    assert_eq!(recalled(&world, first), [lease]);
+    give_back(&mut world, first, lease);
+    world.bury(worker, "exited with status 0");
+    world.granted(second, 1);
+}
+
+#[test]
+fn actors_and_what_runs_within_groups_are_never_recalled_and_count() {
+    let mut world = World::new(4, 0);
+    let first = world.driver();
+    world.say(first, actor(7, &[CPU], &[CPU]));
+    world.say(first, GroupCreate { request: 5, ..group(5, &[&[CPU, ("CPU", 0)][..1]]) });
+    assert!(!answers(&world, first, 5).is_empty());
+    world.say(first, lease(1, 5, 1, &[CPU]));
+    world.say(first, request(2, &[("CPU", 20_000)]));
+    let (plain, _) = world.granted(first, 2);
+    world.pass(LONG);
+    let second = world.driver();
+    world.say(second, request(1, &[("CPU", 30_000)]));
+    world.pass(LONG);
+    assert!(recalled(&world, first).is_empty(), "what may be recalled is not enough");
+    world.say(second, LeaseCancel { request: 1 });
+    world.say(second, request(2, &[CPU]));
+    world.pass(LONG);
+    assert_eq!(recalled(&world, first), [plain]);
+    give_back(&mut world, first, plain);
+    let (lease, _) = world.granted(second, 2);
+    world.say(first, request(3, &[("CPU", 20_000)]));
+    world.pass(LONG);
+    assert!(recalled(&world, second).is_empty(), "the first has more, by its actor and its group");
+    assert!(!world.ended(second).iter().any(|(ended, _)| *ended == lease));
+}
+
+#[test]
+fn a_worker_that_waits_for_what_it_called_is_not_recalled_and_its_processor_does_not_count() {
+    let mut world = World::new(2, 0);
+    let first = world.driver();
+    world.say(first, request(1, &[CPU]));
+    world.say(first, request(2, &[CPU]));
+    let workers = [1, 2].map(|number| world.granted(first, number).1);
+    world.say(workers[0], Blocked {});
+    world.say(first, request(3, &[CPU]));
+    world.pass(LONG);
+    let second = world.driver();
+    world.say(second, request(1, &[CPU]));
+    world.pass(ms(60));
+    let (second_lease, _) = world.granted(first, 2);
+    assert_eq!(recalled(&world, first), [second_lease], "the first of them has nothing to give");
+    let (third, _) = world.granted(first, 3);
+    give_back(&mut world, first, second_lease);
+    world.granted(second, 1);
+    world.say(first, request(4, &[CPU]));
+    world.say(second, request(2, &[CPU]));
+    world.pass(LONG);
+    assert_eq!(recalled(&world, first).len() + recalled(&world, second).len(), 1, "each has one, the third is lent");
+    assert!(!recalled(&world, first).contains(&third));
+    world.say(workers[0], Unblocked {});
+    world.core.audit();
+}
+
+#[test]
+fn room_is_kept_for_who_needs_several_leases_back_and_not_for_ever() {
+    let (mut world, first, leases) = busy(3);
+    (10..13).for_each(|number| world.say(first, request(number, &[CPU])));
+    world.pass(LONG);
+    let second = world.driver();
+    world.say(second, request(1, &[("CPU", 30_000)]));
+    assert_eq!(recalled(&world, first), leases);
+    give_back(&mut world, first, leases[0]);
+    give_back(&mut world, first, leases[1]);
+    assert_eq!(world.grants_of(first).len(), 3, "FAIR-4");
+    world.pass(ms(510));
+    assert_eq!(world.grants_of(first).len(), 5, "FAIR-4: what is back does not lie idle for long");
+    give_back(&mut world, first, leases[2]);
+    assert_eq!(world.grants_of(first).len(), 6);
+    world.pass(ms(3_000));
+    assert_eq!(recalled(&world, first).len(), 3, "FAIR-4: and not again soon");
+    world.pass(ms(2_000));
+    let again = recalled(&world, first)[3..].to_vec();
+    assert_eq!(again.len(), 3);
+    for lease in again {
+        give_back(&mut world, first, lease);
+    }
+    world.granted(second, 1);
+    let (large, _) = world.granted(second, 1);
+    give_back(&mut world, second, large);
+    assert_eq!(world.grants_of(first).len(), 7, "room is kept no longer than for who it was meant");
+}
+
+#[test]
+fn leases_on_members_are_recalled_as_those_here() {
+    let mut pair = Pair::new(0, 1);
+    let first = pair.head.driver();
+    pair.head.say(first, request(1, &[CPU]));
+    pair.exchange();
+    let (lease, worker) = pair.head.granted(first, 1);
+    assert!(pair.is_on_member(worker));
+    pair.head.say(first, request(2, &[CPU]));
+    let second = pair.head.driver();
+    pair.head.say(second, request(1, &[CPU]));
+    pair.exchange();
+    pair.head.pass(ms(510));
+    assert_eq!(recalled(&pair.head, first), [lease]);
+    give_back(&mut pair.head, first, lease);
+    pair.exchange();
+    pair.head.granted(second, 1);
+    assert_eq!(pair.head.grants_of(first).len(), 1);
+    assert_eq!(pair.head.core.as_head().pending.fairness.holders().len(), 1, "FAIR-1");
+    pair.head.core.member_gone(pair.stream);
+    pair.head.settle();
+    assert_eq!(pair.head.core.as_head().pending.fairness.holders().len(), 0, "FAIR-1");
+}

@@ -1,0 +1,223 @@
+//! What the head tells an autoscaler, and who waits for it.
+
+use super::groups::group as bundles;
+use super::members::Pair;
+use super::world::amount;
+use super::{CPU, World, request};
+use crate::head::groups::Need;
+use oxiray_machine::Key;
+use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
+use oxiray_wire::Message;
+use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeptAction, KeptRequest, LeaseReturn};
+use serde_json::Value as Json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The autoscaler's stream.
+const AUTOSCALER: Key = 1 << 42;
+const WAIT: Duration = Duration::from_secs(30);
+
+fn group(cpus: u64) -> GrowthGroup {
+    GrowthGroup { name: "g".into(), max: 5, totals: vec![amount("CPU", cpus * 10_000)], ..GrowthGroup::default() }
+}
+
+fn attach(world: &mut World, state: &GrowthState) {
+    world.core.growth_state(AUTOSCALER, state);
+    world.settle();
+}
+
+/// What the autoscaler was told, the last time last.
+fn told(world: &World) -> Vec<Json> {
+    let told = world.sent.iter().filter_map(|(to, message)| match message {
+        Message::GrowthTold(told) if *to == AUTOSCALER => serde_json::from_str(&told.detail).ok(),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn head(cpus: u32) -> World {
+    let mut world = World::new(cpus, 0);
+    world.core.node_mut().plan_mut().node_wait = WAIT;
+    world
+}
+
+#[test]
+fn the_autoscaler_is_told_what_waits_by_kind_and_when_that_changes() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    assert_eq!(told(&world).len(), 1, "how things are");
+    let driver = world.driver();
+    for number in 1..=4 {
+        world.say(driver, request(number, &[CPU]));
+    }
+    world.pass(Duration::from_millis(30));
+    let last = told(&world).pop().expect("it is told");
+    assert_eq!(last["waiting"][0]["count"], 3, "one runs: {last}");
+    assert_eq!(last["waiting"][0]["resources"]["CPU"], 1.0);
+    assert_eq!(last["machines"][0]["in_use"], true);
+    let count = told(&world).len();
+    world.pass(Duration::from_secs(60));
+    assert_eq!(told(&world).len(), count, "nothing changed, GROW-2");
+}
+
+#[test]
+fn what_a_group_could_serve_waits_as_long_as_there_is_an_autoscaler() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let driver = world.driver();
+    world.say(driver, request(1, &[("CPU", 40_000)]));
+    world.pass(WAIT * 100);
+    assert_eq!(world.refusals(driver), [] as [u64; 0], "GROW-1");
+    world.core.visitor_left(AUTOSCALER);
+    world.settle();
+    world.pass(WAIT / 2);
+    assert_eq!(world.refusals(driver), [] as [u64; 0], "another may come");
+    world.pass(WAIT);
+    assert_eq!(world.refusals(driver), [1], "GROW-1");
+}
+
+#[test]
+fn what_no_group_could_serve_is_refused_with_its_reason() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let driver = world.driver();
+    world.say(driver, request(1, &[("CPU", 80_000)]));
+    world.pass(WAIT + Duration::from_secs(1));
+    let why = world.refusal(driver, 1);
+    assert!(why.contains("group `g` has 4 CPU, and 8 is asked for"), "{why}");
+}
+
+#[test]
+fn a_new_group_is_seen_by_those_who_wait() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(2)], ..GrowthState::default() });
+    let driver = world.driver();
+    world.say(driver, request(1, &[("CPU", 40_000)]));
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    world.pass(WAIT * 2);
+    assert_eq!(world.refusals(driver), [] as [u64; 0]);
+    attach(&mut world, &GrowthState { groups: vec![group(2)], ..GrowthState::default() });
+    world.pass(WAIT * 2);
+    assert_eq!(world.refusals(driver), [1], "the group is gone");
+}
+
+#[test]
+fn what_no_group_could_bring_is_known_for_a_group_of_bundles() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let bundles = |cpus: &[u32]| {
+        let demand = |cpus: &u32| Demand::new([(ResourceName::CPU, Quantity::whole(*cpus))]).expect("a demand");
+        let bundles = cpus.iter().map(|cpus| Bundle { demand: demand(cpus), selector: Selector::default() });
+        Need::Group(Arc::new(Group { strategy: GroupStrategy::Pack, bundles: bundles.collect(), preferred: None }))
+    };
+    assert_eq!(world.core.as_head().never_brought(&bundles(&[4, 1, 4])), "", "each could come");
+    let why = world.core.as_head().never_brought(&bundles(&[1, 8]));
+    assert!(why.contains("group `g` has 4 CPU, and 8 is asked for"), "{why}");
+    world.core.visitor_left(AUTOSCALER);
+    assert_eq!(world.core.as_head().never_brought(&bundles(&[8])), "", "nobody brings machines");
+}
+
+#[test]
+fn a_group_that_the_autoscaler_brings_machines_for_is_no_news() {
+    let mut world = head(1);
+    attach(&mut world, &GrowthState { groups: vec![group(4)], ..GrowthState::default() });
+    let driver = world.driver();
+    world.say(driver, bundles(1, &[&[("CPU", 40_000)], &[("CPU", 20_000)]]));
+    assert_eq!(world.notices(driver), [] as [String; 0]);
+    world.say(driver, bundles(2, &[&[("CPU", 80_000)]]));
+    let told = world.notices(driver).pop().expect("its driver is told");
+    assert!(told.contains("can never be placed") && told.contains("group `g` has 4 CPU, and 8 is asked for"), "{told}");
+}
+
+fn put(key: String, value: &str) -> KeptRequest {
+    KeptRequest {
+        request: 1,
+        action: KeptAction::Put.into(),
+        namespace: "autoscaler".into(),
+        key: key.into(),
+        value: value.to_owned().into(),
+        widely: true,
+    }
+}
+
+#[test]
+fn what_a_job_hopes_for_is_told_until_the_job_ends() {
+    let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
+    attach(&mut world, &GrowthState::default());
+    let (driver, other) = (world.driver(), world.driver());
+    let waiting = |world: &World| told(world).pop().expect("it is told")["waiting"].clone();
+    for of in [driver, other] {
+        let key = format!("hoped/{}/run", world.core.as_head().clients.by_key[&of].job.hex());
+        world.say(of, put(key, r#"[{"who": "workers", "resources": {"GPU": 1.0}, "count": 6}]"#));
+    }
+    world.pass(Duration::from_millis(30));
+    assert_eq!(waiting(&world)[0]["count"], 6);
+    assert_eq!(waiting(&world)[1]["count"], 6);
+    world.core.driver_left(driver);
+    world.settle();
+    world.pass(Duration::from_millis(30));
+    assert!(waiting(&world)[0].is_object() && waiting(&world)[1].is_null(), "GROW-4: {}", waiting(&world));
+    world.core.as_head_mut().goodbye(other, oxiray_wire::message::Goodbye::default());
+    world.settle();
+    world.pass(Duration::from_millis(30));
+    assert_eq!(waiting(&world), serde_json::json!([]), "GROW-4");
+    let rows = world.rows.clone();
+    let mut next = World::keeping(1, 0, rows);
+    next.pass(Duration::from_secs(60));
+    attach(&mut next, &GrowthState::default());
+    assert_eq!(waiting(&next), serde_json::json!([]), "nor does the next head know of it");
+}
+
+#[test]
+fn the_standing_request_is_told_and_outlives_the_head() {
+    let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
+    let driver = world.driver();
+    world.say(driver, put("standing".into(), r#"[{"resources": {"GPU": 1.0}, "count": 2}]"#));
+    let mut next = World::keeping(1, 0, world.rows.clone());
+    next.pass(Duration::from_secs(60));
+    attach(&mut next, &GrowthState::default());
+    assert_eq!(told(&next).pop().expect("it is told")["standing"][0]["count"], 2);
+}
+
+#[test]
+fn a_machine_that_is_taken_away_gets_no_work_when_it_joins() {
+    let mut pair = Pair::apart(0, 1);
+    pair.member.core.node_mut().plan_mut().labels.insert("oxiray.io/instance".into(), "g-1".into());
+    attach(&mut pair.head, &GrowthState { leaving: vec!["g-1".into()], ..GrowthState::default() });
+    pair.join();
+    assert!(pair.head.core.is_dismissed(pair.stream), "GROW-3");
+}
+
+#[test]
+fn a_worker_that_waits_for_the_next_task_keeps_no_machine() {
+    let mut pair = Pair::new(0, 1);
+    attach(&mut pair.head, &GrowthState { groups: vec![group(1)], ..GrowthState::default() });
+    let driver = pair.head.driver();
+    pair.head.say(driver, request(1, &[CPU]));
+    pair.exchange();
+    pair.head.pass(Duration::from_secs(1));
+    let in_use = |pair: &Pair| told(&pair.head).pop().expect("it is told")["machines"][1]["in_use"].clone();
+    assert_eq!(in_use(&pair), true);
+    let only_if_idle = DrainAsked {
+        request: 1,
+        node: pair.member.core.node().plan().node.hex(),
+        only_if_idle: true,
+        ..DrainAsked::default()
+    };
+    pair.head.core.drain_asked(AUTOSCALER, &only_if_idle);
+    pair.head.settle();
+    assert!(!pair.head.core.is_dismissed(pair.stream), "it works");
+    let (lease, _) = pair.head.granted(driver, 1);
+    pair.head.say(driver, LeaseReturn { lease, retiring: false });
+    pair.exchange();
+    pair.head.pass(Duration::from_secs(1));
+    assert_eq!(in_use(&pair), false);
+    pair.head.core.drain_asked(AUTOSCALER, &only_if_idle);
+    pair.head.settle();
+    pair.exchange();
+    pair.bury();
+    pair.exchange();
+    pair.head.pass(Duration::from_secs(1));
+    assert!(pair.head.core.is_dismissed(pair.stream), "nothing is left there");
+}

@@ -1,0 +1,207 @@
+//! Whether devices have forgotten the dead, which is asked about and not waited for. No I/O and no clock.
+//!
+//! - CHECK-1: what a dead worker held is kept until each of its devices has forgotten it, or the time for that is over.
+//! - CHECK-2: what is still in doubt by then is said to be so until an answer says otherwise, and is asked about again and
+//!   again.
+
+use oxiray_resources::Grant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long a device may take to forget the dead, and its driver to answer.
+const FORGETTING_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is asked meanwhile.
+const FORGETTING_PERIOD: Duration = Duration::from_millis(50);
+/// How often it is asked once it is out of service.
+const REMEMBERING_PERIOD: Duration = Duration::from_secs(10);
+
+/// Stands for whichever processes are dead.
+pub const ANY_OF_THE_DEAD: u32 = 0;
+
+/// A resource and a slot.
+pub type DeviceSlot = (String, u32);
+
+/// What the vendor's library says of a device after a grant's processes are dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Residue {
+    /// Nothing of them is left.
+    Gone,
+    /// The device still lists one of them.
+    Held,
+    /// Nobody can tell: the library does not answer such questions, or the device exists in name only.
+    Unknown,
+}
+
+/// Whether a device still holds memory of a dead process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceQuestion {
+    /// The key of the worker whose end it is about, which names the check.
+    pub worker: u64,
+    /// Which device.
+    pub device: DeviceSlot,
+    /// The dead process; 0 stands for whichever are dead.
+    pub pid: u32,
+}
+
+/// Why a device is not known to have forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// Its driver has not said anything yet.
+    Unanswered,
+    /// It still holds memory.
+    Held,
+}
+
+/// What one worker held, and what is asked about it.
+#[derive(Debug)]
+struct Check {
+    pid: u32,
+    grants: Vec<Grant>,
+    doubtful: BTreeMap<DeviceSlot, Doubt>,
+    /// Those of them whose answers are awaited.
+    asked: BTreeSet<DeviceSlot>,
+    /// When they are asked about again, where no answer is awaited.
+    asks_at: Option<Instant>,
+    until: Instant,
+}
+
+/// What is to be done for a check.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) questions: Vec<DeviceQuestion>,
+    /// When [`DeviceChecks::due`] is to be called.
+    pub(crate) alarms: Vec<Instant>,
+    pub(crate) verdict: Option<Verdict>,
+}
+
+/// What is known of a worker's devices.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// The devices that are to be out of service because of that worker, each with the reason; no others are.
+    pub(crate) doubtful: BTreeMap<DeviceSlot, String>,
+    /// What is given back now.
+    pub(crate) grants: Vec<Grant>,
+}
+
+/// All checks that are not settled, by worker.
+#[derive(Debug)]
+pub(crate) struct DeviceChecks {
+    /// The resources whose devices somebody can be asked about.
+    monitored: BTreeSet<&'static str>,
+    open: BTreeMap<u64, Check>,
+}
+
+impl DeviceChecks {
+    pub(crate) fn new(monitored: BTreeSet<&'static str>) -> Self {
+        Self { monitored, open: BTreeMap::new() }
+    }
+
+    /// Whether anybody can be asked about any device.
+    pub(crate) fn is_anything_monitored(&self) -> bool {
+        !self.monitored.is_empty()
+    }
+
+    /// How many are not settled.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether a device may be out of service because of that worker.
+    pub(crate) fn is_remembered(&self, worker: u64) -> bool {
+        self.open.get(&worker).is_some_and(|check| check.grants.is_empty() && !check.doubtful.is_empty())
+    }
+
+    /// The worker is gone, and so is everything that it started.
+    pub(crate) fn begin(&mut self, worker: u64, pid: u32, grants: Vec<Grant>, now: Instant) -> Step {
+        let devices = devices_of(&grants).into_iter().filter(|(resource, _)| self.monitored.contains(&resource[..]));
+        let doubtful = devices.map(|device| (device, Doubt::Unanswered)).collect();
+        let until = now + FORGETTING_LIMIT;
+        let check = Check { pid, grants, doubtful, asked: BTreeSet::new(), asks_at: None, until };
+        self.open.insert(worker, check);
+        let questions = self.ask(worker);
+        let alarms = if questions.is_empty() { Vec::new() } else { vec![until] };
+        self.judge(worker, now, Step { questions, alarms, verdict: None })
+    }
+
+    /// What was said of devices at the start, where anything was said in time; `worker` stands for whoever held them before.
+    pub(crate) fn doubt(&mut self, worker: u64, found: Vec<(DeviceSlot, Option<Residue>)>, now: Instant) -> Step {
+        let doubt = |residue| match residue {
+            None => Some(Doubt::Unanswered),
+            Some(Residue::Held) => Some(Doubt::Held),
+            Some(Residue::Gone | Residue::Unknown) => None,
+        };
+        let doubtful = found.into_iter().filter_map(|(device, residue)| Some((device, doubt(residue)?)));
+        let doubtful: BTreeMap<DeviceSlot, Doubt> = doubtful.collect();
+        if doubtful.is_empty() {
+            return Step::default();
+        }
+        let is_unanswered = doubtful.values().any(|doubt| *doubt == Doubt::Unanswered);
+        let (grants, asked, asks_at) = (Vec::new(), BTreeSet::new(), None);
+        self.open.insert(worker, Check { pid: ANY_OF_THE_DEAD, grants, doubtful, asked, asks_at, until: now });
+        let questions = if is_unanswered { self.ask(worker) } else { Vec::new() };
+        self.judge(worker, now, Step { questions, ..Step::default() })
+    }
+
+    /// An answer, which may come late, or never.
+    pub(crate) fn answered(&mut self, question: &DeviceQuestion, residue: Residue, now: Instant) -> Step {
+        let DeviceQuestion { worker, device, .. } = question;
+        let Some(check) = self.open.get_mut(worker) else { return Step::default() };
+        if !check.asked.remove(device) {
+            return Step::default();
+        }
+        match residue {
+            Residue::Held => drop(check.doubtful.insert(device.clone(), Doubt::Held)),
+            Residue::Gone | Residue::Unknown => drop(check.doubtful.remove(device)),
+        }
+        self.judge(*worker, now, Step::default())
+    }
+
+    /// It is time to ask again, or to wait no longer.
+    pub(crate) fn due(&mut self, worker: u64, now: Instant) -> Step {
+        let asks_at = self.open.get(&worker).and_then(|check| check.asks_at);
+        let questions = if asks_at.is_some_and(|at| at <= now) { self.ask(worker) } else { Vec::new() };
+        self.judge(worker, now, Step { questions, ..Step::default() })
+    }
+
+    fn ask(&mut self, worker: u64) -> Vec<DeviceQuestion> {
+        let Some(check) = self.open.get_mut(&worker) else { return Vec::new() };
+        check.asks_at = None;
+        check.asked = check.doubtful.keys().cloned().collect();
+        check.asked.iter().map(|device| DeviceQuestion { worker, device: device.clone(), pid: check.pid }).collect()
+    }
+
+    fn judge(&mut self, worker: u64, now: Instant, mut step: Step) -> Step {
+        let Some(check) = self.open.get_mut(&worker) else { return step };
+        let is_settled = check.doubtful.is_empty();
+        if is_settled || now >= check.until {
+            let reasons = check.doubtful.iter().map(|(device, doubt)| (device.clone(), reason_of(*doubt, check.pid)));
+            let doubtful = reasons.collect();
+            step.verdict = Some(Verdict { doubtful, grants: std::mem::take(&mut check.grants) });
+        }
+        if is_settled {
+            self.open.remove(&worker);
+        } else if check.asked.is_empty() && check.asks_at.is_none() {
+            let at = now + if check.grants.is_empty() { REMEMBERING_PERIOD } else { FORGETTING_PERIOD };
+            check.asks_at = Some(at);
+            step.alarms.push(at);
+        }
+        step
+    }
+}
+
+fn reason_of(doubt: Doubt, pid: u32) -> String {
+    let doubt = match doubt {
+        Doubt::Held => "the device",
+        Doubt::Unanswered => "its driver does not say whether it",
+    };
+    match pid {
+        ANY_OF_THE_DEAD => format!("{doubt} still holds memory of a process that died before this node began"),
+        pid => format!("process {pid} is dead, and {doubt} still holds memory of it"),
+    }
+}
+
+/// The devices that grants name.
+pub(crate) fn devices_of<'grants>(grants: impl IntoIterator<Item = &'grants Grant>) -> BTreeSet<DeviceSlot> {
+    let of = grants.into_iter().flat_map(Grant::devices);
+    of.flat_map(|of| of.shares.iter().map(|share| (of.resource.to_string(), share.device))).collect()
+}

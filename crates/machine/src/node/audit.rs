@@ -1,0 +1,54 @@
+//! What must hold on a machine between any two events, and what is left there: for tests and simulations.
+
+use super::{Duty, NodeCore};
+use oxiray_resources::{Quantity, ResourceName};
+use oxiray_scheduler::NodeView;
+use std::collections::BTreeMap;
+
+impl NodeCore {
+    /// Compares every table with the others; slow.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn audit(&self) {
+        self.ledger.audit();
+        for idle in &self.idle {
+            let worker = &self.workers[idle];
+            assert!(!worker.once && worker.grant.is_none() && worker.duty == Duty::Idle, "CORE-3");
+        }
+        for worker in self.devices.out_of_service.values().flat_map(BTreeMap::keys) {
+            let is_undying = self.workers.get(worker).is_some_and(|worker| worker.is_doomed);
+            let is_remembered = self.devices.checks.is_remembered(*worker);
+            assert!(is_undying || is_remembered || self.devices.measured.is_driver(*worker), "CORE-4");
+        }
+        assert_eq!(self.ledger.out_of_service().count(), self.devices.out_of_service.len(), "CORE-4");
+    }
+
+    /// What is left that somebody must still let go of.
+    pub fn leftovers(&self) -> Vec<(&'static str, usize)> {
+        let in_use = self.workers.values().filter(|worker| worker.duty != Duty::Spare).count();
+        vec![
+            ("workers in use", in_use),
+            ("idle workers", self.idle.len()),
+            ("jobs of the machine", self.jobs.len()),
+            ("bundles set aside", self.head.as_ref().map_or(0, |head| head.bundles.len())),
+            ("devices asked about", self.devices.checks.len()),
+            ("devices out of service", self.devices.out_of_service.len()),
+        ]
+    }
+
+    /// What is granted of each resource.
+    pub fn granted(&self) -> BTreeMap<ResourceName, Quantity> {
+        let (totals, free) = (self.ledger.totals(), self.ledger.available());
+        let granted = totals.into_iter().map(|(name, total)| {
+            let left = total.checked_sub(free.get(&name).copied().unwrap_or_default());
+            (name, left.expect("LEDGER-1: no more is free than there is"))
+        });
+        granted.filter(|(_, amount)| !amount.is_zero()).collect()
+    }
+
+    /// The machine as its ledger stands.
+    pub fn view(&self) -> NodeView {
+        NodeView::new(self.plan.node, &self.ledger, self.plan.labels.clone())
+    }
+}

@@ -1,0 +1,83 @@
+//! What is set aside for placement groups: all bundles of an order, or none.
+
+use super::NodeCore;
+use crate::{BundleKey, amounts, bytes_of, demand, identifier};
+use oxiray_ids::PlacementGroupId;
+use oxiray_resources::{Demand, Grant, GrantId};
+use oxiray_wire::message::{BundleFree, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};
+use std::collections::BTreeSet;
+
+impl NodeCore {
+    pub(super) fn prepare_for_head(&mut self, order: &GroupPrepare) {
+        let group = identifier!(PlacementGroupId, &order.group);
+        let Some(head) = &mut self.head else { return };
+        head.order = order.order;
+        let demands: Option<Vec<Demand>> = order.bundles.iter().map(|bundle| demand(&bundle.demand)).collect();
+        let reserved = demands.and_then(|demands| self.ledger.reserve(&demands));
+        let is_refused = reserved.is_none();
+        let places = order.bundles.iter().map(|bundle| (group, bundle.bundle as usize));
+        head.bundles.extend(places.zip(reserved.unwrap_or_default()));
+        // A head elsewhere is told of the bundles before it hears that they are there. One in this process hears at the end of
+        // all its orders how the ledger stands: each time, that is all bundles anew.
+        if self.head_key().is_some() {
+            self.tell_state();
+        }
+        self.report(GroupPrepared { order: order.order, is_refused });
+    }
+
+    pub(super) fn release_for_head(&mut self, said: &GroupRelease) {
+        let group = identifier!(PlacementGroupId, &said.group);
+        for bundle in &said.bundles {
+            let reserved = self.head.as_mut().and_then(|head| head.bundles.remove(&(group, *bundle as usize)));
+            if let Some(reserved) = reserved {
+                self.ledger.dissolve(reserved);
+            }
+        }
+    }
+
+    /// What an order is granted: of the machine, or within the bundle that it names.
+    pub(super) fn grant_for_head(&mut self, order: &Place, demand: &Demand) -> Option<Grant> {
+        if order.group.is_empty() {
+            return self.ledger.grant(demand).ok();
+        }
+        let within = (identifier!(PlacementGroupId, &order.group), order.bundle as usize);
+        let bundle = self.head.as_ref().and_then(|head| head.bundles.get(&within)).copied()?;
+        self.ledger.grant_within(bundle, demand)
+    }
+
+    /// What is free within each bundle that is set aside.
+    pub(super) fn bundles_for_head(&self) -> Vec<BundleFree> {
+        let bundles = self.head.iter().flat_map(|head| &head.bundles);
+        let told = bundles.map(|((group, index), bundle)| {
+            let devices = self.ledger.reserved(*bundle).devices().iter().map(|of| {
+                let free = self.ledger.free_per_device_within(*bundle, of.resource.as_str());
+                DevicesFree {
+                    resource: of.resource.to_string(),
+                    free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                    numbers: of.shares.iter().map(|share| share.device).collect(),
+                }
+            });
+            let available = self.ledger.available_within(*bundle);
+            let scalars = available.iter().filter(|(name, _)| !name.is_device());
+            BundleFree {
+                group: bytes_of(group.as_bytes()),
+                bundle: *index as u32,
+                free: amounts(scalars.map(|(name, amount)| (name, *amount))),
+                devices: devices.collect(),
+            }
+        });
+        told.collect()
+    }
+
+    /// The bundles of a group that are set aside here.
+    pub fn bundles_of(&self, group: PlacementGroupId) -> BTreeSet<usize> {
+        let bundles = self.head.iter().flat_map(|head| head.bundles.keys());
+        bundles.filter(|(of, _)| *of == group).map(|(_, index)| *index).collect()
+    }
+
+    /// The bundle that a grant of the ledger is, where it is one.
+    pub(super) fn bundle_of(&self, grant: GrantId) -> Option<BundleKey> {
+        let mut bundles = self.head.iter().flat_map(|head| &head.bundles);
+        bundles.find(|(_, bundle)| bundle.grant() == grant).map(|(key, _)| *key)
+    }
+}

@@ -1,0 +1,96 @@
+//! What the driver says of devices as time goes by: how much they are used while somebody has one, told to the head with
+//! what is free, and whether one is lost, which is out of service then.
+
+use super::{Alarm, NodeCore};
+use crate::{Effect, Key};
+use oxiray_accelerators::DeviceUse as Found;
+use oxiray_wire::message::DeviceUse;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Between two measurings while a device is in use.
+const MEASURED_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at devices that nobody uses.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
+
+/// What was measured last.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    next: Option<Instant>,
+    pub(super) uses: Vec<DeviceUse>,
+    /// The devices that their drivers have lost, each by resource and slot.
+    lost: BTreeSet<(String, u32)>,
+    /// Stands for the driver among those who keep devices out of service.
+    driver: Option<Key>,
+}
+
+impl Measured {
+    /// Whether it is why devices are out of service because of that key.
+    pub(super) fn is_driver(&self, key: Key) -> bool {
+        self.driver == Some(key) && !self.lost.is_empty()
+    }
+}
+
+impl NodeCore {
+    /// Sees to the next look at the devices, where somebody can tell: soon where one is in use.
+    pub(super) fn watch_devices(&mut self) {
+        if !self.devices.checks.is_anything_monitored() {
+            return;
+        }
+        let period = if self.has_devices_in_use() { MEASURED_EVERY } else { LOOKED_AT_EVERY };
+        let due = if self.devices.measured.next.is_none() { self.now } else { self.now + period };
+        if self.devices.measured.next.is_none_or(|next| due < next) {
+            self.devices.measured.next = Some(due);
+            self.alarm_at(due, Alarm::Measure);
+        }
+    }
+
+    /// One look at the devices, and the next in a while.
+    pub(super) fn measure_devices(&mut self) {
+        if self.devices.measured.next.is_none_or(|next| next > self.now) {
+            // Devices came into use after this look was set.
+            return;
+        }
+        let next = self.now + if self.has_devices_in_use() { MEASURED_EVERY } else { LOOKED_AT_EVERY };
+        self.devices.measured.next = Some(next);
+        self.alarm_at(next, Alarm::Measure);
+        self.out.push(Effect::MeasureDevices);
+    }
+
+    /// How much all devices are used of which anybody says something.
+    pub fn devices_measured(&mut self, found: Vec<Found>) {
+        let is_used = self.has_devices_in_use();
+        let (lost, working): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.usage.is_lost);
+        let lost = lost.into_iter().map(|lost| (lost.resource.to_owned(), lost.slot)).collect();
+        let told = working.into_iter().filter(|_| is_used).map(|found| DeviceUse {
+            resource: found.resource.to_owned(),
+            id: found.id,
+            busy_percent: found.usage.busy_percent,
+            used_bytes: found.usage.used_bytes,
+            total_bytes: found.usage.total_bytes,
+        });
+        self.devices.measured.uses = told.collect();
+        self.judge_lost(lost);
+    }
+
+    /// CORE-4: what the driver has lost is granted to nobody until the driver has it again.
+    fn judge_lost(&mut self, lost: BTreeSet<(String, u32)>) {
+        if lost == self.devices.measured.lost {
+            return;
+        }
+        let driver = self.devices.measured.driver.unwrap_or_else(|| self.names.numbers.next());
+        self.devices.measured.driver = Some(driver);
+        self.return_to_service(driver, |device| lost.contains(device));
+        for device in lost.difference(&std::mem::take(&mut self.devices.measured.lost)) {
+            let monitor = self.plan.offer.of(&device.0).and_then(|offered| offered.family.monitor.as_ref());
+            let look_at = monitor.map_or("`dmesg`", |monitor| monitor.look_at);
+            let reason = format!("its driver has lost it: it fell off the bus, or failed ({look_at})");
+            self.take_out_of_service(driver, device, &reason);
+        }
+        self.devices.measured.lost = lost;
+    }
+
+    fn has_devices_in_use(&self) -> bool {
+        self.ledger.open().any(|(_, demand)| demand.iter().any(|(name, _)| name.is_device()))
+    }
+}

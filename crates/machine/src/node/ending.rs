@@ -1,0 +1,204 @@
+//! How workers end, and when what they held is given back.
+
+pub(crate) mod confined;
+pub(crate) mod memory;
+
+use super::device_use::Measured;
+use super::{Alarm, Duty, NodeCore};
+use crate::Monitored;
+use crate::device_checks::{DeviceChecks, DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
+use crate::{Effect, Key};
+use oxiray_wire::message::{Stop, WorkerDied, WorkerGone};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long the owner of a dead worker waits for the word on how it died. What the worker left behind is
+/// killed meanwhile.
+const VERDICT_LIMIT: Duration = Duration::from_millis(200);
+/// How long a worker may take to leave by itself.
+pub const LEAVING_LIMIT: Duration = Duration::from_secs(10);
+/// How long a worker and what it started may take to die.
+pub const DYING_LIMIT: Duration = Duration::from_secs(10);
+
+/// The workers that keep a device out of service, each with the reason.
+type OutOfService = BTreeMap<DeviceSlot, BTreeMap<Key, String>>;
+
+/// What is known of the machine's devices beside the ledger.
+#[derive(Debug)]
+pub(super) struct Devices {
+    pub(super) checks: DeviceChecks,
+    pub(super) out_of_service: OutOfService,
+    pub(super) measured: Measured,
+}
+
+impl Devices {
+    pub(super) fn new(monitored: Monitored) -> Self {
+        Self {
+            checks: DeviceChecks::new(monitored),
+            out_of_service: OutOfService::new(),
+            measured: Measured::default(),
+        }
+    }
+}
+
+impl NodeCore {
+    /// Has a worker end: kills its process, or waits for one that is being forked.
+    pub fn kill_worker(&mut self, key: Key) {
+        let Some(worker) = self.workers.get_mut(&key) else { return };
+        if matches!(worker.duty, Duty::Idle | Duty::Spare) {
+            worker.duty = Duty::Ending;
+        }
+        self.idle.retain(|idle| *idle != key);
+        self.expect_the_end(key);
+        self.out.push(Effect::Kill { worker: key });
+    }
+
+    /// The worker has done its work: it runs what was left to be run at exit, and is killed where it does not end.
+    pub(super) fn dismiss_worker(&mut self, key: Key) {
+        self.send(key, Stop {});
+        self.alarm_at(self.now + LEAVING_LIMIT, Alarm::Overdue(key));
+    }
+
+    /// The worker's process is dead; what descends from it may not be.
+    pub fn worker_died(&mut self, key: Key) {
+        if self.workers.contains_key(&key) {
+            self.idle.retain(|idle| *idle != key);
+            self.alarm_at(self.now + VERDICT_LIMIT, Alarm::Verdict(key));
+            self.expect_the_end(key);
+        }
+    }
+
+    /// The worker closed its control stream: it is dead or about to be.
+    pub fn worker_left(&mut self, key: Key) {
+        self.kill_worker(key);
+    }
+
+    /// The worker and everything that descends from it are dead and reaped.
+    pub fn worker_gone(&mut self, key: Key, text: &str) {
+        self.verdict(key, text);
+        self.idle.retain(|idle| *idle != key);
+        let Some(worker) = self.workers.remove(&key) else { return };
+        if worker.job.is_some() {
+            self.out.push(Effect::LeaveStore { client: key });
+        }
+        self.report(WorkerGone { worker: key, text: text.to_owned() });
+        self.return_to_service(key, |_| false);
+        let grants = worker.surplus.into_iter().chain(worker.grant);
+        let step = self.devices.checks.begin(key, worker.pid.unwrap_or(0), grants.collect(), self.now);
+        self.devices_checked(key, step);
+        if let Some(job) = worker.job {
+            self.forget_job_when_over(job);
+        }
+    }
+
+    /// Tells the head that the worker is dead; it counts the first time.
+    pub(super) fn verdict(&mut self, key: Key, text: &str) {
+        let Some(worker) = self.workers.get(&key).filter(|worker| worker.job.is_some()) else { return };
+        let cause = worker.memory.cause.as_ref();
+        let text = cause.map_or(text, |cause| cause.text.as_str()).to_owned();
+        let out_of_memory = cause.map_or(0, |cause| cause.kind.into());
+        self.report(WorkerDied { worker: key, text, out_of_memory });
+    }
+
+    /// The worker keeps nothing, and is free for another of its job and environment.
+    pub(super) fn idle_worker(&mut self, worker: Key) {
+        let Some(found) = self.workers.get_mut(&worker) else { return };
+        if found.once {
+            // CORE-3: it met its limit of processes while it served.
+            return self.dismiss_worker(worker);
+        }
+        found.duty = Duty::Idle;
+        if let Some(grant) = found.grant.take() {
+            self.ledger.release(grant);
+        }
+        self.idle.push(worker);
+        self.note_idle();
+    }
+
+    /// What vendors' libraries said at the start ([`Core::doubt_devices`](crate::Core::doubt_devices)).
+    pub fn doubt_devices(&mut self, found: Vec<(DeviceSlot, Option<Residue>)>) {
+        let before = self.names.numbers.next();
+        let step = self.devices.checks.doubt(before, found, self.now);
+        self.devices_checked(before, step);
+    }
+
+    /// The answer to [`Effect::AskDevice`]; it may come late, or never.
+    pub fn device_answered(&mut self, question: &DeviceQuestion, residue: Residue) {
+        let step = self.devices.checks.answered(question, residue, self.now);
+        self.devices_checked(question.worker, step);
+    }
+
+    pub(super) fn device_check_is_due(&mut self, worker: Key) {
+        let step = self.devices.checks.due(worker, self.now);
+        self.devices_checked(worker, step);
+    }
+
+    /// CORE-1.
+    fn devices_checked(&mut self, worker: Key, step: Step) {
+        let Step { questions, alarms, verdict } = step;
+        self.out.extend(questions.into_iter().map(Effect::AskDevice));
+        for at in alarms {
+            self.alarm_at(at, Alarm::DeviceCheck(worker));
+        }
+        let Some(verdict) = verdict else { return };
+        self.return_to_service(worker, |device| verdict.doubtful.contains_key(device));
+        for (device, reason) in &verdict.doubtful {
+            let known = self.devices.out_of_service.get(device).and_then(|reasons| reasons.get(&worker));
+            if known != Some(reason) {
+                self.take_out_of_service(worker, device, reason);
+            }
+        }
+        verdict.grants.into_iter().for_each(|grant| self.ledger.release(grant));
+    }
+
+    /// CORE-4.
+    pub(super) fn take_out_of_service(&mut self, worker: Key, device: &DeviceSlot, reason: &str) {
+        let (resource, slot) = device;
+        self.log(format!("{resource} {slot} is out of service: {reason}"));
+        self.ledger.quarantine(resource, *slot, reason).expect("a grant names devices of its ledger");
+        self.devices.out_of_service.entry(device.clone()).or_default().insert(worker, reason.to_owned());
+    }
+
+    /// Puts the devices back into service that nothing but this worker kept out of it.
+    pub(super) fn return_to_service(&mut self, worker: Key, is_excepted: impl Fn(&DeviceSlot) -> bool) {
+        let mut kept = OutOfService::new();
+        for (device, mut reasons) in std::mem::take(&mut self.devices.out_of_service) {
+            if !is_excepted(&device) && reasons.remove(&worker).is_some() {
+                let (resource, slot) = &device;
+                let changed = if let Some(left) = reasons.values().next() {
+                    self.ledger.quarantine(resource, *slot, left.as_str())
+                } else {
+                    self.out.push(Effect::Log(format!("{resource} {slot} is back in service")));
+                    self.ledger.restore_device(resource, *slot)
+                };
+                changed.expect("what is out of service is a device of the ledger");
+            }
+            if !reasons.is_empty() {
+                kept.insert(device, reasons);
+            }
+        }
+        self.devices.out_of_service = kept;
+    }
+
+    fn expect_the_end(&mut self, key: Key) {
+        let Some(worker) = self.workers.get_mut(&key).filter(|worker| !worker.is_doomed) else { return };
+        worker.is_doomed = true;
+        self.alarm_at(self.now + DYING_LIMIT, Alarm::Undying(key));
+    }
+
+    /// Whatever keeps it alive, such as a driver that hangs, may keep its devices from working.
+    pub(super) fn does_not_die(&mut self, key: Key) {
+        let Some(worker) = self.workers.get(&key) else { return };
+        let (pid, devices) = (worker.pid.unwrap_or(0), devices_of(worker.grants()));
+        let reason = does_not_die(pid);
+        for device in devices {
+            self.take_out_of_service(key, &device, &reason);
+        }
+        self.verdict(key, "was killed, and has not ended since");
+    }
+}
+
+/// What is said of a process that outlives [`DYING_LIMIT`].
+pub fn does_not_die(pid: u32) -> String {
+    format!("process {pid} is to be gone, but it, or something that it started, does not die")
+}

@@ -1,0 +1,284 @@
+//! The head that a node serves: what it orders, and what it is told.
+
+use super::assign::Post;
+use super::ending::memory::Caller;
+use super::held::Held;
+use super::templates::Origin;
+use super::{Duty, Job, NodeCore, Worker};
+use crate::{BundleKey, Effect, Home, Key, amounts, bytes_of, demand, identifier};
+use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
+use oxiray_resources::{BundleId, Demand, Grant};
+use oxiray_wire::Message;
+use oxiray_wire::message::{DevicesFree, Draining, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// In how many steps a node tells how full its store is.
+const STORE_STEPS: u64 = 256;
+
+/// By what way a node and its head talk.
+#[derive(Debug)]
+pub(super) enum Link {
+    /// The head is in the same process, and takes what it is told from here.
+    InProcess(Vec<Message>),
+    /// At the other end of a stream. It is far where the head is on another machine, or treated as if it were.
+    Stream { key: Key, is_far: bool },
+}
+
+impl Link {
+    pub(super) fn is_far(&self) -> bool {
+        matches!(self, Self::Stream { is_far: true, .. })
+    }
+}
+
+/// The head that this node serves.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) link: Link,
+    /// The last order taken.
+    pub(super) order: u64,
+    pub(super) told: NodeState,
+    /// The bundles that are set aside for it.
+    pub(super) bundles: BTreeMap<BundleKey, BundleId>,
+    /// Orders that wait for their environments.
+    pub(super) held: BTreeMap<u64, Held>,
+    /// Until when this node is being emptied at the latest, and why, where it is.
+    draining: Option<(Option<Instant>, String)>,
+}
+
+impl NodeCore {
+    /// From here on this node serves a head, which is told of the node in words that are returned. `listens` is where
+    /// nodes of other machines reach this one; empty where there are none.
+    pub fn serve(&mut self, stream: Option<Key>, listens: String) -> NodeJoin {
+        let join = self.described(0, listens);
+        let told = join.state.clone().unwrap_or_default();
+        let is_far = !join.listens.is_empty();
+        let link = stream.map_or(Link::InProcess(Vec::new()), |key| Link::Stream { key, is_far });
+        let (bundles, held) = (BTreeMap::new(), BTreeMap::new());
+        self.head = Some(Head { link, order: 0, told, bundles, held, draining: None });
+        join
+    }
+
+    /// What this node is, for a head.
+    pub fn described(&self, order: u64, listens: String) -> NodeJoin {
+        NodeJoin {
+            node: bytes_of(self.plan.node.as_bytes()),
+            ip: self.plan.ip.clone(),
+            hostname: self.plan.hostname.clone(),
+            labels: self.plan.labels.clone(),
+            totals: amounts(self.ledger.inventory().totals()),
+            state: Some(self.node_state(order)),
+            session: self.about.session.clone(),
+            name: self.plan.name.clone(),
+            listens,
+            draining: self.draining_told(),
+        }
+    }
+
+    /// The head's stream, where there is one.
+    pub fn head_key(&self) -> Option<Key> {
+        match self.head.as_ref()?.link {
+            Link::Stream { key, .. } => Some(key),
+            Link::InProcess(_) => None,
+        }
+    }
+
+    /// What a head in this process is to hear.
+    pub fn reports(&mut self) -> Vec<Message> {
+        match self.head.as_mut().map(|head| &mut head.link) {
+            Some(Link::InProcess(reports)) => std::mem::take(reports),
+            Some(Link::Stream { .. }) | None => Vec::new(),
+        }
+    }
+
+    /// Tells the head.
+    pub(super) fn report(&mut self, message: impl Into<Message>) {
+        match self.head.as_mut().map(|head| &mut head.link) {
+            Some(Link::InProcess(reports)) => reports.push(message.into()),
+            Some(Link::Stream { key, .. }) => self.out.push(Effect::Send { to: *key, message: message.into() }),
+            None => {}
+        }
+    }
+
+    /// What the head orders.
+    pub fn head_said(&mut self, message: Message) {
+        match message {
+            Message::JobTold(told) => self.job_told(*told),
+            Message::JobOver(said) => self.job_over(identifier!(JobId, &said.job)),
+            Message::EnvironmentMade(said) => self.environment_made(*said),
+            Message::Draining(said) => self.note_draining(&said),
+            Message::Place(order) => self.place_for_head(*order),
+            Message::GroupPrepare(order) => self.prepare_for_head(&order),
+            Message::GroupRelease(said) => self.release_for_head(&said),
+            Message::WorkerReturn(said) => self.make_idle(said.worker),
+            Message::WorkerKill(said) => self.kill_worker(said.worker),
+            other => self.log(format!("the head sent a message of kind {} that is not for a member", other.kind())),
+        }
+    }
+
+    fn job_told(&mut self, told: JobTold) {
+        let (id, Some(driver)) = (identifier!(JobId, &told.job), told.driver) else { return };
+        let origin = Origin::plain(&driver.interpreter);
+        let job = Job { driver: identifier!(WorkerId, &told.driver_id), told: driver, is_over: false };
+        self.jobs.insert(id, job);
+        self.ensure_template(&origin, Some(id));
+    }
+
+    fn job_over(&mut self, id: JobId) {
+        self.refuse_held_of(id);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.is_over = true;
+        }
+        self.forget_job_when_over(id);
+    }
+
+    /// Nothing of a job that is over is left here.
+    pub(super) fn forget_job_when_over(&mut self, id: JobId) {
+        let is_used = self.workers.values().any(|worker| worker.job == Some(id));
+        if !is_used && self.jobs.get(&id).is_some_and(|job| job.is_over) {
+            self.jobs.remove(&id);
+            self.templates.forget(id);
+            self.environments.release(id, self.now);
+            self.see_to_environments();
+        }
+    }
+
+    /// Has the driver of a job told something that its user should know.
+    pub(super) fn notify(&mut self, job: JobId, text: &str) {
+        if self.jobs.get(&job).is_some_and(|job| !job.is_over) {
+            self.report(Notice { text: text.to_owned(), job: bytes_of(job.as_bytes()) });
+        }
+    }
+
+    fn place_for_head(&mut self, order: Place) {
+        let Some(head) = &mut self.head else { return };
+        head.order = order.order;
+        let (number, job) = (order.order, identifier!(JobId, &order.job));
+        let is_known = self.jobs.get(&job).is_some_and(|job| !job.is_over);
+        let granted =
+            demand(&order.demand).filter(|_| is_known).and_then(|demand| self.grant_for_head(&order, &demand));
+        if let Some(grant) = granted {
+            return self.begin_order(order, grant);
+        }
+        let state = Some(self.node_state(number));
+        self.report(PlaceRefused { order: number, state, failure: None });
+    }
+
+    /// Has a worker for an order whose environment is there.
+    pub(super) fn carry_out_order(&mut self, order: Place, grant: Grant) {
+        let (number, job) = (order.order, identifier!(JobId, &order.job));
+        let actor = order.actor.as_ref().map(|actor| identifier!(ActorId, &actor.actor));
+        let (grant, surplus) = match actor {
+            Some(_) => self.split(grant, &demand(&order.running).unwrap_or_default()),
+            None => (grant, None),
+        };
+        let post = Post {
+            job,
+            duty: actor.map_or(Duty::Leased(number), Duty::Actor),
+            environment: order.environment.unwrap_or_default(),
+            label: order.label,
+            fresh: order.fresh,
+            outlives_job: order.outlives_job,
+            actor: order.actor,
+            home: (!order.group.is_empty())
+                .then(|| Home { group: identifier!(PlacementGroupId, &order.group), captures: order.captures }),
+            caller: Caller { owner: identifier!(WorkerId, &order.owner), may_repeat: order.may_repeat },
+        };
+        let key = self.appoint(post, grant, surplus).expect("orders of a job that is over are refused");
+        let worker = &self.workers[&key];
+        let (id, pid, once) = (bytes_of(worker.id.as_bytes()), worker.pid.unwrap_or(0), worker.once);
+        self.report(Placed { order: number, worker: key, id, pid, once });
+    }
+
+    fn split(&mut self, grant: Grant, running: &Demand) -> (Grant, Option<Grant>) {
+        if grant.demand() == running {
+            return (grant, None);
+        }
+        let (running, surplus) = self.ledger.divide(grant, running);
+        (running, Some(surplus))
+    }
+
+    /// The actor's constructor returned: what only that needed is given back.
+    pub(super) fn actor_ready(&mut self, worker: Key) {
+        let Some(worker) = self.workers.get_mut(&worker) else { return };
+        if matches!(worker.duty, Duty::Actor(_)) {
+            worker.is_ready = true;
+            if let Some(surplus) = worker.surplus.take() {
+                self.ledger.release(surplus);
+            }
+        }
+    }
+
+    /// A worker that blocks lends its CPUs; an actor keeps them.
+    pub(super) fn blocked(&mut self, worker: Key) {
+        if let Some(grant) = self.workers.get_mut(&worker).and_then(Worker::grant_on_lease) {
+            self.ledger.lend_cpu(grant);
+        }
+    }
+
+    pub(super) fn unblocked(&mut self, worker: Key) {
+        if let Some(grant) = self.workers.get_mut(&worker).and_then(Worker::grant_on_lease) {
+            self.ledger.restore_cpu(grant);
+        }
+    }
+
+    /// The worker of an order that is over serves the next one.
+    fn make_idle(&mut self, worker: Key) {
+        let serves = |duty| matches!(duty, Duty::Leased(_));
+        if self.workers.get(&worker).is_some_and(|worker| serves(worker.duty) && !worker.is_doomed) {
+            self.idle_worker(worker);
+        }
+    }
+
+    /// Bytes that objects take in this node's store.
+    pub fn store_holds(&mut self, bytes: u64) {
+        // In steps, so that not every object is told of.
+        let step = (self.plan.store_bytes / STORE_STEPS).max(1);
+        self.store_used = bytes.div_ceil(step) * step;
+    }
+
+    /// Tells the head what the ledger has, where that changed.
+    pub fn tell_state(&mut self) {
+        let Some(order) = self.head.as_ref().map(|head| head.order) else { return };
+        let state = self.node_state(order);
+        let head = self.head.as_mut().expect("it was just found");
+        if head.told != state {
+            head.told = state.clone();
+            self.report(state);
+        }
+    }
+
+    /// What the ledger has.
+    pub(super) fn node_state(&self, order: u64) -> NodeState {
+        let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
+        let devices = names.map(|name| {
+            let free = self.ledger.free_per_device(name.as_str());
+            DevicesFree {
+                resource: name.to_string(),
+                free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                numbers: Vec::new(),
+            }
+        });
+        let devices = devices.collect();
+        let available = self.ledger.available();
+        let free =
+            amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
+        let (bundles, uses) = (self.bundles_for_head(), self.devices.measured.uses.clone());
+        NodeState { order, free, devices, store_used: self.store_used, bundles, uses }
+    }
+
+    /// This node is being emptied: it remembers for the next head.
+    fn note_draining(&mut self, said: &Draining) {
+        let until = said.left_ms.map(|left| self.now + Duration::from_millis(left));
+        if let Some(head) = &mut self.head {
+            head.draining = (!said.is_over).then(|| (until, said.reason.clone()));
+        }
+    }
+
+    /// That the machine is being emptied, as the head last said so.
+    pub fn draining_told(&self) -> Option<Draining> {
+        let (until, reason) = self.head.as_ref()?.draining.clone()?;
+        let left_ms = until.map(|until| until.saturating_duration_since(self.now).as_millis() as u64);
+        Some(Draining { left_ms, reason, is_over: false })
+    }
+}

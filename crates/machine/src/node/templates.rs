@@ -1,0 +1,276 @@
+//! Template processes, one for each origin, and the spare workers that they forked.
+
+use super::{Alarm, Duty, NodeCore, Worker};
+use crate::{Effect, Key, TemplateKey};
+use oxiray_ids::{JobId, WorkerId};
+use oxiray_wire::message::{Environment, Variable, WorkerForked};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+mod recent;
+
+use recent::{Bursts, Recent};
+
+/// How long a template that is not a driver's own is kept without a worker in use.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// The most templates; beyond, those without a worker in use end at once.
+const TEMPLATES_MAX: usize = 16;
+/// Variables that act when a program starts, so that a forked worker would be told of them too late.
+const START_PREFIXES: [&str; 5] = ["LD_", "PYTHON", "GLIBC_", "MALLOC_", "ASAN_"];
+
+/// What a template is: two that are the same may share one process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The interpreter, or a command that starts one; a program of the user's own where it is `native`.
+    pub command: Vec<String>,
+    /// Whether the command is such a program, which needs no telling how to serve.
+    pub native: bool,
+    /// What it starts with besides the daemon's own variables.
+    pub variables: Vec<Variable>,
+    /// The modules that it imports.
+    pub preload: Vec<String>,
+    /// Where it finds them.
+    pub preload_path: Vec<String>,
+}
+
+impl Origin {
+    /// An interpreter, and nothing else.
+    pub fn plain(interpreter: &str) -> Self {
+        Self { command: vec![interpreter.to_owned()], ..Self::default() }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.preload.is_empty() && self.variables.is_empty()
+    }
+}
+
+#[derive(Debug)]
+struct Template {
+    origin: Origin,
+    is_started: bool,
+    /// Started with the daemon, for whoever comes.
+    is_kept: bool,
+    /// Since when nobody uses a worker of it, as far as was looked.
+    idle_since: Option<Instant>,
+    /// Those who wait for workers of it, or had some.
+    jobs: BTreeSet<JobId>,
+    notice: String,
+    bursts: Bursts,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    by_key: BTreeMap<TemplateKey, Template>,
+    last_key: TemplateKey,
+    is_armed: bool,
+    recent: Recent,
+}
+
+impl Templates {
+    /// Templates forget a job that is over.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.by_key.values_mut().for_each(|template| {
+            template.jobs.remove(&job);
+        });
+    }
+
+    /// What the templates are, oldest first.
+    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
+        self.by_key.values().map(|template| &template.origin)
+    }
+}
+
+impl NodeCore {
+    /// Starts the template of an interpreter ahead of the first job.
+    pub fn prepare(&mut self, interpreter: &str) {
+        let key = self.ensure_template(&Origin::plain(interpreter), None);
+        self.templates.by_key.get_mut(&key).expect("it was just found or made").is_kept = true;
+    }
+
+    /// Which template makes workers of an environment that is prepared.
+    pub(super) fn origin_of(&self, job: JobId, environment: &Environment) -> Origin {
+        let interpreter = self.jobs.get(&job).map_or("", |job| &job.told.interpreter);
+        let command = self
+            .environments
+            .command(interpreter, &environment.preparation)
+            .unwrap_or_else(|| vec![interpreter.to_owned()]);
+        // What is imported beforehand sees all of the variables; otherwise those count that act before any import.
+        let acts = |variable: &&Variable| {
+            !environment.preload.is_empty() || START_PREFIXES.iter().any(|prefix| variable.name.starts_with(prefix))
+        };
+        Origin {
+            command,
+            native: environment.native,
+            variables: environment.variables.iter().filter(acts).cloned().collect(),
+            preload: environment.preload.clone(),
+            preload_path: environment.preload_path.clone(),
+        }
+    }
+
+    fn template_of(&mut self, origin: &Origin) -> TemplateKey {
+        let known = self.templates.by_key.iter().find(|(_, template)| template.origin == *origin);
+        if let Some((key, _)) = known {
+            return *key;
+        }
+        self.templates.last_key += 1;
+        let key = self.templates.last_key;
+        let template = Template {
+            origin: origin.clone(),
+            is_started: false,
+            is_kept: false,
+            idle_since: None,
+            jobs: BTreeSet::new(),
+            notice: String::new(),
+            bursts: Bursts::default(),
+        };
+        self.templates.by_key.insert(key, template);
+        if self.templates.by_key.len() > TEMPLATES_MAX {
+            self.end_templates(Duration::ZERO, Some(key));
+        }
+        if !std::mem::replace(&mut self.templates.is_armed, true) {
+            self.alarm_at(self.now + IDLE_LIMIT, Alarm::Templates);
+        }
+        key
+    }
+
+    /// Starts the template where it does not run, with its spare workers.
+    pub(super) fn ensure_template(&mut self, origin: &Origin, job: Option<JobId>) -> TemplateKey {
+        let key = self.template_of(origin);
+        let template = self.templates.by_key.get_mut(&key).expect("it was just found or made");
+        let is_new_to_job = job.is_some_and(|job| template.jobs.insert(job));
+        template.idle_since = None;
+        if !std::mem::replace(&mut template.is_started, true) {
+            template.notice.clear();
+            self.out.push(Effect::StartTemplate { template: key, origin: origin.clone() });
+        } else if let Some(job) = job.filter(|_| is_new_to_job && !template.notice.is_empty()) {
+            let text = template.notice.clone();
+            self.notify(job, &text);
+        }
+        for _ in self.spares_of(key).count()..self.plan.spare_workers {
+            self.fork(key);
+        }
+        key
+    }
+
+    /// Forks the spare workers that are wanted, and ends those that are not wanted any more. A template that workers
+    /// were just taken of is left for later: whoever takes them is not to wait for the forks of others.
+    pub(super) fn adjust_spares(&mut self) {
+        let started = self.templates.by_key.iter().filter(|(_, template)| template.is_started);
+        let plans: Vec<_> = started.map(|(key, template)| (*key, self.spares_wanted(&template.bursts))).collect();
+        for (key, wanted) in plans {
+            if self.templates.by_key[&key].bursts.goes_on(self.now) {
+                self.adjust_later(recent::QUIET);
+                continue;
+            }
+            for _ in self.spares_of(key).count()..wanted {
+                self.fork(key);
+            }
+            let surplus: Vec<Key> = self.spares_of(key).map(|(spare, _)| spare).skip(wanted).collect();
+            for spare in surplus {
+                self.kill_worker(spare);
+            }
+            if wanted > self.plan.spare_workers {
+                self.adjust_later(recent::HALF_LIFE);
+            }
+        }
+    }
+
+    /// The workers of a template that are nobody's.
+    fn spares_of(&self, template: TemplateKey) -> impl Iterator<Item = (Key, &Worker)> {
+        let is_spare = move |worker: &Worker| worker.template == template && worker.duty == Duty::Spare;
+        self.workers.iter().filter(move |(_, worker)| is_spare(worker)).map(|(key, worker)| (*key, worker))
+    }
+
+    /// What a template has to say to those who use it.
+    pub fn template_says(&mut self, key: TemplateKey, text: &str) {
+        let Some(template) = self.templates.by_key.get_mut(&key) else { return };
+        text.clone_into(&mut template.notice);
+        for job in template.jobs.clone() {
+            self.notify(job, text);
+        }
+    }
+
+    /// A template is gone, and with it every worker it had forked; those are reported on their own.
+    pub fn template_gone(&mut self, key: TemplateKey) {
+        if let Some(template) = self.templates.by_key.get_mut(&key) {
+            template.is_started = false;
+        }
+    }
+
+    fn fork(&mut self, template: TemplateKey) -> Key {
+        let key = self.names.numbers.next();
+        let worker = Worker::new(WorkerId::new(self.names.chance.bytes()), template);
+        self.workers.insert(key, worker);
+        self.out.push(Effect::Fork { worker: key, template });
+        key
+    }
+
+    /// The worker has a process.
+    pub fn forked(&mut self, key: Key, pid: u32) {
+        let Some(worker) = self.workers.get_mut(&key) else { return };
+        worker.pid = Some(pid);
+        // The head knows of those that have served somebody.
+        if worker.job.is_some() {
+            self.report(WorkerForked { worker: key, pid });
+        }
+    }
+
+    pub(super) fn take_spare(&mut self, origin: &Origin, job: JobId) -> Key {
+        let template = self.ensure_template(origin, Some(job));
+        self.note_taken(template);
+        // One that has its process already, where there is one.
+        let first = self.spares_of(template).min_by_key(|(key, worker)| (worker.pid.is_none(), *key));
+        let first = first.map(|(key, _)| key);
+        let key = first.unwrap_or_else(|| self.fork(template));
+        self.workers.get_mut(&key).expect("it was just found or made").duty = Duty::Ending;
+        self.ensure_template(origin, Some(job));
+        key
+    }
+
+    fn note_taken(&mut self, key: TemplateKey) {
+        let template = self.templates.by_key.get_mut(&key).expect("it was just found or made");
+        template.bursts.take(self.now);
+        let wanted = self.spares_wanted(&self.templates.by_key[&key].bursts);
+        if wanted > self.plan.spare_workers {
+            self.adjust_later(recent::QUIET);
+        }
+    }
+
+    pub(super) fn end_idle_templates(&mut self) {
+        self.end_templates(IDLE_LIMIT, None);
+        self.templates.is_armed = self.templates.by_key.values().any(|template| !template.is_kept);
+        if self.templates.is_armed {
+            self.alarm_at(self.now + IDLE_LIMIT / 4, Alarm::Templates);
+        }
+    }
+
+    /// Ends the templates of which nobody has used a worker for so long. Those of living drivers' own
+    /// interpreters stay, and so does what a job just asked for.
+    fn end_templates(&mut self, idle: Duration, except: Option<TemplateKey>) {
+        let own: BTreeSet<&str> = self.jobs.values().map(|job| job.told.interpreter.as_str()).collect();
+        let used: BTreeSet<TemplateKey> = self
+            .workers
+            .values()
+            .filter(|worker| worker.duty != Duty::Spare)
+            .map(|worker| worker.template)
+            .chain(except)
+            .collect();
+        let mut over = Vec::new();
+        for (key, template) in &mut self.templates.by_key {
+            let is_own = template.origin.is_plain() && own.contains(template.origin.command[0].as_str());
+            if used.contains(key) || is_own || template.is_kept {
+                template.idle_since = None;
+            } else if self.now >= *template.idle_since.get_or_insert(self.now) + idle {
+                over.push(*key);
+            }
+        }
+        for key in over {
+            self.templates.by_key.remove(&key);
+            let spares = self.workers.iter().filter(|(_, worker)| worker.template == key).map(|(worker, _)| *worker);
+            for spare in spares.collect::<Vec<_>>() {
+                self.kill_worker(spare);
+            }
+            self.out.push(Effect::EndTemplate { template: key });
+        }
+    }
+}

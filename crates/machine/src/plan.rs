@@ -1,0 +1,77 @@
+//! What a machine is and offers.
+
+use oxiray_accelerators::Offer;
+use oxiray_ids::NodeId;
+use oxiray_resources::Inventory;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What one daemon works with, decided once at its start.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The node.
+    pub node: NodeId,
+    /// What it offers, for the ledger.
+    pub inventory: Inventory,
+    /// Its accelerators.
+    pub offer: Offer,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Bytes of the object store.
+    pub store_bytes: u64,
+    /// The host's name.
+    pub hostname: String,
+    /// Its name in listings.
+    pub name: String,
+    /// Its address.
+    pub ip: String,
+    /// The variables that the daemon was started with, which every worker inherits.
+    pub variables: BTreeMap<String, String>,
+    /// How many forked workers wait unassigned.
+    pub spare_workers: usize,
+    /// How long a demand that no node can meet waits for one that can; zero where no node can join.
+    pub node_wait: Duration,
+    /// What its user should know.
+    pub warnings: Vec<String>,
+    /// Which head of its cluster this is, counted from 1; 0 where it keeps no journal, so that its end is final.
+    pub epoch: u64,
+}
+
+impl Plan {
+    /// Gives the node another name than the one that it was made with.
+    pub fn rename(&mut self, node: NodeId) {
+        let label = self.labels.get_mut("ray.io/node-id").filter(|label| **label == self.node.hex());
+        if let Some(label) = label {
+            *label = node.hex();
+        }
+        self.node = node;
+    }
+
+    /// How many idle workers are kept, however long nobody wanted more.
+    pub fn idle_workers_kept(&self) -> usize {
+        (self.inventory.total("CPU").wholes() as usize).clamp(1, 1024)
+    }
+}
+
+/// One bound on memory: the machine's size, or a control group's limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Level {
+    /// The file that says so.
+    pub source: String,
+    /// Bytes that may be used.
+    pub limit: u64,
+    /// Bytes in use that the kernel cannot drop (LIMITS-2 in `node`).
+    pub used: u64,
+    /// Bytes in use that are memory files, such as those of object stores.
+    pub shared: u64,
+    /// The share of the last ten seconds in which all work waited for memory, in thousandths, where the kernel tells.
+    pub stalled: Option<u32>,
+}
+
+impl Level {
+    /// Bytes that are left.
+    pub fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+}
