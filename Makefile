@@ -3,6 +3,7 @@
 #   demo   build, install into .venv, run a tour of the programs Oxiray is for
 #   test   checks and every test; the last line reads `N passed, N failed`
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md, and bench-train's
+#   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
@@ -26,7 +27,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -90,6 +91,9 @@ bench-preload: venv $(BUILD)/torch/installed
 
 bench-train: $(BUILD)/train/installed $(BUILD)/ray-train/made
 	$(BUILD)/train/bin/python benches/train.py --ray-python $(BUILD)/ray-train/bin/python --write benches/TRAIN.md
+
+compatibility: venv $(BUILD)/ray/conformance
+	$(VENV)/bin/python scripts/compatibility --ray-python $(BUILD)/ray/bin/python
 
 ecosystem: $(BUILD)/ecosystem/installed
 	$(BUILD)/ecosystem/bin/python -m pytest -q -rP tests/ecosystem --megabytes 1024 --timeout 2400
@@ -221,6 +225,11 @@ $(BUILD)/bench/installed: $(BUILD)/bench/made $(VENV)/installed
 $(BUILD)/ray/made: scripts/make-venv
 	scripts/make-venv $(PYTHON) $(BUILD)/ray
 	$(BUILD)/ray/bin/pip install --quiet 'ray[default]==$(RAY_VERSION)' $(BENCH_LIBRARIES)
+	@touch $@
+
+# What the tests of behaviours need beside Ray.
+$(BUILD)/ray/conformance: $(BUILD)/ray/made
+	$(BUILD)/ray/bin/pip install --quiet pytest pytest-timeout pytest-xdist pyyaml
 	@touch $@
 
 $(BUILD)/ray-train/made: scripts/make-venv scripts/stub-cuda
