@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from oxiray import _alias, _core as _core, _missing, exceptions as exceptions
+from oxiray import _alias, _core as _core, _logging, _missing, exceptions as exceptions
 from oxiray._api import (
     available_resources,
     cluster_resources,
@@ -77,5 +77,6 @@ __all__ = [
     "wait",
 ]
 
+_logging.install()
 _missing.explain(sys.modules[__name__])
 _alias.warn_of_ray()

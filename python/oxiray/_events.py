@@ -29,11 +29,16 @@ _thread: threading.Thread | None = None
 _waiting: dict[bytes, list[Callable[[], None]]] = {}
 
 
-def start() -> None:
+#: Whether the lines of workers are shown with whose they are; structured logs say it themselves.
+_with_names = True
+
+
+def start(*, with_names: bool = True) -> None:
     """Starts the thread, once a connection."""
-    global _thread
+    global _thread, _with_names
     if _thread is not None:
         return
+    _with_names = with_names
     _divide_lines()
     thread = threading.Thread(target=_serve, name="oxiray-news", daemon=True)
     with _lock:
@@ -181,6 +186,8 @@ def _print_lines(lines: list[_repeats.Line]) -> None:
 
 
 def _prefix(line: _repeats.Line) -> str:
+    if not _with_names:
+        return ""
     prefix = f"({line.name} pid={line.pid})" if line.name else f"(pid={line.pid})"
     return f"\033[36m{prefix}\033[0m " if _colored() else f"{prefix} "
 

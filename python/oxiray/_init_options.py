@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oxiray import _labels, runtime_env as environments
+from oxiray import _labels, _logging, runtime_env as environments
 from oxiray._logging import LoggingConfig
 
 #: Smallest object store Ray accepts, in bytes.
@@ -101,10 +101,12 @@ DOCUMENTATION = """Connects to a cluster, or starts a private one on this machin
     include_dashboard: bool or None; dashboard_host: str; dashboard_port: int or None; proxy_server_url: str or None.
         Without effect: there is no dashboard.
     job_config: JobConfig or None. Further settings of the job; none by default.
-    configure_logging: bool. Whether logging_level and logging_format are applied; True by default.
+    configure_logging: bool. Whether the logger "ray" writes to standard error, as logging_level and logging_format say;
+        True by default. With False the program's own handlers show what it logs.
     logging_level: int or str. From which level on the loggers "ray" and "oxiray" log; logging.INFO by default.
-    logging_format: str or None. The format of what they log; by default that of the program.
-    logging_config: LoggingConfig or None. How the driver and the workers log; by default as Python does.
+    logging_format: str or None. The format of what "ray" logs; by default with time, level, file and line.
+    logging_config: LoggingConfig or None. How the driver and the workers log; by default as RAY_LOGGING_CONFIG_ENCODING
+        (TEXT or JSON) says, else as Python does. With it the lines of workers are shown without the task's name.
     log_to_driver: bool or None. Whether the output of workers is shown here; by default RAY_LOG_TO_DRIVER, else True.
     namespace: str or None. Where actors have their names; by default RAY_NAMESPACE, else one of this program's own.
     runtime_env: dict, RuntimeEnv or None. What tasks and actors find around them; by default RAY_RUNTIME_ENV, else nothing.
@@ -360,7 +362,7 @@ def _logging_config(config: Any, job_config: Any) -> dict[str, Any] | None:
     if config is None:
         config = getattr(job_config, "py_logging_config", None)
     if config is None:
-        return None
+        return _logging.from_variables()
     if not isinstance(config, LoggingConfig):
         raise TypeError(f"logging_config must be a LoggingConfig, but {config!r} is a {type(config)}")
     return config.to_dict()

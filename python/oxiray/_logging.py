@@ -1,15 +1,18 @@
-"""How a job's processes log: as text or as JSON, with who logged.
+"""How a job's processes log: the logger `ray` from the import on, and all loggers as `LoggingConfig` says.
 
-Invariant: one handler of ours at most is on the root logger, however often `configure` runs.
+Invariant: one handler of ours at most is on a logger, however often `install` and `configure` run.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+#: The format of the logger `ray` where `init(logging_format=...)` says nothing.
 _TEXT_FORMAT = "%(asctime)s\t%(levelname)s %(filename)s:%(lineno)s -- %(message)s"
 #: What every record of Python has; anything else on a record was put there by the program or by us.
 _STANDARD = frozenset(
@@ -52,20 +55,63 @@ class LoggingConfig:
         return cls(**{name: value for name, value in d.items() if name in known})
 
 
+class _OwnHandler(logging.StreamHandler[Any]):
+    """Writes to what `sys.stderr` is at that moment; in a worker the message alone, since the driver says whose it is."""
+
+    is_in_worker = False
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:  # type: ignore[override]
+        """Where it writes to."""
+        return sys.stderr
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        plain = self.is_in_worker and not isinstance(self.formatter, _Formatter)
+        return record.getMessage() if plain else super().format(record)
+
+
+def install() -> None:
+    """Has the logger `ray`, and those below it, log to standard error from INFO on; done by the import and by `init`."""
+    logger = logging.getLogger("ray")
+    if any(isinstance(handler, _OwnHandler) for handler in logger.handlers):
+        return
+    handler = _OwnHandler()
+    handler.setFormatter(logging.Formatter(_TEXT_FORMAT))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logging.getLogger("ray.rllib").setLevel(logging.WARNING)
+
+
 def configure_own(level: int, text_format: str | None) -> None:
-    """Has what Ray's name and ours log come from this level on, in this format where one is given."""
+    """Has what Ray's name and ours log come from this level on, in this format."""
+    install()
     for name in ("ray", "oxiray"):
-        logger = logging.getLogger(name)
-        logger.setLevel(level)
-        if text_format is not None:
-            handler = logging.StreamHandler()
-            handler.setFormatter(_Plain(text_format))
-            logger.handlers = [*(one for one in logger.handlers if not isinstance(one.formatter, _Plain)), handler]
-            logger.propagate = False
+        logging.getLogger(name).setLevel(level)
+    for handler in logging.getLogger("ray").handlers:
+        if isinstance(handler, _OwnHandler):
+            handler.setFormatter(logging.Formatter(text_format or _TEXT_FORMAT))
 
 
-class _Plain(logging.Formatter):
-    """The format of `init(logging_format=...)`."""
+def leave_own() -> None:
+    """Leaves it to the program where the logger `ray` writes to, as `init(configure_logging=False)` asks."""
+    logger = logging.getLogger("ray")
+    logger.handlers = [one for one in logger.handlers if not isinstance(one, _OwnHandler)]
+
+
+def be_in_worker() -> None:
+    """Has the logger `ray` of this process write messages alone."""
+    _OwnHandler.is_in_worker = True
+
+
+def from_variables() -> dict[str, Any] | None:
+    """The configuration that RAY_LOGGING_CONFIG_ENCODING asks for; None where it is not set."""
+    encoding = os.environ.get("RAY_LOGGING_CONFIG_ENCODING")
+    return LoggingConfig(encoding=encoding).to_dict() if encoding else None
 
 
 def configure(config: LoggingConfig) -> None:
@@ -79,6 +125,11 @@ def configure(config: LoggingConfig) -> None:
     for earlier in [one for one in root.handlers if isinstance(one.formatter, _Formatter)]:
         root.removeHandler(earlier)
     root.addHandler(handler)
+    for own in logging.getLogger("ray").handlers:
+        if isinstance(own, _OwnHandler):
+            own.setFormatter(formatter)
+            if _add_context not in own.filters:
+                own.addFilter(_add_context)
     for logger in (root, logging.getLogger("ray"), logging.getLogger("oxiray")):
         logger.setLevel(config.log_level)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 #: The most different lines that are remembered; the oldest are forgotten for newer ones.
 _LINES_MAX = 10_000
 _WITHOUT_DIGITS = str.maketrans("", "", "0123456789")
-_HINT = " (Lines that several processes print are shown once. Set RAY_DEDUP_LOGS=0 to disable log deduplication.)"
+_HINT = " (Ray deduplicates logs by default. Set RAY_DEDUP_LOGS=0 to disable log deduplication, or see docs/logs.md.)"
 
 
 @dataclass(frozen=True)

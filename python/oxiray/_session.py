@@ -38,6 +38,8 @@ from oxiray._init_options import InitOptions, init_options
 from oxiray._version import RAY_COMMIT, RAY_VERSION
 
 logger = logging.getLogger("oxiray")
+#: What a user sees of connecting, as Ray names it.
+user_logger = logging.getLogger("ray")
 
 #: How long the last output of workers may take to arrive, in seconds.
 _LAST_NEWS_LIMIT = 10.0
@@ -109,6 +111,10 @@ def init(address: str | None = None, **keywords: Any) -> RayContext:  # noqa: D1
             )
         if options.configure_logging:
             _logging.configure_own(options.logging_level, options.logging_format)
+        else:
+            _logging.leave_own()
+        if options.logging_config is not None:
+            _logging.configure(_logging.LoggingConfig(**options.logging_config))
         _without_effect.tell("init", keywords)
         _without_effect.tell_of_system_config(options.system_config, _switches.KNOWN)
         return _open(options)
@@ -124,19 +130,20 @@ def _open(options: InitOptions) -> RayContext:
     driver_side = None
     default_lifetime = options.default_lifetime
     session = _core.find_session(options.address, options.node_ip_address)
-    if session is not None and options.address is None:
-        _refuse_capacity(session, options)
+    if session is not None:
+        if options.address is None:
+            _refuse_capacity(session, options)
+        user_logger.info("Connecting to existing Ray cluster at address: %s...", session[1])
     try:
         info = _attach(session, options) if session is not None else _start_private(options)
     except BaseException:
         _reap_daemon()
         raise
     generation += 1
-    if options.logging_config is not None:
-        _logging.configure(_logging.LoggingConfig(**options.logging_config))
     _switches.configure(options.system_config)
-    _events.start()
+    _events.start(with_names=options.logging_config is None)
     _context = RayContext(_address_info(info))
+    user_logger.info("Started a local Ray instance." if session is None else "Connected to Ray cluster.")
     return _context
 
 

@@ -14,7 +14,7 @@ import re
 import sys
 from typing import Any, NoReturn
 
-from oxiray import _cancellation, _core, _failures, _pickling, _session, _worker_environment, _worker_exit, exceptions
+from oxiray import _cancellation, _core, _failures, _logging, _pickling, _session, _worker_environment, _worker_exit, exceptions
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -41,6 +41,7 @@ def main(descriptor: int) -> NoReturn:
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        _logging.be_in_worker()
         # The stack of a crash goes to standard error.
         faulthandler.enable()
         status = _core.serve(descriptor)
@@ -117,8 +118,6 @@ def become(
             return wrong
         _session.driver_side = (wanted["interpreter"], wanted["sys_path"], wanted["directory"])
         if wanted["logging"] is not None:
-            from oxiray import _logging
-
             _logging.configure(_logging.LoggingConfig(**wanted["logging"]))
         known = set(sys.path)
         sys.path[:0] = [path for path in wanted["sys_path"] if path not in known]
