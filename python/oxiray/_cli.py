@@ -1,14 +1,24 @@
 """The `oxiray` command of a Python installation: hands over to the native binary that travels in the wheel.
 
-The binary replaces this process, so exit statuses and signals are its own. `OXIRAY_BINARY` names another one.
+The binary replaces this process, so exit statuses and signals are its own. `OXIRAY_BINARY` names another one. A few
+commands are Python's own.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
 from typing import NoReturn
+
+#: Commands that Python runs, each with the function that does and the options it takes.
+PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "compat": ("oxiray.compat:main", ("--format", "--json")),
+    "kill-actor": ("oxiray._commands:kill_actor", ("--address", "--namespace", "--no-restart")),
+    "logs": ("oxiray._commands:logs", ("--address", "--follow", "--tail")),
+    "timeline": ("oxiray._commands:timeline", ("--address", "--filename")),
+}
 
 
 def native_binary() -> Path:
@@ -17,13 +27,16 @@ def native_binary() -> Path:
     return Path(chosen) if chosen else Path(__file__).parent / "_native" / "oxiray"
 
 
-def main() -> NoReturn:
-    """Run the native binary with this command's arguments."""
+def main(called: str = "oxiray") -> NoReturn:
+    """Runs the native binary with this command's arguments, under the name that the command was called by."""
+    if sys.argv[1:] and sys.argv[1] in PYTHON_COMMANDS:
+        module, _, function = PYTHON_COMMANDS[sys.argv[1]][0].partition(":")
+        sys.exit(getattr(importlib.import_module(module), function)(sys.argv[2:]))
     binary = native_binary()
     try:
         # Where a program's interpreter is not on this machine, this one stands for it.
         variables = {"OXIRAY_INTERPRETER": sys.executable, **os.environ}
-        os.execve(binary, ["oxiray", *sys.argv[1:]], variables)
+        os.execve(binary, [called, *sys.argv[1:]], variables)
     except OSError as error:
         why = f"cannot run the native binary {binary}: {error.strerror}"
         sys.exit(f"error: {why}\nhint: reinstall the `oxiray` wheel, or set `OXIRAY_BINARY` to a built `oxiray`")

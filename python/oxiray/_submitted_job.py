@@ -160,7 +160,7 @@ class Job:
         # This driver stands for no program of the user's: listings leave it out.
         about = JobConfig(metadata={"job_submission_id": order["id"], "oxiray_runs_entrypoint": "1"})
         namespace = f"submitted-{order['id']}"
-        oxiray.init(address=order["address"], namespace=namespace, log_to_driver=False, job_config=about)
+        oxiray.init(address=order["address"], namespace=namespace, log_to_driver=False, logging_level="WARNING", job_config=about)
         asked = json.loads(order["runtime_env"]) if order["runtime_env"] else {}
         if not isinstance(asked, dict):
             raise ValueError(f"the runtime environment is {asked!r}: it is a dictionary, such as {{'env_vars': {{}}}}")

@@ -20,6 +20,8 @@ def main() -> NoReturn:
     from oxiray import _core, _worker
 
     descriptor = int(os.environ.pop("OXIRAY_TEMPLATE_FD"))
+    # The daemon starts templates itself; programs look for its process there.
+    os.environ["RAY_RAYLET_PID"] = str(os.getppid())
     _worker.prepare()
     notice = ""
     if "OXIRAY_TEMPLATE_PRELOAD" in os.environ:

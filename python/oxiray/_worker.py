@@ -11,10 +11,11 @@ import os
 import pickle
 import platform
 import re
+import signal
 import sys
 from typing import Any, NoReturn
 
-from oxiray import _cancellation, _core, _failures, _logging, _pickling, _session, _worker_environment, _worker_exit, exceptions
+from oxiray import _cancellation, _core, _failures, _logging, _pickling, _session, _switches, _worker_environment, _worker_exit, exceptions
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -31,7 +32,6 @@ def prepare() -> None:
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
     import oxiray._sites
-    import oxiray._switches
     import oxiray.util.accelerators  # noqa: F401
 
 
@@ -52,6 +52,24 @@ def main(descriptor: int) -> NoReturn:
         status = 1
     _finish()
     os._exit(status)
+
+
+#: Whether children of the program that have ended vanish without being waited for, as Ray's documentation tells.
+_REAPS_CHILDREN = "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper"
+
+
+def begin() -> None:
+    """Done once in a worker that has its environment and its connection, before it runs anything."""
+    _switches.configure()
+    os.environ["RAY_JOB_ID"] = _core.context()["job_id"]
+    if os.environ.get(_REAPS_CHILDREN, "").lower() in ("1", "true"):
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(*_: object) -> NoReturn:
+    """Ends the process as `sys.exit` does, so that what the program registered with `atexit` runs."""
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _finish() -> None:

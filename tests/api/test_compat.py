@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from oxiray import compat
+from oxiray import _compat_variables, compat
 
 FINE = """
 import ray
@@ -108,3 +109,76 @@ def test_an_installed_package_and_none() -> None:
     assert unread == []
     assert "ray" in statuses(names)
     assert compat.main(["no_such_package_at_all"]) == 2
+
+
+SPELLED = """
+import os
+import subprocess
+import ray
+
+ray.init(num_cpus=2, nonsense=3)
+
+@ray.remote(num_cpus=1, colour="red")
+def f():
+    pass
+
+f.options(num_gpus=1, shape=1).remote()
+f.bind(1)
+session.options(anything=1).commit()
+os.environ["RAY_NOBODY_READS_THIS"] = "1"
+os.environ["RAY_DEDUP_LOGS"] = "0"
+subprocess.run("ray start --head --nonsense=3", shell=True)
+"""
+SCRIPT = """
+# ray start --in-a-comment
+export RAY_ADDRESS=auto
+ray start --head --object-manager-port=8076 --wrong
+ray up cluster.yaml
+ray job submit --working-dir . -- python train.py --of-the-program
+ray timeline --filename=a.json
+an array starts
+"""
+
+
+def test_options_calls_variables_and_commands_are_seen(tmp_path: Path) -> None:
+    program, script = tmp_path / "spelled.py", tmp_path / "go.sh"
+    program.write_text(SPELLED)
+    script.write_text(SCRIPT)
+    names, unread = compat.read([str(tmp_path)])
+    assert unread == []
+    found = statuses(names)
+    assert {name for name, status in found.items() if status == "missing"} == {
+        "ray.init(nonsense=)",
+        "ray.remote(colour=)",
+        "ray.options(shape=)",
+        "ray start --nonsense",
+        "ray start --wrong",
+        "ray up",
+    }
+    assert found["$RAY_NOBODY_READS_THIS"] == "partial"
+    there = {".bind()", "$RAY_DEDUP_LOGS", "$RAY_ADDRESS", "ray start --head", "ray start --object-manager-port"}
+    assert there | {"ray job --working-dir", "ray timeline --filename"} <= {name for name in found if found[name] == "there"}
+    assert not any("comment" in name or "of-the-program" in name or "anything" in name for name in found)
+
+
+def test_the_command_shows_a_table_for_each_file(tmp_path: Path) -> None:
+    (tmp_path / "fine.py").write_text(FINE)
+    (tmp_path / "worse.py").write_text(WORSE)
+    command = [str(Path(sys.executable).parent / "oxiray"), "compat", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stderr
+    fine, worse = done.stdout.split(f"{tmp_path / 'worse.py'}\n")
+    assert fine.startswith(f"{tmp_path / 'fine.py'}\n") and "the others" not in fine
+    assert "missing  ray.tune" in worse and "line 3" in worse
+    told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=60)
+    assert {name["name"] for name in json.loads(told.stdout)["names"]} >= {"ray.tune", "ray.init"}
+
+
+def test_every_variable_that_the_sources_read_is_known() -> None:
+    root = Path(__file__).resolve().parent.parent.parent
+    sources = [*root.glob("crates/*/src/**/*.rs"), *root.glob("python/oxiray/**/*.py")]
+    named = {name for source in sources for name in re.findall(r'"(RAY_[A-Za-z_]+[A-Za-z])"', source.read_text())}
+    # Names of Python's, a fragment, and a family that only tests have.
+    named -= {"RAY_COMMIT", "RAY_VERSION", "RAY_EXCEPTION_TYPES", "RAY_TRAIN", "RAY_NOBODY"}
+    known = [re.compile(pattern) for pattern in _compat_variables.READ_ONES]
+    assert [name for name in sorted(named) if not any(one.fullmatch(name) for one in known)] == []

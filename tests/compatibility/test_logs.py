@@ -183,7 +183,7 @@ def test_workers_write_files_of_their_output(run_program: Run) -> None:
         started(
             "import glob\n@ray.remote\ndef speak():\n    print('spoken'); return os.getpid()\n"
             "pid = ray.get(speak.remote())\n"
-            "pattern = os.path.join(ray._private.worker._global_node.get_logs_dir_path(), f'worker-*-{pid}.out')\n"
+            "pattern = os.path.join(ray._private.worker.global_worker.node.get_logs_dir_path(), f'worker-*-{pid}.out')\n"
             "deadline = time.monotonic() + 10\n"
             "while not (files := glob.glob(pattern)) or 'spoken' not in open(files[0]).read():\n"
             "    assert time.monotonic() < deadline\n"

@@ -25,6 +25,8 @@ pub(crate) enum Order {
     Stop(StopOptions),
     /// Shows what is used, by whom, and what waits.
     Status(StatusOptions),
+    /// Ends with status 0 where the cluster answers, and with 1 where it does not.
+    HealthCheck(HealthOptions),
     /// Lists actors, jobs, nodes, objects, placement-groups, runtime-envs, tasks or workers.
     List(ListOptions),
     /// Shows one of them by its identifier, in detail.
@@ -151,6 +153,9 @@ pub(crate) struct StartOptions {
     /// Labels of the machine, as a JSON object of texts or as key=value,key=value.
     #[arg(long)]
     pub(crate) labels: Option<String>,
+    /// Labels of the machine, as a YAML map of texts; --labels wins where both name one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) labels_file: Option<PathBuf>,
     /// Bytes of memory that tasks may ask for.
     #[arg(long)]
     pub(crate) memory: Option<f64>,
@@ -172,27 +177,11 @@ pub(crate) struct StartOptions {
     /// Stays in the foreground until it is stopped.
     #[arg(long)]
     pub(crate) block: bool,
-    /// Accepted; there is no dashboard in this version.
-    #[arg(long, num_args = 0..=1, default_missing_value = "true")]
-    pub(crate) include_dashboard: Option<String>,
-    /// Accepted; there is no dashboard in this version.
-    #[arg(long)]
-    pub(crate) dashboard_host: Option<String>,
-    /// Accepted; there is no dashboard in this version.
-    #[arg(long)]
-    pub(crate) dashboard_port: Option<u16>,
-    /// Accepted; there is no client server in this version.
-    #[arg(long)]
-    pub(crate) ray_client_server_port: Option<u16>,
-    /// Accepted; workers need no ports.
-    #[arg(long)]
-    pub(crate) min_worker_port: Option<u16>,
-    /// Accepted; workers need no ports.
-    #[arg(long)]
-    pub(crate) max_worker_port: Option<u16>,
-    /// Accepted; nothing is reported to anyone.
-    #[arg(long)]
-    pub(crate) disable_usage_stats: bool,
+    /// Switches of the cluster, as a JSON object: those that `init(_system_config=...)` takes.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) system_config: Option<String>,
+    #[command(flatten)]
+    pub(crate) without_effect: crate::without_effect::WithoutEffect,
 }
 
 #[derive(Debug, Args)]
@@ -246,6 +235,9 @@ pub(crate) struct StopOptions {
     /// How many seconds to wait before killing.
     #[arg(short, long, default_value_t = 16)]
     pub(crate) grace_period: u64,
+    /// Names each daemon that is stopped.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]
@@ -256,6 +248,19 @@ pub(crate) struct StatusOptions {
     /// Prints all that is known as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Prints in the form of `ray status`, which the command `ray` does by itself.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) ray: bool,
+    /// Adds each node, in the form of `ray status`.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HealthOptions {
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long)]
+    pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -291,6 +296,9 @@ pub(crate) struct GetOptions {
     pub(crate) kind: String,
     /// Its identifier, or the beginning of it; of a job, the submission's name as well.
     pub(crate) id: String,
+    /// How many seconds the daemon may take to answer.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) timeout: u64,
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,
@@ -339,6 +347,9 @@ pub(crate) struct DrainOptions {
 pub(crate) struct SummaryOptions {
     /// What is counted: actors, objects or tasks.
     pub(crate) kind: String,
+    /// How many seconds the daemon may take to answer.
+    #[arg(long, default_value_t = 30)]
+    pub(crate) timeout: u64,
     /// The cluster's address; the current one where it is left out.
     #[arg(long)]
     pub(crate) address: Option<String>,

@@ -2,16 +2,40 @@
 
 use anyhow::{Context as _, bail};
 use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The label that each node has of itself.
+const OWN_LABEL: &str = "ray.io/node-id";
+
+/// The labels of `--labels-file`, and those of `--labels`, which win.
+pub(crate) fn of_node(text: Option<&str>, file: Option<&Path>) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut all = file.map(labels_in).transpose()?.unwrap_or_default();
+    all.extend(text.map(labels).transpose()?.unwrap_or_default());
+    if all.contains_key(OWN_LABEL) {
+        bail!("{NO_PAIR} The key `{OWN_LABEL}` is each node's own: leave it out");
+    }
+    Ok(all)
+}
+
+/// How the message begins where a label is none; scripts look for it.
+const NO_PAIR: &str = "Label string is not a key-value pair.";
+
+/// A YAML map of texts.
+fn labels_in(file: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("--labels-file {} cannot be read", file.display()))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("--labels-file {} is no YAML map of texts", file.display()))
+}
 
 /// `{"zone": "a"}` or `zone=a,rack=7`.
 pub(crate) fn labels(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     if text.trim_start().starts_with('{') {
         return serde_json::from_str(text)
-            .with_context(|| format!("--labels must be a JSON object of texts, but `{text}` is not"));
+            .with_context(|| format!("{NO_PAIR} --labels must be a JSON object of texts, but `{text}` is not"));
     }
     let pairs = text.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| match pair.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => bail!("--labels must be key=value,key=value or a JSON object, but `{pair}` is neither"),
+        _ => bail!("{NO_PAIR} --labels must be key=value,key=value or a JSON object, but `{pair}` is neither"),
     });
     pairs.collect()
 }
@@ -44,6 +68,19 @@ mod tests {
         assert_eq!(labels(r#"{"zone": "a", "rack": "7"}"#).expect("labels"), expected);
         assert_eq!(labels("zone=a, rack=7,").expect("labels"), expected);
         assert!(labels("zone").is_err() && labels("=a").is_err() && labels("{").is_err());
+    }
+
+    #[test]
+    fn a_file_has_labels_too_and_a_node_keeps_its_own() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = folder.path().join("labels.yaml");
+        std::fs::write(&file, "zone: b\nrack: '7'\n").expect("written");
+        let expected = BTreeMap::from([("rack".to_owned(), "7".to_owned()), ("zone".to_owned(), "a".to_owned())]);
+        assert_eq!(of_node(Some("zone=a"), Some(&file)).expect("labels"), expected);
+        let error = of_node(Some("ray.io/node-id=a"), None).expect_err("it is the node's own");
+        assert!(error.to_string().starts_with("Label string is not a key-value pair."));
+        std::fs::write(&file, "- zone\n").expect("written");
+        assert!(of_node(None, Some(&file)).is_err());
     }
 
     #[test]

@@ -41,29 +41,36 @@ pub(crate) fn get(options: &GetOptions) -> anyhow::Result<()> {
     let Some(key) = identifiers::key_of(&kind) else {
         bail!("a single one of `{kind}` cannot be shown: use `oxiray list`");
     };
-    let mut rows = with(address, &kind, key, &options.id)?;
+    let limit = Duration::from_secs(options.timeout);
+    let mut rows = with(address, &kind, key, &options.id, limit)?;
     if rows.1.is_empty() && kind == "jobs" {
-        rows = with(address, &kind, "submission_id", &options.id)?;
+        rows = with(address, &kind, "submission_id", &options.id, limit)?;
     }
     if rows.1.is_empty() {
-        rows = with(address, &kind, key, &identifiers::whole(address, &[&kind], &options.id)?)?;
+        rows = with(address, &kind, key, &identifiers::whole(address, &[&kind], &options.id)?, limit)?;
     }
     say(show::yaml(&rows.0, &rows.1).trim_end());
     Ok(())
 }
 
 /// The columns, and the rows whose column `key` has this value.
-fn with(address: Option<&str>, kind: &str, key: &str, value: &str) -> anyhow::Result<(Vec<String>, Vec<Json>)> {
+fn with(
+    address: Option<&str>,
+    kind: &str,
+    key: &str,
+    value: &str,
+    limit: Duration,
+) -> anyhow::Result<(Vec<String>, Vec<Json>)> {
     let filters = vec![StateFilter { key: key.into(), differs: false, value: value.into() }];
     let asked = StateQuery { kind: kind.into(), filters, limit: 100, detail: true, ..StateQuery::default() };
-    let report = ask(address, asked, ANSWER_LIMIT)?;
+    let report = ask(address, asked, limit)?;
     let rows = serde_json::from_str(&report.rows)?;
     Ok((report.columns, rows))
 }
 
 pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
     let asked = StateQuery { kind: kind(&options.kind), summary: true, ..StateQuery::default() };
-    let report = ask(options.address.as_deref(), asked, ANSWER_LIMIT)?;
+    let report = ask(options.address.as_deref(), asked, Duration::from_secs(options.timeout))?;
     say(show::summary(&serde_json::from_str(&report.rows)?).trim_end());
     Ok(())
 }

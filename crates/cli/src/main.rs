@@ -2,6 +2,7 @@
 
 mod arguments;
 mod autoscaler;
+mod called;
 mod daemon;
 mod drain;
 mod explain;
@@ -14,12 +15,14 @@ mod memory;
 mod metrics;
 mod operator;
 mod ray_commands;
+mod ray_status;
 mod show;
 mod start;
 mod status;
 mod stop;
 mod token;
 mod visit;
+mod without_effect;
 
 use arguments::{Arguments, Order};
 use clap::{CommandFactory as _, Parser as _};
@@ -27,7 +30,14 @@ use oxiray_wire::plain_lines;
 use std::io::Write as _;
 use std::process::ExitCode;
 
+/// The version of Ray whose API programs find.
+const RAY_VERSION: &str = "2.60.0";
+
 fn main() -> ExitCode {
+    if called::is_ray() && std::env::args_os().skip(1).eq(["--version"]) {
+        say(&format!("ray, version {RAY_VERSION}"));
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match arguments.order {
         Order::Daemon(options) => daemon::run(&options),
@@ -35,6 +45,7 @@ fn main() -> ExitCode {
         Order::Start(options) => start::run(&options),
         Order::Stop(options) => stop::run(&options),
         Order::Status(options) => status::run(&options),
+        Order::HealthCheck(options) => visit::health_check(options.address.as_deref()),
         Order::List(options) => list::run(&options),
         Order::Get(options) => list::get(&options),
         Order::Explain(options) => explain::run(&options),

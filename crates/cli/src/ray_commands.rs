@@ -38,10 +38,6 @@ const ADVICE: &[(&[&str], &str)] = &[
         "call `ray.kill(ray.get_actor(name, namespace))` in a program; `oxiray drain` empties a node and ends it",
     ),
     (
-        &["health-check"],
-        "use `oxiray status`: it ends with status 0 where the cluster answers, and with 1 where it does not",
-    ),
-    (
         &["global-gc"],
         "an object is freed with its last reference, so that there is nothing to collect: `oxiray memory` shows who holds what",
     ),

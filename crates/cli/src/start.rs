@@ -2,7 +2,7 @@
 
 use crate::arguments::StartOptions;
 use crate::visit;
-use crate::{autoscaler, labels, say};
+use crate::{autoscaler, called, labels, say};
 use anyhow::{Context as _, bail};
 use oxiray_node::{Config, Mode, Ready, StoreConfig, lease};
 use oxiray_wire::session::logs_of;
@@ -18,6 +18,9 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
         config.join = Some(visit::find(Some(address))?.description.address);
     }
     tell_what_has_no_effect(options);
+    if let Some(text) = &options.system_config {
+        configure_system(text)?;
+    }
     if let Some(path) = &options.autoscale {
         return start_growing(options, &config, path);
     }
@@ -81,7 +84,7 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
     resources.extend(given.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))));
     Ok(Config {
         resources,
-        labels: options.labels.as_deref().map(labels::labels).transpose()?.unwrap_or_default(),
+        labels: labels::of_node(options.labels.as_deref(), options.labels_file.as_deref())?,
         object_store_memory: options.object_store_memory,
         spill_directory: options.object_spilling_directory.clone(),
         temp_dir: options.temp_dir.clone(),
@@ -194,19 +197,21 @@ fn tell(ready: &Ready) {
              Logs:             {logs}/daemon.log"
         ));
     }
+    let command = called::command();
     let port = address.rsplit_once(':').map_or("6379", |(_, port)| port);
     for warning in warnings {
         say(&format!("warning: {warning}"));
     }
     say(&format!(
-        "Oxiray runtime started.{}\n\n  \
+        "{} runtime started.{}\n\n  \
          From a program on this machine:\n    \
          import ray\n    \
          ray.init(address=\"auto\")            # or address=\"localhost:{port}\"\n\n  \
-         To look at it:    oxiray status\n  \
-         To stop it:       oxiray stop\n\n  \
-         Address:          --address='{address}'\n  \
+         To look at it:    {command} status\n  \
+         To stop it:       {command} stop\n  \
+         To add a node:    {command} start --address='{address}'\n\n  \
          Logs:             {logs}/daemon.log",
+        called::product(),
         resumed.as_ref().map(|what| format!(" {what}")).unwrap_or_default()
     ));
     if let (Some(listens), Some(token_file)) = (listens, token_file) {
@@ -222,17 +227,20 @@ fn tell(ready: &Ready) {
 }
 
 fn tell_what_has_no_effect(options: &StartOptions) {
-    let dashboard = options.include_dashboard.as_deref().is_some_and(|value| !value.eq_ignore_ascii_case("false"));
-    let given = [
-        ("--include-dashboard", dashboard),
-        ("--dashboard-host", options.dashboard_host.is_some()),
-        ("--dashboard-port", options.dashboard_port.is_some()),
-        ("--ray-client-server-port", options.ray_client_server_port.is_some()),
-        ("--min-worker-port", options.min_worker_port.is_some()),
-        ("--max-worker-port", options.max_worker_port.is_some()),
-    ];
-    let without: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+    let without = options.without_effect.told();
     if !without.is_empty() {
         say(&format!("note: without effect in this version: {}", without.join(", ")));
     }
+}
+
+/// Has the daemon's environment, and so its workers', say what `--system-config` says.
+fn configure_system(text: &str) -> anyhow::Result<()> {
+    let given: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)
+        .with_context(|| format!("--system-config must be a JSON object of switches, but `{text}` is not"))?;
+    for (name, value) in given {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        // SAFETY: this is the only thread so far: daemons are started later.
+        unsafe { std::env::set_var(format!("RAY_{name}"), value) };
+    }
+    Ok(())
 }

@@ -16,8 +16,14 @@ const BAR_CELLS: f64 = 20.0;
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
     let report = visit::begin(&found)?.ask(ClusterQuery::default(), ANSWER_LIMIT)?;
+    let is_ray = options.ray || (crate::called::is_ray() && !options.json);
+    if options.verbose && !is_ray {
+        anyhow::bail!("--verbose is of use with --ray only: without it every node is shown anyway");
+    }
     if options.json {
         crate::say(&as_json(&report)?);
+    } else if is_ray {
+        crate::say(&crate::ray_status::draw(&report, options.verbose, std::time::SystemTime::now())?);
     } else {
         crate::say(draw(&found.description.address, &report)?.trim_end());
     }

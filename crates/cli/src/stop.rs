@@ -1,8 +1,8 @@
 //! `oxiray stop`.
 
 use crate::arguments::StopOptions;
-use crate::say;
 use crate::visit;
+use crate::{called, say};
 use anyhow::bail;
 use oxiray_node::forget_all;
 use oxiray_processes::{descendants_of, kill_by_pidfd, pidfd_of};
@@ -20,6 +20,9 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
     for one in &found {
         match one.description.process() {
             Some(pid) => {
+                if options.verbose {
+                    say(&format!("Stopping the daemon of {} (pid {pid}).", one.description.address));
+                }
                 processes += 1 + descendants_of(pid).len();
                 end(one, pid, options)?;
             }
@@ -36,8 +39,8 @@ pub(crate) fn run(options: &StopOptions) -> anyhow::Result<()> {
     match processes {
         0 if forgotten == 1 => say("Forgot what a killed head had written down."),
         0 if forgotten > 0 => say(&format!("Forgot what {forgotten} killed heads had written down.")),
-        0 => say("Did not find any active Oxiray processes."),
-        count => say(&format!("Stopped all {count} Oxiray processes.")),
+        0 => say(&format!("Did not find any active {} processes.", called::product())),
+        count => say(&format!("Stopped all {count} {} processes.", called::product())),
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, anyhow};
 use oxiray_visitor::session::{self, heads_first};
 use oxiray_visitor::{FoundSession, Question, VisitError, Visitor};
-use oxiray_wire::message::{StateReport, Stop};
+use oxiray_wire::message::{ClusterQuery, StateReport, Stop};
 use oxiray_wire::plain;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -44,6 +44,11 @@ pub(crate) fn begin(found: &FoundSession) -> anyhow::Result<Visitor> {
 /// Asks the session at `address`, or the current one.
 pub(crate) fn ask<Q: Question>(address: Option<&str>, question: Q) -> anyhow::Result<Q::Answer> {
     Ok(begin(&find(address)?)?.ask(question, ANSWER_LIMIT)?)
+}
+
+/// Whether the head of the session at `address`, or of the current one, answers.
+pub(crate) fn health_check(address: Option<&str>) -> anyhow::Result<()> {
+    ask(address, ClusterQuery::default()).map(drop)
 }
 
 /// Asks for a list, or for what is answered in the same way, and says what is missing in it.

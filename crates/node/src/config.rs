@@ -198,6 +198,14 @@ pub struct Bounds {
     pub spill_fullness_max: u32,
 }
 
+/// Variables that say of the machine what it is labelled with.
+const VARIABLE_LABELS: [(&str, &str); 4] = [
+    ("RAY_NODE_MARKET_TYPE", "ray.io/market-type"),
+    ("RAY_NODE_TYPE_NAME", "ray.io/node-group"),
+    ("RAY_NODE_REGION", "ray.io/availability-region"),
+    ("RAY_NODE_ZONE", "ray.io/availability-zone"),
+];
+
 /// Looks at the machine and at what was asked for.
 pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let detection = detect(host);
@@ -232,6 +240,8 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let node = NodeId::generate();
     let mut labels = BTreeMap::from([("ray.io/node-id".to_owned(), node.hex())]);
     labels.extend(offer.labels.clone());
+    let said = |(variable, label): &(&str, &str)| Some(((*label).to_owned(), host.variable(variable)?));
+    labels.extend(VARIABLE_LABELS.iter().filter_map(said).filter(|(_, value)| !value.is_empty()));
     labels.extend(config.labels.clone());
     let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().collect();
     let bounds = Bounds {

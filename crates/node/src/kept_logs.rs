@@ -5,6 +5,7 @@
 //!   take no more than [`BYTES_MAX`] together; the size of the last one alone does not matter.
 
 use oxiray_wire::session::{LATEST, LOGS, logs_of, private_directory};
+use rustix::fs::Mode;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -20,11 +21,25 @@ const BYTES_MAX: u64 = 1 << 30;
 /// How long they are kept.
 const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Makes the directory of a session's logs.
+/// Where Ray has its sessions, beside ours, and the link there that tools follow to the latest one's `logs`.
+const RAY: &str = "ray";
+const RAY_LATEST: &str = "session_latest";
+
+/// How the directories of sessions are called that the link of Ray's may lead to.
+const OWN_PREFIX: &str = "oxiray-";
+
+/// Makes the directory of a session's logs. It is `logs` within itself too: whoever follows Ray's link to the latest
+/// session looks there, and the session's own directory does not outlive it.
 pub(crate) fn make(session: &Path) -> io::Result<()> {
     let logs = logs_of(session);
     private_directory(logs.parent().unwrap_or(&logs))?;
-    private_directory(&logs)
+    private_directory(&logs)?;
+    symlink(".", logs.join(LOGS))
+}
+
+/// Has `logs` within a session's directory lead to its logs.
+pub(crate) fn show_in(session: &Path) -> io::Result<()> {
+    symlink(fs::canonicalize(logs_of(session))?, session.join(LOGS))
 }
 
 /// Has the link for the latest session under `root` lead to the logs of this one.
@@ -35,6 +50,25 @@ pub(crate) fn make_latest(root: &Path, session: &Path) -> io::Result<()> {
     let _ = fs::remove_file(&unfinished);
     symlink(fs::canonicalize(logs)?, &unfinished)?;
     fs::rename(unfinished, root.join(LOGS).join(LATEST))
+}
+
+/// Has the link lead to the logs of this session that tools written for Ray follow, unless it is Ray's own.
+pub(crate) fn make_ray_latest(root: &Path, session: &Path) -> io::Result<()> {
+    let is_own = |path: &Path| path.to_string_lossy().contains(OWN_PREFIX);
+    let (Some(base), true) = (root.parent(), is_own(root)) else { return Ok(()) };
+    let folder = base.join(RAY);
+    // Every user of the machine may have sessions of Ray's there, as in a directory for temporary files.
+    if rustix::fs::mkdir(&folder, Mode::from_raw_mode(0o1777)).is_ok() {
+        rustix::fs::chmod(&folder, Mode::from_raw_mode(0o1777))?;
+    }
+    let link = folder.join(RAY_LATEST);
+    if fs::symlink_metadata(&link).is_ok() && !fs::read_link(&link).is_ok_and(|target| is_own(&target)) {
+        return Ok(());
+    }
+    let unfinished = folder.join(format!("{RAY_LATEST}.{}", std::process::id()));
+    let _ = fs::remove_file(&unfinished);
+    symlink(fs::canonicalize(logs_of(session))?, &unfinished)?;
+    fs::rename(unfinished, link)
 }
 
 /// KEPT-2. What cannot be removed now is removed another time.
@@ -108,6 +142,24 @@ mod tests {
         assert!(!root.path().join(LOGS).join(LATEST).is_symlink(), "a link that leads nowhere goes");
         make_latest(root.path(), &sessions[5]).expect("linked");
         assert_eq!(fs::read_to_string(root.path().join(LOGS).join(LATEST).join("daemon.log")).expect("there"), "words");
+    }
+
+    #[test]
+    fn tools_written_for_ray_find_the_latest_logs() {
+        let base = tempfile::tempdir().expect("a directory");
+        let root = base.path().join("oxiray-7");
+        let link = base.path().join("ray/session_latest");
+        for number in [1, 2] {
+            make_ray_latest(&root, &ended(&root, number)).expect("linked");
+            let log = fs::read_to_string(link.join("logs/daemon.log")).expect("there");
+            assert_eq!(
+                (log.as_str(), fs::read_link(&link).expect("a link")),
+                ("words", logs_of(&root.join(format!("session_{number}"))))
+            );
+        }
+        fs::remove_file(&link).and_then(|()| symlink("session_of_ray", &link)).expect("Ray's own");
+        make_ray_latest(&root, &ended(&root, 3)).expect("left alone");
+        assert_eq!(fs::read_link(&link).expect("a link"), Path::new("session_of_ray"));
     }
 
     #[test]

@@ -55,7 +55,10 @@ impl Session {
                 && directory.exists()
             {
                 kept_logs::make(&directory)?;
+                kept_logs::show_in(&directory)?;
                 kept_logs::make_latest(root, &directory)?;
+                // Another user, or Ray itself, may have that directory.
+                let _ = kept_logs::make_ray_latest(root, &directory);
                 return Ok(Self { directory, lock, shown_in: None, is_resumed: false });
             }
         }

@@ -70,7 +70,7 @@ fn serve(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     let flaw = become_assigned(py, &newborn.assign)?;
     let (runtime, assign) = newborn.begin()?;
     cancel::make_interruptible(py, &runtime)?;
-    py.import("oxiray._switches")?.call_method0("configure")?;
+    py.import("oxiray._worker")?.call_method0("begin")?;
     let worker = SERVING.get_or_init(|| Worker {
         runtime,
         functions: Mutex::new(Functions::default()),

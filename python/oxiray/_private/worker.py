@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from oxiray import SCRIPT_MODE, WORKER_MODE, _core, _missing, _session
@@ -105,6 +106,10 @@ class _Node:
     def get_session_dir_path(self) -> str:
         """The session's directory."""
         return str(self.address_info["session_dir"])
+
+    def get_logs_dir_path(self) -> str:
+        """The directory of the session's logs."""
+        return os.path.join(self.address_info["session_dir"], "logs")
 
 
 global_worker = Worker()

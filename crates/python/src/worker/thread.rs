@@ -33,9 +33,12 @@ impl<'py> Language for Thread<'py> {
 
     fn wait(&mut self, mut next: impl FnMut() -> Result<Duty, RuntimeError> + Send) -> PyResult<Duty> {
         loop {
-            // A KeyboardInterrupt that arrived between two calls is nobody's.
-            if let Ok(duty) = process::patiently(self.py, &mut next) {
-                return duty.map_err(|error| process::error(self.py, &error));
+            match process::patiently(self.py, &mut next) {
+                Ok(duty) => return duty.map_err(|error| process::error(self.py, &error)),
+                // Whoever terminates the process may do so while it runs nothing.
+                Err(leaving) if leaving.is_instance_of::<PySystemExit>(self.py) => return Err(leaving),
+                // A KeyboardInterrupt that arrived between two calls is nobody's.
+                Err(_) => {}
             }
         }
     }

@@ -25,6 +25,7 @@ from oxiray.util.state.common import (
     TaskState as TaskState,
     WorkerState as WorkerState,
 )
+from oxiray.util.state._logs import get_log as get_log, list_logs as list_logs
 from oxiray.util.state.exception import RayStateApiException, ServerUnavailable
 
 Filter = tuple[str, str, Any]
@@ -307,6 +308,7 @@ def timeline() -> list[dict[str, Any]]:
 __all__ = [
     "get_actor",
     "get_job",
+    "get_log",
     "get_node",
     "get_objects",
     "get_placement_group",
@@ -314,6 +316,7 @@ __all__ = [
     "get_worker",
     "list_actors",
     "list_jobs",
+    "list_logs",
     "list_nodes",
     "list_objects",
     "list_placement_groups",

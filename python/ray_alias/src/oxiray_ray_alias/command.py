@@ -1,4 +1,4 @@
-"""The command `ray`: the command `oxiray` under another name."""
+"""The command `ray`: the command `oxiray` under another name, in the words that scripts written for Ray look for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main() -> int:
         return 1
     from oxiray._cli import main as run
 
-    run()
+    run("ray")
 
 
 if __name__ == "__main__":

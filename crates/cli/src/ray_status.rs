@@ -1,0 +1,312 @@
+//! `ray status`: the cluster in the lines that scripts written for Ray look for.
+
+use oxiray_wire::message::ClusterReport;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const EXPECT: &str = "writing to a string does not fail";
+const RULE: &str = "---------------------------------------------------------------";
+/// The label that says which group a node belongs to.
+const GROUP_LABEL: &str = "ray.io/node-group";
+
+type Amounts = BTreeMap<String, f64>;
+
+#[derive(Deserialize)]
+struct Detail {
+    nodes: Vec<Node>,
+    waiting: Vec<Waiting>,
+    placement_groups: Vec<Group>,
+    workers: Vec<Holder>,
+    #[serde(default)]
+    autoscaler: Option<oxiray_autoscaler::Status>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    node_id: String,
+    alive: bool,
+    death: String,
+    labels: BTreeMap<String, String>,
+    resources: Amounts,
+    available: Amounts,
+    store_used: u64,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    kind: String,
+    demand: Option<Amounts>,
+    count: u64,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    state: String,
+    strategy: String,
+    bundles: Vec<RoomOf>,
+}
+
+/// A bundle, by what it sets aside and where.
+#[derive(Deserialize)]
+struct RoomOf {
+    node_id: String,
+    resources: Amounts,
+}
+
+/// A process that holds resources.
+#[derive(Deserialize)]
+struct Holder {
+    resources: Amounts,
+}
+
+/// What is used of the resources of some nodes.
+#[derive(Default)]
+struct Usage {
+    total: Amounts,
+    available: Amounts,
+    /// Set aside by placement groups, whether or not anything runs there.
+    reserved: Amounts,
+    /// Held by processes; nothing where that is not known of these nodes alone.
+    held: Option<Amounts>,
+    store_used: u64,
+}
+
+/// The report as `ray status` prints it.
+pub(crate) fn draw(report: &ClusterReport, is_verbose: bool, now: SystemTime) -> anyhow::Result<String> {
+    let detail: Detail = serde_json::from_value(crate::show::plain_texts(serde_json::from_str(&report.detail)?))?;
+    let mut text = format!("======== Autoscaler status: {} ========\nNode status\n{RULE}\nActive:\n", time(now));
+    draw_nodes(&mut text, &detail);
+    write!(text, "\nResources\n{RULE}\nTotal Usage:\n").expect(EXPECT);
+    let living: Vec<&Node> = detail.nodes.iter().filter(|node| node.alive).collect();
+    draw_usage(&mut text, &usage(&living, &detail, true), " ");
+    text.push_str("\nFrom request_resources:\n (none)\nPending Demands:\n");
+    draw_demands(&mut text, &detail);
+    for node in living.iter().filter(|_| is_verbose) {
+        writeln!(text, "\nNode: {} ({})\n Usage:", node.node_id, name(node)).expect(EXPECT);
+        draw_usage(&mut text, &usage(&[node], &detail, living.len() == 1), "  ");
+        let is_idle = node.available == node.resources;
+        let activity = if is_idle { "(no activity)" } else { "Resources currently in use." };
+        writeln!(text, " Activity:\n  {activity}").expect(EXPECT);
+    }
+    Ok(text)
+}
+
+fn draw_nodes(text: &mut String, detail: &Detail) {
+    let mut active: BTreeMap<String, usize> = BTreeMap::new();
+    for node in detail.nodes.iter().filter(|node| node.alive) {
+        *active.entry(name(node)).or_default() += 1;
+    }
+    for (name, count) in &active {
+        writeln!(text, " {count} {name}").expect(EXPECT);
+    }
+    if active.is_empty() {
+        text.push_str(" (no active nodes)\n");
+    }
+    text.push_str("Pending:\n");
+    let groups = detail.autoscaler.iter().flat_map(|status| &status.groups);
+    let pending: Vec<String> = groups
+        .flat_map(|group| group.counts.iter().map(move |(state, count)| (group, state, count)))
+        .filter(|(_, state, _)| *state != "running")
+        .map(|(group, state, count)| format!(" {}, {count} {state}\n", group.name))
+        .collect();
+    text.push_str(if pending.is_empty() { " (no pending nodes)\n" } else { "" });
+    text.extend(pending);
+    text.push_str("Recent failures:\n");
+    let failures: Vec<String> = detail
+        .nodes
+        .iter()
+        .filter(|node| !node.alive)
+        .map(|node| format!(" {}: {}\n", name(node), if node.death.is_empty() { "ended" } else { &node.death }))
+        .collect();
+    text.push_str(if failures.is_empty() { " (no failures)\n" } else { "" });
+    text.extend(failures);
+}
+
+/// The group that a node belongs to, else a name of its own.
+fn name(node: &Node) -> String {
+    node.labels.get(GROUP_LABEL).cloned().unwrap_or_else(|| format!("node_{}", node.node_id))
+}
+
+fn add(to: &mut Amounts, from: &Amounts) {
+    for (resource, amount) in from {
+        *to.entry(resource.clone()).or_default() += amount;
+    }
+}
+
+fn usage(nodes: &[&Node], detail: &Detail, are_all: bool) -> Usage {
+    let mut usage = Usage { held: are_all.then(Amounts::new), ..Usage::default() };
+    for node in nodes {
+        add(&mut usage.total, &node.resources);
+        add(&mut usage.available, &node.available);
+        usage.store_used += node.store_used;
+    }
+    let bundles = detail.placement_groups.iter().filter(|group| group.state == "CREATED").flat_map(|one| &one.bundles);
+    for bundle in bundles.filter(|bundle| nodes.iter().any(|node| node.node_id == bundle.node_id)) {
+        add(&mut usage.reserved, &bundle.resources);
+    }
+    if let Some(held) = &mut usage.held {
+        detail.workers.iter().for_each(|worker| add(held, &worker.resources));
+    }
+    usage
+}
+
+fn draw_usage(text: &mut String, usage: &Usage, indent: &str) {
+    for (resource, total) in usage.total.iter().filter(|(resource, _)| !resource.starts_with("node:")) {
+        if resource == "object_store_memory" {
+            let used = usage.store_used as f64;
+            writeln!(text, "{indent}{}/{} {resource}", bytes(used), bytes(*total)).expect(EXPECT);
+            continue;
+        }
+        let of = |amounts: &Amounts| amounts.get(resource).copied().unwrap_or(0.0);
+        let taken = (total - of(&usage.available)).max(0.0);
+        let reserved = of(&usage.reserved);
+        // What is set aside is taken, whether or not it is used; who uses it holds it beside what others hold.
+        let outside = (taken - reserved).max(0.0);
+        let within = usage.held.as_ref().map_or(reserved, |held| (of(held) - outside).clamp(0.0, reserved));
+        let group = match reserved > 0.0 {
+            true => format!(
+                " ({} used of {} reserved in placement groups)",
+                amount(resource, within),
+                amount(resource, reserved)
+            ),
+            false => String::new(),
+        };
+        let (used, total) = (amount(resource, outside + within), amount(resource, *total));
+        writeln!(text, "{indent}{used}/{total} {resource}{group}").expect(EXPECT);
+    }
+}
+
+fn draw_demands(text: &mut String, detail: &Detail) {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for waiting in detail.waiting.iter().filter(|waiting| waiting.kind != "placement group") {
+        let demand = waiting.demand.as_ref().map_or_else(|| "{}".to_owned(), shape);
+        *counts.entry(demand).or_default() += waiting.count;
+    }
+    let mut groups: BTreeMap<String, u64> = BTreeMap::new();
+    for group in detail.placement_groups.iter().filter(|group| matches!(&*group.state, "PENDING" | "RESCHEDULING")) {
+        let mut bundles: BTreeMap<String, u64> = BTreeMap::new();
+        group.bundles.iter().for_each(|bundle| *bundles.entry(shape(&bundle.resources)).or_default() += 1);
+        let bundles: Vec<String> = bundles.iter().map(|(bundle, count)| format!("{bundle} * {count}")).collect();
+        *groups.entry(format!("{} ({})", bundles.join(", "), group.strategy)).or_default() += 1;
+    }
+    for (demand, count) in &counts {
+        writeln!(text, " {demand}: {count}+ pending tasks/actors").expect(EXPECT);
+    }
+    for (group, count) in &groups {
+        writeln!(text, " {group}: {count}+ pending placement groups").expect(EXPECT);
+    }
+    if counts.is_empty() && groups.is_empty() {
+        text.push_str(" (no resource demands)\n");
+    }
+}
+
+/// `{'CPU': 1.0, 'GPU': 2.0}`.
+fn shape(amounts: &Amounts) -> String {
+    let parts: Vec<String> = amounts.iter().map(|(resource, amount)| format!("'{resource}': {amount:?}")).collect();
+    format!("{{{}}}", parts.join(", "))
+}
+
+fn amount(resource: &str, amount: f64) -> String {
+    // What is left of subtractions of shares is no more than the ledger counts in.
+    if resource == "memory" { bytes(amount) } else { format!("{:?}", (amount * 10_000.0).round() / 10_000.0) }
+}
+
+/// `0B`, `15.57GiB`.
+fn bytes(count: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let power = if count < 1024.0 { 0 } else { (count.log2() / 10.0).floor().min(4.0) as i32 };
+    let shown = count / 1024_f64.powi(power);
+    if power == 0 { format!("{shown:.0}B") } else { format!("{shown:.2}{}", UNITS[power as usize]) }
+}
+
+/// `2026-11-25 17:41:42.566029`, in UTC.
+fn time(now: SystemTime) -> String {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:06}", since.subsec_micros())
+}
+
+/// Year, month and day so many days after the first of January 1970.
+fn date(days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let (mut year, mut rest) = (1970, days);
+    while rest >= 365 + u64::from(is_leap(year)) {
+        rest -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if rest < length {
+            break;
+        }
+        rest -= length;
+        month += 1;
+    }
+    (year, month, rest + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_report_is_drawn_as_ray_does() {
+        let detail = r#"{"nodes": [
+            {"node_id": "ab", "alive": true, "death": "", "labels": {"ray.io/node-id": "ab"}, "store_used": 0,
+             "resources": {"CPU": 4.0, "memory": 16718160199.0, "node:1": 1.0, "object_store_memory": 100.0},
+             "available": {"CPU": 2.0, "memory": 16718160199.0, "node:1": 1.0, "object_store_memory": 100.0}},
+            {"node_id": "cd", "alive": false, "death": "it was killed", "labels": {"ray.io/node-group": "spot"}, "store_used": 0,
+             "resources": {"CPU": 1.0}, "available": {}}],
+            "waiting": [
+            {"kind": "task", "demand": {"CPU": 2.0}, "count": 3}, {"kind": "actor", "demand": {"CPU": 2.0}, "count": 1},
+            {"kind": "placement group", "demand": null, "count": 1}],
+            "placement_groups": [
+            {"state": "CREATED", "strategy": "PACK", "bundles": [{"node_id": "ab", "resources": {"CPU": 1.0}}]},
+            {"state": "PENDING", "strategy": "SPREAD",
+             "bundles": [{"node_id": "", "resources": {"CPU": 1.0}}, {"node_id": "", "resources": {"CPU": 1.0}}]}],
+            "workers": [{"resources": {"CPU": 1.0}}, {"resources": {"CPU": 0.5}}]}"#;
+        let report = ClusterReport { detail: detail.into(), ..ClusterReport::default() };
+        let expected = "\
+======== Autoscaler status: 2026-11-25 17:41:42.000005 ========
+Node status
+---------------------------------------------------------------
+Active:
+ 1 node_ab
+Pending:
+ (no pending nodes)
+Recent failures:
+ spot: it was killed
+
+Resources
+---------------------------------------------------------------
+Total Usage:
+ 1.5/4.0 CPU (0.5 used of 1.0 reserved in placement groups)
+ 0B/15.57GiB memory
+ 0B/100B object_store_memory
+
+From request_resources:
+ (none)
+Pending Demands:
+ {'CPU': 2.0}: 4+ pending tasks/actors
+ {'CPU': 1.0} * 2 (SPREAD): 1+ pending placement groups
+";
+        let now = UNIX_EPOCH + Duration::from_secs(1_795_628_502) + Duration::from_micros(5);
+        assert_eq!(draw(&report, false, now).expect("drawn"), expected);
+        let verbose = draw(&report, true, now).expect("drawn");
+        assert!(verbose.ends_with("\nNode: ab (node_ab)\n Usage:\n  1.5/4.0 CPU (0.5 used of 1.0 reserved in placement groups)\n  0B/15.57GiB memory\n  0B/100B object_store_memory\n Activity:\n  Resources currently in use.\n"), "{verbose}");
+    }
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(
+            [date(0), date(59), date(11_016), date(20_512)],
+            [(1970, 1, 1), (1970, 3, 1), (2000, 2, 29), (2026, 2, 28)]
+        );
+    }
+}

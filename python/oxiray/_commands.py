@@ -1,0 +1,86 @@
+"""Commands of `oxiray` that Python runs, since they need a program that is connected: each takes its arguments."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from oxiray import _session
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[None]:
+    """Connects to a cluster that runs, without a word of it."""
+    _session.init(address=address, logging_level="ERROR", log_to_driver=False)
+    try:
+        yield
+    finally:
+        _session.shutdown()
+
+
+def _parser(command: str, words: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"oxiray {command}", description=words)
+    parser.add_argument("--address", default="auto", help="the cluster's address; the current one where it is left out")
+    return parser
+
+
+def timeline(arguments: list[str]) -> int:
+    """Writes what ran when to a file."""
+    from oxiray import timeline as write
+
+    parser = _parser("timeline", "Writes what ran when, for a viewer of Chrome's traces.")
+    parser.add_argument("--filename", help="the file; timeline-<time>.json in this folder where it is left out")
+    given = parser.parse_args(arguments)
+    with _connected(given.address):
+        filename = given.filename or _name_of_timeline()
+        write(filename)
+    print(f"Trace file written to {filename}.")
+    return 0
+
+
+def _name_of_timeline() -> str:
+    import time
+
+    return f"timeline-{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+
+
+def kill_actor(arguments: list[str]) -> int:
+    """Ends a named actor; its status is 1 where there is none of that name."""
+    from oxiray import get_actor, kill
+
+    parser = _parser("kill-actor", "Ends a named actor.")
+    parser.add_argument("name", help="the actor's name")
+    parser.add_argument("--namespace", help="where it has that name")
+    parser.add_argument("--no-restart", action=argparse.BooleanOptionalAction, default=True, help="it is not made again")
+    given = parser.parse_args(arguments)
+    with _connected(given.address):
+        try:
+            actor = get_actor(given.name, namespace=given.namespace)
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+        kill(actor, no_restart=given.no_restart)
+    print(f"Killed actor {given.name}.")
+    return 0
+
+
+def logs(arguments: list[str]) -> int:
+    """Lists the files of logs that fit a pattern, or prints the one that does."""
+    from oxiray.util.state import get_log, list_logs
+
+    parser = _parser("logs", "Lists files of logs of this machine's node, or prints the one that is named.")
+    parser.add_argument("glob", nargs="?", default="*", help="a file's name, or a pattern; every file where it is left out")
+    parser.add_argument("--tail", type=int, default=1000, help="how many of the last lines are printed; -1 for all")
+    parser.add_argument("--follow", action="store_true", help="goes on printing what is added")
+    given = parser.parse_args(arguments)
+    with _connected(given.address):
+        found = [name for names in list_logs(glob_filter=given.glob).values() for name in names]
+        if found == [given.glob]:
+            for piece in get_log(filename=given.glob, tail=given.tail, follow=given.follow):
+                sys.stdout.write(piece)
+                sys.stdout.flush()
+            return 0
+    print("\n".join(found) if found else f"no file of logs fits {given.glob!r}")
+    return 0 if found else 1
