@@ -25,7 +25,8 @@ struct Detail {
 
 #[derive(Deserialize)]
 struct Node {
-    node_id: String,
+    #[serde(rename = "node_id")]
+    id: String,
     alive: bool,
     death: String,
     labels: BTreeMap<String, String>,
@@ -84,7 +85,7 @@ pub(crate) fn draw(report: &ClusterReport, is_verbose: bool, now: SystemTime) ->
     text.push_str("\nFrom request_resources:\n (none)\nPending Demands:\n");
     draw_demands(&mut text, &detail);
     for node in living.iter().filter(|_| is_verbose) {
-        writeln!(text, "\nNode: {} ({})\n Usage:", node.node_id, name(node)).expect(EXPECT);
+        writeln!(text, "\nNode: {} ({})\n Usage:", node.id, name(node)).expect(EXPECT);
         draw_usage(&mut text, &usage(&[node], &detail, living.len() == 1), "  ");
         let is_idle = node.available == node.resources;
         let activity = if is_idle { "(no activity)" } else { "Resources currently in use." };
@@ -126,7 +127,7 @@ fn draw_nodes(text: &mut String, detail: &Detail) {
 
 /// The group that a node belongs to, else a name of its own.
 fn name(node: &Node) -> String {
-    node.labels.get(GROUP_LABEL).cloned().unwrap_or_else(|| format!("node_{}", node.node_id))
+    node.labels.get(GROUP_LABEL).cloned().unwrap_or_else(|| format!("node_{}", node.id))
 }
 
 fn add(to: &mut Amounts, from: &Amounts) {
@@ -143,7 +144,7 @@ fn usage(nodes: &[&Node], detail: &Detail, are_all: bool) -> Usage {
         usage.store_used += node.store_used;
     }
     let bundles = detail.placement_groups.iter().filter(|group| group.state == "CREATED").flat_map(|one| &one.bundles);
-    for bundle in bundles.filter(|bundle| nodes.iter().any(|node| node.node_id == bundle.node_id)) {
+    for bundle in bundles.filter(|bundle| nodes.iter().any(|node| node.id == bundle.node_id)) {
         add(&mut usage.reserved, &bundle.resources);
     }
     if let Some(held) = &mut usage.held {
@@ -165,13 +166,11 @@ fn draw_usage(text: &mut String, usage: &Usage, indent: &str) {
         // What is set aside is taken, whether or not it is used; who uses it holds it beside what others hold.
         let outside = (taken - reserved).max(0.0);
         let within = usage.held.as_ref().map_or(reserved, |held| (of(held) - outside).clamp(0.0, reserved));
-        let group = match reserved > 0.0 {
-            true => format!(
-                " ({} used of {} reserved in placement groups)",
-                amount(resource, within),
-                amount(resource, reserved)
-            ),
-            false => String::new(),
+        let group = if reserved > 0.0 {
+            let (within, reserved) = (amount(resource, within), amount(resource, reserved));
+            format!(" ({within} used of {reserved} reserved in placement groups)")
+        } else {
+            String::new()
         };
         let (used, total) = (amount(resource, outside + within), amount(resource, *total));
         writeln!(text, "{indent}{used}/{total} {resource}{group}").expect(EXPECT);
@@ -232,7 +231,7 @@ fn time(now: SystemTime) -> String {
 
 /// Year, month and day so many days after the first of January 1970.
 fn date(days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let is_leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
     let (mut year, mut rest) = (1970, days);
     while rest >= 365 + u64::from(is_leap(year)) {
         rest -= 365 + u64::from(is_leap(year));

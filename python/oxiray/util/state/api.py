@@ -141,7 +141,22 @@ def _rows(
         for row in rows:
             # A submitted job has none before its entrypoint connects.
             row["driver_info"] = DriverInfo(**row["driver_info"]) if row["driver_info"] else None
+    if kind == "placement_groups" and detail:
+        for row in rows:
+            row["bundles"] = [_bundle(row, index) for index in range(len(row["bundles"] or ()))]
     return [schema(**row) for row in rows]
+
+
+def _bundle(group: dict[str, Any], index: int) -> dict[str, Any]:
+    """A bundle of a group, in the fields that Ray tells of it, and with its devices."""
+    bundle = group["bundles"][index]
+    return {
+        "bundle_id": {"placement_group_id": group["placement_group_id"], "bundle_index": index},
+        "unit_resources": bundle["resources"],
+        "node_id": bundle["node_id"],
+        "label_selector": bundle.get("label_selector") or {},
+        "devices": bundle["devices"],
+    }
 
 
 def _one(kind: str, identifier: Any, address: str | None, patience: _Patience) -> Any:
