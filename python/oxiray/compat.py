@@ -24,8 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from oxiray import _cli, _init_options, _missing, _option_rules as rules
-from oxiray._compat_variables import READ_ONES
+from oxiray import _cli, _init_options, _missing, _option_rules as rules, _variables
 from oxiray._without_effect import OPTIONS
 
 #: What a program may write that is no name of a module, and why it is not there.
@@ -204,7 +203,7 @@ def _check_keyword(name: str) -> Name:
 
 
 def _check_variable(name: str) -> Name:
-    if any(re.fullmatch(pattern, name[1:]) for pattern in READ_ONES):
+    if _variables.is_known(name[1:]):
         return Name(name, "there")
     return Name(name, "partial", "is read by nothing in Oxiray: what Ray does with it does not happen")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from oxiray import _compat_variables, compat
+from oxiray import compat
 
 FINE = """
 import ray
@@ -172,13 +171,3 @@ def test_the_command_shows_a_table_for_each_file(tmp_path: Path) -> None:
     assert "missing  ray.tune" in worse and "line 3" in worse
     told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=60)
     assert {name["name"] for name in json.loads(told.stdout)["names"]} >= {"ray.tune", "ray.init"}
-
-
-def test_every_variable_that_the_sources_read_is_known() -> None:
-    root = Path(__file__).resolve().parent.parent.parent
-    sources = [*root.glob("crates/*/src/**/*.rs"), *root.glob("python/oxiray/**/*.py")]
-    named = {name for source in sources for name in re.findall(r'"(RAY_[A-Za-z_]+[A-Za-z])"', source.read_text())}
-    # Names of Python's, a fragment, and a family that only tests have.
-    named -= {"RAY_COMMIT", "RAY_VERSION", "RAY_EXCEPTION_TYPES", "RAY_TRAIN", "RAY_NOBODY"}
-    known = [re.compile(pattern) for pattern in _compat_variables.READ_ONES]
-    assert [name for name in sorted(named) if not any(one.fullmatch(name) for one in known)] == []
