@@ -8,7 +8,7 @@ use oxiray_threads::Bell;
 use oxiray_visitor::{VisitError, Visitor};
 use oxiray_wire::Message;
 use oxiray_wire::connection::ConnectionError;
-use oxiray_wire::message::DrainAsked;
+use oxiray_wire::message::{DaemonToVisitor, DrainAsked};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io;
@@ -159,19 +159,26 @@ impl Work<'_> {
         let (messages, result) = visitor.hear();
         for message in messages {
             match message {
-                Message::GrowthTold(told) => match serde_json::from_str(&told.detail) {
+                DaemonToVisitor::GrowthTold(told) => match serde_json::from_str(&told.detail) {
                     Ok(told) => self.told = Some(told),
                     Err(error) => (self.log)(&format!("what the head says cannot be read: {error}")),
                 },
-                Message::StateReport(report) => {
+                DaemonToVisitor::StateReport(report) => {
                     let node = self.asked.remove(&report.request);
                     if let (Some(node), Some(failure)) = (node, report.failure) {
                         let acts = self.fleet.drain_refused(self.now(), &node, &failure.text);
                         self.carry_out(acts);
                     }
                 }
-                Message::Refused(said) => return Err(RunError::Refused(said.text)),
-                _ => {}
+                DaemonToVisitor::Refused(said) => return Err(RunError::Refused(said.text)),
+                // The head lets it in, from another machine; the rest answers what is asked elsewhere.
+                DaemonToVisitor::NodeAdmitted(_)
+                | DaemonToVisitor::ClusterReport(_)
+                | DaemonToVisitor::Holdings(_)
+                | DaemonToVisitor::MetricsReport(_)
+                | DaemonToVisitor::SubmissionTold(_)
+                | DaemonToVisitor::TokenTold(_)
+                | DaemonToVisitor::StoreRefused(_) => {}
             }
         }
         if let Err(error) = result {

@@ -5,10 +5,10 @@ use oxiray_runtime::{Entry, Identity, Runtime};
 use oxiray_visitor::FoundSession;
 use oxiray_visitor::session::{self, heads_first};
 use oxiray_wire::Body as _;
+use oxiray_wire::Connection;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
-use oxiray_wire::message::{Driver, Hello};
-use oxiray_wire::{Connection, Message};
+use oxiray_wire::message::{DaemonToNewcomer, Direction as _, Driver, Hello};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -160,10 +160,10 @@ pub fn enter(stream: OwnedFd, token: String, driver: Driver) -> Result<Runtime, 
     connection.send(&hello);
     let first = connection.first_message(Some(Instant::now() + GREETING_LIMIT))?;
     let (first, early) = first.ok_or(NotEntered::Silent)?;
-    let welcome = match first.message {
-        Message::Welcome(welcome) => welcome,
-        Message::Refused(refused) => return Err(NotEntered::Refused(refused.text)),
-        _ => return Err(NotEntered::Strange),
+    let welcome = match DaemonToNewcomer::of(first.message) {
+        Ok(DaemonToNewcomer::Welcome(welcome)) => welcome,
+        Ok(DaemonToNewcomer::Refused(refused)) => return Err(NotEntered::Refused(refused.text)),
+        Err(_) => return Err(NotEntered::Strange),
     };
     let identity = Identity::from_welcome(&welcome).ok_or(NotEntered::Strange)?;
     let entry = welcome.comes_back.then_some(Entry { token, driver });

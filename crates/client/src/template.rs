@@ -4,8 +4,8 @@
 //! - TEMPLATE-2: each worker that is asked for is told of once, with its process or with the reason why there is none.
 
 use oxiray_processes::Brood;
-use oxiray_wire::message::{Fork, Forked, Gone, TemplateReady};
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::message::{DaemonToTemplate, Direction as _, Fork, Forked, Gone, TemplateReady};
+use oxiray_wire::{Connection, Received};
 use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
@@ -55,7 +55,7 @@ impl TemplateService {
     /// Waits for the next worker that is wanted, and meanwhile tells of those that are gone; `None` when the daemon is gone
     /// and so are all children.
     pub fn next_wanted(&mut self) -> Option<WorkerWanted> {
-        loop {
+        'served: loop {
             for departed in self.children.reap() {
                 let gone = Gone { pid: departed.pid, status: departed.status, stragglers: departed.stragglers };
                 self.daemon.send(&gone);
@@ -64,7 +64,9 @@ impl TemplateService {
                 break;
             }
             while let Some(Received { message, descriptors }) = self.asked.pop_front() {
-                let Message::Fork(Fork { request, groups, .. }) = message else { continue };
+                let Ok(DaemonToTemplate::Fork(Fork { request, groups, .. })) = DaemonToTemplate::of(message) else {
+                    break 'served;
+                };
                 match <[OwnedFd; 3]>::try_from(descriptors) {
                     Ok(descriptors) => return Some(WorkerWanted { request, groups, descriptors }),
                     Err(_) => self.tell(request, Err(failed("fork", "three descriptors belong to what is wanted"))),

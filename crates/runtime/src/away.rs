@@ -5,8 +5,8 @@ use crate::lead::Shared;
 use crate::shell::{Shell, State};
 use oxiray_store::SegmentCache;
 use oxiray_wire::frame::HELLO_BYTES_LIMIT;
-use oxiray_wire::message::{Driver, Hello, Returning, Welcome};
-use oxiray_wire::{Connection, Message, Received, session};
+use oxiray_wire::message::{DaemonToNewcomer, Direction as _, Driver, Hello, Returning, Welcome};
+use oxiray_wire::{Connection, Received, session};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -127,9 +127,9 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
     let first = connection.first_message(Some(Instant::now() + GREETING_LIMIT));
     let first = first.map_err(|error| yet(io::Error::other(error)))?;
     let (first, early) = first.ok_or_else(|| yet(io::ErrorKind::TimedOut.into()))?;
-    match first.message {
-        Message::Welcome(welcome) => Ok((connection, *welcome, early)),
-        Message::Refused(refused) => Err(NotIn::Refused(refused.text)),
-        _ => Err(NotIn::Refused("it is of another build".into())),
+    match DaemonToNewcomer::of(first.message) {
+        Ok(DaemonToNewcomer::Welcome(welcome)) => Ok((connection, *welcome, early)),
+        Ok(DaemonToNewcomer::Refused(refused)) => Err(NotIn::Refused(refused.text)),
+        Err(_) => Err(NotIn::Refused("it is of another build".into())),
     }
 }

@@ -2,8 +2,9 @@
 
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, DrainAsked, Failure, GrowthQuery, GrowthTold, Hello, Holdings, HoldingsQuery,
-    MetricsQuery, MetricsReport, StateQuery, StateReport, SubmissionAsked, SubmissionTold, TokenAsked, TokenTold,
+    ClusterQuery, ClusterReport, DaemonToVisitor, Direction as _, DrainAsked, Failure, GrowthQuery, GrowthTold, Hello,
+    Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateQuery, StateReport, SubmissionAsked, SubmissionTold,
+    TokenAsked, TokenTold,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,7 +43,7 @@ pub trait Question: Into<Message> {
     fn set_number(&mut self, number: u64);
 
     /// The number of the question that the message answers, and what it says; `None` where it is of another kind.
-    fn answer(message: Message) -> Option<(u64, Result<Self::Answer, Failure>)>;
+    fn answer(message: DaemonToVisitor) -> Option<(u64, Result<Self::Answer, Failure>)>;
 }
 
 /// Each question with the message that answers it. Of one that is `refusable` the answer may be a failure.
@@ -55,8 +56,8 @@ macro_rules! questions {
                 self.request = number;
             }
 
-            fn answer(message: Message) -> Option<(u64, Result<$answer, Failure>)> {
-                let Message::$answer(told) = message else { return None };
+            fn answer(message: DaemonToVisitor) -> Option<(u64, Result<$answer, Failure>)> {
+                let DaemonToVisitor::$answer(told) = message else { return None };
                 Some((told.request, questions!(@said told $($refusable)?)))
             }
         })*
@@ -83,7 +84,7 @@ questions! {
 #[derive(Debug)]
 pub struct Visitor {
     connection: Connection,
-    inbox: VecDeque<Message>,
+    inbox: VecDeque<DaemonToVisitor>,
     last_number: u64,
 }
 
@@ -117,9 +118,9 @@ impl Visitor {
         self.send(question)?;
         while let Some(message) = self.next(until)? {
             match message {
-                Message::Refused(said) => return Err(VisitError::Refused(said.text)),
+                DaemonToVisitor::Refused(said) => return Err(VisitError::Refused(said.text)),
                 // In place of an answer that no frame can carry.
-                Message::StoreRefused(said) if said.request == number => {
+                DaemonToVisitor::StoreRefused(said) if said.request == number => {
                     return Err(VisitError::Failed(said.failure.unwrap_or_default()));
                 }
                 other => {
@@ -150,7 +151,7 @@ impl Visitor {
 
     /// What was said since the last call, without waiting, for callers that wait for several things at once; and why nothing
     /// more comes, once all is heard.
-    pub fn hear(&mut self) -> (Vec<Message>, Result<(), VisitError>) {
+    pub fn hear(&mut self) -> (Vec<DaemonToVisitor>, Result<(), VisitError>) {
         let result = self.read();
         (self.inbox.drain(..).collect(), result)
     }
@@ -159,7 +160,7 @@ impl Visitor {
     ///
     /// # Errors
     /// Where the daemon is gone.
-    pub fn next(&mut self, until: Instant) -> Result<Option<Message>, VisitError> {
+    pub fn next(&mut self, until: Instant) -> Result<Option<DaemonToVisitor>, VisitError> {
         loop {
             if let Some(message) = self.inbox.pop_front() {
                 return Ok(Some(message));
@@ -185,7 +186,9 @@ impl Visitor {
     fn read(&mut self) -> Result<(), VisitError> {
         let mut received: Vec<Received> = Vec::new();
         let result = self.connection.receive(&mut received);
-        self.inbox.extend(received.into_iter().map(|received| received.message));
+        for Received { message, .. } in received {
+            self.inbox.push_back(DaemonToVisitor::of(message).map_err(ConnectionError::from)?);
+        }
         Ok(result?)
     }
 }
@@ -256,7 +259,7 @@ mod tests {
         let (mut visitor, mut daemon) = pair();
         say(&mut daemon, vec![GrowthTold::default().into()]);
         drop(daemon);
-        assert!(matches!(visitor.next(Instant::now() + LIMIT), Ok(Some(Message::GrowthTold(_)))));
+        assert!(matches!(visitor.next(Instant::now() + LIMIT), Ok(Some(DaemonToVisitor::GrowthTold(_)))));
         assert!(matches!(visitor.next(Instant::now() + LIMIT), Err(VisitError::Ended(_))));
         let (mut visitor, mut daemon) = pair();
         say(&mut daemon, vec![GrowthTold::default().into()]);

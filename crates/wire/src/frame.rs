@@ -91,6 +91,14 @@ pub enum FrameError {
         /// The frame's kind.
         kind: u16,
     },
+    /// The message is none that this peer says to this end.
+    #[error("a message of kind {kind} is not among those of {direction}, and is not for this end of the stream")]
+    Misdirected {
+        /// The frame's kind.
+        kind: u16,
+        /// The direction of the stream, as `crates/wire/src/message/directions.rs` names it.
+        direction: &'static str,
+    },
     /// Before a greeting, a frame of a kind that nobody here knows.
     #[error("a frame of the unknown kind {kind} came before the greeting")]
     Stranger {

@@ -15,6 +15,7 @@ mod actor;
 mod answer;
 mod call;
 mod cancel;
+mod directions;
 mod drain;
 mod failure;
 mod greeting;
@@ -26,6 +27,7 @@ mod lease;
 mod metric;
 mod network;
 mod node;
+mod numbered;
 mod object;
 mod object_log;
 mod package;
@@ -46,6 +48,7 @@ mod worker;
 
 pub use actor::*;
 pub use cancel::*;
+pub use directions::*;
 pub use drain::*;
 pub use failure::*;
 pub use greeting::*;
@@ -75,11 +78,7 @@ pub use transfer::*;
 pub use work::*;
 pub use worker::*;
 
-/// A message with a number of its own.
-pub(crate) trait Numbered {
-    /// The number that stands for it in a frame's header.
-    const KIND: u16;
-}
+pub(crate) use numbered::Numbered;
 
 macro_rules! held {
     ($name:ident) => { $name };
@@ -109,6 +108,8 @@ macro_rules! messages {
 
         $(impl Numbered for $name {
             const KIND: u16 = $kind;
+            const NAME: &str = stringify!($name);
+            type Held = held!($name $($boxed)?);
         })*
 
         impl Message {

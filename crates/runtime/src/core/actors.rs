@@ -14,9 +14,8 @@ use crate::core::objects::copy;
 use crate::core::submit::{Target, Task};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
-use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorConnect, ActorCreate, ActorDied, ActorKill, ActorPlaced, ActorRestarting, Cancel, Failure,
+    ActorConnect, ActorCreate, ActorDied, ActorKill, ActorPlaced, ActorRestarting, ActorToCaller, Cancel, Failure,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -259,9 +258,10 @@ impl<I: Io> Client<I> {
         sent.into_iter().map(|(_, call)| call).collect()
     }
 
-    pub(crate) fn actor_said(&mut self, id: ActorId, message: Message) {
+    pub(crate) fn actor_said(&mut self, token: Token, id: ActorId, message: ActorToCaller) {
         match message {
-            Message::Reply(reply) => {
+            ActorToCaller::StreamItem(item) => self.item_arrived(token, *item),
+            ActorToCaller::Reply(reply) => {
                 let Some(task) = TaskId::from_slice(&reply.task) else { return };
                 let is_under_way = self.calls.tasks.get(&task).is_some_and(|task| task.sent > 0);
                 if let (true, Stream::Open(_, worker)) = (is_under_way, &self.actors.get(id).stream) {
@@ -270,12 +270,11 @@ impl<I: Io> Client<I> {
                 }
                 self.let_go_when_done(id);
             }
-            Message::Retried(retried) => {
+            ActorToCaller::Retried(retried) => {
                 if let Some(task) = TaskId::from_slice(&retried.task) {
                     self.spend_retry(task);
                 }
             }
-            _ => {}
         }
     }
 

@@ -19,9 +19,12 @@ use crate::core::submit::{Calls, Leases};
 use crate::core::task_log::TaskLog;
 use crate::core::yielding::Yieldings;
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_wire::message::{Failure, Hold, LogLines, Notice, Promise, Publish, Subscribe, Unhold, Value};
+use oxiray_wire::message::{
+    ActorToCaller, CallerToWorker, DaemonToClient, Direction as _, Failure, Hold, LogLines, NewsToClient, Notice,
+    Promise, Publish, Subscribe, Unhold, Value, WorkerToOwner,
+};
 use oxiray_wire::plain;
-use oxiray_wire::{Message, Received};
+use oxiray_wire::{FrameError, Message, Received};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::time::{Instant, SystemTime};
@@ -225,13 +228,23 @@ impl<I: Io> Client<I> {
         role: Role,
         Received { message, descriptors }: Received<I::Descriptor>,
     ) {
-        match (role, message) {
-            (Role::Lease(_) | Role::Actor(_), Message::StreamItem(item)) => self.item_arrived(token, *item),
-            (Role::Daemon, message) => self.daemon_said(message, descriptors),
-            (Role::Lease(lease), message) => self.lease_said(lease, message),
-            (Role::Actor(actor), message) => self.actor_said(actor, message),
-            (Role::Client(_), message) => self.client_said(token, message),
+        let heard = match role {
+            Role::Daemon => DaemonToClient::of(message).map(|message| self.daemon_said(message, descriptors)),
+            Role::Lease(lease) => WorkerToOwner::of(message).map(|message| self.lease_said(token, lease, message)),
+            Role::Actor(actor) => ActorToCaller::of(message).map(|message| self.actor_said(token, actor, message)),
+            Role::Client(_) => CallerToWorker::of(message).map(|message| self.client_said(token, message)),
+        };
+        if let Err(error) = heard {
+            self.refuse(token, &error);
         }
+    }
+
+    /// A peer said what is not for this end: its stream is over.
+    fn refuse(&mut self, stream: Token, error: &FrameError) {
+        self.notice(format!("a stream of this process was closed: {error}"));
+        self.io.close(stream);
+        self.ended(stream, true);
+        self.signals.changed = true;
     }
 
     /// The daemon's word on a process's death may overtake what that process said before it died.
@@ -378,72 +391,72 @@ impl<I: Io> Client<I> {
         self.unhold(ids);
     }
 
-    pub(crate) fn daemon_said(&mut self, message: Message, descriptors: Vec<I::Descriptor>) {
-        let mut descriptors = descriptors.into_iter();
+    pub(crate) fn daemon_said(&mut self, message: DaemonToClient, descriptors: Vec<I::Descriptor>) {
+        let descriptor = descriptors.into_iter().next();
         match message {
-            Message::LeaseGranted(granted) => self.lease_granted(&granted, descriptors.next()),
-            Message::LeaseRefused(refused) => self.lease_refused(refused),
-            Message::LeaseReclaim(_) => self.return_idle_leases(),
-            Message::LeaseEnded(ended) => self.lease_ended(&ended),
-            Message::LeaseRetire(asked) => self.retire_lease(asked.lease),
-            Message::Draining(said) => self.daemon.draining = Draining::heard(said, self.now),
-            Message::CancelObject(asked) => self.cancel_asked(&asked),
-            Message::ActorPlaced(placed) => self.actor_placed(&placed, descriptors.next()),
-            Message::GroupAnswer(answer) => self.group_answered(answer),
-            Message::ActorDied(died) => self.actor_died(*died),
-            Message::ActorRestarting(said) => self.actor_restarting(*said),
-            Message::Published(published) => {
+            DaemonToClient::News(news) => self.news_came(news, descriptor),
+            DaemonToClient::Store(answer) => {
+                self.store_answered(answer, descriptor);
+                self.signals.changed = true;
+            }
+            DaemonToClient::Answer(answer) => {
+                self.answered(answer);
+                self.signals.changed = true;
+            }
+        }
+    }
+
+    fn news_came(&mut self, news: NewsToClient, descriptor: Option<I::Descriptor>) {
+        match news {
+            NewsToClient::LeaseGranted(granted) => self.lease_granted(&granted, descriptor),
+            NewsToClient::LeaseRefused(refused) => self.lease_refused(refused),
+            NewsToClient::LeaseReclaim(_) => self.return_idle_leases(),
+            NewsToClient::LeaseEnded(ended) => self.lease_ended(&ended),
+            NewsToClient::LeaseRetire(asked) => self.retire_lease(asked.lease),
+            NewsToClient::Draining(said) => self.daemon.draining = Draining::heard(said, self.now),
+            NewsToClient::CancelObject(asked) => self.cancel_asked(&asked),
+            NewsToClient::ActorPlaced(placed) => self.actor_placed(&placed, descriptor),
+            NewsToClient::GroupAnswer(answer) => self.group_answered(answer),
+            NewsToClient::ActorDied(died) => self.actor_died(*died),
+            NewsToClient::ActorRestarting(said) => self.actor_restarting(*said),
+            NewsToClient::Published(published) => {
                 if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
                     self.resolve(id, value, 0, 1);
                 }
             }
             // The end that follows is final.
-            Message::Refused(_) => self.daemon.comes_back = false,
-            Message::HeadBack(said) => self.resume(said.epoch, false),
-            Message::Lost(said) => self.lost_elsewhere(&said.object),
-            Message::Wanted(said) => self.wanted_elsewhere(&said.object),
-            Message::CollectGarbage(_) => {
+            NewsToClient::Refused(_) => self.daemon.comes_back = false,
+            NewsToClient::HeadBack(said) => self.resume(said.epoch, false),
+            NewsToClient::Lost(said) => self.lost_elsewhere(&said.object),
+            NewsToClient::Wanted(said) => self.wanted_elsewhere(&said.object),
+            NewsToClient::CollectGarbage(_) => {
                 self.service.inbox.collect();
                 self.signals.changed = true;
             }
-            Message::Freed(said) => self.freed_elsewhere(&said.object),
-            Message::Forgotten(said) => self.forgotten_elsewhere(&said.object),
-            Message::Allocated(_)
-            | Message::Holdings(_)
-            | Message::StoreRefused(_)
-            | Message::Pinned(_)
-            | Message::ClusterReport(_)
-            | Message::ActorAnswer(_)
-            | Message::GroupReport(_)
-            | Message::KeptAnswer(_)
-            | Message::StateReport(_)
-            | Message::SegmentRetired(_) => {
-                self.answered(message, descriptors.next());
-                self.signals.changed = true;
-            }
-            Message::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
-            Message::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
-            Message::LogLines(mut lines) => {
+            NewsToClient::Freed(said) => self.freed_elsewhere(&said.object),
+            NewsToClient::Forgotten(said) => self.forgotten_elsewhere(&said.object),
+            NewsToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
+            NewsToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
+            NewsToClient::LogLines(mut lines) => {
                 lines.name = plain(&lines.name).into_owned();
                 self.signals.tell(News::Lines(lines));
             }
-            Message::Notice(Notice { text, .. }) => self.signals.tell(News::Notice(plain(&text).into_owned())),
-            Message::Assign(assign) => {
+            NewsToClient::Notice(Notice { text, .. }) => self.signals.tell(News::Notice(plain(&text).into_owned())),
+            NewsToClient::Assign(assign) => {
                 self.service.inbox.assign(assign);
                 self.signals.changed = true;
             }
-            Message::Peer(peer) => {
-                if let Some(descriptor) = descriptors.next() {
+            NewsToClient::Peer(peer) => {
+                if let Some(descriptor) = descriptor {
                     let client = WorkerId::from_slice(&peer.client).unwrap_or(WorkerId::NIL);
                     // A stream that cannot be watched is closed here, which tells the client.
                     let _ = self.open_stream(descriptor, Role::Client(client), false);
                 }
             }
-            Message::Stop(_) => {
+            NewsToClient::Stop(_) => {
                 self.service.inbox.close_when_empty();
                 self.signals.changed = true;
             }
-            _ => {}
         }
     }
 

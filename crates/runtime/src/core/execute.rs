@@ -12,8 +12,10 @@ use crate::core::objects::{copy, is_error};
 use crate::core::task_log::TaskLog;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
-use oxiray_wire::message::{ActorFailed, ActorLeaving, ActorReady, Assign, Call, Reply, Retried, Returned, Value};
-use oxiray_wire::{Message, ReplyFrame};
+use oxiray_wire::ReplyFrame;
+use oxiray_wire::message::{
+    ActorFailed, ActorLeaving, ActorReady, Assign, Call, CallerToWorker, Reply, Retried, Returned, Value,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -228,13 +230,13 @@ impl Inbox {
 }
 
 impl<I: Io> Client<I> {
-    pub(crate) fn client_said(&mut self, token: Token, message: Message) {
+    pub(crate) fn client_said(&mut self, token: Token, message: CallerToWorker) {
         match message {
-            Message::Function(function) => {
+            CallerToWorker::Function(function) => {
                 let codes = self.service.codes.entry(token).or_default();
                 codes.note(function.hash, function.body.len(), function.body);
             }
-            Message::Call(call) => {
+            CallerToWorker::Call(call) => {
                 self.service.yieldings.open(token, &call);
                 let code = match &call.function {
                     none if none.is_empty() => None,
@@ -243,10 +245,9 @@ impl<I: Io> Client<I> {
                 self.service.inbox.push(Item::Call(token, call, code));
                 self.signals.changed = true;
             }
-            Message::Cancel(cancel) => self.cancel_call(token, &cancel),
-            Message::StreamRead(read) => self.items_read(&read),
-            Message::StreamStop(stop) => self.stop_call(token, &stop.task),
-            _ => {}
+            CallerToWorker::Cancel(cancel) => self.cancel_call(token, &cancel),
+            CallerToWorker::StreamRead(read) => self.items_read(&read),
+            CallerToWorker::StreamStop(stop) => self.stop_call(token, &stop.task),
         }
     }
 

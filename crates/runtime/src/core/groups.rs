@@ -4,9 +4,9 @@ use crate::core::client::Client;
 use crate::core::fresh_groups::Known;
 use crate::core::io::{DAEMON, Io};
 use crate::core::objects::{copy, failed};
+use crate::core::questions::DaemonAnswer;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_wire::Message;
 use oxiray_wire::message::{Failure, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, GroupRemove, Value};
 
 /// The most bundles of a group that is taken for granted.
@@ -70,7 +70,7 @@ impl<I: Io> Client<I> {
         self.daemon.questions.settled(answer.request);
         let fresh = self.groups.fresh.answered(answer.request, answer.failure.as_ref());
         let Some(awaiting) = fresh.or_else(|| self.groups.awaited.answered(answer.request)) else {
-            self.answered(Message::GroupAnswer(answer), None);
+            self.settle_question(answer.request, DaemonAnswer::Group(Box::new(answer)));
             return;
         };
         for (id, value) in awaiting.into_objects() {

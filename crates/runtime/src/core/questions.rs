@@ -11,7 +11,8 @@ use oxiray_ids::ObjectId;
 use oxiray_store::{Access, Extent, FileId, SegmentId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer, StateReport, Unpin,
+    ActorAnswer, AnswerToClient, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer, StateReport,
+    StoreToClient, Unpin,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -151,32 +152,44 @@ impl Questions {
 }
 
 impl<I: Io> Client<I> {
-    /// The daemon's answer to a question.
-    pub(crate) fn answered(&mut self, message: Message, descriptor: Option<I::Descriptor>) {
+    /// The store's answer to a question, or its word that a file is gone.
+    pub(crate) fn store_answered(&mut self, message: StoreToClient, descriptor: Option<I::Descriptor>) {
         let (question, answer) = match message {
-            Message::Allocated(said) => {
+            StoreToClient::Allocated(said) => {
                 let segment = SegmentId { file: FileId(said.file), offset: said.offset };
                 let extent = Extent { base: said.base, bytes: said.mapped };
                 let mapped = descriptor.map(|file| self.io.map(segment.file, Access::ReadWrite, extent, file));
                 (said.request, answer_of(mapped, DaemonAnswer::Allocated(segment)))
             }
-            Message::Pinned(said) => {
+            StoreToClient::Pinned(said) => {
                 let segment = SegmentId { file: FileId(said.file), offset: said.offset };
                 let extent = Extent { base: said.base, bytes: said.mapped };
                 let mapped = descriptor.map(|file| self.io.map(segment.file, Access::ReadOnly, extent, file));
                 (said.request, answer_of(mapped, DaemonAnswer::Pinned(segment, said.size)))
             }
-            Message::StoreRefused(said) => (said.request, DaemonAnswer::Refused(said.failure.unwrap_or_default())),
-            Message::ClusterReport(said) => (said.request, DaemonAnswer::Cluster(Box::new(said))),
-            Message::StateReport(said) => (said.request, DaemonAnswer::State(said)),
-            Message::KeptAnswer(said) => (said.request, DaemonAnswer::Kept(said)),
-            Message::Holdings(said) => (said.request, DaemonAnswer::Holdings(said.detail)),
-            Message::GroupAnswer(said) => (said.request, DaemonAnswer::Group(Box::new(said))),
-            Message::GroupReport(said) => (said.request, DaemonAnswer::Groups(Box::new(said))),
-            Message::ActorAnswer(said) => (said.request, DaemonAnswer::Actor(said)),
-            Message::SegmentRetired(said) => return self.io.retire(FileId(said.file)),
-            _ => return,
+            StoreToClient::StoreRefused(said) => {
+                (said.request, DaemonAnswer::Refused(said.failure.unwrap_or_default()))
+            }
+            StoreToClient::SegmentRetired(said) => return self.io.retire(FileId(said.file)),
         };
+        self.settle_question(question, answer);
+    }
+
+    /// The head's answer to a question.
+    pub(crate) fn answered(&mut self, message: AnswerToClient) {
+        let (question, answer) = match message {
+            AnswerToClient::ClusterReport(said) => (said.request, DaemonAnswer::Cluster(Box::new(said))),
+            AnswerToClient::StateReport(said) => (said.request, DaemonAnswer::State(said)),
+            AnswerToClient::KeptAnswer(said) => (said.request, DaemonAnswer::Kept(said)),
+            AnswerToClient::Holdings(said) => (said.request, DaemonAnswer::Holdings(said.detail)),
+            AnswerToClient::GroupReport(said) => (said.request, DaemonAnswer::Groups(Box::new(said))),
+            AnswerToClient::ActorAnswer(said) => (said.request, DaemonAnswer::Actor(said)),
+        };
+        self.settle_question(question, answer);
+    }
+
+    /// Keeps an answer for whoever asked. What it pinned for nobody is given back.
+    pub(crate) fn settle_question(&mut self, question: u64, answer: DaemonAnswer) {
         if let Some(object) = self.daemon.questions.answer(question, answer) {
             self.io.send(DAEMON, &Unpin { object });
         }

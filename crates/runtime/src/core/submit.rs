@@ -18,10 +18,10 @@ use crate::core::table::Table;
 use crate::core::work::{Class, Place, Work};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_wire::CallFrame;
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Value,
+    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Value, WorkerToOwner,
 };
-use oxiray_wire::{CallFrame, Message};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -410,10 +410,11 @@ impl<I: Io> Client<I> {
         (travelling, to_promise)
     }
 
-    pub(crate) fn lease_said(&mut self, lease: u64, message: Message) {
+    pub(crate) fn lease_said(&mut self, token: Token, lease: u64, message: WorkerToOwner) {
         match message {
-            Message::Reply(reply) => self.task_replied(lease, reply),
-            Message::Returned(returned) => {
+            WorkerToOwner::Reply(reply) => self.task_replied(lease, reply),
+            WorkerToOwner::StreamItem(item) => self.item_arrived(token, *item),
+            WorkerToOwner::Returned(returned) => {
                 let Some(held) = self.leases.granted.get_mut(&lease) else { return };
                 let queue = held.queue;
                 let tasks: Vec<TaskId> = returned.tasks.iter().filter_map(|task| TaskId::from_slice(task)).collect();
@@ -425,7 +426,6 @@ impl<I: Io> Client<I> {
                 }
                 self.pump(queue);
             }
-            _ => {}
         }
     }
 
