@@ -341,6 +341,11 @@ impl Core {
         self.at_head(|head| head.visitor_left(key));
     }
 
+    /// The worker or guest that a member calls `number`; nothing where it is gone.
+    pub fn process_of(&self, member: Key, number: u64) -> Option<Key> {
+        self.head().and_then(|head| head.process_of(member, number))
+    }
+
     /// What a member says; what one of its workers says is returned, with the worker.
     pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
         self.at_head(|head| head.member_said(from, message))

@@ -59,7 +59,7 @@ impl HeadCore {
     }
 
     /// What a member calls `number`, worker or guest; nothing where it is gone.
-    pub(super) fn process_of(&self, member: Key, number: u64) -> Option<Key> {
+    pub(crate) fn process_of(&self, member: Key, number: u64) -> Option<Key> {
         self.members.by_key.get(&member)?.workers.get(&number).copied()
     }
 

@@ -7,9 +7,9 @@ use crate::config::Config;
 use oxiray_ids::NodeId;
 use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, LastCertificate, Limits, Newcomer, TokenError, join};
 use oxiray_processes::since_boot;
+use oxiray_wire::Connection;
 use oxiray_wire::frame::protocol;
-use oxiray_wire::message::NodeAdmitted;
-use oxiray_wire::{Connection, Message};
+use oxiray_wire::message::{HeadToNewcomer, NodeAdmitted};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -220,8 +220,11 @@ fn attempt(
     let started = Gateway::start_joined(joined, listen, protocol.clone(), Limits::default());
     let (gateway, control) = started.map_err(|source| JoinError::Listen { address: listen, source })?;
     let mut connection = Connection::new(control).map_err(|error| silent(error.into()))?;
-    let Message::NodeAdmitted(mut admitted) = first_answer(&mut connection).map_err(silent)? else {
-        return Err(JoinError::Refused { address: address.to_owned(), text: "it is of another build".to_owned() });
+    let refused = |text| JoinError::Refused { address: address.to_owned(), text };
+    let mut admitted = match first_answer(&mut connection).map_err(silent)? {
+        Some(HeadToNewcomer::NodeAdmitted(admitted)) => admitted,
+        Some(HeadToNewcomer::Refused(said)) => return Err(refused(said.text)),
+        None => return Err(refused("it is of another build".to_owned())),
     };
     admitted.ip = own.to_string();
     let lease = Duration::from_millis(admitted.lease_ms);

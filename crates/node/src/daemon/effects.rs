@@ -7,7 +7,9 @@ use oxiray_head::StoreFigures;
 use oxiray_ids::ObjectId;
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Holdings, Peer, StoreRefused, Stored};
+use oxiray_wire::message::{
+    ClientToDaemon, ClientToHead, ClientToStore, Holdings, Peer, Recover, ReportQuery, StoreRefused, Stored,
+};
 use std::time::Instant;
 
 /// How many questions one report answers: a turn is over when so many have asked, before their answers are too many.
@@ -88,7 +90,7 @@ impl Daemon {
                     self.store.delete(object);
                     continue;
                 }
-                self.queue(to, &message, descriptor.into_iter().collect());
+                self.queue(to, &message.into(), descriptor.into_iter().collect());
             }
             if !self.go_on_fetching() {
                 return;
@@ -110,10 +112,38 @@ impl Daemon {
     }
 
     /// A message from a driver or a worker.
-    pub(super) fn dispatch(&mut self, from: Key, message: Message) {
-        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
-        let result = match &message {
-            Message::Allocate(asked) => {
+    pub(super) fn dispatch(&mut self, from: Key, message: ClientToDaemon) {
+        match message {
+            ClientToDaemon::Store(message) => self.store_asked(from, &message),
+            ClientToDaemon::Worker(message) => self.core.message(from, message.into()),
+            ClientToDaemon::Report(asked) => self.report_asked(from, &asked),
+            ClientToDaemon::Head(message) => self.client_said(from, message),
+        }
+    }
+
+    /// What a client says to the head that this daemon is.
+    pub(super) fn client_said(&mut self, from: Key, message: ClientToHead) {
+        // What can be read, or was made again meanwhile, is not lost.
+        if let ClientToHead::Recover(Recover { reference: Some(lost) }) = &message
+            && self.can_be_read(object(&lost.object))
+        {
+            return;
+        }
+        self.core.message(from, message.into());
+    }
+
+    /// What is asked about the cluster by somebody who may ask.
+    pub(super) fn report_asked(&mut self, asker: Key, asked: &ReportQuery) {
+        match asked {
+            ReportQuery::ClusterQuery(asked) => self.askers.push((asker, asked.request)),
+            ReportQuery::HoldingsQuery(asked) => self.tell_holdings(asker, asked.request),
+        }
+    }
+
+    /// What a client asks of this machine's store.
+    pub(super) fn store_asked(&mut self, from: Key, message: &ClientToStore) {
+        let result = match message {
+            ClientToStore::Allocate(asked) => {
                 // What the client let go of a moment ago is the best place: it has that mapped.
                 self.settle();
                 self.know_job(from);
@@ -126,37 +156,22 @@ impl Daemon {
                 }
                 Ok(())
             }
-            Message::Pin(asked) => {
+            ClientToStore::Pin(asked) => {
                 self.know_job(from);
                 self.pin(from, asked.request, object(&asked.object));
                 Ok(())
             }
-            Message::SegmentsUnmapped(said) => {
+            ClientToStore::SegmentsUnmapped(said) => {
                 self.store.unmapped(from, &said.files);
                 Ok(())
             }
-            // What can be read, or was made again meanwhile, is not lost.
-            Message::Recover(said)
-                if said.reference.as_ref().is_some_and(|lost| self.can_be_read(object(&lost.object))) =>
-            {
-                Ok(())
-            }
-            Message::HoldingsQuery(asked) => {
-                self.tell_holdings(from, asked.request);
-                Ok(())
-            }
-            Message::Seal(said) => self.store.seal(from, object(&said.object)),
-            Message::Abort(said) => {
+            ClientToStore::Seal(said) => self.store.seal(from, object(&said.object)),
+            ClientToStore::Abort(said) => {
                 let result = self.store.abort(from, object(&said.object));
                 self.core.unstored_here(from, object(&said.object));
                 result
             }
-            Message::Unpin(said) => self.store.unpin(from, object(&said.object)),
-            Message::ClusterQuery(asked) => {
-                self.askers.push((from, asked.request));
-                Ok(())
-            }
-            _ => return self.core.message(from, message),
+            ClientToStore::Unpin(said) => self.store.unpin(from, object(&said.object)),
         };
         if let Err(error) = result {
             self.log.line(&format!("client {from}: {error}"));
@@ -224,4 +239,8 @@ impl Daemon {
             }
         }
     }
+}
+
+fn object(bytes: &[u8]) -> ObjectId {
+    ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL)
 }

@@ -7,7 +7,7 @@ use super::streams::Role;
 use oxiray_ids::JobId;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, Returning, Welcome};
+use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, Returning, VisitorToDaemon, Welcome};
 use std::os::fd::OwnedFd;
 
 /// A driver that this member let in.
@@ -66,11 +66,17 @@ impl Daemon {
     }
 
     /// The command line asks a member. What is asked of the session is asked of this one; else of the cluster.
-    pub(super) fn guest_visits(&mut self, head: Key, key: Key, message: &Message) {
+    pub(super) fn guest_visits(&mut self, head: Key, key: Key, message: VisitorToDaemon) {
         match message {
-            Message::Stop(_) => self.visited(key, message),
-            _ => self.queue(head, &message.relayed(key).into(), Vec::new()),
+            VisitorToDaemon::Session(asked) => self.session_asked(&asked),
+            VisitorToDaemon::Report(asked) => self.pass_on(head, key, &asked.into()),
+            VisitorToDaemon::Head(message) => self.pass_on(head, key, &message.into()),
         }
+    }
+
+    /// Passes on what a client or a visitor of this member says.
+    pub(super) fn pass_on(&mut self, head: Key, from: Key, message: &Message) {
+        self.queue(head, &message.relayed(from).into(), Vec::new());
     }
 
     /// The stream of a guest of this member is over.

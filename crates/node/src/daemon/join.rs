@@ -3,8 +3,8 @@
 use super::arrival::TokenFault;
 use oxiray_network::JoinFailure;
 use oxiray_visitor::{Description, session};
-use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
-use oxiray_wire::{Connection, Message};
+use oxiray_wire::Connection;
+use oxiray_wire::message::{Direction as _, HeadToNewcomer, Hello, Newcomer, NodeAdmitted};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -121,17 +121,18 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
     connection.send(&Hello { token: description.token.clone(), node, ..Hello::default() });
     connection.flush().map_err(io::Error::other)?;
     match first_answer(&mut connection)? {
-        Message::NodeAdmitted(admitted) => {
+        Some(HeadToNewcomer::NodeAdmitted(admitted)) => {
             Ok(Ok(Joined { connection, admitted: *admitted, way: Way::Near(directory.to_owned()) }))
         }
-        Message::Refused(refused) => Ok(Err(refused.text)),
-        _ => Ok(Err("it is of another build".to_owned())),
+        Some(HeadToNewcomer::Refused(refused)) => Ok(Err(refused.text)),
+        None => Ok(Err("it is of another build".to_owned())),
     }
 }
 
-/// What the head says to a node that comes. Nothing else is said to it before it has described itself.
-pub(super) fn first_answer(connection: &mut Connection) -> io::Result<Message> {
+/// What the head says to a node that comes; nothing where it is of another build. Nothing else is said to the node before it
+/// has described itself.
+pub(super) fn first_answer(connection: &mut Connection) -> io::Result<Option<HeadToNewcomer>> {
     let first = connection.first_message(Some(Instant::now() + ADMISSION_LIMIT)).map_err(io::Error::other)?;
     let (received, _) = first.ok_or(io::ErrorKind::TimedOut)?;
-    Ok(received.message)
+    Ok(HeadToNewcomer::sort(received.message).ok())
 }

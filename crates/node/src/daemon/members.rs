@@ -8,11 +8,17 @@ use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::Key;
 use oxiray_network::Local;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Newcomer, NodeAdmitted, Sought};
+use oxiray_wire::message::{
+    ClientToDaemon, ClientToStore, DaemonToNewcomer, DaemonToNode, Direction as _, HeadToNode, Newcomer, NodeAdmitted,
+    NodeOfWorker, NodeReport, NodeToDaemon, NodeToHead, Relay, RelayedOfVisitor, RelayedToHead, RelayedToNode, Sought,
+};
 use std::os::fd::OwnedFd;
 
 /// Members are told apart by addresses of the loopback network, the head's own excepted.
 pub(super) const FIRST_MEMBER: u32 = 2;
+
+/// Why a member is given up that joins as another than it is.
+const NOT_ITS_CERTIFICATE: &str = "it says that it is another node than its certificate says";
 
 impl Daemon {
     /// A node wants to be part of the cluster.
@@ -58,99 +64,144 @@ impl Daemon {
         self.core.member_gone(key);
     }
 
-    /// What a member says, or one of its workers through it.
-    pub(super) fn member_said(&mut self, from: Key, message: Message) {
-        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
-        match &message {
-            Message::Locate(asked) => return self.locate_for(from, asked),
-            Message::Connect(asked) => return self.connect_for(from, asked),
-            Message::Copied(said) => return self.core.copied(from, object(&said.object)),
-            Message::CopyRefused(said) => return self.core.cannot_come(Some(from), object(&said.object)),
-            Message::Heartbeat(said) => return self.heartbeat(from, said),
-            Message::CertificateWanted(asked) => return self.certificate_wanted(from, asked),
-            Message::PackageWanted(asked) => return self.give_package(from, asked.clone()),
-            Message::PackagePiece(piece) => return self.take_package(from, piece),
-            Message::NodeLeaves(_) => return self.member_leaves(from),
-            Message::Hello(hello) => return self.turn_visitor(from, hello),
-            Message::NodeJoin(told) if !self.is_honest(from, told) => {
-                return self.give_up(from, "it says that it is another node than its certificate says");
-            }
-            Message::NodeResume(told) => {
-                let node = told.node.clone().unwrap_or_default();
-                if !self.is_honest(from, &node) {
-                    return self.give_up(from, "it says that it is another node than its certificate says");
-                }
-                self.keep_address(&node.ip);
-            }
-            _ => {}
-        }
-        let Some((worker, message)) = self.core.member_said(from, message) else { return };
-        if self.core.is_visiting(worker) {
-            return self.visited(worker, &message);
-        }
+    /// What a member says.
+    pub(super) fn member_said(&mut self, from: Key, message: NodeToHead) {
         match message {
-            Message::Stored(said) => self.core.stored_elsewhere(worker, object(&said.object)),
-            Message::Abort(said) => self.core.unstored_elsewhere(worker, object(&said.object)),
-            Message::LogLines(lines) => {
-                // Where nobody wants to see them, they are in the files of the worker's own node.
-                if let Some(driver) = self.core.log_target(worker) {
-                    self.queue(driver, &Message::LogLines(lines), Vec::new());
-                }
-            }
-            message => self.dispatch(worker, message),
+            NodeToHead::Report(report) => self.member_reports(from, report),
+            NodeToHead::Daemon(message) => self.daemon_of_member_said(from, message),
         }
     }
 
-    /// What the head says, to this node or to one of its workers.
-    pub(super) fn head_said(&mut self, message: Message, descriptors: Vec<OwnedFd>) {
+    fn member_reports(&mut self, from: Key, report: NodeReport) {
+        if let NodeReport::NodeJoin(told) = &report
+            && !self.is_honest(from, told)
+        {
+            return self.give_up(from, NOT_ITS_CERTIFICATE);
+        }
+        if let NodeReport::NodeResume(told) = &report {
+            let node = told.node.clone().unwrap_or_default();
+            if !self.is_honest(from, &node) {
+                return self.give_up(from, NOT_ITS_CERTIFICATE);
+            }
+            self.keep_address(&node.ip);
+        }
+        self.core.member_said(from, report.into());
+    }
+
+    fn daemon_of_member_said(&mut self, from: Key, message: NodeToDaemon) {
         match message {
-            Message::Relay(relayed) => {
-                let end = relayed.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Calls));
-                let descriptors = descriptors.into_iter().chain(end.map(|end| end.socket)).collect();
-                let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
-                match Message::decode(kind, relayed.body) {
-                    Ok(Some(message)) => {
-                        if let Message::Welcome(welcome) = &message {
-                            self.note_guest(relayed.worker, welcome);
-                        }
-                        self.queue(relayed.worker, &message, descriptors);
-                    }
-                    Ok(None) | Err(_) => {
-                        self.log.line(&format!("the head passes on a message of kind {kind}, which cannot be read"));
-                    }
+            NodeToDaemon::Relay(relayed) => self.relayed(from, *relayed),
+            NodeToDaemon::Locate(asked) => self.locate_for(from, &asked),
+            NodeToDaemon::Connect(asked) => self.connect_for(from, &asked),
+            NodeToDaemon::Copied(said) => self.core.copied(from, object(&said.object)),
+            NodeToDaemon::CopyRefused(said) => self.core.cannot_come(Some(from), object(&said.object)),
+            NodeToDaemon::Heartbeat(said) => self.heartbeat(from, &said),
+            NodeToDaemon::CertificateWanted(asked) => self.certificate_wanted(from, &asked),
+            NodeToDaemon::PackageWanted(asked) => self.give_package(from, asked),
+            NodeToDaemon::PackagePiece(piece) => self.take_package(from, &piece),
+            NodeToDaemon::NodeLeaves(_) => self.member_leaves(from),
+            NodeToDaemon::Hello(hello) => self.turn_visitor(from, &hello),
+        }
+    }
+
+    /// What a member passes on: of one of its workers, or of a guest.
+    fn relayed(&mut self, from: Key, relayed: Relay) {
+        let Some(process) = self.core.process_of(from, relayed.worker) else { return };
+        let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
+        let heard = if self.core.is_visiting(process) {
+            let read = RelayedOfVisitor::decode(kind, relayed.body);
+            read.map(|message| message.into_iter().for_each(|message| self.guest_asked(process, message)))
+        } else {
+            let read = RelayedToHead::decode(kind, relayed.body);
+            read.map(|message| message.into_iter().for_each(|message| self.client_of_another_said(process, message)))
+        };
+        if let Err(error) = heard {
+            self.expel(from, &format!("it broke the protocol in what it passes on: {error}"));
+        }
+    }
+
+    fn guest_asked(&mut self, guest: Key, message: RelayedOfVisitor) {
+        match message {
+            RelayedOfVisitor::Report(asked) => self.report_asked(guest, &asked),
+            RelayedOfVisitor::Head(message) => self.visitor_said(guest, message),
+        }
+    }
+
+    fn client_of_another_said(&mut self, client: Key, message: RelayedToHead) {
+        match message {
+            RelayedToHead::Node(NodeOfWorker::Stored(said)) => {
+                self.core.stored_elsewhere(client, object(&said.object));
+            }
+            RelayedToHead::Node(NodeOfWorker::Abort(said)) => {
+                self.core.unstored_elsewhere(client, object(&said.object));
+            }
+            RelayedToHead::Node(NodeOfWorker::LogLines(lines)) => {
+                // Where nobody wants to see them, they are in the files of the worker's own node.
+                if let Some(driver) = self.core.log_target(client) {
+                    self.queue(driver, &Message::LogLines(lines), Vec::new());
                 }
             }
-            Message::ObjectDelete(said) => {
-                self.delete(ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL));
-            }
-            Message::Seek(asked) => {
-                let object = ObjectId::from_slice(&asked.object).unwrap_or(ObjectId::NIL);
-                let sought = Sought { search: asked.search, is_here: self.has_of_its_own(object) };
+            RelayedToHead::Worker(message) => self.core.message(client, message.into()),
+            RelayedToHead::Report(asked) => self.report_asked(client, &asked),
+            RelayedToHead::Head(message) => self.client_said(client, message),
+        }
+    }
+
+    /// What the head says.
+    pub(super) fn head_said(&mut self, message: HeadToNode, descriptors: Vec<OwnedFd>) {
+        match message {
+            HeadToNode::Order(order) => self.core.head_said(order.into()),
+            HeadToNode::Daemon(message) => self.daemon_of_head_said(message, descriptors),
+        }
+    }
+
+    fn daemon_of_head_said(&mut self, message: DaemonToNode, descriptors: Vec<OwnedFd>) {
+        match message {
+            DaemonToNode::Relay(relayed) => self.pass_down(*relayed, descriptors),
+            DaemonToNode::ObjectDelete(said) => self.delete(object(&said.object)),
+            DaemonToNode::Seek(asked) => {
+                let sought = Sought { search: asked.search, is_here: self.has_of_its_own(object(&asked.object)) };
                 if let Some(head) = self.core.head_key() {
                     self.queue(head, &sought.into(), Vec::new());
                 }
             }
-            Message::Located(said) => self.located(*said),
-            Message::NodePeer(said) => {
+            DaemonToNode::Located(said) => self.located(*said),
+            DaemonToNode::NodePeer(said) => {
                 let end = said.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Objects));
                 if let Some(node) = NodeId::from_slice(&said.node) {
                     self.add_link(node, descriptors.into_iter().map(Local::from).chain(end).next());
                 }
             }
-            Message::HeartbeatHeard(said) => self.heartbeat_heard(&said),
-            Message::CertificateIssued(said) => self.certificate_issued(&said),
-            Message::PackageWanted(asked) => self.for_head(|daemon, head| daemon.give_package(head, asked)),
-            Message::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
-            Message::NodeGone(said) => self.node_gone(&said),
-            Message::NodeLeaves(_) => self.head_leaves(),
-            Message::GuestClose(said) => self.close_guest(&said),
-            Message::CopyWanted(asked) => self.copy_here(ObjectId::from_slice(&asked.object).unwrap_or(ObjectId::NIL)),
-            Message::NodeDismissed(said) => {
+            DaemonToNode::HeartbeatHeard(said) => self.heartbeat_heard(&said),
+            DaemonToNode::CertificateIssued(said) => self.certificate_issued(&said),
+            DaemonToNode::PackageWanted(asked) => self.for_head(|daemon, head| daemon.give_package(head, asked)),
+            DaemonToNode::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
+            DaemonToNode::NodeGone(said) => self.node_gone(&said),
+            DaemonToNode::NodeLeaves(_) => self.head_leaves(),
+            DaemonToNode::GuestClose(said) => self.close_guest(&said),
+            DaemonToNode::CopyWanted(asked) => self.copy_here(object(&asked.object)),
+            DaemonToNode::NodeDismissed(said) => {
                 self.log.line(&said.text);
                 self.is_stopping = true;
             }
-            Message::Refused(said) => self.head_stays_away(&said.text),
-            message => self.core.head_said(message),
+            DaemonToNode::Refused(said) => self.head_stays_away(&said.text),
+        }
+    }
+
+    /// What the head has this node tell one of its workers or guests.
+    fn pass_down(&mut self, relayed: Relay, descriptors: Vec<OwnedFd>) {
+        let end = relayed.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Calls));
+        let descriptors = descriptors.into_iter().chain(end.map(|end| end.socket)).collect();
+        let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
+        match RelayedToNode::decode(kind, relayed.body) {
+            Ok(Some(message)) => {
+                if let RelayedToNode::Newcomer(DaemonToNewcomer::Welcome(welcome)) = &message {
+                    self.note_guest(relayed.worker, welcome);
+                }
+                self.queue(relayed.worker, &message.into(), descriptors);
+            }
+            Ok(None) => self.log.line(&format!("the head passes on a message of the unknown kind {kind}")),
+            Err(error) => self.log.line(&format!("the head passes on what cannot be read: {error}")),
         }
     }
 
@@ -162,29 +213,29 @@ impl Daemon {
 
     /// What a worker or guest of a member says: what is about this node's ledger and store stays here, the rest is the
     /// head's.
-    pub(super) fn client_of_member_said(&mut self, head: Key, from: Key, message: Message) {
-        match &message {
-            Message::Allocate(_)
-            | Message::Pin(_)
-            | Message::Seal(_)
-            | Message::Unpin(_)
-            | Message::SegmentsUnmapped(_) => {
-                return self.dispatch(from, message);
-            }
-            Message::Abort(said) => {
-                let object = ObjectId::from_slice(&said.object).unwrap_or(ObjectId::NIL);
-                if let Err(error) = self.store.abort(from, object) {
+    pub(super) fn client_of_member_said(&mut self, head: Key, from: Key, message: ClientToDaemon) {
+        let message = match message {
+            ClientToDaemon::Store(ClientToStore::Abort(said)) => {
+                if let Err(error) = self.store.abort(from, object(&said.object)) {
                     self.log.line(&format!("client {from}: {error}"));
                 }
+                said.into()
             }
+            ClientToDaemon::Store(message) => return self.store_asked(from, &message),
             // The head counts what workers lend.
-            Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) => {
-                self.core.message(from, message.clone());
+            ClientToDaemon::Worker(message) => {
+                self.core.message(from, message.clone().into());
+                message.into()
             }
-            _ => {}
-        }
+            ClientToDaemon::Report(asked) => asked.into(),
+            ClientToDaemon::Head(message) => message.into(),
+        };
         if self.is_for_this_head(from, &message) {
-            self.queue(head, &message.relayed(from).into(), Vec::new());
+            self.pass_on(head, from, &message);
         }
     }
+}
+
+fn object(bytes: &[u8]) -> ObjectId {
+    ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL)
 }

@@ -8,8 +8,8 @@ use super::{Daemon, MOMENT, Process, TemplateProcess, Token};
 use oxiray_machine::{Key, Origin, TemplateKey};
 use oxiray_processes::{describe_status, expanded};
 use oxiray_wire::connection::ConnectionError;
-use oxiray_wire::message::{Fork, Forked};
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::message::{Direction as _, Fork, Forked, TemplateToDaemon};
+use oxiray_wire::{Connection, Received};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 use std::fs::File;
@@ -163,30 +163,39 @@ impl Daemon {
         let Some(template) = self.templates.get_mut(&key) else { return };
         // The descriptors of its workers come along.
         if let Err(error) = with_reserve(|| template.connection.receive(&mut inbox)) {
-            self.poller.forget(&template.connection);
-            if !matches!(error, ConnectionError::Closed) {
-                // Nobody would hear it any more.
-                self.log.line(&format!("the connection of template {key} ends, and so does it: {error}"));
-                self.brood.kill(template.pid);
-            }
+            self.template_over(key, &error);
         } else if template.connection.unsent_bytes() > 0 {
             self.flush_template(key);
         }
-        for received in inbox {
-            self.template_said(key, received);
+        for Received { message, descriptors } in inbox {
+            match TemplateToDaemon::of(message) {
+                Ok(message) => self.template_said(key, message, descriptors.into_iter().next()),
+                Err(error) => return self.template_over(key, &error.into()),
+            }
         }
     }
 
-    fn template_said(&mut self, template: TemplateKey, Received { message, descriptors }: Received) {
+    /// Nothing more is heard of a template.
+    fn template_over(&mut self, key: TemplateKey, error: &ConnectionError) {
+        let Some(template) = self.templates.get_mut(&key) else { return };
+        self.poller.forget(&template.connection);
+        if !matches!(error, ConnectionError::Closed) {
+            // Nobody would hear it any more.
+            self.log.line(&format!("the connection of template {key} ends, and so does it: {error}"));
+            self.brood.kill(template.pid);
+        }
+    }
+
+    fn template_said(&mut self, template: TemplateKey, message: TemplateToDaemon, pidfd: Option<OwnedFd>) {
         match message {
-            Message::TemplateReady(said) => {
+            TemplateToDaemon::TemplateReady(said) => {
                 self.log.line(&format!("template {template} is ready after {} ms", said.started_us / 1000));
                 if !said.notice.is_empty() {
                     self.core.template_says(template, &said.notice);
                 }
             }
-            Message::Forked(said) => self.worker_forked(&said, descriptors.into_iter().next()),
-            Message::Gone(said) => {
+            TemplateToDaemon::Forked(said) => self.worker_forked(&said, pidfd),
+            TemplateToDaemon::Gone(said) => {
                 if let Some(key) = self.by_pid.get(&said.pid).copied() {
                     if said.stragglers > 0 {
                         let text = format!(
@@ -201,7 +210,6 @@ impl Daemon {
                     self.finish_worker(key, &describe_status(said.status));
                 }
             }
-            other => self.log.line(&format!("template {template} sent a message of kind {}", other.kind())),
         }
     }
 

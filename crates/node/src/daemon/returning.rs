@@ -13,7 +13,7 @@ use bytes::Bytes;
 use oxiray_machine::Key;
 use oxiray_network::{JoinFailure, Joined};
 use oxiray_visitor::{Description, session};
-use oxiray_wire::message::{Hello, Newcomer, NodeAdmitted};
+use oxiray_wire::message::{HeadToNewcomer, Hello, Newcomer, NodeAdmitted};
 use oxiray_wire::{Connection, Message};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -129,14 +129,16 @@ impl Daemon {
     }
 
     /// What is said by whoever answers at the head's address.
-    pub(super) fn head_answers(&mut self, key: Key, message: &Message) {
+    pub(super) fn head_answers(&mut self, key: Key, message: &HeadToNewcomer) {
         match message {
-            Message::NodeAdmitted(admitted) if admitted.epoch > self.core.epoch() => self.head_is_back(key, admitted),
-            Message::NodeAdmitted(_) => {
+            HeadToNewcomer::NodeAdmitted(admitted) if admitted.epoch > self.core.epoch() => {
+                self.head_is_back(key, admitted)
+            }
+            HeadToNewcomer::NodeAdmitted(_) => {
                 self.stream_over(key);
                 self.head_stays_away("the head did not go away, and only the stream to it broke");
             }
-            _ => self.stream_over(key),
+            HeadToNewcomer::Refused(_) => self.stream_over(key),
         }
     }
 

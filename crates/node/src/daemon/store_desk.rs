@@ -7,8 +7,7 @@ use oxiray_store::{
     Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
     WriteMapping,
 };
-use oxiray_wire::Message;
-use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused};
+use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused, StoreToClient};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -30,7 +29,7 @@ pub(super) const OWN: Key = 0;
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) to: Key,
-    pub(crate) message: Message,
+    pub(crate) message: StoreToClient,
     pub(crate) descriptor: Option<OwnedFd>,
     /// The object that the client may write now, or found written: it becomes a holder.
     pub(crate) stored: Option<ObjectId>,
@@ -357,7 +356,7 @@ mod tests {
         let now = Instant::now();
         desk.allocate(7, 41, object(1), 2 << 20, now);
         let [granted] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
-        assert!(matches!(granted.message, Message::Allocated(Allocated { request: 41, .. })));
+        assert!(matches!(granted.message, StoreToClient::Allocated(Allocated { request: 41, .. })));
         assert!(granted.descriptor.is_some() && granted.stored == Some(object(1)) && granted.to == 7);
         desk.allocate(8, 42, object(2), 1 << 20, now);
         assert!(desk.answers().is_empty(), "it waits for room");
@@ -367,7 +366,7 @@ mod tests {
         assert_eq!(desk.next_deadline(), Some(now + ROOM_LIMIT));
         desk.expire(now + ROOM_LIMIT);
         let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
-        let Message::StoreRefused(StoreRefused { request: 42, failure: Some(failure) }) = refused.message else {
+        let StoreToClient::StoreRefused(StoreRefused { request: 42, failure: Some(failure) }) = refused.message else {
             panic!("{refused:?}")
         };
         assert_eq!(failure.code, "store_full");
@@ -381,7 +380,7 @@ mod tests {
         desk.pin(7, 1, object(9), now);
         let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
         assert!(
-            matches!(&refused.message, Message::StoreRefused(said) if said.failure.as_ref().is_some_and(|failure| failure.code == "object_lost"))
+            matches!(&refused.message, StoreToClient::StoreRefused(said) if said.failure.as_ref().is_some_and(|failure| failure.code == "object_lost"))
         );
         desk.allocate(7, 2, object(1), 2 << 20, now);
         desk.answers();
@@ -398,13 +397,13 @@ mod tests {
         let now = Instant::now();
         desk.lend(7, 41, object(1), 1 << 20, now);
         let [granted] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
-        assert!(matches!(granted.message, Message::Allocated(Allocated { request: 41, .. })));
+        assert!(matches!(granted.message, StoreToClient::Allocated(Allocated { request: 41, .. })));
         assert_eq!(granted.stored, Some(object(1)), "whoever is lent room for an object holds it");
         assert_eq!((desk.used_bytes(), desk.figures().objects, desk.figures().pooled), (0, 0, 1 << 20));
         assert_eq!(desk.describe(object(1)), Some((1 << 20, LENT)));
         desk.lend(8, 42, object(2), 2 << 20, now);
         let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
-        assert!(matches!(refused.message, Message::StoreRefused(StoreRefused { request: 42, .. })));
+        assert!(matches!(refused.message, StoreToClient::StoreRefused(StoreRefused { request: 42, .. })));
         assert!(desk.requests.is_empty() && desk.deadlines.is_empty());
         desk.seal(7, object(1)).expect("it is written");
         assert_eq!((desk.used_bytes(), desk.figures().objects, desk.figures().pooled), (1 << 20, 1, 0));

@@ -3,8 +3,11 @@
 use super::{Daemon, Token};
 use oxiray_machine::Key;
 use oxiray_wire::connection::{ConnectionError, READ_BYTES};
-use oxiray_wire::message::{Driver, Returning};
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::message::{
+    ClientToDaemon, Direction as _, Driver, HeadToNewcomer, HeadToNode, NodeToHead, NodeToNode, Returning,
+    VisitorToDaemon, VisitorToHead, VisitorToSession,
+};
+use oxiray_wire::{Connection, FrameError, Message, Received};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -306,20 +309,37 @@ impl Daemon {
     fn received(&mut self, key: Key, Received { message, descriptors }: Received) {
         let is_heard = |stream: &&Stream| !stream.is_over && !stream.is_closing;
         let Some(stream) = self.streams.get(&key).filter(is_heard) else { return };
-        match &stream.role {
-            Role::Newcomer(_) | Role::Expected => self.greeted(key, message),
-            Role::Visitor => match self.core.head_key() {
-                None => self.visited(key, &message),
-                Some(head) => self.guest_visits(head, key, &message),
-            },
-            Role::Driver(_) | Role::Worker => match self.core.head_key() {
-                None => self.dispatch(key, message),
-                Some(head) => self.client_of_member_said(head, key, message),
-            },
-            Role::Member(_) => self.member_said(key, message),
-            Role::Head => self.head_said(message, descriptors),
-            Role::Node => self.node_said(key, message),
-            Role::Returning => self.head_answers(key, &message),
+        let heard = match (&stream.role, self.core.head_key()) {
+            (Role::Newcomer(_) | Role::Expected, _) => {
+                self.greeted(key, message);
+                Ok(())
+            }
+            (Role::Visitor, None) => VisitorToDaemon::of(message).map(|message| self.visited(key, message)),
+            (Role::Visitor, Some(head)) => {
+                VisitorToDaemon::of(message).map(|message| self.guest_visits(head, key, message))
+            }
+            (Role::Driver(_) | Role::Worker, None) => {
+                ClientToDaemon::of(message).map(|message| self.dispatch(key, message))
+            }
+            (Role::Driver(_) | Role::Worker, Some(head)) => {
+                ClientToDaemon::of(message).map(|message| self.client_of_member_said(head, key, message))
+            }
+            (Role::Member(_), _) => NodeToHead::of(message).map(|message| self.member_said(key, message)),
+            (Role::Head, _) => HeadToNode::of(message).map(|message| self.head_said(message, descriptors)),
+            (Role::Node, _) => NodeToNode::of(message).map(|message| self.node_said(key, message)),
+            (Role::Returning, _) => HeadToNewcomer::of(message).map(|message| self.head_answers(key, &message)),
+        };
+        if let Err(error) = heard {
+            self.misdirected(key, error);
+        }
+    }
+
+    /// A peer said what is not for this end (DOOR-1).
+    fn misdirected(&mut self, key: Key, error: FrameError) {
+        match self.streams.get(&key).map(|stream| &stream.role) {
+            // It is not for a node to end its head.
+            Some(Role::Head | Role::Returning) => self.connection_over(key, &error.into()),
+            _ => self.expel(key, &format!("it broke the protocol: {error}")),
         }
     }
 
@@ -342,22 +362,34 @@ impl Daemon {
         }
     }
 
-    pub(super) fn visited(&mut self, key: Key, message: &Message) {
+    fn visited(&mut self, key: Key, message: VisitorToDaemon) {
         match message {
-            Message::ClusterQuery(asked) => self.askers.push((key, asked.request)),
-            Message::StateQuery(asked) => self.core.state_query(key, asked.clone()),
-            Message::HoldingsQuery(asked) => self.tell_holdings(key, asked.request),
-            Message::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
-            Message::DrainAsked(asked) => self.core.drain_asked(key, asked),
-            Message::GrowthState(state) => self.core.growth_state(key, state),
-            Message::SubmissionAsked(asked) => self.submission_asked(key, asked),
-            Message::TokenAsked(asked) => self.token_asked(key, asked),
-            Message::GrowthQuery(asked) => self.core.growth_query(key, asked.request),
-            Message::Stop(_) => {
+            VisitorToDaemon::Session(asked) => self.session_asked(&asked),
+            VisitorToDaemon::Report(asked) => self.report_asked(key, &asked),
+            VisitorToDaemon::Head(message) => self.visitor_said(key, message),
+        }
+    }
+
+    /// What a visitor says about the session of this daemon.
+    pub(super) fn session_asked(&mut self, message: &VisitorToSession) {
+        match message {
+            VisitorToSession::Stop(_) => {
                 self.log.line("the command line asks to stop");
                 self.is_stopping = true;
             }
-            other => self.log.line(&format!("a visitor sent a message of kind {} and was ignored", other.kind())),
+        }
+    }
+
+    /// What a visitor says to the head that this daemon is, or has.
+    pub(super) fn visitor_said(&mut self, key: Key, message: VisitorToHead) {
+        match message {
+            VisitorToHead::StateQuery(asked) => self.core.state_query(key, asked),
+            VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
+            VisitorToHead::DrainAsked(asked) => self.core.drain_asked(key, &asked),
+            VisitorToHead::GrowthState(state) => self.core.growth_state(key, &state),
+            VisitorToHead::SubmissionAsked(asked) => self.submission_asked(key, &asked),
+            VisitorToHead::TokenAsked(asked) => self.token_asked(key, &asked),
+            VisitorToHead::GrowthQuery(asked) => self.core.growth_query(key, asked.request),
         }
     }
 

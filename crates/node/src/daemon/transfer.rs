@@ -17,10 +17,11 @@ use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::{Key, Whereabouts};
 use oxiray_network::{Local, Way};
 use oxiray_store::{FileId, SegmentId};
+use oxiray_wire::Connection;
 use oxiray_wire::message::{
-    Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, StoreRefused,
+    Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, NodeToNode, StoreRefused,
+    StoreToClient,
 };
-use oxiray_wire::{Connection, Message};
 use std::collections::BTreeMap;
 
 /// The largest piece that another node is given.
@@ -228,16 +229,15 @@ impl Daemon {
     }
 
     /// What another node says on its stream.
-    pub(super) fn node_said(&mut self, link: Key, message: Message) {
+    pub(super) fn node_said(&mut self, link: Key, message: NodeToNode) {
         match message {
-            Message::Fetch(asked) => self.give_piece(link, &asked),
-            Message::Fetched(said) => self.end_giving(link, said.number),
-            Message::Chunk(chunk) if chunk.missing => {
+            NodeToNode::Fetch(asked) => self.give_piece(link, &asked),
+            NodeToNode::Fetched(said) => self.end_giving(link, said.number),
+            NodeToNode::Chunk(chunk) if chunk.missing => {
                 self.transfer.fetches.missing(link, id(&chunk.object), chunk.number, chunk.failure);
             }
-            Message::Chunk(chunk) => self.piece_came(link, id(&chunk.object), *chunk),
-            Message::Refused(said) => self.log.line(&format!("another node ends its stream: {}", said.text)),
-            other => self.log.line(&format!("a node sent a message of kind {}, which is not for one", other.kind())),
+            NodeToNode::Chunk(chunk) => self.piece_came(link, id(&chunk.object), *chunk),
+            NodeToNode::Refused(said) => self.log.line(&format!("another node ends its stream: {}", said.text)),
         }
     }
 
@@ -291,14 +291,14 @@ impl Daemon {
     // --- the store's answers ---
 
     /// What the store says to the stream to another node, or to this node itself.
-    pub(super) fn store_said(&mut self, to: Key, message: Message) {
+    pub(super) fn store_said(&mut self, to: Key, message: StoreToClient) {
         match message {
-            Message::Allocated(said) => {
+            StoreToClient::Allocated(said) => {
                 if let Some(object) = self.transfer.fetches.room(said.request) {
                     self.transfer.rooms.insert(object, (segment_of(said.file, said.offset), said.size));
                 }
             }
-            Message::Pinned(said) => {
+            StoreToClient::Pinned(said) => {
                 let place = (segment_of(said.file, said.offset), said.size);
                 let Some((object, owed)) = self.transfer.giving.pinned(to, said.request, place) else { return };
                 match owed {
@@ -307,16 +307,17 @@ impl Daemon {
                     None => drop(self.store.unpin(to, object)),
                 }
             }
-            Message::StoreRefused(said) if to == OWN => match self.transfer.fetches.object_of(said.request) {
+            StoreToClient::StoreRefused(said) if to == OWN => match self.transfer.fetches.object_of(said.request) {
                 Some(object) if self.store.has(object) => self.transfer.fetches.is_here(said.request),
                 _ => self.transfer.fetches.no_room(said.request, said.failure),
             },
-            Message::StoreRefused(said) => {
+            StoreToClient::StoreRefused(said) => {
                 let Some((number, object)) = self.transfer.giving.not_pinned(to, said.request) else { return };
                 let failure = said.failure.filter(|failure| failure.code != "object_lost");
                 self.say_missing(to, number, object, failure);
             }
-            _ => {}
+            // This process maps nothing.
+            StoreToClient::SegmentRetired(_) => {}
         }
     }
 
