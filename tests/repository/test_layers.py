@@ -19,7 +19,7 @@ LAYERS = [
     {"machine"},
     {"visitor"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
-    {"resources", "ids", "records", "threads"},
+    {"resources", "ids", "records", "threads", "fields"},
     {"families"},
 ]
 BESIDE: set[tuple[str, str]] = set()

@@ -167,8 +167,8 @@ fn submit(options: &SubmitOptions) -> anyhow::Result<()> {
         return Ok(());
     }
     let ended = print(&mut visitor, &job.id, true)?;
-    if ended.state() != SubmissionState::Succeeded {
-        bail!("job {} {}: {}", ended.id, ended.state().name(), ended.message);
+    if ended.state != SubmissionState::Succeeded {
+        bail!("job {} {}: {}", ended.id, ended.state.name(), ended.message);
     }
     let _ = writeln!(lines, "Job {} succeeded.", ended.id);
     Ok(())
@@ -248,7 +248,7 @@ fn print(visitor: &mut Visitor, id: &str, follow: bool) -> anyhow::Result<Submis
         out.flush()?;
         offset += told.printed.len() as u64;
         if told.printed.is_empty() {
-            if !follow || job.state().is_final() {
+            if !follow || job.state.is_final() {
                 return Ok(job);
             }
             visit::stay(visitor, LOOK_PERIOD)?;
@@ -266,7 +266,7 @@ fn status(options: &OneOptions) -> anyhow::Result<()> {
 fn stop(options: &StopOptions) -> anyhow::Result<()> {
     let mut visitor = begin(options.address.as_deref())?;
     let mut job = one(&mut visitor, SubmissionAction::Stop, &options.id)?;
-    while !options.no_wait && !job.state().is_final() {
+    while !options.no_wait && !job.state.is_final() {
         visit::stay(&mut visitor, LOOK_PERIOD)?;
         job = one(&mut visitor, SubmissionAction::List, &options.id)?;
     }
@@ -288,7 +288,7 @@ fn list(options: &ListOptions) -> anyhow::Result<()> {
 }
 
 fn sentence(job: &Submission) -> String {
-    format!("Job {} {}: {}.", job.id, job.state().name(), job.message)
+    format!("Job {} {}: {}.", job.id, job.state.name(), job.message)
 }
 
 fn row(job: &Submission) -> Json {
@@ -296,7 +296,7 @@ fn row(job: &Submission) -> Json {
     let moment = |ms: u64| if ms == 0 { Json::Null } else { json!(ms) };
     json!({
         "submission_id": job.id,
-        "status": job.state().name(),
+        "status": job.state.name(),
         "message": job.message,
         "entrypoint": spec.entrypoint,
         "exit_code": job.exit_code,

@@ -77,7 +77,9 @@ impl Pool {
                     body = rest;
                     match shape.fields.get(&((key >> 3) as u32)) {
                         Some(Field::Message(inner)) => self.learn_body(inner, value),
-                        Some(Field::Bytes) if value.len() <= 64 => self.bytes(Bytes::copy_from_slice(value)),
+                        Some(Field::Bytes | Field::Identifier { .. }) if value.len() <= 64 => {
+                            self.bytes(Bytes::copy_from_slice(value))
+                        }
                         Some(Field::Text) if value.len() <= 64 => {
                             self.text(String::from_utf8_lossy(value).into_owned());
                         }
@@ -160,7 +162,9 @@ pub fn body(chance: &mut Rng, shape: &Shape, pool: &Pool) -> Vec<u8> {
 
 fn append_body(chance: &mut Rng, shape: &Shape, pool: &Pool, out: &mut Vec<u8>) {
     for (tag, field) in &shape.fields {
-        if chance.u8(..) < 80 {
+        // Where an identifier is required nothing else is looked at without it.
+        let left_out = if matches!(field, Field::Identifier { is_required: true, .. }) { 1 } else { 80 };
+        if chance.u8(..) < left_out {
             continue;
         }
         // Where only one is meant, the last one counts.
@@ -194,6 +198,14 @@ fn append_value(chance: &mut Rng, tag: u32, field: &Field, pool: &Pool, out: &mu
             0..16 => append_field(tag, &vec![chance.u8(..); LENGTHS[chance.usize(..LENGTHS.len())]], out),
             _ => append_field(tag, &pool.bytes[chance.usize(..pool.bytes.len())], out),
         },
+        Field::Identifier { bytes, .. } => {
+            let known: Vec<_> = pool.bytes.iter().filter(|known| known.len() == *bytes).collect();
+            match chance.u8(..) {
+                0..4 => append_field(tag, &vec![chance.u8(..); chance.usize(..32)], out),
+                4..16 => append_field(tag, &vec![chance.u8(..); *bytes], out),
+                _ => append_field(tag, known[chance.usize(..known.len())], out),
+            }
+        }
         Field::Text => match chance.u8(..) {
             0..4 => append_field(tag, &vec![b'x'; chance.usize(..3000)], out),
             _ => append_field(tag, pool.texts[chance.usize(..pool.texts.len())].as_bytes(), out),

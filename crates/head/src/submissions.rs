@@ -112,7 +112,7 @@ impl Submissions {
             let entrypoint = known.told.spec.as_ref().map(|spec| spec.entrypoint.clone()).unwrap_or_default();
             return Err(NotSubmitted::Taken { id: id.to_owned(), entrypoint });
         }
-        if self.by_id.values().filter(|entry| !entry.told.state().is_final()).count() >= LIVING_SUBMISSIONS_MAX {
+        if self.by_id.values().filter(|entry| !entry.told.state.is_final()).count() >= LIVING_SUBMISSIONS_MAX {
             return Err(NotSubmitted::TooMany);
         }
         let told = Submission {
@@ -134,7 +134,7 @@ impl Submissions {
 
     /// The head before this one is gone, and with it the jobs that had not ended. Returns their names.
     pub(crate) fn head_ended(&mut self) -> Vec<String> {
-        let living = self.by_id.values_mut().filter(|entry| !entry.told.state().is_final());
+        let living = self.by_id.values_mut().filter(|entry| !entry.told.state.is_final());
         let ended = living.map(|entry| {
             entry.told.state = SubmissionState::Failed.into();
             "the head that ran it ended, and it with the head".clone_into(&mut entry.told.message);
@@ -145,10 +145,10 @@ impl Submissions {
 
     /// The process that runs a job says something of it. Returns whether that changed anything (SUBMIT-2).
     pub(crate) fn heard(&mut self, id: &str, word: Word, now_ms: u64) -> bool {
-        let Some(entry) = self.by_id.get_mut(id).filter(|entry| !entry.told.state().is_final()) else { return false };
+        let Some(entry) = self.by_id.get_mut(id).filter(|entry| !entry.told.state.is_final()) else { return false };
         let told = &mut entry.told;
         let (state, message) = match word {
-            Word::Started if entry.is_stopping || told.state() == SubmissionState::Running => return false,
+            Word::Started if entry.is_stopping || told.state == SubmissionState::Running => return false,
             Word::Started => {
                 told.started_ms = now_ms;
                 (SubmissionState::Running, "its entrypoint runs".to_owned())
@@ -175,7 +175,7 @@ impl Submissions {
     /// A job is to end.
     pub(crate) fn stop(&mut self, id: &str) -> Option<Stopping> {
         let entry = self.by_id.get_mut(id)?;
-        if entry.told.state().is_final() || entry.is_stopping {
+        if entry.told.state.is_final() || entry.is_stopping {
             return Some(Stopping::Nothing);
         }
         entry.is_stopping = true;
@@ -190,7 +190,7 @@ impl Submissions {
 
     /// Forgets the jobs that ended longest ago, where there are too many. Returns their names.
     pub(crate) fn forget_old(&mut self) -> Vec<String> {
-        let ended = self.by_id.values().filter(|entry| entry.told.state().is_final());
+        let ended = self.by_id.values().filter(|entry| entry.told.state.is_final());
         let mut ended: Vec<(u64, String)> = ended.map(|entry| (entry.told.ended_ms, entry.told.id.clone())).collect();
         ended.sort();
         let count = ended.len().saturating_sub(ENDED_SUBMISSIONS_KEPT);

@@ -12,7 +12,7 @@
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::Key;
-use oxiray_wire::message::Failure;
+use oxiray_wire::message::{Failure, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of a piece.
@@ -45,7 +45,7 @@ pub(crate) enum Step {
     /// Write into that room; where it fails, [`Fetches::unwritable`] is to be told.
     Write { object: ObjectId, offset: u64, bytes: Bytes },
     /// All is written.
-    Seal { object: ObjectId, stamp: u64 },
+    Seal { object: ObjectId, stamp: Stamp },
     /// Give the room up, or the request for it.
     GiveUp { object: ObjectId },
     /// The object can be read here.
@@ -63,7 +63,7 @@ pub(crate) struct Piece {
     /// Bytes of the whole object.
     pub(crate) size: u64,
     /// FETCH-4.
-    pub(crate) stamp: u64,
+    pub(crate) stamp: Stamp,
     pub(crate) content: Content,
 }
 
@@ -112,7 +112,7 @@ struct Incoming {
     number: u64,
     room: Room,
     /// Size and stamp, once a piece came.
-    known: Option<(u64, u64)>,
+    known: Option<(u64, Stamp)>,
     /// Pieces come in the order asked for: up to here it was asked for, and up to here it was written.
     asked: u64,
     arrived: u64,
@@ -386,7 +386,7 @@ impl Fetches {
 
     fn end(&mut self, object: ObjectId) {
         let Some(incoming) = self.take(object) else { return };
-        let stamp = incoming.known.map_or(0, |(_, stamp)| stamp);
+        let stamp = incoming.known.map_or(Stamp::default(), |(_, stamp)| stamp);
         self.out.push(Step::Seal { object, stamp });
         self.tell_readers(object, incoming);
     }

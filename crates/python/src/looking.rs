@@ -3,7 +3,7 @@
 use crate::process;
 use crate::values::deadline;
 use bytes::Bytes;
-use oxiray_wire::message::{DrainAsked, KeptRequest, StateFilter, StateQuery};
+use oxiray_wire::message::{DrainAsked, KeptAction, KeptRequest, StateFilter, StateQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::time::Instant;
@@ -19,6 +19,7 @@ fn kept(
     widely: bool,
 ) -> PyResult<(u64, Bound<'_, PyBytes>, Vec<Bound<'_, PyBytes>>)> {
     let runtime = process::required()?;
+    let action = KeptAction::try_from(action).unwrap_or_default();
     let (namespace, key, value) = (Bytes::from(namespace), Bytes::from(key), Bytes::from(value));
     let asked = KeptRequest { request: 0, action, namespace, key, value, widely };
     let answer = process::patiently(py, || runtime.kept(&asked))?.map_err(|error| process::error(py, &error))?;

@@ -86,10 +86,12 @@ pub enum FrameError {
         arrived: usize,
     },
     /// The body is not the protobuf message that its kind names.
-    #[error("the body of a frame of kind {kind} cannot be read")]
+    #[error("the body of a frame of kind {kind} cannot be read: {error}")]
     Body {
         /// The frame's kind.
         kind: u16,
+        /// What is wrong, and in which field.
+        error: prost::DecodeError,
     },
     /// The message is none that this peer says to this end.
     #[error("a message of kind {kind} is not among those of {direction}, and is not for this end of the stream")]

@@ -21,6 +21,7 @@
 mod body;
 pub mod connection;
 mod far;
+mod field;
 pub mod frame;
 pub mod labels;
 pub mod message;

@@ -6,10 +6,12 @@
 //! Naming: a *client* is a process with a runtime, driver or worker; the *owner* of an object or a
 //! lease is the client that asked for it.
 
+use crate::field::Nested;
 use crate::frame::{CONTROL_BYTES_LIMIT, FRAME_BYTES_LIMIT, FrameError, MESSAGE_BYTES_LIMIT};
 use crate::shape::Shape;
 use bytes::{Bytes, BytesMut};
-use prost::{Message as _, Oneof};
+use oxiray_fields::Fields;
+use prost::{DecodeError, Message as _};
 
 mod actor;
 mod answer;
@@ -43,6 +45,7 @@ mod submission;
 mod template;
 mod token;
 mod transfer;
+mod value;
 mod work;
 mod worker;
 
@@ -75,6 +78,7 @@ pub use submission::*;
 pub use template::*;
 pub use token::*;
 pub use transfer::*;
+pub use value::*;
 pub use work::*;
 pub use worker::*;
 
@@ -97,6 +101,13 @@ macro_rules! limit {
     () => {
         CONTROL_BYTES_LIMIT
     };
+}
+
+/// Reads a body of which all is there that must be.
+fn read<M: Nested>(body: Bytes) -> Result<M, DecodeError> {
+    let message = M::decode(body)?;
+    message.check()?;
+    Ok(message)
 }
 
 macro_rules! messages {
@@ -124,6 +135,14 @@ macro_rules! messages {
                 }
             }
 
+            /// The shape of messages of that kind; empty for a kind that is not known.
+            pub(crate) fn shape(kind: u16) -> Shape {
+                match kind {
+                    $($kind => <$name as Nested>::shape(),)*
+                    _ => Shape::default(),
+                }
+            }
+
             /// The number that stands for this message in a frame's header.
             pub fn kind(&self) -> u16 {
                 match self { $(Self::$name(_) => $kind,)* }
@@ -147,7 +166,7 @@ macro_rules! messages {
 
             /// Reads the body of a frame; `None` where the kind is unknown here (WIRE-3).
             pub fn decode(kind: u16, body: Bytes) -> Result<Option<Self>, FrameError> {
-                let malformed = |_| FrameError::Body { kind };
+                let malformed = |error| FrameError::Body { kind, error };
                 if !Shape::allows(kind, &body) {
                     return Err(FrameError::Crowded { kind });
                 }
@@ -155,7 +174,7 @@ macro_rules! messages {
                     return Ok(Some(Self::Call(Call::read(&body).map_err(malformed)?)));
                 }
                 Ok(Some(match kind {
-                    $($kind => Self::$name($name::decode(body).map_err(malformed)?.into()),)*
+                    $($kind => Self::$name(read::<$name>(body).map_err(malformed)?.into()),)*
                     _ => return Ok(None),
                 }))
             }
@@ -321,125 +340,97 @@ messages! {
 }
 
 /// How much of a resource.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Amount {
     /// The resource's name.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub resource: String,
     /// In 1/10,000.
-    #[prost(uint64, tag = "2")]
+    #[field(2)]
     pub units: u64,
 }
 
 /// An environment variable; a missing value means that it is removed.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Fields)]
 pub struct Variable {
     /// Its name.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub name: String,
     /// Its value.
-    #[prost(string, optional, tag = "2")]
+    #[field(2)]
     pub value: Option<String>,
 }
 
 /// A reference to an object as it travels: which object, and who owns it.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
 pub struct Reference {
     /// `ObjectId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub object: Bytes,
     /// `WorkerId` of the owner.
-    #[prost(bytes = "bytes", tag = "2")]
+    #[field(2)]
     pub owner: Bytes,
 }
 
 /// Something went wrong outside of user code.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Failure {
     /// A stable code that the front turns into an exception type, such as `worker_crashed`.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub code: String,
     /// What happened, why, and what to do.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub text: String,
     /// A serialized exception of user code that caused it, where there is one; for `cancelled` the `TaskId`, for `actor_died`
     /// an [`ActorDeath`], for `argument_failed` an [`ArgumentFailed`].
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub cause: Bytes,
 }
 
-/// A finished value.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct Value {
-    /// The value itself, or where it is.
-    #[prost(oneof = "Content", tags = "1, 2, 3, 4")]
-    pub content: Option<Content>,
-    /// References that stand inside the value. Whoever holds the value holds these.
-    #[prost(message, repeated, tag = "5")]
-    pub contained: Vec<Reference>,
-}
-
-/// What a [`Value`] is.
-#[derive(Clone, PartialEq, Oneof)]
-pub enum Content {
-    /// Serialized, right here.
-    #[prost(bytes = "bytes", tag = "1")]
-    Inline(Bytes),
-    /// In the node's store under the object's own id; the number is its size in bytes.
-    #[prost(uint64, tag = "2")]
-    Stored(u64),
-    /// User code raised: the serialized exception.
-    #[prost(bytes = "bytes", tag = "3")]
-    Raised(Bytes),
-    /// The runtime could not produce it.
-    #[prost(message, tag = "4")]
-    Failed(Failure),
-}
-
 /// Device indices or names that a process may use of one resource.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Devices {
     /// The resource, such as `GPU`.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub resource: String,
     /// Their ids in ascending order, as the visibility variable names them.
-    #[prost(string, repeated, tag = "2")]
+    #[field(2)]
     pub ids: Vec<String>,
     /// Whether the ids come from a variable that was set on the node beforehand.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub preset: bool,
 }
 
 /// What a process must find around it: part of what makes workers interchangeable.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Fields)]
 pub struct Environment {
     /// Variables of the runtime environment, by name.
-    #[prost(message, repeated, tag = "1")]
+    #[field(1)]
     pub variables: Vec<Variable>,
     /// The other fields as JSON, which the worker applies; opaque to the daemon.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub fields: String,
     /// What must be made before a worker can start, as JSON for the process that makes it; empty for nothing.
-    #[prost(string, tag = "3")]
+    #[field(3)]
     pub preparation: String,
     /// The folder of the cache that the preparation fills and that is not to be evicted meanwhile; empty for none.
-    #[prost(string, tag = "4")]
+    #[field(4)]
     pub cached: String,
     /// Modules that the template imports before it forks.
-    #[prost(string, repeated, tag = "5")]
+    #[field(5)]
     pub preload: Vec<String>,
     /// Where it finds them: folders, and packages as `package://NAME`.
-    #[prost(string, repeated, tag = "6")]
+    #[field(6)]
     pub preload_path: Vec<String>,
     /// How long the preparation may take, in seconds; 0 for no limit.
-    #[prost(uint32, tag = "7")]
+    #[field(7)]
     pub setup_timeout_s: u32,
     /// Whether a job's environment is prepared when the job begins rather than with its first task.
-    #[prost(bool, tag = "8")]
+    #[field(8)]
     pub eager: bool,
     /// Whether workers are a program of the user's own, which the preparation names and which forks them itself, in place
     /// of an interpreter.
-    #[prost(bool, tag = "9")]
+    #[field(9)]
     pub native: bool,
 }
 
@@ -459,7 +450,8 @@ mod tests {
     #[test]
     fn unknown_kinds_are_skipped_and_bad_bodies_refused() {
         assert_eq!(Message::decode(60_000, Bytes::new()), Ok(None));
-        assert_eq!(Message::decode(71, Bytes::from_static(&[0xff; 9])), Err(FrameError::Body { kind: 71 }));
+        let malformed = Message::decode(71, Bytes::from_static(&[0xff; 9]));
+        assert!(matches!(malformed, Err(FrameError::Body { kind: 71, .. })), "{malformed:?}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What bodies of messages consist of, learned by asking the decoder: the schema stands in `message.rs` and nowhere else.
+//! What bodies of messages consist of, as the types of their fields say: the schema stands in `message.rs` and nowhere else.
 //!
 //! By its shape a body is measured before it is decoded: a repeated field of two bytes may become a structure of two
 //! hundred, so that what a peer sends would otherwise take a hundred times its size in memory.
 
 use crate::message::Message;
-use bytes::{BufMut, Bytes, BytesMut};
+
 use prost::encoding::{self, WireType};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,12 +15,8 @@ const UNMEASURED_BYTES: usize = 64 << 10;
 const ENTRIES_FREE: usize = 1 << 16;
 /// One more for so many bytes of it.
 const BYTES_PER_ENTRY: usize = 12;
-/// The largest number of a field that is asked about.
-const TAG_MAX: u32 = 31;
 /// Kinds are below this.
 const KINDS_MAX: usize = 512;
-/// How deep messages are nested at most.
-const DEPTH_MAX: usize = 8;
 
 /// How a field is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +33,13 @@ pub enum Field {
     Bytes,
     /// UTF-8.
     Text,
+    /// An identifier.
+    Identifier {
+        /// How many bytes each has.
+        bytes: usize,
+        /// Whether a body without one is refused.
+        is_required: bool,
+    },
     /// Another message.
     Message(Shape),
 }
@@ -48,12 +51,18 @@ pub struct Shape {
     pub fields: BTreeMap<u32, Field>,
 }
 
+impl FromIterator<(u32, Field)> for Shape {
+    fn from_iter<I: IntoIterator<Item = (u32, Field)>>(fields: I) -> Self {
+        Self { fields: fields.into_iter().collect() }
+    }
+}
+
 impl Shape {
-    /// The shape of messages of that kind, learned when it is first asked for; nothing for a kind that is not known.
+    /// The shape of messages of that kind, put together when it is first asked for; nothing for a kind that is not known.
     pub fn of(kind: u16) -> Option<&'static Self> {
-        static LEARNED: [OnceLock<Shape>; KINDS_MAX] = [const { OnceLock::new() }; KINDS_MAX];
-        let place = LEARNED.get(usize::from(kind)).filter(|_| Message::KINDS.contains(&kind))?;
-        Some(place.get_or_init(|| learn(kind, &mut Vec::new())))
+        static KNOWN: [OnceLock<Shape>; KINDS_MAX] = [const { OnceLock::new() }; KINDS_MAX];
+        let place = KNOWN.get(usize::from(kind)).filter(|_| Message::KINDS.contains(&kind))?;
+        Some(place.get_or_init(|| Message::shape(kind)))
     }
 
     /// Whether a body has no more entries than its size allows.
@@ -95,70 +104,12 @@ impl Shape {
     }
 }
 
-/// Asks the decoder about every field of the message at that path, from the outermost one on.
-fn learn(kind: u16, path: &mut Vec<u32>) -> Shape {
-    let empty = written(kind, path, &[]).unwrap_or(0);
-    let mut shape = Shape::default();
-    for tag in 1..=TAG_MAX {
-        if let Some(field) = learn_field(kind, path, tag, empty) {
-            shape.fields.insert(tag, field);
-        }
-    }
-    shape
-}
-
-fn learn_field(kind: u16, path: &mut Vec<u32>, tag: u32, empty: usize) -> Option<Field> {
-    // What is known is written back; what is not is skipped.
-    let is_known = |path: &[u32], wire_type, value: &[u8]| {
-        let mut field = Vec::new();
-        encoding::encode_key(tag, wire_type, &mut field);
-        if wire_type == WireType::LengthDelimited {
-            encoding::encode_varint(value.len() as u64, &mut field);
-        }
-        field.extend_from_slice(value);
-        written(kind, path, &field).map(|bytes| bytes > empty)
-    };
-    if is_known(path, WireType::Varint, &[1]) == Some(true) {
-        // Packed numbers are read one by one, too.
-        let is_packed = is_known(path, WireType::LengthDelimited, &[1, 1]) == Some(true);
-        return Some(if is_packed { Field::Numbers } else { Field::Number });
-    }
-    if is_known(path, WireType::SixtyFourBit, &[1; 8]) == Some(true) {
-        let is_packed = is_known(path, WireType::LengthDelimited, &[1; 16]) == Some(true);
-        return Some(if is_packed { Field::FixedNumbers } else { Field::Fixed });
-    }
-    let as_bytes = |path: &[u32], value: &[u8]| is_known(path, WireType::LengthDelimited, value);
-    match (as_bytes(path, &[0xff]), as_bytes(path, &[0xc2, 0x80])) {
-        (Some(true), _) => Some(Field::Bytes),
-        (None, Some(true)) => Some(Field::Text),
-        (None, None) if path.len() < DEPTH_MAX && as_bytes(path, &[]) == Some(true) => {
-            path.push(tag);
-            let inner = learn(kind, path);
-            path.pop();
-            Some(Field::Message(inner))
-        }
-        _ => None,
-    }
-}
-
-/// How many bytes a body has when it is written back that has `value` as the message at that path; nothing where it cannot
-/// be read.
-fn written(kind: u16, path: &[u32], value: &[u8]) -> Option<usize> {
-    let body = path.iter().rev().fold(Bytes::copy_from_slice(value), |value, tag| {
-        let mut around = BytesMut::new();
-        encoding::encode_key(*tag, WireType::LengthDelimited, &mut around);
-        encoding::encode_varint(value.len() as u64, &mut around);
-        around.put_slice(&value);
-        around.freeze()
-    });
-    Some(Message::decode(kind, body).ok()??.body_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::frame::FrameError;
     use crate::message::{ActorCreate, ArgumentReference, Promise, Publish, Reference, Value};
+    use bytes::{Bytes, BytesMut};
 
     fn body(message: &Message) -> Bytes {
         let mut body = BytesMut::new();

@@ -20,7 +20,7 @@ pub fn of_client(message: &Message) -> bool {
         | Message::TokenAsked(_)
         | Message::GrowthState(_) => true,
         // Kept values are everybody's, and a deletion is of all keys with a beginning: the empty one is all of them.
-        Message::KeptRequest(asked) => matches!(asked.action(), KeptAction::Put | KeptAction::Delete),
+        Message::KeptRequest(asked) => matches!(asked.action, KeptAction::Put | KeptAction::Delete),
         // What outlives whoever made it holds what it was granted for ever, since there are no quotas.
         Message::ActorCreate(asked) => asked.detached,
         Message::GroupCreate(asked) => asked.detached,

@@ -243,13 +243,13 @@ impl HeadCore {
         let ran_here = record.started_us > 0;
         let milliseconds = |us: u64| (us > 0).then_some(us / 1000);
         json!({
-            "task_id": task.hex(), "attempt_number": record.attempt, "name": name, "state": stage_name(record.stage()),
+            "task_id": task.hex(), "attempt_number": record.attempt, "name": name, "state": stage_name(record.stage),
             "job_id": actor.job().hex(), "actor_id": is_call_of_actor.then(|| actor.hex()),
             "type": if is_call_of_actor { "ACTOR_TASK" } else { "NORMAL_TASK" },
             "func_or_class_name": name, "parent_task_id": null,
             "node_id": ran_here.then(|| self.node_of_worker(*by).hex()), "worker_id": ran_here.then(|| by.hex()),
             "worker_pid": ran_here.then_some(pid),
-            "error_type": (record.stage() == TaskStage::Failed).then(|| error_name(&record.error)),
+            "error_type": (record.stage == TaskStage::Failed).then(|| error_name(&record.error)),
             "error_message": (!record.text.is_empty()).then_some(&record.text),
             "start_time_ms": milliseconds(record.started_us), "end_time_ms": milliseconds(record.ended_us),
             "start_us": record.started_us, "end_us": record.ended_us, "language": "PYTHON",
@@ -303,7 +303,7 @@ impl HeadCore {
 
 /// When an attempt came to which stage, as far as the process knows that tells of it.
 fn events(record: &TaskRecord) -> Vec<Json> {
-    let times = [("RUNNING", record.started_us), (stage_name(record.stage()), record.ended_us)];
+    let times = [("RUNNING", record.started_us), (stage_name(record.stage), record.ended_us)];
     let known = times.into_iter().filter(|(_, us)| *us > 0);
     known.map(|(state, us)| json!({"state": state, "created_ms": us / 1000})).collect()
 }

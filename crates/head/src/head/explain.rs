@@ -115,7 +115,7 @@ impl HeadCore {
         let latest = latest.ok_or_else(|| {
             format!("no process knows of a task {}: it ended long ago, or another cluster has it", id.hex())
         })?;
-        let (stage, name) = (latest.record.stage(), &latest.record.name);
+        let (stage, name) = (latest.record.stage, &latest.record.name);
         let done = |why: &str| Ok(settled("task", &id.hex(), name, stage_name(stage), why));
         match stage {
             TaskStage::WaitsForWorker => {}

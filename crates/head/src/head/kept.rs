@@ -10,7 +10,7 @@ use oxiray_wire::message::{Failure, KeptAction, KeptAnswer, KeptRequest};
 impl HeadCore {
     pub(super) fn keep(&mut self, from: Key, asked: KeptRequest) {
         let mut answer = KeptAnswer { request: asked.request, ..KeptAnswer::default() };
-        match asked.action() {
+        match asked.action {
             KeptAction::Put => match self.keep_value(from, &asked) {
                 Ok(was_there) => answer.count = u64::from(was_there),
                 Err(error) => {

@@ -11,7 +11,7 @@ use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{PushError, Wish};
 use oxiray_wire::message::{
     Amount, CancelObject, Failure, LargeArgument, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, LeaseRetire,
-    Strategy, WorkerReturn,
+    OutOfMemory, Strategy, WorkerReturn,
 };
 
 /// How many objects of a request are looked for.
@@ -236,8 +236,14 @@ impl HeadCore {
             client.leases.remove(&number);
             let failure = failure.cloned();
             let (text, was_drained) = (text.to_owned(), self.dies_of_drain(worker));
-            let ended =
-                LeaseEnded { lease: number, text, node_died: was_drained, failure, was_drained, out_of_memory: 0 };
+            let ended = LeaseEnded {
+                lease: number,
+                text,
+                node_died: was_drained,
+                failure,
+                was_drained,
+                out_of_memory: OutOfMemory::None,
+            };
             self.send(owner, self.with_cause(worker, ended));
         }
     }

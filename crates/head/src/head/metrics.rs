@@ -109,7 +109,7 @@ fn counted(states: impl Iterator<Item = &'static str>) -> BTreeMap<&'static str,
 
 /// `None` for a kind that only newer builds know.
 fn sample_of(told: MetricSample) -> Option<Sample> {
-    let kind = match told.kind() {
+    let kind = match told.kind {
         MetricKind::Counter => Kind::Counter,
         MetricKind::Gauge => Kind::Gauge,
         MetricKind::Histogram => Kind::Histogram,

@@ -71,8 +71,8 @@ fn object_row(record: &ObjectRecord, size: Option<u64>, site: &str, process: &Js
     json!({
         "object_id": identifier!(ObjectId, &record.object).hex(),
         "object_size": size.map_or(-1, |size| i64::try_from(size).unwrap_or(i64::MAX)),
-        "task_status": stage_name(record.stage()), "attempt_number": u64::from(record.attempt) + 1,
-        "reference_type": use_name(record.used()), "call_site": site,
+        "task_status": stage_name(record.stage), "attempt_number": u64::from(record.attempt) + 1,
+        "reference_type": use_name(record.used), "call_site": site,
         "type": process["type"], "pid": process["pid"], "ip": process["ip"],
     })
 }

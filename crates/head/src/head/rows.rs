@@ -108,10 +108,10 @@ fn submission_row(submission: &Submission, driver: Option<&Json>) -> Json {
     let of_driver = |column: &str| driver.map_or(Json::Null, |row| row[column].clone());
     let spec = submission.spec.as_ref();
     let time = |at: u64| (at > 0).then_some(at);
-    let has_failed = submission.state() == SubmissionState::Failed;
+    let has_failed = submission.state == SubmissionState::Failed;
     json!({
         "type": "SUBMISSION", "job_id": of_driver("job_id"), "submission_id": submission.id,
-        "driver_info": of_driver("driver_info"), "status": submission.state().name(), "message": submission.message,
+        "driver_info": of_driver("driver_info"), "status": submission.state.name(), "message": submission.message,
         "error_type": (has_failed && submission.exit_code.is_some()).then_some("JOB_ENTRYPOINT_COMMAND_ERROR"),
         "entrypoint": spec.map(|spec| &spec.entrypoint), "driver_node_id": of_driver("driver_node_id"),
         "start_time": time(submission.submitted_ms), "end_time": time(submission.ended_ms),

@@ -23,7 +23,7 @@ impl HeadCore {
     pub(crate) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
         let mut told = SubmissionTold { request: asked.request, ..SubmissionTold::default() };
         let known = self.jobs.submitted.jobs.get(&asked.id).cloned();
-        match (asked.action(), known) {
+        match (asked.action, known) {
             (SubmissionAction::Submit, _) => return self.submit(from, asked, now_ms),
             (SubmissionAction::List, _) if asked.id.is_empty() => told.jobs = self.jobs.submitted.jobs.all(),
             (SubmissionAction::List | SubmissionAction::Read, Some(known)) => told.jobs.push(known),
@@ -102,7 +102,7 @@ impl HeadCore {
         }
         self.touch(Row::Submission(id.to_owned()));
         if let Some(job) = self.jobs.submitted.jobs.get(id) {
-            self.log(format!("submitted job {id}: {}: {}", job.state().name(), job.message));
+            self.log(format!("submitted job {id}: {}: {}", job.state.name(), job.message));
         }
         for gone in self.jobs.submitted.jobs.forget_old() {
             self.touch(Row::Submission(gone));

@@ -54,7 +54,7 @@ fn what_is_heard_decides_and_the_end_is_final() {
             assert_eq!(all.stop("a"), Some(Stopping::Nothing));
         }
         let job = all.get("a").expect("it is remembered");
-        assert_eq!((job.state(), job.exit_code, job.message.as_str()), (state, code, message), "{words:?}");
+        assert_eq!((job.state, job.exit_code, job.message.as_str()), (state, code, message), "{words:?}");
         assert_eq!(job.ended_ms > 0, state.is_final());
     }
     assert_eq!(Submissions::default().stop("a"), None);
@@ -71,7 +71,7 @@ fn a_head_that_comes_back_tells_of_the_end() {
     assert_eq!(again.head_ended(), ["a"]);
     let job = again.get("a").expect("it is there").clone();
     let why = "the head that ran it ended, and it with the head";
-    assert_eq!((job.state(), job.message.as_str()), (SubmissionState::Failed, why));
+    assert_eq!((job.state, job.message.as_str()), (SubmissionState::Failed, why));
     assert!(again.head_ended().is_empty());
     assert!(!again.heard("a", Word::Ended(0), 9), "SUBMIT-2");
 }

@@ -8,7 +8,7 @@ use super::{Alarm, Duty, NodeCore};
 use crate::Monitored;
 use crate::device_checks::{DeviceChecks, DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
 use crate::{Effect, Key};
-use oxiray_wire::message::{Stop, WorkerDied, WorkerGone};
+use oxiray_wire::message::{OutOfMemory, Stop, WorkerDied, WorkerGone};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl NodeCore {
         let Some(worker) = self.workers.get(&key).filter(|worker| worker.job.is_some()) else { return };
         let cause = worker.memory.cause.as_ref();
         let text = cause.map_or(text, |cause| cause.text.as_str()).to_owned();
-        let out_of_memory = cause.map_or(0, |cause| cause.kind.into());
+        let out_of_memory = cause.map_or(OutOfMemory::None, |cause| cause.kind);
         self.report(WorkerDied { worker: key, text, out_of_memory });
     }
 

@@ -308,7 +308,7 @@ impl Daemon {
         let (now, request) = (now_ms(), asked.request);
         let entry = self.entry().ok_or(NOT_LISTENING)?;
         let fault = |fault: TokenFault| fault.to_string();
-        let (next, id, text) = match asked.action() {
+        let (next, id, text) = match asked.action {
             TokenAction::Unknown => {
                 return Err("the head does not know what is to be done: it is of another build".to_owned());
             }

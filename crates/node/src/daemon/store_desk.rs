@@ -7,7 +7,7 @@ use oxiray_store::{
     Access, ClientId, Event, Expired, Extent, FileId, ObjectState, Options, SegmentId, Store, StoreError, Ticket,
     WriteMapping,
 };
-use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, StoreRefused, StoreToClient};
+use oxiray_wire::message::{Allocated, Failure, Pinned, SegmentRetired, Stamp, StoreRefused, StoreToClient};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -55,7 +55,7 @@ pub(crate) struct StoreDesk {
     /// Clients that are this daemon's own streams to other nodes: they map nothing.
     itself: BTreeSet<Key>,
     /// Of objects that went from node to node, which writing each is.
-    stamps: BTreeMap<ObjectId, u64>,
+    stamps: BTreeMap<ObjectId, Stamp>,
 }
 
 impl StoreDesk {
@@ -136,12 +136,12 @@ impl StoreDesk {
     }
 
     /// The same for all copies of one writing of an object.
-    pub(super) fn stamp_of(&mut self, object: ObjectId) -> u64 {
-        *self.stamps.entry(object).or_insert_with(|| u64::from_ne_bytes(oxiray_ids::random()))
+    pub(super) fn stamp_of(&mut self, object: ObjectId) -> Stamp {
+        *self.stamps.entry(object).or_insert_with(|| Stamp(u64::from_ne_bytes(oxiray_ids::random())))
     }
 
     /// The object that was fetched is of this writing.
-    pub(super) fn has_stamp(&mut self, object: ObjectId, stamp: u64) {
+    pub(super) fn has_stamp(&mut self, object: ObjectId, stamp: Stamp) {
         self.stamps.insert(object, stamp);
     }
 

@@ -69,7 +69,7 @@ enum Said {
 impl Daemon {
     pub(super) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked) {
         let known = self.core.submission(&asked.id).cloned();
-        let Some(job) = known.filter(|_| asked.action() == SubmissionAction::Read) else {
+        let Some(job) = known.filter(|_| asked.action == SubmissionAction::Read) else {
             return self.core.submission_asked(from, asked, now_ms());
         };
         let mut printed = vec![0; PRINTED_BYTES_MAX];

@@ -19,7 +19,7 @@ use oxiray_network::{Local, Way};
 use oxiray_store::{FileId, SegmentId};
 use oxiray_wire::Connection;
 use oxiray_wire::message::{
-    Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, NodeToNode, StoreRefused,
+    Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, NodeToNode, Stamp, StoreRefused,
     StoreToClient,
 };
 use std::collections::BTreeMap;
@@ -336,7 +336,7 @@ impl Daemon {
         }
     }
 
-    fn seal_copy(&mut self, object: ObjectId, stamp: u64) {
+    fn seal_copy(&mut self, object: ObjectId, stamp: Stamp) {
         if self.transfer.rooms.remove(&object).is_none() {
             return;
         }

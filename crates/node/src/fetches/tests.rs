@@ -92,7 +92,7 @@ impl World {
                 }
                 Step::Seal { object, stamp } => {
                     let bytes = self.rooms.remove(&object).expect("there was room");
-                    self.store.insert(object, Stored { bytes, stamp });
+                    self.store.insert(object, Stored { bytes, stamp: stamp.0 });
                 }
                 Step::GiveUp { object } => {
                     self.rooms.remove(&object);
@@ -170,7 +170,7 @@ impl World {
                     }
                     None => Content::Bytes(bytes),
                 };
-                self.fetches.piece(link, Piece { object, number, offset, size: *size, stamp: *stamp, content });
+                self.fetches.piece(link, Piece { object, number, offset, size: *size, stamp: Stamp(*stamp), content });
             }
             None => self.fetches.missing(link, object, number, None),
         }

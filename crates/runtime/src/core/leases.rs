@@ -148,7 +148,7 @@ impl<I: Io> Client<I> {
 
     /// Whether the task whose worker ended is run again.
     fn goes_on(&mut self, task: TaskId, ended: &LeaseEnded) -> bool {
-        match ended.out_of_memory() {
+        match ended.out_of_memory {
             OutOfMemory::Passing => self.try_with_more_memory(task, &ended.text),
             OutOfMemory::Lasting => false,
             OutOfMemory::None | OutOfMemory::Kernel => {
@@ -206,7 +206,7 @@ impl<I: Io> Client<I> {
 fn lost_with(ended: &LeaseEnded, name: &str, attempts: u32) -> Failure {
     let LeaseEnded { text, node_died, .. } = ended;
     let which = format!("This was attempt {attempts}, the last that max_retries allows");
-    let (code, text) = match ended.out_of_memory() {
+    let (code, text) = match ended.out_of_memory {
         OutOfMemory::None if *node_died => ("node_died", died(name, text, &which)),
         OutOfMemory::None => ("worker_crashed", died(name, text, &which)),
         OutOfMemory::Kernel => ("out_of_memory", format!("the worker that ran `{name}` died: {text}. {which}")),

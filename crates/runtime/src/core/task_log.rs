@@ -271,7 +271,7 @@ mod tests {
         let (task, now) = (TaskId::new([7; 24]), Instant::now());
         let place = log.begin(task, &call, now);
         assert!(log.is_running(task));
-        assert_eq!(log.records().last().map(TaskRecord::stage), Some(TaskStage::Runs));
+        assert_eq!(log.records().last().map(|record| record.stage), Some(TaskStage::Runs));
         let sets_timer = log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }]);
         assert!(!log.is_running(task));
         sets_timer
@@ -285,7 +285,7 @@ mod tests {
         assert!(!run(&mut log, "second", Content::Raised(bytes::Bytes::new())), "it was set already");
         let told = log.take_untold();
         let expected = [("first", TaskStage::Finished, ""), ("second", TaskStage::Failed, "raised")];
-        assert_eq!(told.iter().map(|one| (&*one.name, one.stage(), &*one.error)).collect::<Vec<_>>(), expected);
+        assert_eq!(told.iter().map(|one| (&*one.name, one.stage, &*one.error)).collect::<Vec<_>>(), expected);
         assert!(log.take_untold().is_empty() && log.tell_at.is_none());
         for _ in 0..=ENDED_MAX {
             run(&mut log, "more", fine());

@@ -1,43 +1,44 @@
 //! Calls that are not wanted any more.
 
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// client → daemon → owner: whoever has a reference asks the owner to cancel the call that makes the object.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct CancelObject {
     /// `ObjectId`; what makes it is the task that its id names.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub object: Bytes,
     /// `WorkerId` of the owner.
-    #[prost(bytes = "bytes", tag = "2")]
+    #[field(2)]
     pub owner: Bytes,
     /// Whether a worker that runs the task is killed.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub force: bool,
     /// Whether what the task has called is cancelled too.
-    #[prost(bool, tag = "4")]
+    #[field(4)]
     pub recursive: bool,
 }
 
 /// owner → daemon: the lease's worker is to be killed. Its end is answered as any worker's is.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct LeaseKill {
     /// The lease.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub lease: u64,
 }
 
 /// owner → worker: a call sent on this stream is not wanted any more. One that has not begun is answered with the
 /// failure `cancelled`; one that runs is interrupted; one that is over is no matter.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Cancel {
     /// `TaskId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub task: Bytes,
     /// Whether a worker that runs it kills itself; never asked of actors.
-    #[prost(bool, tag = "2")]
+    #[field(2)]
     pub force: bool,
     /// Whether what it has called is cancelled too.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub recursive: bool,
 }

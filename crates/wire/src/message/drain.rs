@@ -1,65 +1,66 @@
 //! Emptying a node ahead of its end.
 
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// client, command line → head: empty a node, or do not after all. Answered by a [`StateReport`](super::StateReport) with
 /// one row.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct DrainAsked {
     /// The question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// Its `NodeId` in hexadecimal digits, or the beginning of that; or its name or address, where one node has it.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub node: String,
     /// When it is to end at the latest, from now, in milliseconds; without one it ends when nothing is left there.
-    #[prost(uint64, optional, tag = "3")]
+    #[field(3)]
     pub deadline_ms: Option<u64>,
     /// Why, for people.
-    #[prost(string, tag = "4")]
+    #[field(4)]
     pub reason: String,
     /// Whether it is to be kept after all.
-    #[prost(bool, tag = "5")]
+    #[field(5)]
     pub undo: bool,
     /// Refuses where anything runs or is set aside there.
-    #[prost(bool, tag = "6")]
+    #[field(6)]
     pub only_if_idle: bool,
 }
 
 /// head → member: it is emptied, or its time is over: it is to end.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct NodeDismissed {
     /// Why, for its log.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub text: String,
 }
 
 /// head → member, head → client: its node is being emptied, or is not any more.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Draining {
     /// In how many milliseconds the node ends at the latest; nothing where no time is set.
-    #[prost(uint64, optional, tag = "1")]
+    #[field(1)]
     pub left_ms: Option<u64>,
     /// Why, for people.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub reason: String,
     /// It is kept after all.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub is_over: bool,
 }
 
 /// head → owner: begin nothing more on the lease, and return it when what runs there is done.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct LeaseRetire {
     /// The lease.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub lease: u64,
 }
 
 /// head → member: have a copy of an object in its store.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct CopyWanted {
     /// `ObjectId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub object: Bytes,
 }

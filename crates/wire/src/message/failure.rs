@@ -2,6 +2,7 @@
 
 use super::{Content, Failure, Value};
 use bytes::Bytes;
+use oxiray_fields::Fields;
 use prost::Message as _;
 
 /// The code of a task that did not run, since one of its arguments is an error.
@@ -14,45 +15,45 @@ const TASKS_NAMED_MAX: usize = 16;
 const TEXT_MAX: usize = 1000;
 
 /// The cause of a failure with code `argument_failed`: the error that an argument is, and who could not run because of it.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct ArgumentFailed {
     /// The names of the tasks, the one whose argument it was first, the one that is asked about last.
-    #[prost(string, repeated, tag = "1")]
+    #[field(1)]
     pub tasks: Vec<String>,
     /// The error.
-    #[prost(message, optional, tag = "2")]
+    #[field(2)]
     pub value: Option<Value>,
 }
 
 /// The cause of a failure with code `actor_died`: what is known of the actor.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorDeath {
     /// The exception that its constructor raised, serialized.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub raised: Bytes,
     /// Its class.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub class_name: String,
     /// Its name; empty for none.
-    #[prost(string, tag = "3")]
+    #[field(3)]
     pub name: String,
     /// Where its name lives.
-    #[prost(string, tag = "4")]
+    #[field(4)]
     pub namespace: String,
     /// `ActorId`.
-    #[prost(bytes = "bytes", tag = "5")]
+    #[field(5)]
     pub actor: Bytes,
     /// `NodeId` of the node of its last process; empty where it had none.
-    #[prost(bytes = "bytes", tag = "6")]
+    #[field(6)]
     pub node: Bytes,
     /// The address of that node.
-    #[prost(string, tag = "7")]
+    #[field(7)]
     pub ip: String,
     /// Its last process; 0 where it had none, or none that is remembered.
-    #[prost(uint32, tag = "8")]
+    #[field(8)]
     pub pid: u32,
     /// It never had a process.
-    #[prost(bool, tag = "9")]
+    #[field(9)]
     pub never_ran: bool,
 }
 

@@ -2,105 +2,106 @@
 
 use super::{Amount, Environment, Newcomer, Returning};
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// client → daemon, the first message on a connection.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct Hello {
     /// The session's secret, from its 0600 file or the environment of a child.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub token: String,
     /// What the client is; absent on connections that only query or stop (the command line).
-    #[prost(message, optional, tag = "2")]
+    #[field(2)]
     pub driver: Option<Driver>,
     /// The node that wants to be part of the cluster.
-    #[prost(message, optional, tag = "3")]
+    #[field(3)]
     pub node: Option<Newcomer>,
     /// Who the driver is, where a head that is gone had let it in.
-    #[prost(message, optional, tag = "4")]
+    #[field(4)]
     pub returning: Option<Returning>,
 }
 
 /// What a driver tells of itself.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct Driver {
     /// Its process id; checked against the socket's.
-    #[prost(uint32, tag = "1")]
+    #[field(1)]
     pub pid: u32,
     /// The Python interpreter that runs it: its workers run the same.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub interpreter: String,
     /// `sys.path` and the like, opaque to the daemon, handed to each worker in [`Assign`].
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub setup: Bytes,
     /// Where its actors' names live; empty for one of its own.
-    #[prost(string, tag = "4")]
+    #[field(4)]
     pub namespace: String,
     /// Whether it wants its workers' output.
-    #[prost(bool, tag = "5")]
+    #[field(5)]
     pub wants_logs: bool,
     /// The job's runtime environment.
-    #[prost(message, optional, tag = "6")]
+    #[field(6)]
     pub environment: Option<Environment>,
     /// The command that started it.
-    #[prost(string, tag = "9")]
+    #[field(9)]
     pub entrypoint: String,
     /// When it joined, in milliseconds since 1970, by its own clock.
-    #[prost(uint64, tag = "10")]
+    #[field(10)]
     pub started_ms: u64,
     /// What it says of its job, as JSON; for listings.
-    #[prost(string, tag = "11")]
+    #[field(11)]
     pub metadata: String,
 }
 
 /// daemon → client: let in.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct Welcome {
     /// `NodeId` of the daemon.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub node: Bytes,
     /// `WorkerId` of the client.
-    #[prost(bytes = "bytes", tag = "2")]
+    #[field(2)]
     pub worker: Bytes,
     /// `JobId` of the driver.
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub job: Bytes,
     /// The job's namespace.
-    #[prost(string, tag = "4")]
+    #[field(4)]
     pub namespace: String,
     /// The session's directory.
-    #[prost(string, tag = "5")]
+    #[field(5)]
     pub session: String,
     /// Address that `init(address=…)` takes, such as `127.0.0.1:6379`.
-    #[prost(string, tag = "6")]
+    #[field(6)]
     pub address: String,
     /// What the machine offers, in whole.
-    #[prost(message, repeated, tag = "7")]
+    #[field(7)]
     pub totals: Vec<Amount>,
     /// Counts the heads of this cluster; 0 where the end of this one is final.
-    #[prost(uint64, tag = "8")]
+    #[field(8)]
     pub epoch: u64,
     /// Whether the daemon itself comes back, at the same socket, should it be killed.
-    #[prost(bool, tag = "9")]
+    #[field(9)]
     pub comes_back: bool,
 }
 
 /// daemon → client: not let in, or not any more; the connection ends.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Refused {
     /// Why, and what to do.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub text: String,
 }
 
 /// driver → daemon: the job is over. The daemon ends the job's work, sends its last [`LogLines`] and closes.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Goodbye {
     /// The exception that ended the driver's program, for listings; empty where it ended without one.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub error: String,
 }
 
 /// command line → daemon: end the session and everything in it. The daemon closes once all is gone.
 /// daemon → worker: leave when what was sent so far is done.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Stop {}

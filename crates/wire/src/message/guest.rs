@@ -3,33 +3,34 @@
 //! What a guest says and is told travels in a [`Relay`](super::Relay) under the number that its node gave it.
 
 use super::{Driver, Returning};
+use oxiray_fields::Fields;
 
 /// member → head: somebody was let in there. A driver is answered by a relayed [`Welcome`](super::Welcome).
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct GuestJoined {
     /// The guest, as its node counts.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub guest: u64,
     /// What a driver told of itself; nothing for the command line.
-    #[prost(message, optional, tag = "2")]
+    #[field(2)]
     pub driver: Option<Driver>,
     /// Who that driver is, where a head that is gone had let it in.
-    #[prost(message, optional, tag = "3")]
+    #[field(3)]
     pub returning: Option<Returning>,
 }
 
 /// member → head: the guest is gone, with or without a word.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct GuestLeft {
     /// The guest, as its node counts.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub guest: u64,
 }
 
 /// head → member: close the guest's stream when everything is sent.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct GuestClose {
     /// The guest, as its node counts.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub guest: u64,
 }

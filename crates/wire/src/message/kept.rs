@@ -2,27 +2,28 @@
 
 use super::Failure;
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// client → daemon: put, get, delete or list kept values. Answered by [`KeptAnswer`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct KeptRequest {
     /// Names the question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// What is to be done.
-    #[prost(enumeration = "KeptAction", tag = "2")]
-    pub action: i32,
+    #[field(2)]
+    pub action: KeptAction,
     /// Where the key lives; empty for where everybody's do.
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub namespace: Bytes,
     /// The key, or what keys begin with.
-    #[prost(bytes = "bytes", tag = "4")]
+    #[field(4)]
     pub key: Bytes,
     /// The value to put.
-    #[prost(bytes = "bytes", tag = "5")]
+    #[field(5)]
     pub value: Bytes,
     /// Put: whether a value that is there gives way. Delete: whether every key that begins so is meant.
-    #[prost(bool, tag = "6")]
+    #[field(6)]
     pub widely: bool,
 }
 
@@ -42,21 +43,21 @@ pub enum KeptAction {
 }
 
 /// daemon → client: the answer to a [`KeptRequest`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct KeptAnswer {
     /// The question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// Put and get: 1 where the key had a value before, else 0. Delete: how many were forgotten.
-    #[prost(uint64, tag = "2")]
+    #[field(2)]
     pub count: u64,
     /// Get: the value.
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub value: Bytes,
     /// List: the keys, in order.
-    #[prost(bytes = "bytes", repeated, tag = "4")]
+    #[field(4)]
     pub keys: Vec<Bytes>,
     /// Why it was not done.
-    #[prost(message, optional, tag = "5")]
+    #[field(5)]
     pub failure: Option<Failure>,
 }

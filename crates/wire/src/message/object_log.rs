@@ -2,49 +2,50 @@
 
 use super::TaskStage;
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// daemon → client: to which objects do you refer? Answered by [`ObjectLog`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ObjectLogQuery {
     /// Names the question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub number: u64,
 }
 
 /// client → daemon: the objects that it refers to.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ObjectLog {
     /// The question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub number: u64,
     /// The objects, up to a limit.
-    #[prost(message, repeated, tag = "2")]
+    #[field(2)]
     pub records: Vec<ObjectRecord>,
     /// Whether the sender records where references are made.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub records_sites: bool,
 }
 
 /// One object, as one process knows it.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ObjectRecord {
     /// `ObjectId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub object: Bytes,
     /// Bytes of its value, where that is known there.
-    #[prost(uint64, optional, tag = "2")]
+    #[field(2)]
     pub size: Option<u64>,
     /// How far the task is that makes it; unknown where another process owns it.
-    #[prost(enumeration = "TaskStage", tag = "3")]
-    pub stage: i32,
+    #[field(3)]
+    pub stage: TaskStage,
     /// Which attempt of the task, counted from 0.
-    #[prost(uint32, tag = "4")]
+    #[field(4)]
     pub attempt: u32,
     /// What keeps it there.
-    #[prost(enumeration = "ObjectUse", tag = "5")]
-    pub used: i32,
+    #[field(5)]
+    pub used: ObjectUse,
     /// Where its reference was made; empty where that was not recorded.
-    #[prost(string, tag = "6")]
+    #[field(6)]
     pub site: String,
 }
 

@@ -1,31 +1,32 @@
 //! Files that programs ship, from the machine that has one to the machine that needs it, by way of the head.
 
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// member → head, head → member: a piece of a package's file is wanted.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct PackageWanted {
     /// The package.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub name: String,
     /// Where in its file the piece begins.
-    #[prost(uint64, tag = "2")]
+    #[field(2)]
     pub offset: u64,
 }
 
 /// The answer to a [`PackageWanted`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct PackagePiece {
     /// The package.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub name: String,
     /// Where in its file the piece begins.
-    #[prost(uint64, tag = "2")]
+    #[field(2)]
     pub offset: u64,
     /// Bytes of the whole file; 0 where it is not there.
-    #[prost(uint64, tag = "3")]
+    #[field(3)]
     pub total: u64,
     /// The piece.
-    #[prost(bytes = "bytes", tag = "4")]
+    #[field(4)]
     pub bytes: Bytes,
 }

@@ -1,63 +1,64 @@
 //! Where a task or an actor wants to run: part of what asks for a worker.
 
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// The machines allowed, and how to choose among them. Missing: any machine, the default way.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
 pub struct Strategy {
     /// 0: the default; 1: spread; 2: one machine; 3: by labels; 4: within a placement group.
-    #[prost(uint32, tag = "1")]
+    #[field(1)]
     pub kind: u32,
     /// `NodeId` of the one machine.
-    #[prost(bytes = "bytes", tag = "2")]
+    #[field(2)]
     pub node: Bytes,
     /// Whether another machine will do where that one is gone or too small.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub soft: bool,
     /// With `soft`: whether another will do where it is busy.
-    #[prost(bool, tag = "4")]
+    #[field(4)]
     pub spill: bool,
     /// Without `soft`: whether to fail where it is busy.
-    #[prost(bool, tag = "5")]
+    #[field(5)]
     pub fail: bool,
     /// By labels: what must hold.
-    #[prost(message, repeated, tag = "6")]
+    #[field(6)]
     pub hard: Vec<LabelCondition>,
     /// By labels: what is preferred.
-    #[prost(message, repeated, tag = "7")]
+    #[field(7)]
     pub preferred: Vec<LabelCondition>,
     /// Under any strategy: the machines allowed, tried in order.
-    #[prost(message, repeated, tag = "8")]
+    #[field(8)]
     pub selectors: Vec<LabelSelector>,
     /// Within a placement group: its `PlacementGroupId`.
-    #[prost(bytes = "bytes", tag = "9")]
+    #[field(9)]
     pub group: Bytes,
     /// Which of its bundles, counted from 1; 0 for any.
-    #[prost(uint32, tag = "10")]
+    #[field(10)]
     pub bundle: u32,
     /// Whether what is made by whoever runs there runs in the group too.
-    #[prost(bool, tag = "11")]
+    #[field(11)]
     pub captures: bool,
 }
 
 /// Conditions that must hold together.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
 pub struct LabelSelector {
     /// The conditions.
-    #[prost(message, repeated, tag = "1")]
+    #[field(1)]
     pub conditions: Vec<LabelCondition>,
 }
 
 /// A condition on one label of a machine.
-#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
 pub struct LabelCondition {
     /// The label.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub key: String,
     /// 1: has one of the values; 2: is missing or has none of them; 3: exists; 4: is missing.
-    #[prost(uint32, tag = "2")]
+    #[field(2)]
     pub operator: u32,
     /// The values.
-    #[prost(string, repeated, tag = "3")]
+    #[field(3)]
     pub values: Vec<String>,
 }

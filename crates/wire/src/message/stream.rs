@@ -6,53 +6,54 @@
 
 use super::Value;
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// How a call's items are to come.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct StreamTerms {
     /// The worker pauses while this many items are not read; 0 for no limit.
-    #[prost(uint32, tag = "1")]
+    #[field(1)]
     pub ahead: u32,
     /// How many items each yield has; more than 1 come as a tuple or list of that length.
-    #[prost(uint32, tag = "2")]
+    #[field(2)]
     pub per_yield: u32,
     /// How many items arrived from earlier attempts: they are not sent again.
-    #[prost(uint32, tag = "3")]
+    #[field(3)]
     pub arrived: u32,
     /// How many of those were read.
-    #[prost(uint32, tag = "4")]
+    #[field(4)]
     pub read: u32,
 }
 
 /// worker → owner: the next item of a call. The owner holds what it names, as with a [`super::Reply`].
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct StreamItem {
     /// `TaskId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub task: Bytes,
     /// Its number among the items, from 0.
-    #[prost(uint32, tag = "2")]
+    #[field(2)]
     pub index: u32,
     /// The item.
-    #[prost(message, optional, tag = "3")]
+    #[field(3)]
     pub value: Option<Value>,
 }
 
 /// owner → worker: so many items were read. Sent only where [`StreamTerms::ahead`] limits what is not.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct StreamRead {
     /// `TaskId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub task: Bytes,
     /// Items read altogether.
-    #[prost(uint32, tag = "2")]
+    #[field(2)]
     pub read: u32,
 }
 
 /// owner → worker: nobody reads any more. The generator is closed at its next yield, and the call replied to.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct StreamStop {
     /// `TaskId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub task: Bytes,
 }

@@ -2,25 +2,26 @@
 
 use super::Failure;
 use bytes::Bytes;
+use oxiray_fields::Fields;
 use std::collections::BTreeMap;
 
 /// command line, operator → head: submit, list or stop jobs, or read what one printed. Answered by [`SubmissionTold`].
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct SubmissionAsked {
     /// Names the question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// What is to be done.
-    #[prost(enumeration = "SubmissionAction", tag = "2")]
-    pub action: i32,
+    #[field(2)]
+    pub action: SubmissionAction,
     /// Which job; empty for a new name, or to list all of them.
-    #[prost(string, tag = "3")]
+    #[field(3)]
     pub id: String,
     /// Submit: the job.
-    #[prost(message, optional, tag = "4")]
+    #[field(4)]
     pub spec: Option<SubmissionSpec>,
     /// Read: from which byte on.
-    #[prost(uint64, tag = "5")]
+    #[field(5)]
     pub offset: u64,
 }
 
@@ -40,19 +41,19 @@ pub enum SubmissionAction {
 }
 
 /// A job as it is submitted.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct SubmissionSpec {
     /// A line for the shell.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub entrypoint: String,
     /// Its runtime environment, JSON; empty for none.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub runtime_env: String,
     /// What its user notes of it.
-    #[prost(btree_map = "string, string", tag = "3")]
+    #[field(3)]
     pub metadata: BTreeMap<String, String>,
     /// What the entrypoint itself holds while it runs; nothing has it run on the head's machine.
-    #[prost(btree_map = "string, double", tag = "4")]
+    #[field(4)]
     pub resources: BTreeMap<String, f64>,
 }
 
@@ -93,47 +94,47 @@ impl SubmissionState {
 }
 
 /// A submitted job. In the head's journal, too.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct Submission {
     /// Its name.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub id: String,
     /// What was submitted.
-    #[prost(message, optional, tag = "2")]
+    #[field(2)]
     pub spec: Option<SubmissionSpec>,
     /// Where it stands.
-    #[prost(enumeration = "SubmissionState", tag = "3")]
-    pub state: i32,
+    #[field(3)]
+    pub state: SubmissionState,
     /// What there is to say of that, for people.
-    #[prost(string, tag = "4")]
+    #[field(4)]
     pub message: String,
     /// With which status its entrypoint ended; minus the signal's number where one killed it.
-    #[prost(int32, optional, tag = "5")]
+    #[field(5)]
     pub exit_code: Option<i32>,
     /// When it was submitted, in milliseconds since 1970.
-    #[prost(uint64, tag = "6")]
+    #[field(6)]
     pub submitted_ms: u64,
     /// When its entrypoint was started; 0 where it was not.
-    #[prost(uint64, tag = "7")]
+    #[field(7)]
     pub started_ms: u64,
     /// When it ended; 0 where it has not, or nobody knows when.
-    #[prost(uint64, tag = "8")]
+    #[field(8)]
     pub ended_ms: u64,
 }
 
 /// head → command line, operator: the answer to a [`SubmissionAsked`].
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct SubmissionTold {
     /// The question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// The jobs, those submitted first at first.
-    #[prost(message, repeated, tag = "2")]
+    #[field(2)]
     pub jobs: Vec<Submission>,
     /// Read: what it printed from the offset on, as much of it as one answer holds.
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub printed: Bytes,
     /// Why it was not done.
-    #[prost(message, optional, tag = "4")]
+    #[field(4)]
     pub failure: Option<Failure>,
 }

@@ -2,27 +2,28 @@
 
 use super::Failure;
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// command line → head: make, list or revoke join tokens, or shut a node out. Answered by [`TokenTold`].
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct TokenAsked {
     /// Names the question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// What is to be done.
-    #[prost(enumeration = "TokenAction", tag = "2")]
-    pub action: i32,
+    #[field(2)]
+    pub action: TokenAction,
     /// Create: for how many milliseconds it holds; for ever where it is left out.
-    #[prost(uint64, optional, tag = "3")]
+    #[field(3)]
     pub ttl_ms: Option<u64>,
     /// Create: how many nodes may join with it; any number where it is left out.
-    #[prost(uint32, optional, tag = "4")]
+    #[field(4)]
     pub uses: Option<u32>,
     /// Revoke: the token's name.
-    #[prost(string, tag = "5")]
+    #[field(5)]
     pub id: String,
     /// Revoke a node: its identifier, or the beginning of it, its name or its address.
-    #[prost(string, tag = "6")]
+    #[field(6)]
     pub node: String,
 }
 
@@ -42,43 +43,42 @@ pub enum TokenAction {
 }
 
 /// A join token, without its secret.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct TokenRow {
     /// Its name.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub id: String,
     /// Whether it holds: `valid`, or why not.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub state: String,
     /// When it was made, in milliseconds since 1970.
-    #[prost(uint64, tag = "3")]
+    #[field(3)]
     pub created_ms: u64,
     /// When it ends; nothing where it does not.
-    #[prost(uint64, optional, tag = "4")]
+    #[field(4)]
     pub ends_ms: Option<u64>,
     /// How many more nodes may join with it; nothing where there is no limit.
-    #[prost(uint32, optional, tag = "5")]
+    #[field(5)]
     pub uses_left: Option<u32>,
     /// Whether it is the one that the head made at its first start.
-    #[prost(bool, tag = "6")]
+    #[field(6)]
     pub is_first: bool,
 }
 
 /// head → command line: the answer to a [`TokenAsked`]. It is not printed.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-#[prost(skip_debug)]
+#[derive(Clone, PartialEq, Eq, Default, Fields)]
 pub struct TokenTold {
     /// The question.
-    #[prost(uint64, tag = "1")]
+    #[field(1)]
     pub request: u64,
     /// Create: the text for the token's file, a secret.
-    #[prost(string, tag = "2")]
+    #[field(2)]
     pub text: String,
     /// The token that was made or revoked, or all.
-    #[prost(message, repeated, tag = "3")]
+    #[field(3)]
     pub rows: Vec<TokenRow>,
     /// Why it was not done.
-    #[prost(message, optional, tag = "4")]
+    #[field(4)]
     pub failure: Option<Failure>,
 }
 
@@ -89,23 +89,23 @@ impl std::fmt::Debug for TokenTold {
 }
 
 /// member → head: its certificate is to be renewed, for another key.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct CertificateWanted {
     /// An uncompressed point on the curve P-256.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub public_key: Bytes,
 }
 
 /// head → member: its next certificate.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct CertificateIssued {
     /// In DER.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub certificate: Bytes,
     /// When it was made, in seconds since 1970.
-    #[prost(uint64, tag = "2")]
+    #[field(2)]
     pub now_s: u64,
     /// For how many seconds from then on it is valid.
-    #[prost(uint32, tag = "3")]
+    #[field(3)]
     pub lifetime_s: u32,
 }

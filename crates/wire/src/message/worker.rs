@@ -2,82 +2,83 @@
 
 use super::{ActorCreate, Amount, Devices, Environment, Value, Variable, Welcome};
 use bytes::Bytes;
+use oxiray_fields::Fields;
 
 /// daemon → worker, the first message on the control stream that a forked worker inherits, and again
 /// when an idle worker is leased anew: who it is and what it may use. It is read and applied before
 /// anything of the user's runs.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct Assign {
     /// `WorkerId` of the worker; the same for its life.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub worker: Bytes,
     /// Ids and addresses as the driver sees them, with the worker's own id.
-    #[prost(message, optional, tag = "2")]
+    #[field(2)]
     pub welcome: Option<Welcome>,
     /// The driver's setup, see [`Driver::setup`].
-    #[prost(bytes = "bytes", tag = "3")]
+    #[field(3)]
     pub setup: Bytes,
     /// Variables to set and remove: runtime environment first, device visibility after.
-    #[prost(message, repeated, tag = "4")]
+    #[field(4)]
     pub variables: Vec<Variable>,
     /// Devices granted.
-    #[prost(message, repeated, tag = "5")]
+    #[field(5)]
     pub devices: Vec<Devices>,
     /// Everything granted.
-    #[prost(message, repeated, tag = "6")]
+    #[field(6)]
     pub resources: Vec<Amount>,
     /// The actor to become, for a worker that is to be one.
-    #[prost(message, optional, tag = "7")]
+    #[field(7)]
     pub actor: Option<ActorCreate>,
     /// `WorkerId` of the job's driver.
-    #[prost(bytes = "bytes", tag = "8")]
+    #[field(8)]
     pub driver: Bytes,
     /// The runtime environment alone: what tasks made by this one start from.
-    #[prost(message, optional, tag = "9")]
+    #[field(9)]
     pub environment: Option<Environment>,
     /// `PlacementGroupId` of the group that it runs in; empty for none.
-    #[prost(bytes = "bytes", tag = "10")]
+    #[field(10)]
     pub group: Bytes,
     /// Whether what it makes runs in that group too.
-    #[prost(bool, tag = "11")]
+    #[field(11)]
     pub captures: bool,
 }
 
 /// daemon → worker, with a stream: a client that may call this worker.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Peer {
     /// `WorkerId` of the client.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub client: Bytes,
 }
 
 /// worker → daemon: its task waits for a value; its CPU may be lent meanwhile (its devices not).
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Blocked {}
 
 /// worker → daemon: the wait is over.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Unblocked {}
 
 /// worker → daemon: the actor's constructor returned.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorReady {}
 
 /// worker → daemon: the actor's constructor failed; the worker exits.
-#[derive(Clone, PartialEq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct ActorFailed {
     /// `Raised` or `Failed`.
-    #[prost(message, optional, tag = "1")]
+    #[field(1)]
     pub error: Option<Value>,
 }
 
 /// worker → daemon: the actor ends itself; the worker exits.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorLeaving {
     /// Why, in words.
-    #[prost(string, tag = "1")]
+    #[field(1)]
     pub text: String,
     /// Whether nobody meant it to end, so that it is made anew where it has restarts left.
-    #[prost(bool, tag = "2")]
+    #[field(2)]
     pub unintended: bool,
 }

@@ -40,7 +40,7 @@ fn the_owner_of_a_hog_is_told_sizes_and_that_it_is_not_to_be_run_again() {
     assert_eq!(world.core.end_for_memory(&measured(&[(hog, 700)])), None, "it is ending already");
     world.bury(hog, "killed by signal 9 (SIGKILL)");
     let told = ends(&world, driver);
-    assert_eq!((told.len(), told[0].lease, told[0].out_of_memory()), (1, lease, OutOfMemory::Lasting));
+    assert_eq!((told.len(), told[0].lease, told[0].out_of_memory), (1, lease, OutOfMemory::Lasting));
     for part in ["it used 700 MiB", "960 MiB of 1000 MiB", "/sys/fs/cgroup/memory.max", "the object store 100 MiB"] {
         assert!(told[0].text.contains(part), "{}", told[0].text);
     }
@@ -57,7 +57,7 @@ fn tasks_that_have_no_room_beside_each_other_wait_for_each_other() {
     assert_eq!(world.core.end_for_memory(&measured(&[(older, 400), (newer, 400)])), Some(newer));
     world.settle();
     world.bury(newer, "killed by signal 9 (SIGKILL)");
-    assert_eq!(ends(&world, driver)[0].out_of_memory(), OutOfMemory::Passing);
+    assert_eq!(ends(&world, driver)[0].out_of_memory, OutOfMemory::Passing);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_kill_by_the_kernel_is_told_as_one() {
     world.core.killed_for_memory(worker, Some(&measured(&[]).level));
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     let told = ends(&world, driver);
-    assert_eq!(told[0].out_of_memory(), OutOfMemory::Kernel);
+    assert_eq!(told[0].out_of_memory, OutOfMemory::Kernel);
     assert!(told[0].text.contains("the kernel killed it") && told[0].text.contains("1000 MiB"), "{}", told[0].text);
 }
 
@@ -108,7 +108,7 @@ fn who_takes_more_than_it_asked_for_is_told_both_and_not_run_again() {
     assert!(world.is_killed(worker), "CONFINED-2: it ends as a whole");
     world.bury(worker, "killed by signal 9 (SIGKILL)");
     let told = ends(&world, driver);
-    assert_eq!(told[0].out_of_memory(), OutOfMemory::Lasting);
+    assert_eq!(told[0].out_of_memory, OutOfMemory::Lasting);
     for part in ["memory=209715200, which is 200 MiB", "269 MiB of the 270 MiB", "Ask for more"] {
         assert!(told[0].text.contains(part), "{}", told[0].text);
     }

@@ -1,0 +1,442 @@
+//! How fields of messages are written, read and measured, by their types: what `#[derive(Fields)]` is made of.
+//!
+//! The format is that of protobuf. A number, text or list that is as if it were left out is left out, and an `Option` says
+//! whether it was. An identifier has its number of bytes, or its frame is refused; where it is no `Option` it must be there.
+
+use crate::message::{
+    KeptAction, MetricKind, ObjectUse, OutOfMemory, Stamp, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+};
+use crate::shape::{self, Shape};
+use bytes::{Buf, BufMut, Bytes};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
+use prost::DecodeError;
+use prost::encoding::{self, DecodeContext, WireType};
+use std::collections::BTreeMap;
+
+/// What a field of a message may be.
+pub(crate) trait Field {
+    /// Appends it under that number; nothing where it is as if it were left out.
+    fn encode(&self, number: u32, buffer: &mut impl BufMut);
+
+    /// How many bytes that takes.
+    fn length(&self, number: u32) -> usize;
+
+    /// Reads what stands in a body, over or behind what there is.
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError>;
+
+    /// How it stands in a body.
+    fn shape() -> shape::Field;
+
+    /// Whether it was left out and must not be.
+    fn is_missing(&self) -> bool {
+        false
+    }
+}
+
+/// A message that may stand in another.
+pub(crate) trait Nested: prost::Message + Default {
+    /// Its fields.
+    fn shape() -> Shape;
+
+    /// Whether all is there that must be.
+    fn check(&self) -> Result<(), DecodeError>;
+}
+
+/// A field was left out that must not be.
+pub(crate) fn missing() -> DecodeError {
+    #[expect(deprecated, reason = "there is no other way to say that a body lacks something")]
+    DecodeError::new("it is missing")
+}
+
+/// Where an error is.
+pub(crate) fn at(mut error: DecodeError, body: &'static str, field: &'static str) -> DecodeError {
+    error.push(body, field);
+    error
+}
+
+/// Types that stand for themselves, each by the module of prost that writes it.
+macro_rules! scalars {
+    ($($type:ty: $module:ident, $shape:ident, $is_default:expr;)*) => {$(
+        impl Field for $type {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                if !$is_default(self) {
+                    encoding::$module::encode(number, self, buffer);
+                }
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                if $is_default(self) { 0 } else { encoding::$module::encoded_len(number, self) }
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                encoding::$module::merge(wire_type, self, buffer, context)
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::$shape
+            }
+        }
+
+        impl Field for Option<$type> {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                if let Some(value) = self {
+                    encoding::$module::encode(number, value, buffer);
+                }
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                self.as_ref().map_or(0, |value| encoding::$module::encoded_len(number, value))
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                encoding::$module::merge(wire_type, self.get_or_insert_default(), buffer, context)
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::$shape
+            }
+        }
+    )*};
+}
+
+scalars! {
+    bool: bool, Number, |value: &bool| !*value;
+    u32: uint32, Number, |value: &u32| *value == 0;
+    u64: uint64, Number, |value: &u64| *value == 0;
+    i32: int32, Number, |value: &i32| *value == 0;
+    f64: double, Fixed, |value: &f64| *value == 0.0;
+    String: string, Text, String::is_empty;
+    Bytes: bytes, Bytes, Bytes::is_empty;
+}
+
+impl Field for Stamp {
+    #[inline]
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        if self.0 != 0 {
+            encoding::fixed64::encode(number, &self.0, buffer);
+        }
+    }
+
+    #[inline]
+    fn length(&self, number: u32) -> usize {
+        if self.0 == 0 { 0 } else { encoding::fixed64::encoded_len(number, &self.0) }
+    }
+
+    #[inline]
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        encoding::fixed64::merge(wire_type, &mut self.0, buffer, context)
+    }
+
+    fn shape() -> shape::Field {
+        shape::Field::Fixed
+    }
+}
+
+/// Lists, each by the functions of prost that write and measure it.
+macro_rules! lists {
+    ($($type:ty: $module:ident, $shape:ident, $encode:ident, $length:ident;)*) => {$(
+        impl Field for Vec<$type> {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                encoding::$module::$encode(number, self, buffer);
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                encoding::$module::$length(number, self)
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                encoding::$module::merge_repeated(wire_type, self, buffer, context)
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::$shape
+            }
+        }
+    )*};
+}
+
+lists! {
+    String: string, Text, encode_repeated, encoded_len_repeated;
+    Bytes: bytes, Bytes, encode_repeated, encoded_len_repeated;
+    u32: uint32, Numbers, encode_packed, encoded_len_packed;
+    u64: uint64, Numbers, encode_packed, encoded_len_packed;
+    f64: double, FixedNumbers, encode_packed, encoded_len_packed;
+}
+
+/// Tables by text.
+macro_rules! tables {
+    ($($type:ty: $module:ident, $shape:ident;)*) => {$(
+        impl Field for BTreeMap<String, $type> {
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                encoding::btree_map::encode(
+                    encoding::string::encode,
+                    encoding::string::encoded_len,
+                    encoding::$module::encode,
+                    encoding::$module::encoded_len,
+                    number,
+                    self,
+                    buffer,
+                );
+            }
+
+            fn length(&self, number: u32) -> usize {
+                let (key, value) = (encoding::string::encoded_len, encoding::$module::encoded_len);
+                encoding::btree_map::encoded_len(key, value, number, self)
+            }
+
+            fn merge(
+                &mut self,
+                _: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                encoding::btree_map::merge(encoding::string::merge, encoding::$module::merge, self, buffer, context)
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Message([(1, shape::Field::Text), (2, shape::Field::$shape)].into_iter().collect())
+            }
+        }
+    )*};
+}
+
+tables! {
+    String: string, Text;
+    f64: double, Fixed;
+}
+
+impl<M: Nested> Field for Option<M> {
+    #[inline]
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        if let Some(message) = self {
+            encoding::message::encode(number, message, buffer);
+        }
+    }
+
+    #[inline]
+    fn length(&self, number: u32) -> usize {
+        self.as_ref().map_or(0, |message| encoding::message::encoded_len(number, message))
+    }
+
+    #[inline]
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        let message = self.get_or_insert_default();
+        encoding::message::merge(wire_type, message, buffer, context)?;
+        message.check()
+    }
+
+    fn shape() -> shape::Field {
+        shape::Field::Message(M::shape())
+    }
+}
+
+impl<M: Nested> Field for Vec<M> {
+    #[inline]
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        encoding::message::encode_repeated(number, self, buffer);
+    }
+
+    #[inline]
+    fn length(&self, number: u32) -> usize {
+        encoding::message::encoded_len_repeated(number, self)
+    }
+
+    #[inline]
+    fn merge(&mut self, wire_type: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        encoding::message::merge_repeated(wire_type, self, buffer, context)?;
+        self.last().map_or(Ok(()), Nested::check)
+    }
+
+    fn shape() -> shape::Field {
+        shape::Field::Message(M::shape())
+    }
+}
+
+/// Enums of numbers. A number that this build does not know stands for the first of them.
+macro_rules! enumerations {
+    ($($type:ident,)*) => {$(
+        impl Field for $type {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                i32::from(*self).encode(number, buffer);
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                i32::from(*self).length(number)
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                let mut number = 0;
+                encoding::int32::merge(wire_type, &mut number, buffer, context)?;
+                *self = Self::try_from(number).unwrap_or_default();
+                Ok(())
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Number
+            }
+        }
+    )*};
+}
+
+enumerations! {
+    KeptAction, MetricKind, ObjectUse, OutOfMemory, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+}
+
+/// Reads the bytes of an identifier.
+#[inline]
+fn identifier<const BYTES: usize>(wire_type: WireType, buffer: &mut impl Buf) -> Result<[u8; BYTES], DecodeError> {
+    encoding::check_wire_type(WireType::LengthDelimited, wire_type)?;
+    if encoding::decode_varint(buffer)? != BYTES as u64 || buffer.remaining() < BYTES {
+        return Err(malformed());
+    }
+    let mut bytes = [0; BYTES];
+    buffer.copy_to_slice(&mut bytes);
+    Ok(bytes)
+}
+
+fn malformed() -> DecodeError {
+    #[expect(deprecated, reason = "there is no other way to say what is wrong with an identifier")]
+    DecodeError::new("it is no identifier of its kind")
+}
+
+#[inline]
+fn identifier_length(number: u32, bytes: usize) -> usize {
+    encoding::key_len(number) + encoding::encoded_len_varint(bytes as u64) + bytes
+}
+
+#[inline]
+fn encode_identifier(number: u32, bytes: &[u8], buffer: &mut impl BufMut) {
+    encoding::encode_key(number, WireType::LengthDelimited, buffer);
+    encoding::encode_varint(bytes.len() as u64, buffer);
+    buffer.put_slice(bytes);
+}
+
+/// Identifiers. One that names nothing does not travel.
+macro_rules! identifiers {
+    ($($id:ident,)*) => {$(
+        impl Field for $id {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                if !self.is_nil() {
+                    encode_identifier(number, self.as_bytes(), buffer);
+                }
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                if self.is_nil() { 0 } else { identifier_length(number, Self::BYTES) }
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                _: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                *self = Self::new(identifier(wire_type, buffer)?);
+                if self.is_nil() { Err(malformed()) } else { Ok(()) }
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Identifier { bytes: $id::BYTES, is_required: true }
+            }
+
+            #[inline]
+            fn is_missing(&self) -> bool {
+                self.is_nil()
+            }
+        }
+
+        impl Field for Option<$id> {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                self.unwrap_or_default().encode(number, buffer);
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                self.unwrap_or_default().length(number)
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                self.get_or_insert_default().merge(wire_type, buffer, context)
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Identifier { bytes: $id::BYTES, is_required: false }
+            }
+        }
+
+        impl Field for Vec<$id> {
+            #[inline]
+            fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+                for id in self {
+                    encode_identifier(number, id.as_bytes(), buffer);
+                }
+            }
+
+            #[inline]
+            fn length(&self, number: u32) -> usize {
+                self.len() * identifier_length(number, $id::BYTES)
+            }
+
+            #[inline]
+            fn merge(
+                &mut self,
+                wire_type: WireType,
+                buffer: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                let mut id = $id::NIL;
+                id.merge(wire_type, buffer, context)?;
+                self.push(id);
+                Ok(())
+            }
+
+            fn shape() -> shape::Field {
+                shape::Field::Identifier { bytes: $id::BYTES, is_required: false }
+            }
+        }
+    )*};
+}
+
+identifiers! { ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId, }
