@@ -14,6 +14,8 @@
 //! - OBJECT-5: while somebody waits for a value, its owner has promised to publish it, or was asked to. Values that
 //!   travel with calls are known to those who run them without a promise; when one is lost there, it is asked for.
 //! - OBJECT-6: while holders come back to a new head, nothing is dropped for want of them.
+//! - OBJECT-7: a hold that came with a reply counts from when its giver says so, and stays only if the reply came: the
+//!   holder confirms it, or says that the giver is dead and nothing more comes.
 
 use oxiray_ids::{ActorId, ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +85,7 @@ pub(crate) struct Objects<V> {
     orphans: BTreeSet<ObjectId>,
     /// Those that became such, or are not any more, since it was asked.
     orphans_changed: Vec<ObjectId>,
+    given: giving::Given,
     /// OBJECT-6.
     is_gathering: bool,
     /// Owners keep what they published, and hear when it is not needed any more.
@@ -143,6 +146,7 @@ impl<V> Default for Objects<V> {
             of_client: BTreeMap::new(),
             orphans: BTreeSet::new(),
             orphans_changed: Vec::new(),
+            given: giving::Given::default(),
             is_gathering: false,
             owners_keep: false,
         }
@@ -263,6 +267,7 @@ impl<V: Clone> Objects<V> {
 
     /// A client is gone: so are its holds and subscriptions, and what it owned and did not publish.
     pub(crate) fn client_died(&mut self, client: WorkerId, out: &mut Vec<Outcome<V>>) {
+        self.given.holder_died(client);
         for object in self.of_client.remove(&client).unwrap_or_default() {
             let Some(entry) = self.entries.get_mut(&object) else { continue };
             entry.holds.remove(&client);
@@ -405,6 +410,7 @@ impl<V: Clone> Objects<V> {
 }
 
 mod gathering;
+mod giving;
 mod loss;
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub(crate) mod cancel;
 pub(crate) mod classes;
 pub(crate) mod client;
 pub(crate) mod code;
+pub(crate) mod confirming;
 pub(crate) mod contained;
 pub(crate) mod creation;
 pub(crate) mod draining;

@@ -275,6 +275,7 @@ messages! {
     118 => ObjectLogQuery,
     119 => ObjectLog [values],
     130 => Relay boxed [relay],
+    120 => Confirm [values],
     131 => NodeAdmitted boxed,
     132 => NodeJoin boxed [values],
     133 => NodeState boxed [values],

@@ -7,7 +7,8 @@ use crate::Outcome;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_wire::message::{
-    CollectGarbage, Content, Failure, Forgotten, Freed, Lost, Publish, Published, Reference, Value, Wanted,
+    CollectGarbage, Confirm, Content, Failure, Forgotten, Freed, Hold, Lost, Publish, Published, Reference, Value,
+    Wanted,
 };
 
 /// What readers of a freed object are told.
@@ -48,11 +49,27 @@ impl HeadCore {
     }
 
     /// A hold of the dead would never end, so it does not begin.
-    pub(super) fn hold(&mut self, objects: &[Bytes], holder: &Bytes) {
-        let holder = identifier!(WorkerId, holder);
-        if self.may_live(holder) {
+    pub(super) fn hold(&mut self, from: Key, said: &Hold) {
+        let holder = identifier!(WorkerId, &said.holder);
+        if !self.may_live(holder) {
+            return;
+        }
+        let mut out = Vec::new();
+        match self.clients.by_key.get(&from) {
+            Some(giver) if said.until_confirmed => self.objects.known.give(giver.id, holder, &ids(&said.objects), &mut out),
+            _ => self.objects.known.hold(holder, &ids(&said.objects), &mut out),
+        }
+        self.carry_out(out);
+    }
+
+    /// What a reply brought, or did not bring before its sender died (OBJECT-7).
+    pub(super) fn confirm(&mut self, from: Key, said: &Confirm) {
+        let Some(holder) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let giver = identifier!(WorkerId, &said.giver);
+        self.objects.known.confirm(holder, giver, &ids(&said.objects));
+        if said.is_over {
             let mut out = Vec::new();
-            self.objects.known.hold(holder, &ids(objects), &mut out);
+            self.objects.known.giver_is_over(holder, giver, &mut out);
             self.carry_out(out);
         }
     }

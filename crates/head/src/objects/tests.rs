@@ -175,6 +175,38 @@ fn the_end_of_a_hold_may_be_read_before_its_beginning() {
 }
 
 #[test]
+fn a_hold_whose_reply_was_lost_with_its_giver_is_taken_back() {
+    let mut objects = Directory::default();
+    let (owner, first, second) = (client(1), client(2), client(3));
+    // The first worker stores the result, has it held for its owner, and dies before its reply arrives.
+    run(|out| objects.stored(first, object(1), out));
+    run(|out| objects.give(first, owner, &[object(1), object(2)], out));
+    run(|out| objects.unhold(first, &[object(1)], out));
+    run(|out| objects.client_died(first, out));
+    // The second one's reply arrives, and the owner's word of it is read before the giver's.
+    objects.confirm(owner, second, &[object(1)]);
+    run(|out| objects.stored(second, object(1), out));
+    run(|out| objects.give(second, owner, &[object(1)], out));
+    run(|out| objects.unhold(second, &[object(1)], out));
+    assert!(run(|out| objects.giver_is_over(owner, first, out)).is_empty(), "OBJECT-7");
+    assert!(!objects.entries.contains_key(&object(2)), "OBJECT-7");
+    run(|out| objects.giver_is_over(owner, second, out));
+    let forgotten = run(|out| objects.unhold(owner, &[object(1)], out));
+    assert_eq!(forgotten, [Outcome::Delete(object(1))], "OBJECT-7: it is held once");
+    assert!(objects.is_empty() && objects.of_client.is_empty() && objects.given.is_empty());
+}
+
+#[test]
+fn what_was_given_to_the_dead_is_forgotten_with_them() {
+    let mut objects = Directory::default();
+    run(|out| objects.give(client(2), client(1), &[object(1), object(1)], out));
+    objects.confirm(client(1), client(2), &[object(1)]);
+    assert_eq!(objects.len(), 1);
+    run(|out| objects.client_died(client(1), out));
+    assert!(objects.is_empty() && objects.of_client.is_empty() && objects.given.is_empty());
+}
+
+#[test]
 fn the_last_holder_of_an_anchor_leaves_its_actor_unreachable() {
     let mut objects = Directory::default();
     let actor = ActorId::new([7; 16]);

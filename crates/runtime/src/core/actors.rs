@@ -33,6 +33,8 @@ enum Stream {
 #[derive(Debug)]
 struct Actor {
     stream: Stream,
+    /// The process that the last stream led to, until it is known to be dead.
+    process: Option<WorkerId>,
     queue: VecDeque<TaskId>,
     /// Calls that enter the queue when their arguments are there, whatever others do.
     unready: FxHashSet<TaskId>,
@@ -76,6 +78,7 @@ impl Actors {
     fn get(&mut self, id: ActorId) -> &mut Actor {
         self.known.entry(id).or_insert_with(|| Actor {
             stream: Stream::None,
+            process: None,
             queue: VecDeque::new(),
             unready: FxHashSet::default(),
             under_way: 0,
@@ -132,6 +135,11 @@ impl Actors {
             Stream::Open(token, _) => Some(token),
             _ => None,
         }
+    }
+
+    /// The process that the actor has, or had last, as far as is known here.
+    pub(crate) fn process_of(&self, id: ActorId) -> Option<WorkerId> {
+        self.known.get(&id)?.process
     }
 
     /// A call that was sent is answered, or never will be.
@@ -287,6 +295,7 @@ impl<I: Io> Client<I> {
         let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
         let actor = self.actors.get(id);
         actor.stream = Stream::Open(token, worker);
+        actor.process = Some(worker);
         actor.paused = false;
         actor.creates.clear();
         if actor.under_way > 0 {
@@ -343,6 +352,9 @@ impl<I: Io> Client<I> {
         if let Stream::Open(token, _) = self.actors.get(id).stream {
             self.hear_last_words(token);
             self.close_stream(token);
+        }
+        if let Some(process) = self.actors.get(id).process.take() {
+            self.giver_is_over(&process);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::core::fresh_groups::FreshGroups;
 use crate::core::io::{DAEMON, Io, Role, Token};
 use crate::core::lending::{BLOCKED_AFTER, Blocked};
 use crate::core::lineage::Lineage;
-use crate::core::objects::{Effects, Objects};
+use crate::core::objects::{Effects, Objects, copy};
 use crate::core::peers::{Brought, Peers};
 use crate::core::questions::Questions;
 use crate::core::resuming::Resuming;
@@ -344,7 +344,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn promise(&mut self, ids: &[ObjectId]) {
         let (promised, ready) = self.objects.promise(ids);
         if !promised.is_empty() {
-            let objects = promised.iter().map(|id| crate::core::objects::copy(id.as_bytes())).collect();
+            let objects = promised.iter().map(|id| copy(id.as_bytes())).collect();
             self.io.send_now(DAEMON, &Promise { objects });
         }
         for id in ready {
@@ -355,7 +355,7 @@ impl<I: Io> Client<I> {
     fn publish(&mut self, id: ObjectId) {
         let Some(value) = self.objects.value(id).cloned() else { return };
         self.promise(&crate::core::objects::inner_ids(&value));
-        let object = crate::core::objects::copy(id.as_bytes());
+        let object = copy(id.as_bytes());
         self.io.send_now(DAEMON, &Publish { object, value: Some(value) });
     }
 
@@ -368,17 +368,25 @@ impl<I: Io> Client<I> {
 
     /// The receiver of references is counted as their holder before the sender gives up its own.
     pub(crate) fn hold_for(&mut self, ids: &[ObjectId], holder: &WorkerId) {
+        self.count_for(ids, holder, false);
+    }
+
+    /// The same for references that travel in a reply or an item: the receiver confirms what comes.
+    pub(crate) fn give(&mut self, ids: &[ObjectId], holder: &WorkerId) {
+        self.count_for(ids, holder, true);
+    }
+
+    fn count_for(&mut self, ids: &[ObjectId], holder: &WorkerId, until_confirmed: bool) {
         if !ids.is_empty() {
-            let objects = ids.iter().map(|id| crate::core::objects::copy(id.as_bytes())).collect();
-            let holder = crate::core::objects::copy(holder.as_bytes());
-            self.io.send_now(DAEMON, &Hold { objects, holder });
+            let objects = ids.iter().map(|id| copy(id.as_bytes())).collect();
+            self.io.send_now(DAEMON, &Hold { objects, holder: copy(holder.as_bytes()), until_confirmed });
         }
     }
 
     /// Gives holds of this process back.
     pub(crate) fn unhold(&mut self, ids: &[ObjectId]) {
         if !ids.is_empty() {
-            let objects = ids.iter().map(|id| crate::core::objects::copy(id.as_bytes())).collect();
+            let objects = ids.iter().map(|id| copy(id.as_bytes())).collect();
             self.io.send(DAEMON, &Unhold { objects });
         }
     }

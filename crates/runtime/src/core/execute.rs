@@ -305,8 +305,8 @@ impl<I: Io> Client<I> {
         let kept: Vec<Bytes> = kept.iter().map(|id| copy(id.as_bytes())).collect();
         self.promise(&outcome.handed);
         if let Some(owner) = &owner {
-            self.hold_for(&outcome.handed, owner);
-            self.hold_for(&outcome.stored, owner);
+            self.give(&outcome.handed, owner);
+            self.give(&outcome.stored, owner);
         }
         self.give_up_written(&outcome.stored);
         let ended = self.now;

@@ -14,10 +14,11 @@ impl<I: Io> Client<I> {
     pub(crate) fn finish(&mut self, id: TaskId, mut reply: Box<Reply>, worker: WorkerId) {
         let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
         self.hold_kept(&kept, &worker);
-        if reply.retry && self.try_again(id, None) {
-            return;
-        }
         self.share_error(id, &mut reply);
+        self.confirm_reply(id, &reply, &worker);
+        if reply.retry && self.try_again(id, None) {
+            return self.give_back_brought(id, &reply);
+        }
         if let Some(task) = self.take_plain(id, &reply) {
             for (value, index) in reply.results.into_iter().zip(1..) {
                 self.notice_unseen(id.object(index), &value);

@@ -117,6 +117,7 @@ impl<I: Io> Client<I> {
         }
         let Some(lease) = self.leases.remove_lease(ended.lease) else { return };
         self.close_stream(lease.token);
+        self.giver_is_over(&lease.worker);
         let ended = &match lease.broken {
             Some(why) => LeaseEnded { text: format!("{why} ({})", ended.text), ..ended.clone() },
             None => ended.clone(),

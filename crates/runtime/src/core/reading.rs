@@ -54,6 +54,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn item_arrived(&mut self, from: Token, said: StreamItem) {
         if let (Some(task), Some(value)) = (TaskId::from_slice(&said.task), said.value) {
             let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
+            self.confirm_item(item(task, said.index), &value, from);
             self.keep_item(task, said.index, Some(from), value, holds, 1);
         }
     }

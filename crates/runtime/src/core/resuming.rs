@@ -114,7 +114,7 @@ impl<I: Io> Client<I> {
         let holder = copy(self.identity.worker.as_bytes());
         let held: Vec<ObjectId> = told.held.into_iter().chain(self.daemon.questions.writing.iter().copied()).collect();
         for held in held.chunks(BATCH_MAX) {
-            self.io.send(DAEMON, &Hold { objects: wire(held), holder: holder.clone() });
+            self.io.send(DAEMON, &Hold { objects: wire(held), holder: holder.clone(), until_confirmed: false });
         }
         for id in told.published {
             if let Some(value) = self.objects.value(id).cloned() {

@@ -110,8 +110,8 @@ impl<I: Io> Client<I> {
         let large = stored.as_slice();
         self.promise(&handed);
         if let Some(owner) = self.owner_on(ticket.from()) {
-            self.hold_for(&handed, &owner);
-            self.hold_for(large, &owner);
+            self.give(&handed, &owner);
+            self.give(large, &owner);
         }
         self.give_up_written(large);
         let message = StreamItem { task: copy(ticket.task().as_bytes()), index, value: Some(value) };

@@ -58,6 +58,25 @@ pub struct Hold {
     /// `WorkerId` of the holder: the sender itself, or the process it hands the references to.
     #[field(2)]
     pub holder: Bytes,
+    /// The references travel in a reply or an item, which may be lost with the sender: the holder confirms what came.
+    #[prost(bool, tag = "3")]
+    pub until_confirmed: bool,
+}
+
+/// client → daemon: replies of another process brought these references, so that what that process had counted for the
+/// sender stays.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Confirm {
+    /// `WorkerId` of the process that replied.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub giver: Bytes,
+    /// `ObjectId`s, each as often as it came.
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub objects: Vec<Bytes>,
+    /// The giver is dead, and everything it said was read: what it had counted for the sender and is not confirmed is
+    /// taken back.
+    #[prost(bool, tag = "3")]
+    pub is_over: bool,
 }
 
 /// client → daemon: count one hold of the sender less on each object.

@@ -178,7 +178,7 @@ impl Away {
         let wire = |ids: &[ObjectId]| ids.iter().map(|id| bytes(id.as_bytes())).collect::<Vec<_>>();
         self.head.say(self.driver, Promise { objects: wire(&self.counts.promised) });
         let holder = bytes(worker.as_bytes());
-        self.head.say(self.driver, Hold { objects: wire(&self.counts.held), holder });
+        self.head.say(self.driver, Hold { objects: wire(&self.counts.held), holder, until_confirmed: false });
         for id in self.counts.promised.clone() {
             self.head.say(self.driver, Publish { object: bytes(id.as_bytes()), value: Some(value()) });
         }
@@ -474,7 +474,7 @@ fn a_worker_tells_what_it_owns_before_it_is_killed() {
     away.head.say(worker, Promise { objects: vec![bytes(object(3).as_bytes())] });
     away.head.say(worker, Publish { object: bytes(object(3).as_bytes()), value: Some(value()) });
     let holder = bytes(away.identity.0.as_bytes());
-    away.head.say(away.driver, Hold { objects: vec![bytes(object(3).as_bytes())], holder });
+    away.head.say(away.driver, Hold { objects: vec![bytes(object(3).as_bytes())], holder, until_confirmed: false });
     away.head.say(worker, ClientSettled { epoch: 2 });
     away.carry();
     assert_eq!(away.head.ended(away.driver).len(), 1, "it is dead");
