@@ -13,6 +13,8 @@ from ray.cluster_utils import Cluster
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as Within
 
+from watching import wait_until
+
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
@@ -110,3 +112,22 @@ def test_a_bundle_moves_when_its_machine_dies_and_keeps_its_number(cluster: Any)
     assert after not in before
     assert nodes_of(group) == [before[0], after]
     remove_placement_group(group)
+
+
+def test_a_group_that_lost_a_bundle_is_not_ready_until_it_has_another() -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0}, connect=True)
+    try:
+        cluster.add_node(num_cpus=1)
+        dying = cluster.add_node(num_cpus=1)
+        group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+        ray.get(group.ready(), timeout=60)
+        cluster.remove_node(dying, allow_graceful=False)
+        wait_until(lambda: placement_group_table(group)["state"] == "RESCHEDULING", timeout=60)
+        ready = group.ready()
+        assert not group.wait(0.5) and ray.wait([ready], timeout=0)[0] == []
+        cluster.add_node(num_cpus=1)
+        assert group.wait(60)
+        assert ray.get(ready, timeout=60).id == group.id
+    finally:
+        cluster.shutdown()

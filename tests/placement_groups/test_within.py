@@ -239,3 +239,20 @@ def test_tasks_wait_for_a_group_that_waits() -> None:
     assert not second.wait(0.2) and ray.wait([waits], timeout=0.2)[0] == []
     remove_placement_group(first)
     assert ray.get(waits, timeout=20)["ids"] == [4, 5, 6, 7]
+
+
+@ray.remote(num_cpus=1)
+class Trainer:
+    def ids(self):
+        return ray.get_gpu_ids()
+
+
+def test_work_without_devices_leaves_the_bundles_that_have_some() -> None:
+    group = placement_group([{"CPU": 1, "GPU": 1}, {"CPU": 1}, {"CPU": 1}])
+    ray.get(group.ready(), timeout=60)
+    within = Within(group)
+    others = [Trainer.options(scheduling_strategy=within).remote() for _ in range(2)]
+    assert ray.get([other.ids.remote() for other in others], timeout=60) == [[], []]
+    trainer = Trainer.options(num_gpus=1, scheduling_strategy=within).remote()
+    assert len(ray.get(trainer.ids.remote(), timeout=60)) == 1
+    remove_placement_group(group)

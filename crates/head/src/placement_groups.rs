@@ -288,8 +288,8 @@ impl PlacementGroups {
         match self.by_id.get(&id).map(|group| &group.phase) {
             None => Awaited::Unknown,
             Some(GroupPhase::Removed(why)) => Awaited::Removed(why.clone()),
-            Some(GroupPhase::Created | GroupPhase::Rescheduling) => Awaited::Now,
-            Some(GroupPhase::Pending | GroupPhase::Prepared { .. }) => {
+            Some(GroupPhase::Created) => Awaited::Now,
+            Some(GroupPhase::Pending | GroupPhase::Prepared { .. } | GroupPhase::Rescheduling) => {
                 self.waiters.entry(id).or_default().push((client, question));
                 Awaited::Later
             }

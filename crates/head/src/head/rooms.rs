@@ -212,11 +212,17 @@ impl HeadCore {
         }
     }
 
-    /// Out of the bundle that is named, or out of the first that has room.
+    /// Out of the bundle that is named, or of those that have room out of the first with the fewest resources that are not
+    /// asked for: what needs no device leaves the bundles with devices to those that do.
     pub(super) fn share_within(&mut self, need: &Need) -> Option<Share> {
         let Need::Within { group, bundle, demand } = need else { return None };
-        let nodes = &self.groups.known.get(*group)?.nodes;
-        let among = bundle.map_or(0..nodes.len(), |index| index..index + 1);
+        let found = self.groups.known.get(*group)?;
+        let nodes = &found.nodes;
+        let mut among: Vec<usize> = bundle.map_or_else(|| (0..nodes.len()).collect(), |index| vec![index]);
+        if among.len() > 1 {
+            let bundles = &found.description.group.bundles;
+            among.sort_by_cached_key(|index| unasked(&bundles[*index].demand, demand));
+        }
         for index in among {
             let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
             // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
@@ -241,4 +247,9 @@ impl HeadCore {
         let Some(view) = member.and_then(|member| member.bundles.get(&(group, bundle))) else { return BTreeMap::new() };
         super::nodes::available_of(view)
     }
+}
+
+/// How many resources a bundle has that the demand does not name.
+fn unasked(bundle: &Demand, demand: &Demand) -> usize {
+    bundle.iter().filter(|(name, _)| demand.get(name.as_str()) == Quantity::ZERO).count()
 }
