@@ -191,3 +191,31 @@ def test_a_member_that_lost_its_stream_and_does_not_end_is_ended() -> None:
         assert [one["Alive"] for one in ray.nodes() if one["NodeID"] == node.node_id] == [False]
     finally:
         cluster.shutdown()
+
+
+@ray.remote(num_cpus=0)
+def total(array: bytes) -> bytes:
+    """A large value that is made from another."""
+    return bytes([sum(array[:100]) % 256]) * (2 * MIB)
+
+
+@pytest.mark.parametrize("source", ["put", "by value", "without retries"])
+def test_what_cannot_be_made_again_is_kept_for_what_is_made_from_it(source: str) -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"stays": 4}}, connect=True)
+    try:
+        dying = cluster.add_node(num_cpus=1, resources={"there": 4})
+        value = bytes([1]) * (2 * MIB)
+        argument: Any = {
+            "put": lambda: ray.put(value),
+            "by value": lambda: value,
+            "without retries": lambda: make.options(resources={"stays": 0.1}, max_retries=0).remote(2, 1),
+        }[source]()
+        made = on(total, "there").remote(argument)
+        ray.wait([made], timeout=60, fetch_local=False)
+        del argument
+        cluster.remove_node(dying, allow_graceful=False)
+        cluster.add_node(num_cpus=1, resources={"there": 4})
+        assert ray.get(made, timeout=60)[0] == 100
+    finally:
+        cluster.shutdown()

@@ -1,7 +1,8 @@
 //! How values in the store were made, so that lost ones can be made again.
 //!
 //! The owner of a task keeps its *recipe*, the call as it was, while one of its stored results may still be wanted. A
-//! recipe keeps small values that it was given; of large ones it keeps, in turn, their own recipes.
+//! recipe keeps small values that it was given, and large ones that nothing can make again; of other large ones it keeps, in
+//! turn, their own recipes.
 //!
 //! - LINEAGE-1: a task is known here as long as it has users: each stored result that this process or the daemon still
 //!   refers to, and each recipe that takes one of its results.
@@ -96,7 +97,7 @@ pub(crate) struct Recipe {
     pub(crate) class: Option<Arc<Class>>,
     /// How often it was begun.
     pub(crate) attempt: u32,
-    /// Objects with a small value, each with one use that belongs to the recipe.
+    /// Objects with a small value, or one that cannot be made again, each with one use that belongs to the recipe.
     pub(crate) held: Vec<ObjectId>,
     /// Tasks of this process whose stored results it takes, once for each argument.
     pub(crate) sources: Vec<TaskId>,
@@ -160,7 +161,7 @@ impl Lineage {
         (self.entries.len(), self.bytes)
     }
 
-    /// The small values that recipes keep, once for each use.
+    /// The values that recipes keep, once for each use.
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> {
         self.entries
             .values()

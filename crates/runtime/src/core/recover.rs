@@ -186,11 +186,7 @@ impl<I: Io> Client<I> {
                 continue;
             }
             match self.objects.value(object).and_then(|value| value.content.as_ref()) {
-                Some(Content::Stored(_)) => {
-                    if self.lineage.retain(object.task()) {
-                        recipe.sources.push(object.task());
-                    }
-                }
+                Some(Content::Stored(_)) if self.lineage.retain(object.task()) => recipe.sources.push(object.task()),
                 content => {
                     if let Some(Content::Inline(bytes)) = content {
                         recipe.held_bytes += bytes.len();
