@@ -133,7 +133,7 @@ def wait(
 ) -> tuple[list[Any], list[Any]]:
     """Splits references, and generators of them by their next one, into `num_returns` whose value is there and the rest, waiting up to `timeout` seconds.
 
-    Both lists keep the order given.
+    Both lists keep the order given. With `fetch_local`, large values of both that lie on other nodes begin to come to this one.
     """
     if not _core.is_connected():
         _session.ensure()
@@ -149,7 +149,7 @@ def wait(
         raise ValueError(f"wait(num_returns={num_returns}): at least 1 must be waited for")
     if num_returns > len(ray_waitables):
         raise ValueError(f"wait(num_returns={num_returns}): only {len(ray_waitables)} references were given")
-    return _core.wait_some(ray_waitables, num_returns, timeout)
+    return _core.wait_some(ray_waitables, num_returns, timeout, fetch_local)
 
 
 def kill(actor: Any, *, no_restart: bool = True) -> None:

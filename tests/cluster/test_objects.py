@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import ray
+from oxiray import _core
 from ray.cluster_utils import Cluster, Node
 
 from nodes import three_nodes
+from watching import wait_until
 
 np = pytest.importorskip("numpy")
 
@@ -148,5 +151,27 @@ def test_what_only_a_dead_node_had_is_made_again_or_lost(over_network: bool) -> 
             ray.get(lost)
         cluster.add_node(num_cpus=2, resources={"there": 4})
         assert int(ray.get(again).sum()) == expected(2, 9)
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+def test_wait_fetches_what_it_does_not_return_too(over_network: bool, fetches: bool) -> None:
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1}, connect=True)
+    try:
+        dying = cluster.add_node(num_cpus=1, resources={"there": 4})
+        made = [make.options(resources={"there": 1}, num_cpus=0, max_retries=0).remote(2, seed) for seed in (1, 2)]
+        assert ray.wait(made, num_returns=2, timeout=60, fetch_local=False)[1] == []
+        ready, rest = ray.wait(made, num_returns=1, timeout=60, fetch_local=fetches)
+        assert (ready, rest) == (made[:1], made[1:])
+        if fetches:
+            wait_until(lambda: json.loads(_core.cluster()[2])["store"]["objects"] == 2)
+        cluster.remove_node(dying, allow_graceful=False)
+        if fetches:
+            assert [int(array.sum()) for array in ray.get(made, timeout=60)] == [expected(2, 1), expected(2, 2)]
+        else:
+            with pytest.raises(ray.exceptions.ObjectLostError):
+                ray.get(made[1], timeout=60)
     finally:
         cluster.shutdown()

@@ -168,9 +168,10 @@ fn await_values(
     }
 }
 
-/// The first `count` references that have their value, once so many have or the time is over, and the others.
+/// The first `count` references that have their value, once so many have or the time is over, and the others. Where it
+/// `fetches`, the stored bytes of all of them come to this machine as soon as they are known.
 #[pyfunction]
-#[pyo3(signature = (references, count, timeout = None))]
+#[pyo3(signature = (references, count, timeout = None, fetches = false))]
 fn wait_some<'py>(
     py: Python<'py>,
     references: &Bound<'py, PyList>,
@@ -178,7 +179,12 @@ fn wait_some<'py>(
     timeout: Option<f64>,
 ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
     let runtime = process::required()?;
-    let waitables = waitables_of(&runtime, references)?;
+    let (known, waitables) = waitables_of(&runtime, references, count.min(references.len()), timeout.is_none())?;
+    let fetch = || {
+        if fetches {
+            runtime.fetch(&waitables.iter().filter_map(Waitable::object).collect::<Vec<_>>());
+        }
+    };
     let mut seen = FxHashSet::with_capacity_and_hasher(waitables.len(), FxBuildHasher);
     if !waitables.iter().all(|waitable| seen.insert(waitable)) {
         let text = "wait() takes each ObjectRef once, and one stands in the list twice";
@@ -189,8 +195,9 @@ fn wait_some<'py>(
     let places = places.map_err(|error| process::error(py, &error))?;
     let (ready, rest) = (PyList::empty(py), PyList::empty(py));
     let mut from = 0;
-    for place in places {
+    for place in places.into_iter().map(|place| known[place]) {
         rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, place))?;
+    fetches: bool,
         ready.append(references.get_item(place)?)?;
         from = place + 1;
     }
@@ -200,19 +207,43 @@ fn wait_some<'py>(
 
 /// Asks for news of the reference's value; `False` where it is there already.
 #[pyfunction]
+    fetch();
 fn announce(reference: &Bound<'_, ObjectRef>) -> PyResult<bool> {
     let runtime = process::required()?;
+    fetch();
     Ok(runtime.announce(reference.get().id_on(&runtime)?))
 }
 
-fn waitables_of(runtime: &Runtime, list: &Bound<'_, PyList>) -> PyResult<Vec<Waitable>> {
-    let waitable_of = |one: Bound<'_, PyAny>| {
+/// What is to be waited for, and where each stands in the list. References of connections that have ended never become
+/// ready: they are an error where so many that `count` are not left, and the wait has no end.
+fn waitables_of(
+    runtime: &Runtime,
+    list: &Bound<'_, PyList>,
+    count: usize,
+    is_endless: bool,
+) -> PyResult<(Vec<usize>, Vec<Waitable>)> {
+    let waitable_of = |one: &Bound<'_, PyAny>| {
         if let Ok(generator) = one.cast::<ObjectRefGenerator>() {
             return generator.get().task_on(runtime).map(Waitable::Item);
         }
-        id_of(runtime, &one).map(Waitable::Object)
+        id_of(runtime, one).map(Waitable::Object)
     };
-    list.iter().map(waitable_of).collect()
+    let (mut places, mut waitables, mut unknown) = (Vec::new(), Vec::new(), None);
+    for (place, one) in list.iter().enumerate() {
+        match waitable_of(&one) {
+            Ok(waitable) => {
+                places.push(place);
+                waitables.push(waitable);
+            }
+            Err(error) if error.is_instance_of::<PyTypeError>(list.py()) => return Err(error),
+            Err(error) => unknown = unknown.or(Some(error)),
+        }
+    }
+    let needed = if is_endless { count } else { 1 };
+    match unknown {
+        Some(error) if waitables.len() < needed => Err(error),
+        _ => Ok((places, waitables)),
+    }
 }
 
 pub(crate) fn ids_of(runtime: &Runtime, references: &Bound<'_, PyList>) -> PyResult<Vec<ObjectId>> {

@@ -62,6 +62,27 @@ pub struct PinsAhead<'a> {
     asked_bytes: u64,
 }
 
+impl Runtime {
+    /// Has the stored bytes of these objects brought to this machine, as far as their values are known and the bytes were
+    /// not asked for before. Nothing is done where there is one machine only.
+    pub fn fetch(&self, ids: &[ObjectId]) {
+        self.shared.with(|state| {
+            if state.leases.is_alone || state.daemon.lost.is_some() {
+                return;
+            }
+            for id in ids {
+                if state.objects.take_fetch(*id) {
+                    let (object, question) = (copy(id.as_bytes()), state.daemon.questions.ask());
+                    state.io.links.post(DAEMON, &Pin { request: question, object: object.clone() });
+                    // The answer is given back when it comes, and the bytes stay.
+                    state.daemon.questions.abandon(question, Some(object));
+                }
+            }
+            state.io.links.flush_all();
+        });
+    }
+}
+
 impl<'a> PinsAhead<'a> {
     /// For the values of these objects, which are about to be read in this order.
     pub fn new(runtime: &'a Runtime, ids: &[ObjectId], values: &[Seen]) -> Self {

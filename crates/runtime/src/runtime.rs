@@ -216,7 +216,7 @@ impl Runtime {
                     return Some(Err(RuntimeError::Failed(failure.clone())));
                 }
                 state.now = Instant::now();
-                begun = state.begin_waiting();
+                begun = state.begin_waiting(ids);
             }
             None
         });

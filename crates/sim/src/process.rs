@@ -243,7 +243,8 @@ impl World {
             }
         } else {
             if !run.is_waiting {
-                let is_waiting = self.with_core(process, oxiray_runtime::Client::begin_waiting);
+                let awaited = run.awaited.clone();
+                let is_waiting = self.with_core(process, |core| core.begin_waiting(&awaited));
                 if let Some(run) = &mut self.processes[process].run {
                     run.is_waiting = is_waiting;
                 }

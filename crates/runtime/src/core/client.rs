@@ -7,7 +7,7 @@ use crate::core::draining::Draining;
 use crate::core::execute::Inbox;
 use crate::core::fresh_groups::FreshGroups;
 use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::lending::{BLOCKED_AFTER, Blocked};
+use crate::core::lending::Blocked;
 use crate::core::lineage::Lineage;
 use crate::core::objects::{Effects, Objects, copy};
 use crate::core::peers::{Brought, Peers};
@@ -470,8 +470,7 @@ impl<I: Io> Client<I> {
 
     /// When [`Client::run_timers`] has something to do next.
     pub fn next_timer(&self) -> Option<Instant> {
-        let blocked = self.service.blocked.since.filter(|_| !self.service.blocked.told);
-        let blocked = blocked.map(|since| since + BLOCKED_AFTER);
+        let blocked = self.service.blocked.due();
         let again = self.service.inbox.interrupts.again_at();
         let told = [self.log.tell_at, self.calls.retries.next_due(), self.daemon.room.looks_at];
         let told = told.into_iter().flatten().min();
@@ -495,12 +494,7 @@ impl<I: Io> Client<I> {
         if self.daemon.room.looks_at.is_some_and(|at| at <= now) {
             self.look_at_room(now);
         }
-        let blocked = &self.service.blocked;
-        let blocked = blocked.since.is_some_and(|since| !blocked.told && since + BLOCKED_AFTER <= now);
-        if blocked {
-            self.service.blocked.told = true;
-            self.io.send_now(DAEMON, &oxiray_wire::message::Blocked {});
-        }
+        let blocked = self.tell_of_waiting(now);
         if self.service.inbox.interrupts.is_due(now) {
             self.io.interrupt();
         }

@@ -2,40 +2,62 @@
 
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use oxiray_wire::message::Unblocked;
+use oxiray_ids::ObjectId;
+use oxiray_wire::message::{Blocked as Told, Unblocked};
 use std::time::{Duration, Instant};
 
-/// A task that waits longer than this lends its CPU.
-pub(crate) const BLOCKED_AFTER: Duration = Duration::from_millis(1);
+/// A task that waits longer than this for what its process makes lends its CPU.
+const OWN_PATIENCE: Duration = Duration::from_millis(1);
+/// The same for values of other processes: the daemon may have them, and lending would cost a process for the time in which
+/// it says so.
+const FOREIGN_PATIENCE: Duration = Duration::from_millis(20);
 
-/// Threads that wait within tasks, since when, and whether the daemon knows.
+/// Threads that wait within tasks, when the daemon is to be told, and whether it was.
 #[derive(Debug, Default)]
 pub(crate) struct Blocked {
-    pub(crate) waiting: usize,
-    pub(crate) since: Option<Instant>,
-    pub(crate) told: bool,
+    waiting: usize,
+    tell_at: Option<Instant>,
+    told: bool,
+}
+
+impl Blocked {
+    /// When the daemon is to be told.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.tell_at.filter(|_| !self.told)
+    }
 }
 
 impl<I: Io> Client<I> {
-    /// The task of this thread waits from now on: its CPU may be lent after a moment. `false` where no task
-    /// runs here, and there is nothing to end.
-    pub fn begin_waiting(&mut self) -> bool {
+    /// The task of this thread waits for these from now on: its CPU may be lent after a moment. `false` where no task runs
+    /// here, and there is nothing to end.
+    pub fn begin_waiting(&mut self, ids: &[ObjectId]) -> bool {
         if self.daemon.lost.is_some() || !self.service.inbox.runs_task() {
             return false;
         }
-        self.service.blocked.waiting += 1;
-        if self.service.blocked.waiting == 1 {
-            self.service.blocked.since = Some(self.now);
-            self.signals.timer_moved = true;
-        }
+        let is_foreign = ids.iter().all(|id| !self.objects.is_own(*id));
+        let tell_at = self.now + if is_foreign { FOREIGN_PATIENCE } else { OWN_PATIENCE };
+        let blocked = &mut self.service.blocked;
+        blocked.waiting += 1;
+        blocked.tell_at = Some(blocked.tell_at.map_or(tell_at, |at| at.min(tell_at)));
+        self.signals.timer_moved = true;
         true
+    }
+
+    /// Where the task waits long enough, tells the daemon; whether it did.
+    pub(crate) fn tell_of_waiting(&mut self, now: Instant) -> bool {
+        let is_due = self.service.blocked.due().is_some_and(|at| at <= now);
+        if is_due {
+            self.service.blocked.told = true;
+            self.io.send_now(DAEMON, &Told {});
+        }
+        is_due
     }
 
     /// The task of this thread goes on.
     pub fn end_waiting(&mut self) {
         self.service.blocked.waiting -= 1;
         if self.service.blocked.waiting == 0 {
-            self.service.blocked.since = None;
+            self.service.blocked.tell_at = None;
             if std::mem::take(&mut self.service.blocked.told) {
                 self.io.send_now(DAEMON, &Unblocked {});
             }

@@ -62,6 +62,8 @@ struct Object {
     looked_at: bool,
     /// How often its value was lost.
     losses: u32,
+    /// Its stored bytes were asked for, or written here.
+    is_fetched: bool,
     dependents: Vec<TaskId>,
 }
 
@@ -137,6 +139,7 @@ impl Objects {
             has_recipe: false,
             looked_at: false,
             losses: 0,
+            is_fetched: false,
             dependents: Vec::new(),
         })
     }
@@ -157,6 +160,7 @@ impl Objects {
         object.elsewhere = false;
         object.uses += 1;
         object.holds += holds;
+        object.is_fetched = true;
     }
 
     /// A reference that arrived from elsewhere, with one more use.
@@ -273,6 +277,15 @@ impl Objects {
         let object = self.known.get_mut(&id)?;
         object.looked_at = true;
         object.value.as_ref()
+    }
+
+    /// Whether the object has stored bytes that nobody here has asked for; from here on somebody has.
+    pub(crate) fn take_fetch(&mut self, id: ObjectId) -> bool {
+        let is_stored = |value: &Value| matches!(value.content, Some(Content::Stored(_)));
+        self.known
+            .get_mut(&id)
+            .filter(|object| object.value.as_ref().is_some_and(is_stored))
+            .is_some_and(|object| !std::mem::replace(&mut object.is_fetched, true))
     }
 
     /// Whether nobody but the one who asks uses the object, here or elsewhere.

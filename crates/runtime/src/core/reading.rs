@@ -21,7 +21,8 @@ pub enum Waitable {
 }
 
 impl Waitable {
-    pub(crate) fn object(&self) -> Option<ObjectId> {
+    /// The object, where it is one.
+    pub fn object(&self) -> Option<ObjectId> {
         match self {
             Self::Object(id) => Some(*id),
             Self::Item(_) => None,

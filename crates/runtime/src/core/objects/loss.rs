@@ -26,7 +26,7 @@ impl Objects {
         };
         let Some(object) = self.known.get_mut(&id).filter(|object| is_lost(object)) else { return false };
         object.losses += 1;
-        object.subscribed = false;
+        (object.subscribed, object.is_fetched) = (false, false);
         let contained = object.value.take().map(|value| inner_ids(&value)).unwrap_or_default();
         for inner in contained {
             self.release(inner, effects);
