@@ -316,7 +316,7 @@ class ActorUnavailableError(RayActorError):
         which = "" if identity is None else f" {identity}"
         super().__init__(
             identity,
-            f"The actor{which} is unavailable: {error_message} The call may or may not have been executed; "
+            f"The actor{which} is unavailable: {error_message} The task may or may not have been executed on the actor; "
             "set `max_task_retries` if it is safe to run it twice.",
         )
 

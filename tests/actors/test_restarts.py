@@ -370,3 +370,56 @@ def test_a_generator_that_is_run_again_repeats_nothing(is_async) -> None:
     actor = ray.remote(max_task_retries=1)(Async if is_async else Sync).remote()
     items = actor.count.options(retry_exceptions=True).remote(6)
     assert [ray.get(item, timeout=20) for item in items] == list(range(6))
+
+
+@ray.remote(max_restarts=-1, num_cpus=0)
+class Gated:
+    """Is there when its gate is open."""
+
+    def __init__(self, gate: Path) -> None:
+        while not gate.exists():
+            time.sleep(0.005)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
+def test_a_call_to_an_actor_that_restarts_for_long_fails_unless_it_may_wait(tmp_path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    actor = Gated.remote(gate)
+    pid = ray.get(actor.pid.remote(), timeout=20)
+    gate.unlink()
+    os.kill(pid, signal.SIGKILL)
+    waits = actor.pid.options(max_task_retries=-1).remote()
+    for _ in range(2):
+        began = time.monotonic()
+        with pytest.raises(ActorUnavailableError, match="The actor is restarting"):
+            # The first may have been under way when the process died.
+            while True:
+                try:
+                    ray.get(actor.pid.remote(), timeout=20)
+                except ActorUnavailableError as error:
+                    if "SIGKILL" not in str(error):
+                        raise
+        assert time.monotonic() - began < 10
+    assert ray.wait([waits], timeout=0)[0] == []
+    gate.touch()
+    again = ray.get(waits, timeout=20)
+    assert again != pid and ray.get(actor.pid.remote(), timeout=20) == again
+
+
+def test_each_wait_for_an_actor_that_restarts_uses_a_retry_up(tmp_path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    actor = Gated.options(max_task_retries=1).remote(gate)
+    pid = ray.get(actor.pid.remote(), timeout=20)
+    gate.unlink()
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(ActorUnavailableError, match="The actor is restarting"):
+        for _ in range(2):
+            ray.get(actor.pid.remote(), timeout=20)
+    assert time.monotonic() - began > 2
+    gate.touch()
+    wait_until(lambda: ray.get(actor.pid.options(max_task_retries=-1).remote(), timeout=20) != pid)

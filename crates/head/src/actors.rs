@@ -4,6 +4,8 @@
 //! - ACTOR-2: whoever was connected or asked is told of the death exactly once.
 //! - ACTOR-3: an actor is made anew as often as it may be, and has one process at a time.
 //! - ACTOR-4: nothing brings back an actor that nobody can reach, or that is dead.
+//! - ACTOR-5: whoever calls an actor for the first time may do so while its constructor runs; one that is made anew takes
+//!   calls again when its constructor has returned, so that until then its callers know that it has not.
 
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -84,6 +86,11 @@ impl<C> Actor<C> {
         let allowed =
             u32::try_from(self.description.max_restarts).map_or(true, |most| self.restarts - self.moves < most);
         allowed && !self.is_unreferenced && !self.is_dead()
+    }
+
+    /// Whether callers are connected to its process (ACTOR-5).
+    fn takes_calls(&self) -> bool {
+        matches!(self.state, ActorState::Alive(_)) || (self.restarts == 0 && self.worker().is_some())
     }
 
     /// Whether it is dead for good.
@@ -214,26 +221,26 @@ impl<C: Clone> Actors<C> {
         }
         actor.interested.insert(client);
         self.asked_by.entry(client).or_default().insert(id);
-        actor.worker().map_or(Connect::Later, Connect::Now)
+        actor.worker().filter(|_| actor.takes_calls()).map_or(Connect::Later, Connect::Now)
     }
 
-    /// The actor has its process. Returns who waits to be connected to it.
+    /// The actor has its process. Returns who is to be connected to it (ACTOR-5).
     pub(crate) fn placed(&mut self, id: ActorId, worker: WorkerId) -> Vec<WorkerId> {
         let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
         let waits = matches!(actor.state, ActorState::Waiting | ActorState::Restarting);
         assert!(waits, "ACTOR-3: an actor has one process at a time");
         actor.state = ActorState::Starting(worker);
-        actor.interested.iter().copied().collect()
+        if actor.takes_calls() { actor.interested.iter().copied().collect() } else { Vec::new() }
     }
 
-    /// The actor's constructor returned.
-    pub(crate) fn ready(&mut self, id: ActorId) {
-        if let Some(actor) = self.by_id.get_mut(&id)
-            && let ActorState::Starting(worker) = actor.state
-        {
-            actor.state = ActorState::Alive(worker);
-            actor.failed_starts = 0;
-        }
+    /// The actor's constructor returned. Returns who is to be connected to it (ACTOR-5).
+    pub(crate) fn ready(&mut self, id: ActorId) -> Vec<WorkerId> {
+        let Some(actor) = self.by_id.get_mut(&id) else { return Vec::new() };
+        let ActorState::Starting(worker) = actor.state else { return Vec::new() };
+        let took_calls = actor.takes_calls();
+        actor.state = ActorState::Alive(worker);
+        actor.failed_starts = 0;
+        if took_calls { Vec::new() } else { actor.interested.iter().copied().collect() }
     }
 
     /// The actor's process died. `None` where it is not to be made anew (ACTOR-3). Where that is not counted, it is made

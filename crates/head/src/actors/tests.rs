@@ -84,8 +84,9 @@ fn an_actor_is_made_anew_as_often_as_it_may_be() {
     actors.create(restartable(1, 2), false);
     assert_eq!(actors.lost(id(1), true), None, "there was no process to lose");
     for restarts in 1..=2 {
-        actors.placed(id(1), client(50 + restarts as u8));
-        actors.ready(id(1));
+        let (connected, later) = (actors.placed(id(1), client(50 + restarts as u8)), actors.ready(id(1)));
+        let is_first = restarts == 1;
+        assert_eq!((connected.len(), later.len()), (usize::from(is_first), usize::from(!is_first)), "ACTOR-5");
         assert_eq!(actors.lost(id(1), true), Some(Lost { began_nothing: false, clients: vec![client(9)] }));
         assert_eq!(actors.get(id(1)).map(|actor| (actor.restarts, actor.worker())), Some((restarts, None)));
         assert_eq!(actors.lost(id(1), true), None, "a process is lost once");

@@ -11,7 +11,7 @@ use super::{Alarm, Duty, HeadCore, Home, Key, Want, bytes_of, identifier};
 use crate::Actors;
 use crate::{ActorState, Connect, Created, Description};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId};
+use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
 use oxiray_machine::LEAVING_LIMIT;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::message::{
@@ -278,7 +278,12 @@ impl HeadCore {
         let found = self.workers.by_key.get_mut(&worker).expect("it was just placed");
         found.duty = Duty::Actor(id);
         let worker_id = found.id;
-        for client in self.actors.known.placed(id, worker_id) {
+        let clients = self.actors.known.placed(id, worker_id);
+        self.connect_all(clients, id, worker);
+    }
+
+    fn connect_all(&mut self, clients: Vec<WorkerId>, id: ActorId, worker: Key) {
+        for client in clients {
             if let Some(key) = self.clients.keys.get(&client).copied() {
                 self.connect_actor(key, id, worker);
             }
@@ -354,7 +359,8 @@ impl HeadCore {
         let Some(worker) = self.workers.by_key.get_mut(&from) else { return };
         let Duty::Actor(id) = worker.duty else { return };
         worker.is_ready = true;
-        self.actors.known.ready(id);
+        let clients = self.actors.known.ready(id);
+        self.connect_all(clients, id, from);
         if !self.actors.known.get(id).is_some_and(crate::Actor::may_restart) {
             self.forget_constructor(id);
         }

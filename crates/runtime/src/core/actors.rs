@@ -6,6 +6,8 @@
 //!   retries left are sent again, in order and before later ones, when the actor is there again.
 //! - ACTORS-3: this process uses the actor's anchor as long as it has a handle that counts, or a call that such a
 //!   handle made is not answered. With the last use anywhere the actor ends.
+//! - ACTORS-4: a call to an actor that is made anew waits for so long at most; then it fails, or uses a retry up and waits
+//!   again.
 
 use crate::core::client::Client;
 use crate::core::creation::Creation;
@@ -18,7 +20,11 @@ use oxiray_wire::message::{
     ActorConnect, ActorCreate, ActorDied, ActorKill, ActorPlaced, ActorRestarting, ActorToCaller, Cancel, Failure,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// How long a call waits for an actor that is made anew (ACTORS-4).
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 enum Stream {
@@ -50,6 +56,8 @@ struct Actor {
     killed: bool,
     /// This process asked for the end of its process: nothing more is sent to that one.
     paused: bool,
+    /// When calls that may not be retried fail, since the actor is made anew for so long (ACTORS-4).
+    unavailable_at: Option<Instant>,
     /// What its constructor's arguments refer to, kept until it is dead.
     arguments: Vec<ObjectId>,
     /// What the daemon was told to make it, until it has a process.
@@ -72,6 +80,8 @@ pub(crate) struct Actors {
     known: FxHashMap<ActorId, Actor>,
     /// Those whose constructor's arguments are not all there, by what waits for them.
     pub(crate) creations: FxHashMap<TaskId, Creation>,
+    /// Those that are made anew, by when their callers hear of it.
+    restarting: BTreeSet<(Instant, ActorId)>,
 }
 
 impl Actors {
@@ -88,9 +98,22 @@ impl Actors {
             is_anchored: false,
             killed: false,
             paused: false,
+            unavailable_at: None,
             arguments: Vec::new(),
             creates: Vec::new(),
         })
+    }
+
+    /// When callers of an actor that is made anew are to hear of it next.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.restarting.first().map(|(at, _)| *at)
+    }
+
+    fn set_unavailable(&mut self, id: ActorId, at: Option<Instant>) {
+        if let Some(last) = std::mem::replace(&mut self.get(id).unavailable_at, at) {
+            self.restarting.remove(&(last, id));
+        }
+        self.restarting.extend(at.map(|at| (at, id)));
     }
 
     /// An actor of this process's own, which will be connected without asking.
@@ -155,8 +178,10 @@ impl Actors {
     }
 
     pub(crate) fn fail_all(&mut self, failure: &Failure) {
+        self.restarting.clear();
         for actor in self.known.values_mut() {
             actor.stream = Stream::Dead(failure.clone());
+            actor.unavailable_at = None;
             actor.queue.clear();
             actor.unready.clear();
             actor.under_way = 0;
@@ -295,6 +320,8 @@ impl<I: Io> Client<I> {
         let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
         let actor = self.actors.get(id);
         actor.stream = Stream::Open(token, worker);
+        self.actors.set_unavailable(id, None);
+        let actor = self.actors.get(id);
         actor.process = Some(worker);
         actor.paused = false;
         actor.creates.clear();
@@ -329,6 +356,11 @@ impl<I: Io> Client<I> {
         let actor = self.actors.get(id);
         actor.stream = Stream::Awaited;
         actor.paused = false;
+        // One that waits for the arguments of its first constructor was never there.
+        if said.failure.is_some() && actor.unavailable_at.is_none() {
+            self.actors.set_unavailable(id, Some(self.now + PATIENCE));
+            self.signals.timer_moved = true;
+        }
         let failure = said.failure.unwrap_or_default();
         self.lose_calls(id, (!said.began_nothing).then_some(&failure), said.was_drained);
         self.let_go_when_done(id);
@@ -344,6 +376,25 @@ impl<I: Io> Client<I> {
                 Some(failure) if !self.spend_retry(task) => self.fail_task(task, failure),
                 _ => self.actors.get(id).queue.push_front(task),
             }
+        }
+    }
+
+    /// ACTORS-4.
+    pub(crate) fn tell_of_restarts(&mut self, now: Instant) {
+        while let Some((at, id)) = self.actors.restarting.first().copied()
+            && at <= now
+        {
+            self.actors.set_unavailable(id, Some(now + PATIENCE));
+            let actor = self.actors.get(id);
+            let waiting: Vec<TaskId> = actor.queue.iter().chain(&actor.unready).copied().collect();
+            let lost: Vec<TaskId> = waiting.into_iter().filter(|call| !self.spend_retry(*call)).collect();
+            let actor = self.actors.get(id);
+            actor.queue.retain(|call| !lost.contains(call));
+            actor.unready.retain(|call| !lost.contains(call));
+            for call in lost {
+                self.fail_task(call, &restarting());
+            }
+            self.let_go_when_done(id);
         }
     }
 
@@ -366,6 +417,7 @@ impl<I: Io> Client<I> {
             cause: Bytes::new(),
         });
         self.close_stream_to(id);
+        self.actors.set_unavailable(id, None);
         self.forget_creation(id);
         let actor = self.actors.get(id);
         actor.stream = Stream::Dead(failure.clone());
@@ -388,6 +440,7 @@ impl<I: Io> Client<I> {
     /// An actor that was not made after all: its name was taken.
     pub fn unmake_actor(&mut self, id: ActorId) {
         self.forget_creation(id);
+        self.actors.set_unavailable(id, None);
         if let Some(actor) = self.actors.known.remove(&id) {
             if actor.is_anchored {
                 self.release(id.anchor());
@@ -447,4 +500,13 @@ impl<I: Io> Client<I> {
             self.release(id.anchor());
         }
     }
+}
+
+/// What a call fails with whose actor is made anew for too long.
+fn restarting() -> Failure {
+    let text = format!(
+        "The actor is temporarily unavailable: it was not there again within {} s. The actor is restarting.",
+        PATIENCE.as_secs()
+    );
+    Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }
 }

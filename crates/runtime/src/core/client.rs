@@ -472,7 +472,7 @@ impl<I: Io> Client<I> {
     pub fn next_timer(&self) -> Option<Instant> {
         let blocked = self.service.blocked.due();
         let again = self.service.inbox.interrupts.again_at();
-        let told = [self.log.tell_at, self.calls.retries.next_due(), self.daemon.room.looks_at];
+        let told = [self.log.tell_at, self.calls.retries.next_due(), self.actors.next_due(), self.daemon.room.looks_at];
         let told = told.into_iter().flatten().min();
         [self.leases.next_idle_end(), self.service.inbox.give_back_at(), blocked, again, told]
             .into_iter()
@@ -487,6 +487,9 @@ impl<I: Io> Client<I> {
         }
         if self.calls.retries.next_due().is_some_and(|at| at <= now) {
             self.end_pauses(now);
+        }
+        if self.actors.next_due().is_some_and(|at| at <= now) {
+            self.tell_of_restarts(now);
         }
         if self.leases.next_idle_end().is_some_and(|at| at <= now) {
             self.end_idle_leases(now);

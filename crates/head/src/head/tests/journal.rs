@@ -342,7 +342,7 @@ fn an_actor_that_ended_with_its_head_is_made_anew_where_it_may_be_and_is_dead_wi
     for number in 1..=3 {
         next.say(other, ActorConnect { actor: id(number), lost: Bytes::new() });
     }
-    let worker = next.placed(other, 1).expect("it is made anew");
+    let worker = next.process_of(1).expect("it is made anew");
     let spec = next.assignment(worker).actor.clone().expect("it is an actor's");
     assert_eq!((spec.restarts, spec.class_name.as_str()), (1, "Counter"));
     assert!(next.deaths(other, 2)[0].contains("its process ended with the daemon of the head's machine"));
