@@ -19,6 +19,9 @@ impl<I: Io> Client<I> {
         if reply.retry && self.try_again(id, None) {
             return self.give_back_brought(id, &reply);
         }
+        if self.goes_on_yielding(id, &reply) {
+            return;
+        }
         if let Some(task) = self.take_plain(id, &reply) {
             for (value, index) in reply.results.into_iter().zip(1..) {
                 self.notice_unseen(id.object(index), &value);

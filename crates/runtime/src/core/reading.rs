@@ -47,9 +47,10 @@ impl<I: Io> Client<I> {
             return Some(terms);
         }
         let arrived = self.streams.arrived(task)?;
+        let sent_from = self.first_missing_item(task, arrived).unwrap_or(arrived);
         // What nobody reads holds nobody up.
         let (ahead, read) = self.streams.read(task).map_or((0, arrived), |read| (terms.ahead, read));
-        Some(StreamTerms { ahead, per_yield: terms.per_yield, arrived, read })
+        Some(StreamTerms { ahead, per_yield: terms.per_yield, arrived: sent_from, read })
     }
 
     pub(crate) fn item_arrived(&mut self, from: Token, said: StreamItem) {
@@ -159,7 +160,7 @@ impl<I: Io> Client<I> {
     }
 
     /// The stream to the worker that has the call, where it is under way.
-    fn link_of(&self, id: TaskId) -> Option<Token> {
+    pub(crate) fn link_of(&self, id: TaskId) -> Option<Token> {
         let task = self.calls.tasks.get(&id)?;
         match task.target {
             Target::Actor(actor) => self.actors.link_of(actor).filter(|_| task.sent > 0),

@@ -90,7 +90,11 @@ impl<I: Io> Client<I> {
         let mut missing = vec![id];
         while let Some(id) = missing.pop() {
             let task = id.task();
-            if self.objects.is_ready(id) || self.calls.tasks.contains_key(&task) {
+            if self.objects.is_ready(id) {
+                continue;
+            }
+            if self.calls.tasks.contains_key(&task) {
+                self.yield_again(id);
                 continue;
             }
             match self.recipe_of(id) {
@@ -278,7 +282,7 @@ impl<I: Io> Client<I> {
     }
 }
 
-fn unreconstructable(id: ObjectId, reason: Reason) -> Value {
+pub(crate) fn unreconstructable(id: ObjectId, reason: Reason) -> Value {
     let (code, why) = reason.told();
     let text = format!("object {id} was lost and cannot be made again: {why}");
     failed(Failure { code: code.into(), text, cause: Bytes::new() })

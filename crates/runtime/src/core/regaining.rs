@@ -2,14 +2,19 @@
 //!
 //! - REGAIN-1: an item that is known and has no value when its call ends gets one: it is made again, or becomes the error
 //!   that says why not. Nobody waits for it for ever.
+//! - REGAIN-2: where an item is lost whose call still runs, and which may wait until that is read, the attempt is ended, and
+//!   the next one yields the item anew. That uses a retry up.
 
 use crate::core::client::Client;
 use crate::core::io::Io;
-use crate::core::objects::{failed, is_error};
+use crate::core::lineage::Reason;
+use crate::core::objects::{copy, failed, is_error};
+use crate::core::recover::unreconstructable;
 use crate::core::streams::item;
+use crate::core::submit::Target;
 use bytes::Bytes;
-use oxiray_ids::TaskId;
-use oxiray_wire::message::{Failure, Reply, StreamTerms, Value};
+use oxiray_ids::{ObjectId, TaskId};
+use oxiray_wire::message::{Failure, Reply, StreamStop, StreamTerms, Value};
 
 /// What a call yielded that has come to its end.
 pub(crate) struct Yielded {
@@ -72,6 +77,43 @@ impl<I: Io> Client<I> {
         for index in self.missing_items(task, items) {
             self.resolve(item(task, index), value.clone(), 0, 0);
         }
+    }
+
+    /// The first item of a call that came and has no value any more: it is to be yielded anew.
+    pub(crate) fn first_missing_item(&self, task: TaskId, items: u32) -> Option<u32> {
+        self.missing_items(task, items).first().copied()
+    }
+
+    /// REGAIN-2.
+    pub(crate) fn yield_again(&mut self, lost: ObjectId) {
+        let id = lost.task();
+        let Some(task) = self.calls.tasks.get(&id) else { return };
+        // A call that no worker has is told of what is missing when one has; an actor's goes on for others.
+        let is_task = matches!(task.target, Target::Class(_)) && task.work.stream.is_some();
+        if !is_task || task.cancelled || task.yields_again || self.lineage.knows(id) {
+            return;
+        }
+        let is_first = task.attempt == 0;
+        let Some(token) = self.link_of(id) else { return };
+        if !self.spend_retry(id) {
+            let reason = if is_first { Reason::RetriesDisabled } else { Reason::AttemptsExceeded };
+            return self.resolve(lost, unreconstructable(lost, reason), 0, 0);
+        }
+        if let Some(task) = self.calls.tasks.get_mut(&id) {
+            task.yields_again = true;
+        }
+        self.io.send_now(token, &StreamStop { task: copy(id.as_bytes()) });
+    }
+
+    /// An attempt that was told to stop came back: whether the call waits for another.
+    pub(crate) fn goes_on_yielding(&mut self, id: TaskId, reply: &Reply) -> bool {
+        let Some(task) = self.calls.tasks.get(&id).filter(|task| task.yields_again && !task.cancelled) else {
+            return false;
+        };
+        let Target::Class(queue) = task.target else { return false };
+        self.give_back_brought(id, reply);
+        self.requeue(queue, id);
+        true
     }
 
     fn missing_items(&self, task: TaskId, items: u32) -> Vec<u32> {

@@ -80,6 +80,13 @@ impl Streams {
         !stream.reader_gone
     }
 
+    /// The call is with the worker at that stream from here on, which is to hear of what is read.
+    pub(crate) fn sent(&mut self, task: TaskId, to: Token) {
+        if let Some(stream) = self.open.get_mut(&task) {
+            stream.from = Some(to);
+        }
+    }
+
     /// How many items arrived.
     pub(crate) fn arrived(&self, task: TaskId) -> Option<u32> {
         self.open.get(&task).map(|stream| stream.arrived)
@@ -216,6 +223,14 @@ mod tests {
         assert_eq!(streams.next(task), Found::Item(0, Some((7, 1))));
         streams.end(task);
         assert_eq!(streams.next(task), Found::Item(1, None), "nobody is left to hear of it");
+    }
+
+    #[test]
+    fn the_worker_of_a_later_attempt_hears_of_what_the_first_one_yielded() {
+        let (mut streams, task) = opened(true);
+        streams.accept(task, 0, Some(7));
+        streams.sent(task, 8);
+        assert_eq!(streams.next(task), Found::Item(0, Some((8, 1))));
     }
 
     #[test]

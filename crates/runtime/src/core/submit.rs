@@ -59,6 +59,8 @@ pub(crate) struct Task {
     /// Nobody wants it any more, though a worker has it: it is not run again.
     pub(crate) cancelled: bool,
     /// How many workers in a row died of it.
+    /// Its attempt was told to stop, since an item was lost: another yields that anew (REGAIN-2).
+    pub(crate) yields_again: bool,
     pub(crate) crashes: u32,
     /// How many workers in a row the network could not reach for it.
     pub(crate) unreached: u32,
@@ -253,6 +255,7 @@ impl<I: Io> Client<I> {
             sent: 0,
             cancelled: false,
             crashes: 0,
+            yields_again: false,
             unreached: 0,
             shortages: 0,
             paused_until: None,
@@ -388,7 +391,11 @@ impl<I: Io> Client<I> {
 
     /// Arguments given as references, as they travel, and what the daemon is to be told of for that.
     ///
+        if is_stream {
+            self.streams.sent(id, token);
+        }
     /// Values up to [`INLINE_TOTAL_BYTES`] travel along. The rest, and whatever values contain, the receiver asks the
+        task.yields_again = false;
     /// daemon for.
     pub(crate) fn travelling(&self, references: &[(Place, ObjectId)]) -> (Vec<ArgumentReference>, Vec<ObjectId>) {
         let mut travelling = Vec::with_capacity(references.len());
