@@ -7,7 +7,7 @@
 //! - ACTOR-5: whoever calls an actor for the first time may do so while its constructor runs; one that is made anew takes
 //!   calls again when its constructor has returned, so that until then its callers know that it has not.
 
-use oxiray_ids::{ActorId, JobId, WorkerId};
+use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many dead actors are remembered, with the cause of their death.
@@ -143,6 +143,8 @@ pub(crate) struct Actors<C> {
     asked_by: BTreeMap<WorkerId, BTreeSet<ActorId>>,
     dead: VecDeque<ActorId>,
     forgotten: Vec<ActorId>,
+    /// Those without a process that wait for arguments of their constructor which are made again.
+    awaiting: BTreeMap<ActorId, BTreeSet<ObjectId>>,
 }
 
 impl<C> Default for Actors<C> {
@@ -154,6 +156,7 @@ impl<C> Default for Actors<C> {
             asked_by: BTreeMap::new(),
             dead: VecDeque::new(),
             forgotten: Vec::new(),
+            awaiting: BTreeMap::new(),
         }
     }
 }
@@ -260,6 +263,30 @@ impl<C: Clone> Actors<C> {
         Some(Lost { began_nothing, clients: actor.interested.iter().copied().collect() })
     }
 
+    /// What the actor's constructor was given is lost and made again: it waits for that without a process, and what it is
+    /// given is no restart. `None` where its constructor does not run, or nobody can reach it.
+    pub(crate) fn sent_back(&mut self, id: ActorId, argument: ObjectId) -> Option<Lost> {
+        let actor = self.by_id.get_mut(&id)?;
+        if actor.is_unreferenced || !matches!(actor.state, ActorState::Starting(_)) {
+            return None;
+        }
+        actor.state = ActorState::Restarting;
+        let clients = actor.interested.iter().copied().collect();
+        self.awaiting.entry(id).or_default().insert(argument);
+        Some(Lost { began_nothing: true, clients })
+    }
+
+    /// Whether the actor waits for arguments.
+    pub(crate) fn awaits_arguments(&self, id: ActorId) -> bool {
+        self.awaiting.contains_key(&id)
+    }
+
+    /// The actors that wait for arguments of which none is awaited any more; they do not wait from here on.
+    pub(crate) fn have_arguments(&mut self, is_awaited: impl Fn(ObjectId) -> bool) -> Vec<ActorId> {
+        let is_due = |_: &ActorId, objects: &mut BTreeSet<ObjectId>| !objects.iter().any(|object| is_awaited(*object));
+        self.awaiting.extract_if(.., is_due).map(|(id, _)| id).collect()
+    }
+
     /// The process that the actor had under another head is gone. `None` where it is not to be made anew (ACTOR-3).
     pub(crate) fn missing(&mut self, id: ActorId) -> Option<Lost> {
         let actor = self.by_id.get_mut(&id)?;
@@ -302,6 +329,7 @@ impl<C: Clone> Actors<C> {
         let interested = std::mem::take(&mut actor.interested);
         let creator = actor.description.creator;
         self.free_name(id);
+        self.awaiting.remove(&id);
         remove(&mut self.living_of, creator, id);
         for client in &interested {
             remove(&mut self.asked_by, *client, id);

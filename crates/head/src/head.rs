@@ -236,6 +236,7 @@ impl HeadCore {
             Message::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
             Message::ActorReady(_) => self.actor_ready(from),
             Message::ActorFailed(said) => self.actor_failed(from, said.error),
+            Message::ArgumentLost(said) => self.argument_lost(from, &said),
             Message::ActorLeaving(said) => self.actor_leaving(from, &said),
             Message::ActorCreate(asked) => self.actor_create(from, *asked),
             Message::ActorConnect(asked) => self.actor_connect(from, &asked),

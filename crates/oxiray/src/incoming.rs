@@ -4,7 +4,7 @@ use crate::answer::{Answer, Form, Sink};
 use crate::error::{Error, Result};
 use crate::{objects, process};
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, WorkerId};
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::{EVERYTHING, Runtime, Seen};
 use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
 use oxiray_wire::message::{ArgumentReference, Content};
@@ -50,6 +50,8 @@ pub struct Incoming<'call> {
     wanted: Wanted<'call>,
     payload: Payload,
     references: Vec<ArgumentReference>,
+    /// Whom the arguments are for, as [`Runtime::pin_argument`] takes it.
+    call: Option<TaskId>,
     position: u32,
     is_common: bool,
 }
@@ -72,11 +74,12 @@ impl<'call> Incoming<'call> {
         runtime: &'call Runtime,
         arguments: &Bytes,
         references: Vec<ArgumentReference>,
+        call: Option<TaskId>,
         wanted: Wanted<'call>,
     ) -> Result<Self> {
         let everything = references.iter().find(|reference| reference.position == EVERYTHING);
         let blob = match everything {
-            Some(reference) => fetch(runtime, reference)?,
+            Some(reference) => fetch(runtime, reference, call)?,
             None => arguments.clone(),
         };
         if let Some(keyword) = references.iter().find(|reference| !reference.keyword.is_empty()) {
@@ -96,7 +99,7 @@ impl<'call> Incoming<'call> {
             }
         };
         let is_common = matches!(payload, Payload::Common(_));
-        Ok(Self { runtime, wanted, payload, references, position: 0, is_common })
+        Ok(Self { runtime, wanted, payload, references, call, position: 0, is_common })
     }
 
     /// The next argument.
@@ -109,7 +112,7 @@ impl<'call> Incoming<'call> {
             if let Payload::Common(list) = &mut self.payload {
                 list.next();
             }
-            let blob = fetch(self.runtime, &reference)?;
+            let blob = fetch(self.runtime, &reference, self.call)?;
             return Decoded::new(&blob).and_then(Decoded::value).map_err(unfit);
         }
         match &mut self.payload {
@@ -139,7 +142,7 @@ impl<'call> Incoming<'call> {
     }
 }
 
-fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
+fn fetch(runtime: &Runtime, argument: &ArgumentReference, call: Option<TaskId>) -> Result<Bytes> {
     let ids = argument.reference.as_ref().and_then(|reference| {
         Some((
             ObjectId::from_slice(&reference.object)?,
@@ -157,7 +160,8 @@ fn fetch(runtime: &Runtime, argument: &ArgumentReference) -> Result<Bytes> {
         // Too much to travel with the call: the daemon has it.
         None => process::patiently(|| runtime.get_one(id, None)),
     };
-    let blob = seen.and_then(|seen| objects::blob(runtime, id, seen, None, None));
+    let pin = || runtime.pin_argument(id, argument.losses, call);
+    let blob = seen.and_then(|seen| objects::blob_with(runtime, id, seen, None, pin));
     runtime.release(id);
     blob
 }

@@ -102,14 +102,25 @@ pub(crate) fn keep(
 pub(crate) fn blob(
     runtime: &Runtime,
     id: ObjectId,
-    mut seen: Seen,
+    seen: Seen,
     mut asked: Option<AskedPin>,
     deadline: Option<Instant>,
+) -> Result<Bytes> {
+    blob_with(runtime, id, seen, deadline, || runtime.pin(id, asked.take(), deadline))
+}
+
+/// The same; `pin` pins the bytes of a stored one.
+pub(crate) fn blob_with(
+    runtime: &Runtime,
+    id: ObjectId,
+    mut seen: Seen,
+    deadline: Option<Instant>,
+    mut pin: impl FnMut() -> std::result::Result<Pinned, RuntimeError>,
 ) -> Result<Bytes> {
     loop {
         match seen.content {
             Some(Content::Inline(blob)) => return Ok(blob),
-            Some(Content::Stored(_)) => match runtime.pin(id, asked.take(), deadline) {
+            Some(Content::Stored(_)) => match pin() {
                 Ok(pinned) => return Ok(Bytes::from_owner(Stored(pinned))),
                 Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
                     seen = process::patiently(|| runtime.get_one(id, deadline))?;

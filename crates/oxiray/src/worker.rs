@@ -189,7 +189,8 @@ impl Worker {
                     return Err(Error::NotFound(format!("`{path}` is a function of the program and no actor")));
                 };
                 let (arguments, references) = (&create.arguments, create.references.clone());
-                let incoming = Incoming::new(&self.runtime, arguments, references, Wanted::Results(1))?;
+                let incoming =
+                    Incoming::new(&self.runtime, arguments, references, Some(id.creation_task()), Wanted::Results(1))?;
                 Ok((construct(incoming)?, *methods))
             })
         });
@@ -208,7 +209,7 @@ impl Worker {
     fn call_method(&self, call: &Call, references: Vec<ArgumentReference>, wanted: Wanted<'_>) -> Outcome {
         let (state, methods) = self.actor.as_ref().expect("who is asked for a method is an actor");
         if call.name == "__ray_ready__" {
-            return Incoming::new(&self.runtime, &call.arguments, Vec::new(), wanted)?.taken()?.value(&true);
+            return Incoming::new(&self.runtime, &call.arguments, Vec::new(), None, wanted)?.taken()?.value(&true);
         }
         if let Some(flaw) = oxiray_client::worker::group_flaw(&call.group, &self.groups) {
             return Err(Error::Invalid(flaw));
@@ -217,7 +218,7 @@ impl Worker {
             let names: Vec<&str> = methods.iter().map(|method| method.name).collect();
             Error::NotFound(format!("the actor has no method `{}`; it has: {}", call.name, names.join(", ")))
         })?;
-        let incoming = Incoming::new(&self.runtime, &call.arguments, references, wanted)?;
+        let incoming = Incoming::new(&self.runtime, &call.arguments, references, None, wanted)?;
         (method.call)(&**state as &(dyn Any + Send + Sync), incoming)
     }
 
@@ -281,7 +282,7 @@ impl Thread<'_> {
         let Kind::Function(function) = entry.kind else {
             return Err(Error::NotFound(format!("`{}` is an actor of the program: make one of it", entry.path)));
         };
-        function(Incoming::new(&self.worker.runtime, &call.arguments, references, wanted)?)
+        function(Incoming::new(&self.worker.runtime, &call.arguments, references, Some(ticket.task()), wanted)?)
     }
 }
 

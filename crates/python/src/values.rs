@@ -6,7 +6,9 @@ use crate::reference::{Expecting, ObjectRef};
 use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
-use oxiray_runtime::{AskedPin, Gathered, INLINE_BYTES, LOST, PinsAhead, Runtime, RuntimeError, Seen, Unmet, Waitable};
+use oxiray_runtime::{
+    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, Seen, Unmet, Waitable,
+};
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -42,28 +44,41 @@ pub(crate) fn load<'py>(
     asked: Option<AskedPin>,
     deadline: Option<Instant>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let expecting = || Expecting::begin(py, runtime, id, value.contained);
     match &value.content {
         Some(Content::Inline(blob)) => {
-            let _expecting = expecting();
+            let _expecting = Expecting::begin(py, runtime, id, value.contained);
             blob::load_inline(py, blob)
         }
-        Some(Content::Stored(_)) => match py.detach(|| runtime.pin(id, asked, deadline)) {
-            Ok(pinned) => {
-                let _expecting = expecting();
-                blob::load_pinned(py, pinned)
-            }
-            Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
-                let again = process::patiently(py, || runtime.get_one(id, deadline))?;
-                let again = again.map_err(|error| process::error(py, &error))?;
-                load(py, runtime, id, &again, None, deadline)
-            }
-            Err(RuntimeError::Failed(failure)) => Err(python::failure(py, &failure, Some(id))),
-            Err(error) => Err(process::error(py, &error)),
-        },
+        Some(Content::Stored(_)) => {
+            let pinned = py.detach(|| runtime.pin(id, asked, deadline));
+            load_stored(py, runtime, (id, value.contained), pinned, deadline)
+        }
         Some(Content::Raised(blob)) => Err(raised(py, blob)),
         Some(Content::Failed(failure)) => Err(python::failure(py, failure, Some(id))),
         None => Err(PyValueError::new_err(format!("object {id} arrived without a value"))),
+    }
+}
+
+/// The Python object of stored bytes that were to be pinned, which contain so many references.
+pub(crate) fn load_stored<'py>(
+    py: Python<'py>,
+    runtime: &Runtime,
+    (id, contained): (ObjectId, usize),
+    pinned: Result<Pinned, RuntimeError>,
+    deadline: Option<Instant>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match pinned {
+        Ok(pinned) => {
+            let _expecting = Expecting::begin(py, runtime, id, contained);
+            blob::load_pinned(py, pinned)
+        }
+        Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
+            let again = process::patiently(py, || runtime.get_one(id, deadline))?;
+            let again = again.map_err(|error| process::error(py, &error))?;
+            load(py, runtime, id, &again, None, deadline)
+        }
+        Err(RuntimeError::Failed(failure)) => Err(python::failure(py, &failure, Some(id))),
+        Err(error) => Err(process::error(py, &error)),
     }
 }
 
@@ -177,6 +192,7 @@ fn wait_some<'py>(
     references: &Bound<'py, PyList>,
     count: usize,
     timeout: Option<f64>,
+    fetches: bool,
 ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
     let runtime = process::required()?;
     let (known, waitables) = waitables_of(&runtime, references, count.min(references.len()), timeout.is_none())?;
@@ -191,13 +207,14 @@ fn wait_some<'py>(
         return Err(PyValueError::new_err(text));
     }
     let deadline = deadline(timeout)?;
+    fetch();
     let places = process::patiently(py, || runtime.wait(&waitables, count, deadline))?;
     let places = places.map_err(|error| process::error(py, &error))?;
+    fetch();
     let (ready, rest) = (PyList::empty(py), PyList::empty(py));
     let mut from = 0;
     for place in places.into_iter().map(|place| known[place]) {
         rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, place))?;
-    fetches: bool,
         ready.append(references.get_item(place)?)?;
         from = place + 1;
     }
@@ -207,10 +224,8 @@ fn wait_some<'py>(
 
 /// Asks for news of the reference's value; `False` where it is there already.
 #[pyfunction]
-    fetch();
 fn announce(reference: &Bound<'_, ObjectRef>) -> PyResult<bool> {
     let runtime = process::required()?;
-    fetch();
     Ok(runtime.announce(reference.get().id_on(&runtime)?))
 }
 

@@ -1,7 +1,7 @@
 //! A call's arguments as Python objects, and what it returned as values.
 
 use crate::blob::{self, Serialized};
-use crate::values::{keep, load};
+use crate::values::{keep, load, load_stored};
 use crate::worker::Worker;
 use crate::{common, process, python};
 use bytes::Bytes;
@@ -16,16 +16,18 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 pub(crate) type Arguments<'py> = (Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>, bool);
 
 impl Worker {
-    /// The arguments, by their places and names, and whether they came from another language.
+    /// The arguments, by their places and names, and whether they came from another language. `call` is whom they are for,
+    /// as [`Runtime::pin_argument`](oxiray_runtime::Runtime::pin_argument) takes it.
     pub(crate) fn arguments<'py>(
         &self,
         py: Python<'py>,
         payload: &Bytes,
         references: &[ArgumentReference],
+        call: Option<TaskId>,
     ) -> PyResult<Arguments<'py>> {
         let everything = references.iter().find(|reference| reference.position == EVERYTHING);
         let packed = match everything {
-            Some(reference) => Some(self.argument(py, reference)?),
+            Some(reference) => Some(self.argument(py, reference, call)?),
             None if payload.is_empty() => None,
             None => Some(blob::load_inline(py, payload)?),
         };
@@ -41,7 +43,7 @@ impl Worker {
         }
         let mut items: Vec<Bound<'py, PyAny>> = args.iter().collect();
         for reference in references.iter().filter(|reference| reference.position != EVERYTHING) {
-            let value = self.argument(py, reference)?;
+            let value = self.argument(py, reference, call)?;
             if let (false, Some(kwargs)) = (reference.keyword.is_empty(), &kwargs) {
                 kwargs.set_item(&reference.keyword, value)?;
             } else if let Some(slot) = items.get_mut(reference.position as usize) {
@@ -51,11 +53,21 @@ impl Worker {
         Ok((PyTuple::new(py, items)?, kwargs, is_common))
     }
 
-    fn argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
-        self.loaded_argument(py, argument).inspect_err(|error| mark_as_of_argument(py, error))
+    fn argument<'py>(
+        &self,
+        py: Python<'py>,
+        argument: &ArgumentReference,
+        call: Option<TaskId>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.loaded_argument(py, argument, call).inspect_err(|error| mark_as_of_argument(py, error))
     }
 
-    fn loaded_argument<'py>(&self, py: Python<'py>, argument: &ArgumentReference) -> PyResult<Bound<'py, PyAny>> {
+    fn loaded_argument<'py>(
+        &self,
+        py: Python<'py>,
+        argument: &ArgumentReference,
+        call: Option<TaskId>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let id = argument.reference.as_ref().and_then(|reference| ObjectId::from_slice(&reference.object));
         let (Some(reference), Some(id)) = (&argument.reference, id) else {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
@@ -66,7 +78,8 @@ impl Worker {
         // The object is to be known here in case that its stored bytes are lost.
         self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
         if let Some(value) = &argument.value {
-            let loaded = load(py, &self.runtime, id, &Seen::from(value), None, None);
+            let pinned = py.detach(|| self.runtime.pin_argument(id, argument.losses, call));
+            let loaded = load_stored(py, &self.runtime, (id, value.contained.len()), pinned, None);
             self.runtime.release(id);
             return loaded;
         }

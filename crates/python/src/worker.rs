@@ -198,7 +198,8 @@ impl Worker {
             return Err(PyValueError::new_err(flaw));
         }
         under_way.own.is_common = common::is_common(&call.arguments);
-        let (args, kwargs, is_common) = self.arguments(py, &call.arguments, &call.references)?;
+        let task = (!call.function.is_empty()).then(|| under_way.ticket.task());
+        let (args, kwargs, is_common) = self.arguments(py, &call.arguments, &call.references, task)?;
         under_way.own.is_common = is_common;
         let target = if call.function.is_empty() {
             let actor =

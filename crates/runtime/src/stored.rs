@@ -10,10 +10,10 @@ use crate::pins_ahead::AskedPin;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;
 use bytes::Bytes;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Abort, Allocate, CollectGarbage, HoldingsQuery, Pin, SegmentsUnmapped, Unpin};
+use oxiray_wire::message::{Abort, Allocate, CollectGarbage, Failure, HoldingsQuery, Pin, SegmentsUnmapped, Unpin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const GRANTS_LIMIT: usize = 8;
 /// The failure code of stored bytes that are gone.
 pub const LOST: &str = "object_lost";
+/// The failure code of a call that goes back to its owner since an argument is gone.
+const GIVEN_BACK: &str = "given_back";
 
 /// A stored object mapped for reading; it stays in memory until this is dropped.
 #[derive(Debug)]
@@ -130,8 +132,36 @@ impl Runtime {
     pub fn pin(
         &self,
         id: ObjectId,
+        asked: Option<AskedPin>,
+        deadline: Option<Instant>,
+    ) -> Result<Pinned, RuntimeError> {
+        self.pin_unless(id, asked, deadline, |state, seen| state.report_lost(id, seen))
+    }
+
+    /// Maps a stored object that a call was given which is about to begin: `call` is its task, or the one that makes its
+    /// actor, and nothing for a method.
+    ///
+    /// Where it fails with code `given_back`, the bytes are lost, and the call goes back to its owner when it is replied to,
+    /// whatever the reply. Where it fails with code `object_lost`, it is waited for as after [`Runtime::pin`].
+    pub fn pin_argument(&self, id: ObjectId, losses: u32, call: Option<TaskId>) -> Result<Pinned, RuntimeError> {
+        let mut goes_back = false;
+        let pinned =
+            self.pin_unless(id, None, None, |state, seen| goes_back = state.argument_lost(call, id, losses, seen));
+        pinned.map_err(|error| match error {
+            RuntimeError::Failed(failure) if goes_back => {
+                RuntimeError::Failed(Failure { code: GIVEN_BACK.into(), ..failure })
+            }
+            error => error,
+        })
+    }
+
+    /// The same; `on_loss` is told how often the object was known to be lost before.
+    fn pin_unless(
+        &self,
+        id: ObjectId,
         mut asked: Option<AskedPin>,
         deadline: Option<Instant>,
+        on_loss: impl FnOnce(&mut State, u32),
     ) -> Result<Pinned, RuntimeError> {
         let object = copy(id.as_bytes());
         for _ in 0..GRANTS_LIMIT {
@@ -150,7 +180,7 @@ impl Runtime {
                 Err(RuntimeError::Failed(_)) if is_asked => continue,
                 Err(error) => {
                     if matches!(&error, RuntimeError::Failed(failure) if failure.code == LOST) {
-                        self.shared.with_time(|state| state.report_lost(id, losses));
+                        self.shared.with_time(|state| on_loss(state, losses));
                     }
                     return Err(error);
                 }

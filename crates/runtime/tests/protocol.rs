@@ -8,8 +8,8 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{ActorWork, Arguments, Class, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work};
 use oxiray_wire::message::{
-    self, ActorCreate, ActorDied, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted,
-    LeaseRefused, Reply, Returned, Value,
+    self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, LeaseEnded,
+    LeaseGranted, LeaseRefused, LostArgument, Reply, Returned, Value,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -212,7 +212,7 @@ fn tasks_that_were_not_started_go_to_another_worker() {
     let _running = submit(&runtime, work("slow"));
     let behind = submit(&runtime, work("behind"));
     let (_, given) = (slow.call(), slow.call());
-    slow.say(Returned { tasks: vec![given.task.clone()] });
+    slow.say(Returned { tasks: vec![given.task.clone()], lost: Vec::new() });
     let request = daemon.lease_request();
     let mut other = daemon.grant(request, 2);
     let call = other.call();
@@ -361,7 +361,7 @@ fn a_cancelled_task_that_its_worker_gives_back_is_not_run_again() {
     let first = worker.call();
     runtime.cancel(ids[0], false, true).expect("a task may be cancelled");
     // The two cross: the worker has given the task back before it hears that nobody wants it.
-    worker.say(Returned { tasks: vec![first.task.clone()] });
+    worker.say(Returned { tasks: vec![first.task.clone()], lost: Vec::new() });
     assert_eq!(failure_of(&runtime, ids[0]).code, "cancelled");
     loop {
         match worker.next() {
@@ -386,4 +386,100 @@ fn a_cancelled_task_is_not_run_again_when_its_worker_dies() {
     runtime.cancel(id, true, true).expect("a task may be cancelled");
     daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
     assert_eq!(failure_of(&runtime, id).code, "cancelled");
+}
+
+/// A task that is given a stored result, and the worker that has it; the argument was made by the same worker.
+fn with_stored_argument(runtime: &Runtime, daemon: &mut Peer) -> (ObjectId, ObjectId, Peer, Call) {
+    let argument = submit(runtime, work("make"));
+    let request = daemon.lease_request();
+    let mut worker = daemon.grant(request, 1);
+    let call = worker.call();
+    let stored = Value { content: Some(Content::Stored(1 << 20)), contained: Vec::new() };
+    worker.say(Reply { task: call.task.clone(), results: vec![stored], ..Reply::default() });
+    value_of(runtime, argument);
+    let references = vec![(Place::Position(0), argument)];
+    let arguments = Arguments { references, ..Arguments::default() };
+    let used = submit(runtime, Work { arguments, retries: 0, ..work("use") });
+    let call = worker.call();
+    (argument, used, worker, call)
+}
+
+#[test]
+fn a_task_whose_argument_is_lost_waits_for_it_and_is_not_counted_as_begun() {
+    let (runtime, mut daemon) = started();
+    let (argument, used, mut worker, given) = with_stored_argument(&runtime, &mut daemon);
+    let lost = LostArgument { object: Bytes::copy_from_slice(argument.as_bytes()), losses: 0 };
+    worker.say(Returned { tasks: vec![given.task.clone()], lost: vec![lost.clone()] });
+    let again = worker.call();
+    assert_eq!((again.name.as_str(), again.attempt), ("make", 1), "the argument comes first");
+    // What was said of the value that is gone is no news about the next.
+    let stored = Value { content: Some(Content::Stored(1 << 20)), contained: Vec::new() };
+    worker.say(Reply { task: again.task, results: vec![stored], ..Reply::default() });
+    let used_call = worker.call();
+    assert_eq!((used_call.task.clone(), used_call.references[0].losses), (given.task.clone(), 1));
+    worker.say(Returned { tasks: vec![given.task.clone()], lost: vec![lost] });
+    let at_once = worker.call();
+    assert_eq!((at_once.task.clone(), at_once.attempt), (given.task, 0));
+    worker.reply(&at_once, "done");
+    assert_eq!(value_of(&runtime, used), inline("done"));
+}
+
+#[test]
+fn a_reply_that_brings_stored_values_is_confirmed_and_the_death_of_its_worker_ends_that() {
+    let (runtime, mut daemon) = started();
+    let (argument, used, worker, _) = with_stored_argument(&runtime, &mut daemon);
+    drop(worker);
+    daemon.say(LeaseEnded { lease: 1, text: "killed by signal 9 (SIGKILL)".into(), ..LeaseEnded::default() });
+    assert_eq!(failure_of(&runtime, used).code, "worker_crashed");
+    let mut confirmed = Vec::new();
+    loop {
+        let Message::Confirm(said) = daemon.next() else { continue };
+        confirmed.extend(said.objects);
+        if said.is_over {
+            break;
+        }
+    }
+    assert_eq!(confirmed, [argument.as_bytes()]);
+}
+
+/// An actor that was there, and is made anew after that.
+fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
+    let made = runtime.create_actor(ActorWork {
+        create: ActorCreate::default(),
+        named: false,
+        arguments: Arguments::default(),
+    });
+    let actor = made.expect("an unnamed actor needs no answer").0;
+    let id = Bytes::copy_from_slice(actor.as_bytes());
+    let first = runtime.call_actor(actor, work("m")).expect("there is no limit").object(1);
+    let mut process = daemon.join(ActorPlaced { actor: id.clone(), worker: Bytes::new(), is_near: false });
+    let call = process.call();
+    process.reply(&call, "there");
+    assert_eq!(value_of(runtime, first), inline("there"));
+    let failure = Failure { code: "actor_unavailable".into(), text: "it died".into(), cause: Bytes::new() };
+    daemon.say(ActorRestarting { actor: id, failure: Some(failure), ..ActorRestarting::default() });
+    actor
+}
+
+#[test]
+fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
+    let (runtime, mut daemon) = started();
+    let actor = restarting(&runtime, &mut daemon);
+    let call = |retries| {
+        let work = Work { retries, ..work("m") };
+        runtime.call_actor(actor, work).expect("there is no limit").object(1)
+    };
+    let (waits, fails, twice) = (call(-1), call(0), call(1));
+    let began = Instant::now();
+    let failure = failure_of(&runtime, fails);
+    assert_eq!(failure.code, "actor_unavailable");
+    assert!(failure.text.contains("The actor is restarting."), "{}", failure.text);
+    assert!(runtime.peek(twice).is_none(), "it has a retry left");
+    assert_eq!(failure_of(&runtime, twice).code, "actor_unavailable");
+    assert!(began.elapsed() >= Duration::from_secs(3), "it waited twice");
+    let placed = ActorPlaced { actor: Bytes::copy_from_slice(actor.as_bytes()), ..ActorPlaced::default() };
+    let mut process = daemon.join(placed);
+    let sent = process.call();
+    process.reply(&sent, "back");
+    assert_eq!(value_of(&runtime, waits), inline("back"));
 }

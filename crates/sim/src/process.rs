@@ -190,7 +190,7 @@ impl World {
         found.last_run += 1;
         let number = found.last_run;
         let mut borrowed: Vec<(ObjectId, WorkerId)> = spec.contained.clone();
-        let mut awaited = Vec::new();
+        let (mut awaited, mut stored) = (Vec::new(), Vec::new());
         for argument in &call.references {
             let given = argument.reference.as_ref().expect("an argument is of some object");
             let id = ObjectId::from_slice(&given.object).expect("objects have identifiers");
@@ -201,11 +201,13 @@ impl World {
                         Some((ObjectId::from_slice(&inner.object)?, WorkerId::from_slice(&inner.owner)?))
                     }));
                 }
-                _ => awaited.push(id),
+                Some(_) => stored.push((id, argument.losses)),
+                None => awaited.push(id),
             }
         }
+        let own = stored.iter().map(|(id, _)| *id).chain(awaited.iter().copied()).collect();
         let ids = borrowed.iter().map(|(id, _)| *id).collect();
-        let run = Run { number, ticket, call, spec, awaited, children: None, borrowed: ids, is_waiting: false };
+        let run = Run { number, ticket, call, spec, awaited: own, children: None, borrowed: ids, is_waiting: false };
         found.run = Some(run);
         self.with_core(process, |core| borrowed.iter().for_each(|(id, owner)| core.borrow(*id, *owner)));
         if self.options.tasks_crash && self.chance.odds(30) {
@@ -213,11 +215,43 @@ impl World {
             let at = self.now + self.chance.between(0, time);
             self.agenda.plan(at, Event::Dies(process));
         }
-        let awaited = self.processes[process].run.as_ref().map_or_else(Vec::new, |run| run.awaited.clone());
         for id in awaited {
             self.begin_reading(process, id);
         }
+        for (id, losses) in stored {
+            let is_it = |run: &Run| run.number == number;
+            if self.processes[process].run.as_ref().is_some_and(is_it) {
+                self.begin_reading_argument(process, id, losses);
+            }
+        }
         self.look_at_values(process);
+    }
+
+    /// An argument of what runs is in no store. Whether that goes back to its owner for it.
+    pub(crate) fn argument_is_lost(&mut self, process: ProcessIndex, id: ObjectId, given: u32, seen: u32) -> bool {
+        let Some(run) = &self.processes[process].run else { return false };
+        let task = (!run.call.function.is_empty()).then(|| run.ticket.task());
+        let goes_back = self.with_core(process, |core| core.argument_lost(task, id, given, seen));
+        if goes_back {
+            self.give_run_back(process);
+        }
+        goes_back
+    }
+
+    fn give_run_back(&mut self, process: ProcessIndex) {
+        let Some(run) = self.processes[process].run.take() else { return };
+        if run.is_waiting {
+            self.with_core(process, oxiray_runtime::Client::end_waiting);
+        }
+        for id in &run.awaited {
+            self.client(process).program.reading.remove(id);
+        }
+        self.with_core(process, |core| run.borrowed.iter().for_each(|id| core.release(*id)));
+        *self.begun.get_mut(&run.spec.number).expect("it was counted when it came") -= 1;
+        self.with_core(process, |core| {
+            core.end_of_user_code(run.ticket.task());
+            core.reply(run.ticket, &mut Outcome::default());
+        });
     }
 
     /// PROGRAM-2, ACTOR-5: what its caller does not have run again is begun once, and in the order of the calls.

@@ -59,6 +59,8 @@ pub(crate) enum Reading {
     Awaited,
     /// It is read from a store; how often it was lost when that began.
     FromStore { losses: u32 },
+    /// As an argument of what runs; how often its owner, and this process, had found it lost when that began.
+    OfArgument { given: u32, losses: u32 },
 }
 
 /// What the program in a process refers to and waits for.
@@ -395,6 +397,14 @@ impl World {
         self.with_core(process, |core| core.want(id));
     }
 
+    /// Reads an argument that came with its call and lies in a store.
+    pub(crate) fn begin_reading_argument(&mut self, process: ProcessIndex, id: ObjectId, given: u32) {
+        let core = &self.client(process).core;
+        let (losses, owner) = (core.losses(id), core.owner(id));
+        self.client(process).program.reading.insert(id, Reading::OfArgument { given, losses });
+        self.read(process, crate::spec::reference(id, owner));
+    }
+
     /// Reads what has come.
     pub(crate) fn look_at_values(&mut self, process: ProcessIndex) {
         if self.processes[process].life != Life::Running {
@@ -449,7 +459,8 @@ impl World {
 
     /// The bytes were in a store, and were read.
     pub(crate) fn has_read_from_store(&mut self, process: ProcessIndex, id: ObjectId) {
-        if matches!(self.client(process).program.reading.get(&id), Some(Reading::FromStore { .. })) {
+        let reading = self.client(process).program.reading.get(&id);
+        if reading.is_some_and(|reading| *reading != Reading::Awaited) {
             self.has_read(process, id);
             self.go_on(process);
         }
@@ -460,14 +471,18 @@ impl World {
         if self.processes[process].life != Life::Running {
             return;
         }
-        let Some(Reading::FromStore { losses }) = self.client(process).program.reading.get(&id).copied() else {
-            return;
+        let goes_back = match self.client(process).program.reading.get(&id).copied() {
+            Some(Reading::FromStore { losses }) => {
+                self.with_core(process, |core| core.report_lost(id, losses));
+                false
+            }
+            Some(Reading::OfArgument { given, losses }) => self.argument_is_lost(process, id, given, losses),
+            Some(Reading::Awaited) | None => return,
         };
-        self.client(process).program.reading.insert(id, Reading::Awaited);
-        self.with_core(process, |core| {
-            core.report_lost(id, losses);
-            core.want(id);
-        });
+        if !goes_back {
+            self.client(process).program.reading.insert(id, Reading::Awaited);
+            self.with_core(process, |core| core.want(id));
+        }
         self.go_on(process);
     }
 
@@ -475,7 +490,7 @@ impl World {
     pub(crate) fn read_again(&mut self, process: ProcessIndex) {
         let reading = self.client(process).program.reading.clone();
         for (id, reading) in reading {
-            if matches!(reading, Reading::FromStore { .. }) {
+            if reading != Reading::Awaited {
                 let owner = self.client(process).core.owner(id);
                 self.read(process, crate::spec::reference(id, owner));
             }

@@ -173,6 +173,7 @@ impl HeadCore {
         let mut out = Vec::new();
         self.objects.known.client_died(client.id, &mut out);
         self.carry_out(out);
+        self.restart_with_arguments();
         self.out.push(Effect::LeaveStore { client: key });
         self.comes_not_back(key);
         self.pending.is_due = true;

@@ -36,6 +36,7 @@ impl HeadCore {
         let mut out = Vec::new();
         self.objects.known.publish(owner, identifier!(ObjectId, &said.object), value, &contained, &mut out);
         self.carry_out(out);
+        self.restart_with_arguments();
     }
 
     pub(super) fn subscribe(&mut self, from: Key, reference: Option<Reference>) {
@@ -56,7 +57,9 @@ impl HeadCore {
         }
         let mut out = Vec::new();
         match self.clients.by_key.get(&from) {
-            Some(giver) if said.until_confirmed => self.objects.known.give(giver.id, holder, &ids(&said.objects), &mut out),
+            Some(giver) if said.until_confirmed => {
+                self.objects.known.give(giver.id, holder, &ids(&said.objects), &mut out)
+            }
             _ => self.objects.known.hold(holder, &ids(&said.objects), &mut out),
         }
         self.carry_out(out);
@@ -102,6 +105,7 @@ impl HeadCore {
             self.objects.known.free(client, object, identifier!(WorkerId, &reference.owner), value, &mut out);
         }
         self.carry_out(out);
+        self.restart_with_arguments();
     }
 
     /// A client wants everybody else to look for references that only garbage holds.

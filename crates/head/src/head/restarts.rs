@@ -4,11 +4,11 @@
 //!   before it is taken anew, and a crash loop never has two processes of one actor.
 
 use super::records::Row;
-use super::{Alarm, Duty, HeadCore, Key, bytes_of};
+use super::{Alarm, Duty, HeadCore, Key, bytes_of, identifier};
 use crate::{Actor, ActorState};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, WorkerId};
-use oxiray_wire::message::{ActorKill, ActorRestarting, Failure, Stop};
+use oxiray_ids::{ActorId, ObjectId, WorkerId};
+use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost, Failure, Stop};
 use std::time::Duration;
 
 /// How long an actor waits that died in its constructor, and the most that this doubles to each further time.
@@ -72,7 +72,40 @@ impl HeadCore {
         }
     }
 
+    /// The constructor of an actor waits for an argument that is lost. Where that is made again, the actor waits without a
+    /// process, so that it holds nothing which making the argument may need; otherwise the constructor hears why it is not.
+    pub(super) fn argument_lost(&mut self, from: Key, said: &ArgumentLost) {
+        let Some(Duty::Actor(id)) = self.workers.by_key.get(&from).map(|worker| worker.duty) else { return };
+        let argument = identifier!(ObjectId, &said.object);
+        if !self.objects.known.is_awaited(argument) {
+            return;
+        }
+        let Some(lost) = self.actors.known.sent_back(id, argument) else { return };
+        self.touch(Row::Actor(id));
+        let actor = bytes_of(id.as_bytes());
+        let said = ActorRestarting { actor, began_nothing: true, ..ActorRestarting::default() };
+        for client in lost.clients {
+            if let Some(key) = self.clients.keys.get(&client).copied() {
+                self.send(key, said.clone());
+            }
+        }
+        self.kill_worker(from);
+    }
+
+    /// Actors whose constructors' arguments have come are made.
+    pub(super) fn restart_with_arguments(&mut self) {
+        for id in self.actors.known.have_arguments(|object| self.objects.known.is_awaited(object)) {
+            // RESTARTS-1.
+            if !self.workers.by_key.values().any(|worker| worker.duty == Duty::Actor(id)) {
+                self.restart_when_due(id);
+            }
+        }
+    }
+
     pub(super) fn restart(&mut self, id: ActorId) {
+        if self.actors.known.awaits_arguments(id) {
+            return;
+        }
         if self.actors.known.get(id).is_some_and(|actor| actor.state == ActorState::Restarting) {
             self.queue_actor(id);
         }

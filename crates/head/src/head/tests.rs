@@ -30,8 +30,9 @@ use oxiray_ids::ActorId;
 use oxiray_ids::ObjectId;
 use oxiray_machine::Residue;
 use oxiray_wire::message::{
-    ActorConnect, ActorCreate, ActorKill, ActorLookup, ActorReady, Amount, Blocked, Content, Environment, Goodbye,
-    LeaseCancel, LeaseRequest, LeaseReturn, Promise, Publish, Reference, Subscribe, Unblocked, Unhold,
+    ActorConnect, ActorCreate, ActorKill, ActorLookup, ActorReady, Amount, ArgumentLost, ArgumentReference, Blocked,
+    Content, Environment, Goodbye, Hold, LeaseCancel, LeaseRequest, LeaseReturn, Promise, Publish, Recover, Reference,
+    Subscribe, Unblocked, Unhold,
 };
 use oxiray_wire::message::{Driver, Failure, Value};
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,6 +29,11 @@ impl<V: Clone> Objects<V> {
         }
     }
 
+    /// Whether the object has no value, and an owner that is to publish one.
+    pub(crate) fn is_awaited(&self, object: ObjectId) -> bool {
+        self.entries.get(&object).is_some_and(|entry| entry.value.is_none() && entry.owner.is_some())
+    }
+
     fn withdraw(&mut self, object: ObjectId, out: &mut Vec<Outcome<V>>) {
         let Some(entry) = self.entries.get_mut(&object) else { return };
         entry.value = None;

@@ -39,11 +39,15 @@ impl Worker {
                 return false;
             }
             Some(value) => Err(argument_error(py, &value)),
-            None => self.arguments(py, &create.arguments, &create.references).and_then(|(args, kwargs, _)| {
-                let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
-                let (class, traits) = (PyBytes::new(py, &create.class), PyBytes::new(py, &create.handle));
-                python::construct(py)?.call1((class, args, kwargs, traits))?.extract::<(Py<PyAny>, Option<String>)>()
-            }),
+            None => {
+                self.arguments(py, &create.arguments, &create.references, Some(task)).and_then(|(args, kwargs, _)| {
+                    let kwargs = kwargs.unwrap_or_else(|| PyDict::new(py));
+                    let (class, traits) = (PyBytes::new(py, &create.class), PyBytes::new(py, &create.handle));
+                    python::construct(py)?
+                        .call1((class, args, kwargs, traits))?
+                        .extract::<(Py<PyAny>, Option<String>)>()
+                })
+            }
         };
         context::leave();
         oxiray_runtime::show_title(&create.class_name);

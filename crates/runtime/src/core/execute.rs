@@ -4,6 +4,8 @@
 //!   those of one group and stream.
 //! - EXECUTE-2: a task's worker does not sit on tasks it cannot begin soon: behind one that runs long, or
 //!   that waits for a value, they are given back to their owner, who finds them another worker.
+//! - EXECUTE-3: nor does it sit on what it was granted while an argument that is lost is made again, which may need the
+//!   same: the task goes back to its owner, and of an actor's constructor the daemon is told.
 
 use crate::core::client::Client;
 use crate::core::interrupt::Interrupts;
@@ -14,8 +16,10 @@ use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::ReplyFrame;
 use oxiray_wire::message::{
-    ActorFailed, ActorLeaving, ActorReady, Assign, Call, CallerToWorker, Reply, Retried, Returned, Value,
+    ActorFailed, ActorLeaving, ActorReady, ArgumentLost, Assign, Call, CallerToWorker, LostArgument, Reply, Retried,
+    Returned, Value,
 };
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -92,6 +96,8 @@ pub(crate) struct Inbox {
     ending: bool,
     /// The daemon was told that the actor ends.
     said_leaving: bool,
+    /// What was lost of the arguments of calls that go back to their owner.
+    lost_arguments: FxHashMap<TaskId, Vec<LostArgument>>,
 }
 
 impl Inbox {
@@ -281,7 +287,7 @@ impl<I: Io> Client<I> {
             for task in &tasks {
                 self.service.yieldings.close(task);
             }
-            self.io.send_now(token, &Returned { tasks });
+            self.io.send_now(token, &Returned { tasks, lost: Vec::new() });
         }
     }
 
@@ -299,6 +305,9 @@ impl<I: Io> Client<I> {
     /// Who waits for the reply runs on another core: what only this process is to know of comes after it.
     /// The outcome is empty then, and its memory good for another.
     pub fn reply(&mut self, ticket: Ticket, outcome: &mut Outcome) {
+        if let Some(lost) = self.service.inbox.lost_arguments.remove(&ticket.task) {
+            return self.give_back(&ticket, lost, outcome);
+        }
         let Ticket { from, task, code, place } = ticket;
         let owner = self.owner_on(from);
         let kept = if owner.is_some() { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
@@ -342,6 +351,36 @@ impl<I: Io> Client<I> {
             self.service.inbox.running_since = None;
             self.signals.changed |= self.service.inbox.closing || self.service.inbox.closed;
         }
+    }
+
+    /// The stored bytes of an argument are lost, which `call` was to be run with: its task or its actor's constructor, and
+    /// nothing for a method. The owner of the call had found them lost `losses` times before, and this process `seen` times.
+    /// Whether the call goes back to its owner (EXECUTE-3); otherwise it waits.
+    pub fn argument_lost(&mut self, call: Option<TaskId>, object: ObjectId, losses: u32, seen: u32) -> bool {
+        match call {
+            Some(task) if !self.service.inbox.is_actor => {
+                let lost = LostArgument { object: copy(object.as_bytes()), losses };
+                self.service.inbox.lost_arguments.entry(task).or_default().push(lost);
+                return true;
+            }
+            Some(_) => {
+                self.report_lost(object, seen);
+                self.io.send_now(DAEMON, &ArgumentLost { object: copy(object.as_bytes()) });
+            }
+            None => self.report_lost(object, seen),
+        }
+        false
+    }
+
+    /// EXECUTE-3: the call was not begun.
+    fn give_back(&mut self, ticket: &Ticket, lost: Vec<LostArgument>, outcome: &mut Outcome) {
+        // What other arguments brought is held as long as anything here refers to it.
+        let kept = self.objects.keep(&outcome.borrowed);
+        let me = self.identity.worker;
+        self.hold_for(&kept, &me);
+        self.io.send_now(ticket.from, &Returned { tasks: vec![copy(ticket.task.as_bytes())], lost });
+        self.abandon_call(ticket);
+        outcome.clear();
     }
 
     /// The call will not be answered: its process ends.

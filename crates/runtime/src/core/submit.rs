@@ -4,7 +4,8 @@
 //! the daemon for workers while it has more tasks than places, keeps several short tasks under way on
 //! each worker, so that a worker never waits for us, and returns workers that stay idle.
 //!
-//! - SUBMIT-1: a task is in one place: waiting for arguments, pending in its class, or under way on one lease.
+//! - SUBMIT-1: a task is in one place: waiting for arguments, pending in its class, or under way on one lease. One whose
+//!   argument is lost before it begins waits again, so that it holds nothing which making the argument again may need.
 //! - SUBMIT-2: every task ends with all its results resolved, once.
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::CallFrame;
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Value, WorkerToOwner,
+    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Returned, Value, WorkerToOwner,
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -58,9 +59,9 @@ pub(crate) struct Task {
     pub(crate) sent: u64,
     /// Nobody wants it any more, though a worker has it: it is not run again.
     pub(crate) cancelled: bool,
-    /// How many workers in a row died of it.
     /// Its attempt was told to stop, since an item was lost: another yields that anew (REGAIN-2).
     pub(crate) yields_again: bool,
+    /// How many workers in a row died of it.
     pub(crate) crashes: u32,
     /// How many workers in a row the network could not reach for it.
     pub(crate) unreached: u32,
@@ -254,8 +255,8 @@ impl<I: Io> Client<I> {
             suspect: false,
             sent: 0,
             cancelled: false,
-            crashes: 0,
             yields_again: false,
+            crashes: 0,
             unreached: 0,
             shortages: 0,
             paused_until: None,
@@ -283,6 +284,22 @@ impl<I: Io> Client<I> {
             Target::Class(queue) => self.enter(queue, id),
             Target::Actor(actor) => self.actor_call_ready(actor, id),
         }
+    }
+
+    /// Whether a task that waits for a worker has an argument that was lost meanwhile: it waits for that from here on
+    /// (SUBMIT-1).
+    fn waits_again(&mut self, id: TaskId) -> bool {
+        let Some(task) = self.calls.tasks.get(&id) else { return false };
+        let given = task.work.arguments.references.iter().map(|(_, object)| *object);
+        let lost: Vec<ObjectId> = given.filter(|object| !self.objects.is_ready(*object)).collect();
+        for object in &lost {
+            self.objects.depend(*object, id);
+            self.want(*object);
+        }
+        if let Some(task) = self.calls.tasks.get_mut(&id) {
+            task.waiting_for = lost.len();
+        }
+        !lost.is_empty()
     }
 
     /// A task whose arguments are all there waits for a worker, unless one of them is a failure.
@@ -317,6 +334,10 @@ impl<I: Io> Client<I> {
     /// Gives pending tasks to workers and asks for more workers where that falls short.
     pub(crate) fn pump(&mut self, index: usize) {
         while let Some(front) = self.leases.queues[index].pending.front().copied() {
+            if self.waits_again(front) {
+                self.leases.queues[index].pending.pop_front();
+                continue;
+            }
             let Some(task) = self.calls.tasks.get(&front) else {
                 self.leases.queues[index].pending.pop_front();
                 continue;
@@ -370,7 +391,11 @@ impl<I: Io> Client<I> {
             references = travelling;
         }
         let stream = if is_stream { self.stream_terms(id) } else { None };
+        if is_stream {
+            self.streams.sent(id, token);
+        }
         let task = self.calls.tasks.get_mut(&id).expect("SUBMIT-1");
+        task.yields_again = false;
         task.work.arguments.references = given;
         let work = &task.work;
         let call = CallFrame {
@@ -391,11 +416,7 @@ impl<I: Io> Client<I> {
 
     /// Arguments given as references, as they travel, and what the daemon is to be told of for that.
     ///
-        if is_stream {
-            self.streams.sent(id, token);
-        }
     /// Values up to [`INLINE_TOTAL_BYTES`] travel along. The rest, and whatever values contain, the receiver asks the
-        task.yields_again = false;
     /// daemon for.
     pub(crate) fn travelling(&self, references: &[(Place, ObjectId)]) -> (Vec<ArgumentReference>, Vec<ObjectId>) {
         let mut travelling = Vec::with_capacity(references.len());
@@ -412,7 +433,8 @@ impl<I: Io> Client<I> {
                     value = None;
                 }
             }
-            travelling.push(place.argument(self.objects.reference(*object), value));
+            let losses = self.objects.losses(*object);
+            travelling.push(place.argument(self.objects.reference(*object), value, losses));
         }
         (travelling, to_promise)
     }
@@ -421,19 +443,30 @@ impl<I: Io> Client<I> {
         match message {
             WorkerToOwner::Reply(reply) => self.task_replied(lease, reply),
             WorkerToOwner::StreamItem(item) => self.item_arrived(token, *item),
-            WorkerToOwner::Returned(returned) => {
-                let Some(held) = self.leases.granted.get_mut(&lease) else { return };
-                let queue = held.queue;
-                let tasks: Vec<TaskId> = returned.tasks.iter().filter_map(|task| TaskId::from_slice(task)).collect();
-                held.under_way.retain(|task| !tasks.contains(task));
-                let queue_state = &mut self.leases.queues[queue];
-                queue_state.average_us = Some(queue_state.average_us.unwrap_or(0.0).max(SLOW_US));
-                for task in tasks.into_iter().rev() {
-                    self.requeue(queue, task);
-                }
-                self.pump(queue);
+            WorkerToOwner::Returned(returned) => self.tasks_returned(lease, &returned),
+        }
+    }
+
+    /// A worker has not begun these and will not.
+    fn tasks_returned(&mut self, lease: u64, returned: &Returned) {
+        let Some(held) = self.leases.granted.get_mut(&lease) else { return };
+        let queue = held.queue;
+        let tasks: Vec<TaskId> = returned.tasks.iter().filter_map(|task| TaskId::from_slice(task)).collect();
+        held.under_way.retain(|task| !tasks.contains(task));
+        if returned.lost.is_empty() {
+            let queue_state = &mut self.leases.queues[queue];
+            queue_state.average_us = Some(queue_state.average_us.unwrap_or(0.0).max(SLOW_US));
+        }
+        for argument in &returned.lost {
+            if let Some(object) = ObjectId::from_slice(&argument.object) {
+                self.report_lost(object, argument.losses);
             }
         }
+        for task in tasks.into_iter().rev() {
+            self.requeue(queue, task);
+        }
+        self.pump(queue);
+        self.rest_lease(lease);
     }
 
     fn task_replied(&mut self, id: u64, reply: Box<Reply>) {

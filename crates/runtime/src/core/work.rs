@@ -20,13 +20,13 @@ pub enum Place {
 
 impl Place {
     /// The argument as it travels.
-    pub(crate) fn argument(&self, reference: Reference, value: Option<Value>) -> ArgumentReference {
+    pub(crate) fn argument(&self, reference: Reference, value: Option<Value>, losses: u32) -> ArgumentReference {
         let (position, keyword) = match self {
             Self::Position(position) => (*position, String::new()),
             Self::Keyword(keyword) => (0, keyword.clone()),
             Self::Everything => (EVERYTHING, String::new()),
         };
-        ArgumentReference { position, keyword, reference: Some(reference), value }
+        ArgumentReference { position, keyword, reference: Some(reference), value, losses }
     }
 }
 

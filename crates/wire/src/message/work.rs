@@ -30,6 +30,9 @@ pub struct ArgumentReference {
     /// Its value, where the owner has it.
     #[field(4)]
     pub value: Option<Value>,
+    /// How often the owner of the call had found the value lost before it sent this one.
+    #[prost(uint32, tag = "5")]
+    pub losses: u32,
 }
 
 /// owner → worker: run this. Calls of one stream start in the order sent.
@@ -112,6 +115,20 @@ pub struct Returned {
     /// `TaskId`s.
     #[field(1)]
     pub tasks: Vec<Bytes>,
+    /// Arguments of theirs whose stored bytes are lost, where that is why.
+    #[prost(message, repeated, tag = "2")]
+    pub lost: Vec<LostArgument>,
+}
+
+/// An argument whose stored bytes a worker found lost.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LostArgument {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+    /// As [`ArgumentReference::losses`].
+    #[prost(uint32, tag = "2")]
+    pub losses: u32,
 }
 
 /// owner → worker, with a memory file: the rest of the stream may go through it.

@@ -72,6 +72,15 @@ pub struct ActorFailed {
     pub error: Option<Value>,
 }
 
+/// worker → daemon: stored bytes that the actor's constructor was given are lost, and it waits for them. Where they are made
+/// again, the process is ended, and the actor waits for them without one.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct ArgumentLost {
+    /// `ObjectId`.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub object: Bytes,
+}
+
 /// worker → daemon: the actor ends itself; the worker exits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorLeaving {

@@ -109,8 +109,11 @@ fn a_restart_waits_for_the_tree_of_the_last_process_and_for_its_devices() {
     assert_eq!(world.placed(driver, 1), Some(first), "its device still holds memory");
     world.residue = Some(Residue::Gone);
     world.pass(Duration::from_secs(1));
-    let second = world.placed(driver, 1).expect("placed");
+    let second = world.process_of(1).expect("placed");
     assert_ne!(second, first);
+    assert_eq!(world.placed(driver, 1), Some(first), "ACTOR-5");
+    world.say(second, ActorReady {});
+    assert_eq!(world.placed(driver, 1), Some(second), "ACTOR-5");
     assert_eq!(world.assignment(second).actor.as_ref().map(|actor| actor.restarts), Some(1));
     world.bury(second, "killed by signal 9 (SIGKILL)");
     assert!(world.deaths(driver, 1)[0].contains("restarted 1 times"));
@@ -124,7 +127,7 @@ fn starts_that_fail_again_and_again_come_ever_more_seldom() {
     let mut starts = 0;
     let mut last = None;
     for _ in 0..6_000 {
-        if let Some(worker) = world.placed(driver, 1).filter(|worker| Some(*worker) != last) {
+        if let Some(worker) = world.process_of(1).filter(|worker| Some(*worker) != last) {
             last = Some(worker);
             starts += 1;
             world.bury(worker, "killed by signal 11 (SIGSEGV)");
@@ -226,4 +229,55 @@ fn all_that_a_driver_made_goes_with_it_except_what_is_detached() {
         world.bury(worker, "killed by signal 9 (SIGKILL)");
     }
     assert_eq!((world.free("CPU"), world.free("GPU")), (30_000, 10_000));
+}
+
+#[test]
+fn an_actor_whose_argument_is_made_again_waits_for_it_without_a_process() {
+    let mut world = World::new(1, 1);
+    let driver = world.driver();
+    let owner = bytes_of(world.core.as_head().clients.by_key[&driver].id.as_bytes());
+    let object = bytes_of(ObjectId::new([7; 28]).as_bytes());
+    let reference = Reference { object: object.clone(), owner };
+    let value = Some(Value { content: Some(Content::Stored(1)), contained: vec![] });
+    world.say(driver, Promise { objects: vec![object.clone()] });
+    world.say(driver, Publish { object: object.clone(), value: value.clone() });
+    let argument = ArgumentReference { reference: Some(reference.clone()), ..ArgumentReference::default() };
+    world.say(driver, ActorCreate { references: vec![argument], ..actor(1, &[GPU], &[GPU]) });
+    let first = world.process_of(1).expect("placed");
+    world.say(first, ArgumentLost { object: object.clone() });
+    assert!(!world.is_killed(first), "it is there all the same");
+    world.say(first, Recover { reference: Some(reference) });
+    world.say(first, ArgumentLost { object: object.clone() });
+    assert!(world.is_killed(first));
+    assert_eq!(world.restarts(driver, 1), [true], "no call was begun");
+    world.bury(first, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(1));
+    assert_eq!((world.free("GPU"), world.process_of(1)), (10_000, None));
+    world.say(driver, Publish { object, value });
+    let second = world.process_of(1).expect("it has its argument");
+    assert_eq!(world.assignment(second).actor.as_ref().map(|actor| actor.restarts), Some(0));
+}
+
+#[test]
+fn an_argument_that_nobody_makes_again_is_not_waited_for() {
+    let mut world = World::new(1, 1);
+    let (driver, other) = (world.driver(), world.driver());
+    let owner = bytes_of(world.core.as_head().clients.by_key[&other].id.as_bytes());
+    let object = bytes_of(ObjectId::new([7; 28]).as_bytes());
+    let reference = Reference { object: object.clone(), owner };
+    world.say(other, Promise { objects: vec![object.clone()] });
+    world.say(driver, Hold { objects: vec![object.clone()], ..Hold::default() });
+    let argument = ArgumentReference { reference: Some(reference.clone()), ..ArgumentReference::default() };
+    world.say(driver, ActorCreate { references: vec![argument], ..actor(1, &[GPU], &[GPU]) });
+    let first = world.process_of(1).expect("placed");
+    world.say(first, Recover { reference: Some(reference) });
+    world.say(first, ArgumentLost { object: object.clone() });
+    world.bury(first, "killed by signal 9 (SIGKILL)");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.process_of(1), None);
+    world.core.driver_left(other);
+    world.settle();
+    let second = world.process_of(1).expect("its owner is dead");
+    world.say(second, ArgumentLost { object });
+    assert!(!world.is_killed(second), "the constructor hears the reason");
 }

@@ -295,6 +295,13 @@ impl World {
         placed.map(|(.., worker)| *worker)
     }
 
+    /// The process that an actor has now, whoever is connected to it.
+    pub(super) fn process_of(&self, actor: u8) -> Option<Key> {
+        let head = self.core.as_head();
+        let worker = head.actors.known.get(super::actor_id(actor))?.worker()?;
+        head.clients.keys.get(&worker).copied()
+    }
+
     pub(super) fn to(&self, client: Key) -> impl Iterator<Item = &Message> {
         self.sent.iter().filter(move |(to, _)| *to == client).map(|(_, message)| message)
     }
