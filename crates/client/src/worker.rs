@@ -58,6 +58,9 @@ impl Newborn {
 /// The thread that attends has left: the others are told to, and an actor's are waited for.
 pub fn end(runtime: &Runtime, is_actor: bool) {
     runtime.tell_all();
+    if !is_actor {
+        runtime.finish_own();
+    }
     runtime.stop_serving();
     if is_actor {
         runtime.actor_leaving("it was asked to end".into(), false);

@@ -64,7 +64,9 @@ mod workers;
 use alarms::Alarm;
 use groups::Need;
 use oxiray_ids::{Chance, PlacementGroupId};
-use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier};
+use oxiray_machine::{
+    BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier, is_about_ledger,
+};
 use oxiray_wire::Message;
 use std::time::Instant;
 
@@ -222,7 +224,7 @@ impl HeadCore {
 
     /// A message from a client that was let in, or from a worker.
     pub(crate) fn message(&mut self, from: Key, message: Message) {
-        if matches!(message, Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_)) {
+        if is_about_ledger(&message) {
             self.with_own(|own| own.worker_said(from, &message));
         }
         match message {
@@ -234,6 +236,7 @@ impl HeadCore {
             // What its machine lends is in its state besides.
             Message::Blocked(_) => self.pending.fairness.lends_cpu(from, true),
             Message::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
+            Message::Lingers(_) => self.lingers(from),
             Message::ActorReady(_) => self.actor_ready(from),
             Message::ActorFailed(said) => self.actor_failed(from, said.error),
             Message::ArgumentLost(said) => self.argument_lost(from, &said),

@@ -77,8 +77,22 @@ pub(crate) struct Worker {
     /// Killed or dead: its tree is to be gone soon.
     is_doomed: bool,
     memory: ending::memory::OfWorker,
+    progress: Progress,
+}
+
+/// Whether a worker says something that its machine's core is to hear besides the head.
+pub fn is_about_ledger(message: &Message) -> bool {
+    matches!(message, Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) | Message::Lingers(_))
+}
+
+/// How far a worker is with what it is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Begun,
     /// The actor's constructor returned.
-    is_ready: bool,
+    Ready,
+    /// Its work is done, and it stays for the tasks that it made.
+    Lingering,
 }
 
 impl Worker {
@@ -99,7 +113,7 @@ impl Worker {
             outlives_job: false,
             is_doomed: false,
             memory: ending::memory::OfWorker::default(),
-            is_ready: false,
+            progress: Progress::Begun,
         }
     }
 
@@ -218,6 +232,7 @@ impl NodeCore {
             Message::Blocked(_) => self.blocked(worker),
             Message::Unblocked(_) => self.unblocked(worker),
             Message::ActorReady(_) => self.actor_ready(worker),
+            Message::Lingers(_) => self.lingers(worker),
             _ => {}
         }
     }
@@ -306,7 +321,7 @@ impl NodeCore {
             match alarm {
                 Alarm::DeviceCheck(worker) => self.device_check_is_due(worker),
                 Alarm::Measure => self.measure_devices(),
-                Alarm::Overdue(worker) => self.kill_worker(worker),
+                Alarm::Overdue(worker) => self.is_overdue(worker),
                 Alarm::Undying(worker) => self.does_not_die(worker),
                 Alarm::Verdict(worker) => self.verdict(worker, "died, and left processes that have not ended yet"),
                 Alarm::Templates => self.end_idle_templates(),

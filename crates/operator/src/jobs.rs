@@ -129,7 +129,7 @@ async fn hear(job: &RayJob, place: Option<&Place>, context: &Context) -> Heard {
 
 fn heard(answer: Result<Result<Submission, Failure>, String>) -> Heard {
     match answer {
-        Ok(Ok(told)) => Heard::Job { state: told.state().name().to_owned(), message: told.message },
+        Ok(Ok(told)) => Heard::Job { state: told.state.name().to_owned(), message: told.message },
         Ok(Err(failure)) if failure.code == "not_found" => Heard::Unknown,
         Ok(Err(failure)) => Heard::Refused(failure.text),
         Err(why) => Heard::Away(why),

@@ -56,6 +56,19 @@ impl Runtime {
         while matches!(self.shared.wait(deadline, is_over), Err(Unmet::Interrupted)) {}
     }
 
+    /// Waits until the tasks and actors that this process made have ended: it owns them, and they would end with it.
+    pub fn finish_own(&self) {
+        let has_unfinished = self.shared.with(|state| {
+            let has_unfinished = state.has_unfinished();
+            if has_unfinished {
+                state.linger();
+            }
+            has_unfinished
+        });
+        let is_over = |state: &mut State| (!state.has_unfinished()).then_some(());
+        while has_unfinished && matches!(self.shared.wait(None, is_over), Err(Unmet::Interrupted)) {}
+    }
+
     /// The call will not be answered: its process ends.
     pub fn abandon_call(&self, ticket: &Ticket) {
         self.shared.with(|state| state.abandon_call(ticket));

@@ -3,7 +3,7 @@
 use crate::node::Role;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{NodeIndex, World};
-use oxiray_machine::Key;
+use oxiray_machine::{Key, is_about_ledger};
 use oxiray_wire::Message;
 
 impl World {
@@ -77,11 +77,8 @@ impl World {
     }
 
     fn worker_of_member_said(&mut self, node: NodeIndex, head: Key, from: Key, message: &Message) {
-        match message {
-            Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) => {
-                self.dispatch(node, from, message.clone());
-            }
-            _ => {}
+        if is_about_ledger(message) {
+            self.dispatch(node, from, message.clone());
         }
         if self.is_for_this_head(node, from, message) {
             self.queue(node, head, message.relayed(from).into(), None);

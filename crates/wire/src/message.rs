@@ -209,6 +209,7 @@ messages! {
     25 => ActorFailed boxed [values],
     26 => ActorLeaving,
     27 => ArgumentLost,
+    28 => Lingers,
     30 => ActorCreate boxed [values],
     31 => ActorAnswer boxed [values],
     32 => ActorConnect,

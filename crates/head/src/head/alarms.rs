@@ -40,7 +40,7 @@ impl HeadCore {
                 Alarm::Notice => self.notice(),
                 Alarm::NoNodeCame => self.look_at_shortages(),
                 Alarm::Census(number) => self.close_census(number, true),
-                Alarm::Overdue(worker) => self.kill_worker(worker),
+                Alarm::Overdue(worker) => self.is_overdue(worker),
                 Alarm::Undying(worker) => self.worker_does_not_die(worker),
                 Alarm::Environment(alarm) => self.environment_alarm(alarm),
                 Alarm::Restart(actor) => self.restart(actor),

@@ -54,6 +54,8 @@ pub(super) struct End {
     pub(super) last_words: Option<String>,
     /// That it ends for want of memory, where it does, and the kind of want.
     pub(super) out_of_memory: Option<(String, OutOfMemory)>,
+    /// Its work is done, and it stays for the tasks that it made.
+    pub(super) lingers: bool,
     /// The actor ends with it, whatever restarts are left.
     pub(super) is_for_good: bool,
     /// It ended with its node, which was emptied: its actor's restart is not counted.
@@ -115,6 +117,21 @@ impl HeadCore {
     pub(super) fn dismiss_worker(&mut self, key: Key) {
         self.send(key, Stop {});
         self.alarm_at(self.clock.now + LEAVING_LIMIT, Alarm::Overdue(key));
+    }
+
+    /// The worker stays for the tasks that it made.
+    pub(super) fn lingers(&mut self, key: Key) {
+        self.pending.fairness.lends_cpu(key, true);
+        if let Some(worker) = self.workers.by_key.get_mut(&key) {
+            worker.end.lingers = true;
+        }
+    }
+
+    /// The worker was to have ended by now.
+    pub(super) fn is_overdue(&mut self, key: Key) {
+        if self.workers.by_key.get(&key).is_some_and(|worker| !worker.end.lingers) {
+            self.kill_worker(key);
+        }
     }
 
     fn expect_the_end(&mut self, key: Key) {

@@ -4,7 +4,7 @@ pub(crate) mod confined;
 pub(crate) mod memory;
 
 use super::device_use::Measured;
-use super::{Alarm, Duty, NodeCore};
+use super::{Alarm, Duty, NodeCore, Progress};
 use crate::Monitored;
 use crate::device_checks::{DeviceChecks, DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
 use crate::{Effect, Key};
@@ -57,6 +57,13 @@ impl NodeCore {
     pub(super) fn dismiss_worker(&mut self, key: Key) {
         self.send(key, Stop {});
         self.alarm_at(self.now + LEAVING_LIMIT, Alarm::Overdue(key));
+    }
+
+    /// The worker was to have ended by now.
+    pub(super) fn is_overdue(&mut self, key: Key) {
+        if self.workers.get(&key).is_some_and(|worker| worker.progress != Progress::Lingering) {
+            self.kill_worker(key);
+        }
     }
 
     /// The worker's process is dead; what descends from it may not be.

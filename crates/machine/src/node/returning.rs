@@ -1,6 +1,6 @@
 //! A member whose head came back: its work went on, and it says what there is of it.
 
-use super::{Duty, Link, NodeCore};
+use super::{Duty, Link, NodeCore, Progress};
 use crate::{Key, amounts, bytes_of, home_bytes};
 use bytes::Bytes;
 use oxiray_resources::Grant;
@@ -54,7 +54,7 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
         job: bytes_of(job.as_bytes()),
         is_leased: serves && matches!(worker.duty, Duty::Leased(_)),
         actor,
-        is_ready: worker.is_ready,
+        is_ready: worker.progress == Progress::Ready,
         once: worker.once,
         outlives_job: worker.outlives_job,
         label: worker.label.clone(),

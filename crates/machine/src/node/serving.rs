@@ -4,7 +4,7 @@ use super::assign::Post;
 use super::ending::memory::Caller;
 use super::held::Held;
 use super::templates::Origin;
-use super::{Duty, Job, NodeCore, Worker};
+use super::{Duty, Job, NodeCore, Progress, Worker};
 use crate::{BundleKey, Effect, Home, Key, amounts, bytes_of, demand, identifier};
 use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
 use oxiray_resources::{BundleId, Demand, Grant};
@@ -202,10 +202,18 @@ impl NodeCore {
     pub(super) fn actor_ready(&mut self, worker: Key) {
         let Some(worker) = self.workers.get_mut(&worker) else { return };
         if matches!(worker.duty, Duty::Actor(_)) {
-            worker.is_ready = true;
+            worker.progress = Progress::Ready;
             if let Some(surplus) = worker.surplus.take() {
                 self.ledger.release(surplus);
             }
+        }
+    }
+
+    /// A worker stays for the tasks that it made: these may need what it lends.
+    pub(super) fn lingers(&mut self, worker: Key) {
+        self.blocked(worker);
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.progress = Progress::Lingering;
         }
     }
 

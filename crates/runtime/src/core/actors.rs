@@ -47,6 +47,8 @@ struct Actor {
     /// How many calls were sent and are not answered; each knows its place in the order ([`Task::sent`]).
     under_way: usize,
     sent: u64,
+    /// This process made it, and it ends with this process.
+    is_own: bool,
     handles: usize,
     /// How many of the handles keep the actor.
     keeping: usize,
@@ -93,6 +95,7 @@ impl Actors {
             unready: FxHashSet::default(),
             under_way: 0,
             sent: 0,
+            is_own: false,
             handles: 0,
             keeping: 0,
             is_anchored: false,
@@ -117,15 +120,21 @@ impl Actors {
     }
 
     /// An actor of this process's own, which will be connected without asking.
-    pub(crate) fn made(&mut self, id: ActorId, arguments: Vec<ObjectId>) {
+    pub(crate) fn made(&mut self, id: ActorId, arguments: Vec<ObjectId>, ends_with_maker: bool) {
         let actor = self.get(id);
         actor.stream = Stream::Awaited;
-        actor.arguments = arguments;
+        (actor.is_own, actor.arguments) = (ends_with_maker, arguments);
     }
 
     /// What the daemon is told to make it.
     pub(crate) fn note_creation(&mut self, id: ActorId, create: ActorCreate) {
         self.get(id).creates.push(create);
+    }
+
+    /// Whether an actor that this process made lives, or may yet.
+    pub(crate) fn has_made_some(&self) -> bool {
+        let lives = |actor: &Actor| !matches!(actor.stream, Stream::Dead(_));
+        !self.creations.is_empty() || self.known.values().any(|actor| actor.is_own && lives(actor))
     }
 
     /// The actors that this process has a stream to.

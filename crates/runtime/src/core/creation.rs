@@ -31,7 +31,7 @@ impl<I: Io> Client<I> {
             self.objects.retain(*id);
         }
         self.promise(&arguments.contained);
-        self.actors.made(actor, kept);
+        self.actors.made(actor, kept, !create.detached);
         self.add_handle(actor, true);
         // The daemon counts the creator as the first to hold the anchor.
         self.objects.keep(&[actor.anchor()]);

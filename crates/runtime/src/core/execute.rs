@@ -16,8 +16,8 @@ use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::ReplyFrame;
 use oxiray_wire::message::{
-    ActorFailed, ActorLeaving, ActorReady, ArgumentLost, Assign, Call, CallerToWorker, LostArgument, Reply, Retried,
-    Returned, Value,
+    ActorFailed, ActorLeaving, ActorReady, ArgumentLost, Assign, Call, CallerToWorker, Lingers, LostArgument, Reply,
+    Retried, Returned, Value,
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -393,6 +393,19 @@ impl<I: Io> Client<I> {
     /// The call is run again in its place, which its owner is told before it can take this process down.
     pub fn call_is_retried(&mut self, ticket: &Ticket) {
         self.io.send_now(ticket.from, &Retried { task: copy(ticket.task.as_bytes()) });
+    }
+
+    /// Whether tasks or actors that this process made are still under way, which would end with it. Not where a call that
+    /// was begun is never answered, or nobody is left to tell of them.
+    pub fn has_unfinished(&self) -> bool {
+        self.service.inbox.is_done()
+            && self.daemon.lost.is_none()
+            && (self.calls.tasks.len() > 0 || self.actors.has_made_some())
+    }
+
+    /// Says that the process stays for what it made.
+    pub fn linger(&mut self) {
+        self.io.send_now(DAEMON, &Lingers {});
     }
 
     /// The actor's constructor returned; `borrowed` are the references that its arguments brought.

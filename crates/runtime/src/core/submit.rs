@@ -21,7 +21,8 @@ use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::CallFrame;
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Returned, Value, WorkerToOwner,
+    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Returned, Value,
+    WorkerToOwner,
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

@@ -113,7 +113,7 @@ direction! {
 }
 direction! {
     /// What a worker says of itself to its machine and to the head.
-    WorkerToNode: Blocked, Unblocked, ActorReady,
+    WorkerToNode: Blocked, Unblocked, ActorReady, Lingers,
 }
 direction! {
     /// What is asked of the head about objects and machines, which its own store is part of.
@@ -122,8 +122,8 @@ direction! {
 direction! {
     /// What a client says to the head, by way of its machine where that is another.
     ClientToHead:
-        LeaseRequest, LeaseCancel, LeaseReturn, LeaseKill, CancelObject, ActorFailed, ActorLeaving, ActorCreate,
-        ActorConnect, ActorKill, ActorLookup, Promise, Publish, Subscribe, Hold, Unhold, Recover, Free, CollectGarbage,
+        LeaseRequest, LeaseCancel, LeaseReturn, LeaseKill, CancelObject, ActorFailed, ArgumentLost, ActorLeaving, ActorCreate,
+        ActorConnect, ActorKill, ActorLookup, Promise, Publish, Subscribe, Hold, Confirm, Unhold, Recover, Free, CollectGarbage,
         GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeptRequest, StateQuery, TaskLog, ObjectLog, Metrics,
         DrainAsked, Goodbye, ClientResume, ClientSettled,
 }

@@ -59,23 +59,23 @@ pub struct Hold {
     #[field(2)]
     pub holder: Bytes,
     /// The references travel in a reply or an item, which may be lost with the sender: the holder confirms what came.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub until_confirmed: bool,
 }
 
 /// client → daemon: replies of another process brought these references, so that what that process had counted for the
 /// sender stays.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Confirm {
     /// `WorkerId` of the process that replied.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub giver: Bytes,
     /// `ObjectId`s, each as often as it came.
-    #[prost(bytes = "bytes", repeated, tag = "2")]
+    #[field(2)]
     pub objects: Vec<Bytes>,
     /// The giver is dead, and everything it said was read: what it had counted for the sender and is not confirmed is
     /// taken back.
-    #[prost(bool, tag = "3")]
+    #[field(3)]
     pub is_over: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct ArgumentReference {
     #[field(4)]
     pub value: Option<Value>,
     /// How often the owner of the call had found the value lost before it sent this one.
-    #[prost(uint32, tag = "5")]
+    #[field(5)]
     pub losses: u32,
 }
 
@@ -116,18 +116,18 @@ pub struct Returned {
     #[field(1)]
     pub tasks: Vec<Bytes>,
     /// Arguments of theirs whose stored bytes are lost, where that is why.
-    #[prost(message, repeated, tag = "2")]
+    #[field(2)]
     pub lost: Vec<LostArgument>,
 }
 
 /// An argument whose stored bytes a worker found lost.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct LostArgument {
     /// `ObjectId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub object: Bytes,
     /// As [`ArgumentReference::losses`].
-    #[prost(uint32, tag = "2")]
+    #[field(2)]
     pub losses: u32,
 }
 

@@ -60,6 +60,11 @@ pub struct Blocked {}
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Unblocked {}
 
+/// worker → daemon: its work is done, and it stays until the tasks that it made have ended: its CPUs may be lent, and it is
+/// not to be killed for taking long.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct Lingers {}
+
 /// worker → daemon: the actor's constructor returned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ActorReady {}
@@ -74,10 +79,10 @@ pub struct ActorFailed {
 
 /// worker → daemon: stored bytes that the actor's constructor was given are lost, and it waits for them. Where they are made
 /// again, the process is ended, and the actor waits for them without one.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct ArgumentLost {
     /// `ObjectId`.
-    #[prost(bytes = "bytes", tag = "1")]
+    #[field(1)]
     pub object: Bytes,
 }
 
