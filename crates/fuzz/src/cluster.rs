@@ -13,7 +13,10 @@ use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::{Effect, Key, Plan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Amount, Driver, NodeJoin, NodeState};
+use oxiray_wire::message::{
+    Amount, ClientToDaemon, Direction as _, Driver, NodeJoin, NodeOfWorker, NodeState, NodeToDaemon, NodeToHead, Relay,
+    RelayedOfVisitor, RelayedToHead, ReportQuery, VisitorToDaemon, VisitorToHead,
+};
 use oxiray_wire::shape::Shape;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,51 +195,102 @@ impl Cluster {
         message.relayed(number).into()
     }
 
+    /// What the shell does with what somebody says: what is not for it is refused there.
     fn says(&mut self, role: Role, from: Key, message: Message) {
-        match role {
-            Role::Driver | Role::Worker => self.core.message(from, message),
-            Role::Visitor => self.visits(from, &message),
-            Role::Member => self.member_says(from, message),
+        let kind = message.kind();
+        let is_heard = match role {
+            Role::Driver | Role::Worker => ClientToDaemon::of(message).map(|message| self.client_says(from, message)),
+            Role::Visitor => VisitorToDaemon::of(message).map(|message| self.visitor_says(from, message)),
+            Role::Member => NodeToHead::of(message).map(|message| self.member_says(from, message)),
+        };
+        if !is_heard.unwrap_or(false) {
+            self.ignored.insert((role, kind));
         }
     }
 
-    /// What the shell does with what a visitor says.
-    fn visits(&mut self, from: Key, message: &Message) {
+    fn client_says(&mut self, from: Key, message: ClientToDaemon) -> bool {
         match message {
-            Message::StateQuery(asked) => self.core.state_query(from, asked.clone()),
-            Message::MetricsQuery(asked) => self.core.metrics_query(from, asked.request),
-            Message::DrainAsked(asked) => self.core.drain_asked(from, asked),
-            Message::GrowthState(state) => self.core.growth_state(from, state),
-            Message::GrowthQuery(asked) => self.core.growth_query(from, asked.request),
-            Message::SubmissionAsked(asked) => self.core.submission_asked(from, asked, 1),
-            Message::HoldingsQuery(_) => drop(self.core.holdings(|_| None)),
-            Message::ClusterQuery(asked) => {
+            ClientToDaemon::Head(message) => self.core.client_said(from, message),
+            ClientToDaemon::Worker(message) => self.core.worker_said(from, &message),
+            ClientToDaemon::Report(asked) => self.reports(&asked),
+            ClientToDaemon::Store(_) => return false,
+        }
+        true
+    }
+
+    fn visitor_says(&mut self, from: Key, message: VisitorToDaemon) -> bool {
+        match message {
+            VisitorToDaemon::Head(message) => self.visits(from, message),
+            VisitorToDaemon::Report(asked) => self.reports(&asked),
+            VisitorToDaemon::Session(_) => return false,
+        }
+        true
+    }
+
+    fn reports(&mut self, asked: &ReportQuery) {
+        match asked {
+            ReportQuery::HoldingsQuery(_) => drop(self.core.holdings(|_| None)),
+            ReportQuery::ClusterQuery(asked) => {
                 let _ = self.core.report(asked.request, &oxiray_head::StoreFigures::default(), 0);
             }
-            other => drop(self.ignored.insert((Role::Visitor, other.kind()))),
         }
     }
 
-    /// What the shell does with what a member says.
-    fn member_says(&mut self, from: Key, message: Message) {
-        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
-        match &message {
-            Message::Locate(asked) => {
-                let without = NodeId::from_slice(&asked.without);
-                return self.core.locate(Some(from), object(&asked.object), without, false);
-            }
-            Message::Copied(said) => return self.core.copied(from, object(&said.object)),
-            Message::CopyRefused(said) => return self.core.cannot_come(Some(from), object(&said.object)),
-            _ => {}
-        }
-        let Some((worker, message)) = self.core.member_said(from, message) else { return };
-        if self.core.is_visiting(worker) {
-            return self.visits(worker, &message);
-        }
+    fn visits(&mut self, from: Key, message: VisitorToHead) {
         match message {
-            Message::Stored(said) => self.core.stored_elsewhere(worker, object(&said.object)),
-            Message::Abort(said) => self.core.unstored_elsewhere(worker, object(&said.object)),
-            message => self.core.message(worker, message),
+            VisitorToHead::StateQuery(asked) => self.core.state_query(from, asked),
+            VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(from, asked.request),
+            VisitorToHead::DrainAsked(asked) => self.core.drain_asked(from, &asked),
+            VisitorToHead::GrowthState(state) => self.core.growth_state(from, &state),
+            VisitorToHead::GrowthQuery(asked) => self.core.growth_query(from, asked.request),
+            VisitorToHead::SubmissionAsked(asked) => self.core.submission_asked(from, &asked, 1),
+            // The shell has the tokens.
+            VisitorToHead::TokenAsked(_) => {}
+        }
+    }
+
+    fn member_says(&mut self, from: Key, message: NodeToHead) -> bool {
+        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
+        match message {
+            NodeToHead::Report(report) => self.core.member_said(from, report),
+            NodeToHead::Daemon(NodeToDaemon::Relay(relayed)) => self.passes_on(from, *relayed),
+            NodeToHead::Daemon(NodeToDaemon::Locate(asked)) => {
+                let without = NodeId::from_slice(&asked.without);
+                self.core.locate(Some(from), object(&asked.object), without, false);
+            }
+            NodeToHead::Daemon(NodeToDaemon::Copied(said)) => self.core.copied(from, object(&said.object)),
+            NodeToHead::Daemon(NodeToDaemon::CopyRefused(said)) => {
+                self.core.cannot_come(Some(from), object(&said.object));
+            }
+            // What the shell keeps to itself.
+            NodeToHead::Daemon(_) => return false,
+        }
+        true
+    }
+
+    fn passes_on(&mut self, member: Key, relayed: Relay) {
+        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
+        let Some(process) = self.core.process_of(member, relayed.worker) else { return };
+        let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
+        if self.core.is_visiting(process) {
+            return match RelayedOfVisitor::decode(kind, relayed.body) {
+                Ok(Some(RelayedOfVisitor::Head(message))) => self.visits(process, message),
+                Ok(Some(RelayedOfVisitor::Report(asked))) => self.reports(&asked),
+                Ok(None) | Err(_) => {}
+            };
+        }
+        match RelayedToHead::decode(kind, relayed.body) {
+            Ok(Some(RelayedToHead::Node(NodeOfWorker::Stored(said)))) => {
+                self.core.stored_elsewhere(process, object(&said.object));
+            }
+            Ok(Some(RelayedToHead::Node(NodeOfWorker::Abort(said)))) => {
+                self.core.unstored_elsewhere(process, object(&said.object));
+            }
+            Ok(Some(RelayedToHead::Node(NodeOfWorker::LogLines(_)))) => drop(self.core.log_target(process)),
+            Ok(Some(RelayedToHead::Worker(message))) => self.core.worker_said(process, &message),
+            Ok(Some(RelayedToHead::Report(asked))) => self.reports(&asked),
+            Ok(Some(RelayedToHead::Head(message))) => self.core.client_said(process, message),
+            Ok(None) | Err(_) => {}
         }
     }
 

@@ -16,9 +16,9 @@ use oxiray_machine::{
     TemplateKey,
 };
 use oxiray_resources::{Quantity, ResourceName};
-use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ClusterReport, DrainAsked, Driver, Failure, GrowthState, Returning, StateQuery, Submission, SubmissionAsked,
+    ClientToHead, ClusterReport, DrainAsked, Driver, Failure, GrowthState, HeadOrder, NodeReport, Returning,
+    StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -284,8 +284,8 @@ impl Core {
     }
 
     /// What the head orders.
-    pub fn head_said(&mut self, message: Message) {
-        self.at_node(|node| node.head_said(message));
+    pub fn head_said(&mut self, order: HeadOrder) {
+        self.at_node(|node| node.head_said(order));
     }
 
     /// From here on this node serves the next head, at the other end of a stream. `stored` is what lies in its store.
@@ -310,11 +310,16 @@ impl Core {
 
 /// This daemon as the head of its cluster: clients and members. On a member there is none of that, and nothing is done.
 impl Core {
-    /// A message from a client that was let in, or from a worker. On a member that is what is about its own ledger.
-    pub fn message(&mut self, from: Key, message: Message) {
+    /// What a client that was let in says, or a worker.
+    pub fn client_said(&mut self, from: Key, message: ClientToHead) {
+        self.at_head(|head| head.client_said(from, message));
+    }
+
+    /// What a worker says of itself: on a member, as far as it is about its own ledger.
+    pub fn worker_said(&mut self, from: Key, message: &WorkerToNode) {
         match &mut self.role {
-            Role::Head(head) => head.message(from, message),
-            Role::Member(node) => node.worker_said(from, &message),
+            Role::Head(head) => head.worker_said(from, message),
+            Role::Member(node) => node.worker_said(from, message),
         }
     }
 
@@ -346,9 +351,9 @@ impl Core {
         self.head().and_then(|head| head.process_of(member, number))
     }
 
-    /// What a member says; what one of its workers says is returned, with the worker.
-    pub fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
-        self.at_head(|head| head.member_said(from, message))
+    /// What a member reports.
+    pub fn member_said(&mut self, from: Key, report: NodeReport) {
+        self.at_head(|head| head.member_said(from, report));
     }
 
     /// The member's stream is over: it is dead or about to be. One on another machine has a lease.

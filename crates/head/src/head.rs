@@ -64,9 +64,7 @@ mod workers;
 use alarms::Alarm;
 use groups::Need;
 use oxiray_ids::{Chance, PlacementGroupId};
-use oxiray_machine::{
-    BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier, is_about_ledger,
-};
+use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier};
 use oxiray_wire::Message;
 use std::time::Instant;
 
@@ -74,6 +72,7 @@ use clients::{Client, JobDetail};
 pub use holdings::LENT;
 use members::OWN;
 pub(crate) use object_rows::NOT_RECORDED;
+use oxiray_wire::message::{ClientToHead, HeadOrder, WorkerToNode};
 pub use records::table;
 pub use report::{StoreFigures, TurnFigures};
 pub use restore::NotRestored;
@@ -222,65 +221,71 @@ impl HeadCore {
         self.clock.alarms.first().map(|(at, _)| *at).into_iter().chain(own).min()
     }
 
-    /// A message from a client that was let in, or from a worker.
-    pub(crate) fn message(&mut self, from: Key, message: Message) {
-        if is_about_ledger(&message) {
-            self.with_own(|own| own.worker_said(from, &message));
-        }
+    /// What a worker says of itself.
+    pub(crate) fn worker_said(&mut self, from: Key, message: &WorkerToNode) {
+        self.with_own(|own| own.worker_said(from, message));
         match message {
-            Message::LeaseRequest(asked) => self.lease_request(from, *asked),
-            Message::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
-            Message::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
-            Message::LeaseKill(asked) => self.lease_kill(from, asked.lease),
-            Message::CancelObject(asked) => self.pass_to_owner(asked),
             // What its machine lends is in its state besides.
-            Message::Blocked(_) => self.pending.fairness.lends_cpu(from, true),
-            Message::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
-            Message::Lingers(_) => self.lingers(from),
-            Message::ActorReady(_) => self.actor_ready(from),
-            Message::ActorFailed(said) => self.actor_failed(from, said.error),
-            Message::ArgumentLost(said) => self.argument_lost(from, &said),
-            Message::ActorLeaving(said) => self.actor_leaving(from, &said),
-            Message::ActorCreate(asked) => self.actor_create(from, *asked),
-            Message::ActorConnect(asked) => self.actor_connect(from, &asked),
-            Message::ActorKill(asked) => self.actor_kill(&asked),
-            Message::ActorLookup(asked) => self.actor_lookup(from, &asked),
-            Message::Promise(said) => self.promise(from, &said.objects),
-            Message::Publish(said) => self.publish(from, *said),
-            Message::Subscribe(asked) => self.subscribe(from, asked.reference),
-            Message::Hold(said) => self.hold(from, &said),
-            Message::Confirm(said) => self.confirm(from, &said),
-            Message::Unhold(said) => self.unhold(from, &said.objects),
-            Message::StateQuery(asked) => self.state_query(from, asked),
-            Message::TaskLog(told) => self.task_log(from, told),
-            Message::ObjectLog(told) => self.object_log(from, told),
-            Message::Metrics(told) => self.metrics_told(from, told),
-            Message::KeptRequest(asked) => self.keep(from, *asked),
-            Message::Recover(said) => self.recover(from, said.reference),
-            Message::Free(said) => self.free(from, &said.references),
-            Message::GroupCreate(asked) => self.group_create(from, &asked),
-            Message::GroupAwait(asked) => self.group_await(from, &asked),
-            Message::GroupRemove(asked) => {
-                self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
-            }
-            Message::GroupQuery(asked) => self.group_query(from, &asked),
-            Message::DrainAsked(asked) => self.drain_asked(from, &asked),
-            Message::CollectGarbage(_) => self.collect_garbage(from),
-            Message::Goodbye(said) => self.goodbye(from, said),
-            Message::ClientResume(told) => self.resume_client(from, &told),
-            Message::ClientSettled(said) => self.client_settled(from, &said),
-            other => {
-                self.log(format!("client {from} sent a message of kind {} that is not for a daemon", other.kind()));
-            }
+            WorkerToNode::Blocked(_) => self.pending.fairness.lends_cpu(from, true),
+            WorkerToNode::Unblocked(_) => self.pending.fairness.lends_cpu(from, false),
+            WorkerToNode::Lingers(_) => self.lingers(from),
+            WorkerToNode::ActorReady(_) => self.actor_ready(from),
         }
     }
 
-    /// Says something to a client, a worker or a member, wherever it is.
+    /// What a client says that was let in, or a worker.
+    pub(crate) fn client_said(&mut self, from: Key, message: ClientToHead) {
+        match message {
+            ClientToHead::LeaseRequest(asked) => self.lease_request(from, *asked),
+            ClientToHead::LeaseCancel(asked) => self.lease_cancel(from, asked.request),
+            ClientToHead::LeaseReturn(asked) => self.lease_return(from, asked.lease, asked.retiring),
+            ClientToHead::LeaseKill(asked) => self.lease_kill(from, asked.lease),
+            ClientToHead::CancelObject(asked) => self.pass_to_owner(asked),
+            ClientToHead::ActorFailed(said) => self.actor_failed(from, said.error),
+            ClientToHead::ArgumentLost(said) => self.argument_lost(from, &said),
+            ClientToHead::ActorLeaving(said) => self.actor_leaving(from, &said),
+            ClientToHead::ActorCreate(asked) => self.actor_create(from, *asked),
+            ClientToHead::ActorConnect(asked) => self.actor_connect(from, &asked),
+            ClientToHead::ActorKill(asked) => self.actor_kill(&asked),
+            ClientToHead::ActorLookup(asked) => self.actor_lookup(from, &asked),
+            ClientToHead::Promise(said) => self.promise(from, &said.objects),
+            ClientToHead::Publish(said) => self.publish(from, *said),
+            ClientToHead::Subscribe(asked) => self.subscribe(from, asked.reference),
+            ClientToHead::Hold(said) => self.hold(from, &said),
+            ClientToHead::Confirm(said) => self.confirm(from, &said),
+            ClientToHead::Unhold(said) => self.unhold(from, &said.objects),
+            ClientToHead::StateQuery(asked) => self.state_query(from, asked),
+            ClientToHead::TaskLog(told) => self.task_log(from, told),
+            ClientToHead::ObjectLog(told) => self.object_log(from, told),
+            ClientToHead::Metrics(told) => self.metrics_told(from, told),
+            ClientToHead::KeptRequest(asked) => self.keep(from, *asked),
+            ClientToHead::Recover(said) => self.recover(from, said.reference),
+            ClientToHead::Free(said) => self.free(from, &said.references),
+            ClientToHead::GroupCreate(asked) => self.group_create(from, &asked),
+            ClientToHead::GroupAwait(asked) => self.group_await(from, &asked),
+            ClientToHead::GroupRemove(asked) => {
+                self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
+            }
+            ClientToHead::GroupQuery(asked) => self.group_query(from, &asked),
+            ClientToHead::DrainAsked(asked) => self.drain_asked(from, &asked),
+            ClientToHead::CollectGarbage(_) => self.collect_garbage(from),
+            ClientToHead::Goodbye(said) => self.goodbye(from, said),
+            ClientToHead::ClientResume(told) => self.resume_client(from, &told),
+            ClientToHead::ClientSettled(said) => self.client_settled(from, &said),
+        }
+    }
+
+    /// Says something to a client, a worker or a visitor, wherever it is, or to the daemon of a member.
     fn send(&mut self, to: Key, message: impl Into<Message>) {
-        if to == OWN {
-            self.members.order_own(message.into());
+        self.out.push(Effect::Send { to, message: message.into() });
+    }
+
+    /// Has a member do something, which may be the head's own machine.
+    fn order_member(&mut self, member: Key, order: impl Into<HeadOrder>) {
+        if member == OWN {
+            self.members.order_own(order.into());
         } else {
-            self.out.push(Effect::Send { to, message: message.into() });
+            self.send(member, order.into());
         }
     }
 

@@ -35,7 +35,7 @@ use crate::plan::Plan;
 use oxiray_ids::{ActorId, Chance, JobId, WorkerId};
 use oxiray_resources::{Grant, Ledger};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, Environment};
+use oxiray_wire::message::{Driver, Environment, WorkerToNode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -78,11 +78,6 @@ pub(crate) struct Worker {
     is_doomed: bool,
     memory: ending::memory::OfWorker,
     progress: Progress,
-}
-
-/// Whether a worker says something that its machine's core is to hear besides the head.
-pub fn is_about_ledger(message: &Message) -> bool {
-    matches!(message, Message::Blocked(_) | Message::Unblocked(_) | Message::ActorReady(_) | Message::Lingers(_))
 }
 
 /// How far a worker is with what it is there for.
@@ -227,13 +222,12 @@ impl NodeCore {
     }
 
     /// What a worker of this machine says, as far as it is about the ledger. The head hears the same.
-    pub fn worker_said(&mut self, worker: Key, message: &Message) {
+    pub fn worker_said(&mut self, worker: Key, message: &WorkerToNode) {
         match message {
-            Message::Blocked(_) => self.blocked(worker),
-            Message::Unblocked(_) => self.unblocked(worker),
-            Message::ActorReady(_) => self.actor_ready(worker),
-            Message::Lingers(_) => self.lingers(worker),
-            _ => {}
+            WorkerToNode::Blocked(_) => self.blocked(worker),
+            WorkerToNode::Unblocked(_) => self.unblocked(worker),
+            WorkerToNode::ActorReady(_) => self.actor_ready(worker),
+            WorkerToNode::Lingers(_) => self.lingers(worker),
         }
     }
 

@@ -114,13 +114,13 @@ impl Node {
     /// Asks for a whole GPU.
     fn request(&mut self, request: u64) {
         let demand = vec![Amount { resource: "GPU".into(), units: 10_000 }];
-        self.core.message(self.driver, LeaseRequest { request, demand, ..LeaseRequest::default() }.into());
+        self.core.client_said(self.driver, LeaseRequest { request, demand, ..LeaseRequest::default() }.into());
         self.settle();
     }
 
     /// The task in the lease is done, and its process gone.
     fn end(&mut self, (lease, worker): (u64, Key)) {
-        self.core.message(self.driver, LeaseReturn { lease, retiring: false }.into());
+        self.core.client_said(self.driver, LeaseReturn { lease, retiring: false }.into());
         self.core.worker_gone(worker, "killed by signal 9 (SIGKILL)");
         self.settle();
     }

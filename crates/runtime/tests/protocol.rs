@@ -439,7 +439,7 @@ fn a_reply_that_brings_stored_values_is_confirmed_and_the_death_of_its_worker_en
             break;
         }
     }
-    assert_eq!(confirmed, [argument.as_bytes()]);
+    assert_eq!(confirmed, [Bytes::copy_from_slice(argument.as_bytes())]);
 }
 
 /// An actor that was there, and is made anew after that.

@@ -11,8 +11,7 @@ use crate::world::{NodeIndex, ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_machine::{Key, Whereabouts};
-use oxiray_wire::Message;
-use oxiray_wire::message::{Copied, Locate, Located, Reference, Sought, Stored};
+use oxiray_wire::message::{ClientToHead, Copied, Locate, Located, Recover, Reference, Sought, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What lies on a node, and who there waits for what lies elsewhere.
@@ -29,7 +28,7 @@ impl Shelf {
     }
 }
 
-fn id_of(object: &[u8]) -> ObjectId {
+pub(crate) fn id_of(object: &[u8]) -> ObjectId {
     ObjectId::from_slice(object).expect("objects have identifiers")
 }
 
@@ -44,7 +43,7 @@ impl World {
     }
 
     /// The head learns who has written an object.
-    fn stored(&mut self, from: Key, object: &[u8]) {
+    pub(crate) fn stored(&mut self, from: Key, object: &[u8]) {
         let object = id_of(object);
         if self.nodes[0].core.route(from).is_some() {
             self.nodes[0].core.stored_elsewhere(from, object);
@@ -78,7 +77,7 @@ impl World {
     }
 
     /// A member asks the head where an object lies.
-    fn locate_for(&mut self, member: Key, asked: &Locate) {
+    pub(crate) fn locate_for(&mut self, member: Key, asked: &Locate) {
         let object = id_of(&asked.object);
         let is_here = self.nodes[0].shelf.objects.contains(&object);
         self.nodes[0].core.locate(Some(member), object, oxiray_ids::NodeId::from_slice(&asked.without), is_here);
@@ -97,7 +96,7 @@ impl World {
     }
 
     /// A node learns where an object lies, and fetches it from there.
-    fn located(&mut self, node: NodeIndex, object: ObjectId, from: &[u8]) {
+    pub(crate) fn located(&mut self, node: NodeIndex, object: ObjectId, from: &[u8]) {
         if self.nodes[node].shelf.objects.contains(&object) {
             return self.serve_readers(node, object);
         }
@@ -178,48 +177,17 @@ impl World {
     }
 
     /// A member is asked whether it has an object after all.
-    fn sought(&mut self, node: NodeIndex, search: u64, object: &[u8]) {
+    pub(crate) fn sought(&mut self, node: NodeIndex, search: u64, object: &[u8]) {
         let is_here = self.nodes[node].shelf.objects.contains(&id_of(object));
         if let Some(head) = self.nodes[node].core.head_key() {
             self.queue(node, head, Sought { search, is_here }.into(), None);
         }
     }
 
-    /// What the head's store, or who asks it, makes of what a client says; told whether it was that.
-    pub(crate) fn client_said_of_objects(&mut self, from: Key, message: &Message) -> bool {
-        match message {
-            Message::Stored(said) => self.stored(from, &said.object),
-            // What can be read, or was made again meanwhile, is not lost.
-            Message::Recover(said) => {
-                let object = said.reference.as_ref().map(|lost| id_of(&lost.object));
-                return object.is_some_and(|object| {
-                    self.nodes[0].shelf.objects.contains(&object) || self.nodes[0].core.holder_of(object).is_some()
-                });
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    /// What a member says of objects, or one of its workers: told whether it was that.
-    pub(crate) fn member_said_of_objects(&mut self, key: Key, message: &Message) -> bool {
-        match message {
-            Message::Locate(asked) => self.locate_for(key, asked),
-            Message::Copied(said) => self.nodes[0].core.copied(key, id_of(&said.object)),
-            _ => return false,
-        }
-        true
-    }
-
-    /// What the head says of objects.
-    pub(crate) fn head_said_of_objects(&mut self, node: NodeIndex, message: &Message) -> bool {
-        match message {
-            Message::ObjectDelete(said) => self.unshelve(node, id_of(&said.object)),
-            Message::CopyWanted(asked) => self.copy_here(node, id_of(&asked.object)),
-            Message::Seek(asked) => self.sought(node, asked.search, &asked.object),
-            Message::Located(said) => self.located(node, id_of(&said.object), &said.node),
-            _ => return false,
-        }
-        true
+    /// Whether somebody says that an object is lost which can be read, or was made again meanwhile.
+    pub(crate) fn is_found_again(&self, message: &ClientToHead) -> bool {
+        let ClientToHead::Recover(Recover { reference: Some(lost) }) = message else { return false };
+        let object = id_of(&lost.object);
+        self.nodes[0].shelf.objects.contains(&object) || self.nodes[0].core.holder_of(object).is_some()
     }
 }

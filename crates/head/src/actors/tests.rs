@@ -145,7 +145,9 @@ proptest! {
                 2 if actors.get(id(actor)).is_some_and(|found| found.worker().is_none() && !found.is_dead()) => {
                     actors.placed(id(actor), client(100));
                 }
-                5 => actors.ready(id(actor)),
+                5 => {
+                    actors.ready(id(actor));
+                }
                 6 => {
                     let before = actors.get(id(actor)).cloned();
                     let lost = actors.lost(id(actor), true);

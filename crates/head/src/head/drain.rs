@@ -141,9 +141,7 @@ impl HeadCore {
         self.log(format!("node {node} is not drained after all"));
         self.members.show(key);
         self.pending.is_due = true;
-        for told in std::iter::once(key).chain(self.clients_on(key)) {
-            self.send(told, Draining { is_over: true, ..Draining::default() });
-        }
+        self.tell_all_on(key, &Draining { is_over: true, ..Draining::default() });
         Ok(json!({"node_id": node.hex(), "draining": false}))
     }
 
@@ -185,9 +183,16 @@ impl HeadCore {
     }
 
     fn tell_draining(&mut self, key: Key) {
-        let Some(told) = self.draining_of(key) else { return };
-        for to in std::iter::once(key).chain(self.clients_on(key)) {
-            self.send(to, told.clone());
+        if let Some(told) = self.draining_of(key) {
+            self.tell_all_on(key, &told);
+        }
+    }
+
+    /// A member and its clients hear how it is being emptied.
+    fn tell_all_on(&mut self, member: Key, told: &Draining) {
+        self.order_member(member, told.clone());
+        for client in self.clients_on(member) {
+            self.send(client, told.clone());
         }
     }
 

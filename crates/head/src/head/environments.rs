@@ -62,7 +62,7 @@ impl HeadCore {
         let command = self.command_of(job, None);
         for member in self.members.near_with(job) {
             let (job, environment) = (bytes_of(job.as_bytes()), Some(environment.clone()));
-            self.send(member, EnvironmentMade { job, environment, command: command.clone() });
+            self.order_member(member, EnvironmentMade { job, environment, command: command.clone() });
         }
     }
 

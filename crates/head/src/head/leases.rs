@@ -184,7 +184,7 @@ impl HeadCore {
         }
         found.duty = Duty::Idle;
         self.pending.fairness.lets_go(Holder::Worker(worker));
-        self.send(member, WorkerReturn { worker: number });
+        self.order_member(member, WorkerReturn { worker: number });
     }
 
     /// The owner of a lease gives it back when what runs on it is done, and sends nothing more there.

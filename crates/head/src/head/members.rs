@@ -19,8 +19,9 @@ use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_machine::environments::merged;
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Fleet, NodeView};
-use oxiray_wire::Message;
-use oxiray_wire::message::{Environment, JobOver, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed};
+use oxiray_wire::message::{
+    Environment, HeadOrder, JobOver, JobTold, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -117,7 +118,7 @@ pub(super) struct Order {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     /// What its own machine is to hear.
-    to_own: Vec<Message>,
+    to_own: Vec<HeadOrder>,
     pub(super) by_key: BTreeMap<Key, Member>,
     /// Where each of their workers and guests is: the member, and what it calls that.
     pub(super) routes: BTreeMap<Key, (Key, u64)>,
@@ -146,12 +147,12 @@ impl Members {
     }
 
     /// Has its own machine hear something.
-    pub(super) fn order_own(&mut self, order: Message) {
+    pub(super) fn order_own(&mut self, order: HeadOrder) {
         self.to_own.push(order);
     }
 
     /// What its own machine is to hear.
-    pub(super) fn orders_of_own(&mut self) -> Vec<Message> {
+    pub(super) fn orders_of_own(&mut self) -> Vec<HeadOrder> {
         std::mem::take(&mut self.to_own)
     }
 
@@ -208,59 +209,52 @@ impl Members {
 
 impl HeadCore {
     /// What the head's own machine reports.
-    pub(super) fn own_said(&mut self, message: Message) {
-        if let Err(error) = self.member_told(OWN, message) {
+    pub(super) fn own_said(&mut self, report: NodeReport) {
+        if let Err(error) = self.member_told(OWN, report) {
             self.log(format!("the head's own node broke the protocol, which is a defect: {error}"));
         }
     }
 
-    /// What a member says; what one of its workers says is returned, with the worker.
-    pub(crate) fn member_said(&mut self, from: Key, message: Message) -> Option<(Key, Message)> {
-        if let Message::Relay(relayed) = message {
-            let key = self.process_of(from, relayed.worker)?;
-            let message = Message::decode(u16::try_from(relayed.kind).ok()?, relayed.body).ok()??;
-            return Some((key, message));
-        }
-        if let Err(error) = self.member_told(from, message) {
+    /// What a member reports.
+    pub(crate) fn member_said(&mut self, from: Key, report: NodeReport) {
+        if let Err(error) = self.member_told(from, report) {
             self.expel(from, &error);
         }
-        None
     }
 
-    fn member_told(&mut self, from: Key, message: Message) -> Result<(), ProtocolError> {
-        match message {
-            Message::NodeJoin(told) => self.member_joined(from, *told)?,
-            Message::NodeResume(told) => self.resume_member(from, *told)?,
-            Message::NodeState(state) => self.member_changed(from, &state),
-            Message::GuestJoined(said) => self.guest_joined(from, *said)?,
-            Message::GuestLeft(said) => self.guest_left(from, said.guest),
-            Message::Placed(said) => self.placed(from, &said)?,
-            Message::Sought(said) => self.sought(from, &said),
-            Message::PlaceRefused(said) => self.place_refused(from, *said)?,
-            Message::GroupPrepared(said) => self.prepared_there(from, &said)?,
-            Message::WorkerForked(said) => {
+    fn member_told(&mut self, from: Key, report: NodeReport) -> Result<(), ProtocolError> {
+        match report {
+            NodeReport::NodeJoin(told) => self.member_joined(from, *told)?,
+            NodeReport::NodeResume(told) => self.resume_member(from, *told)?,
+            NodeReport::NodeState(state) => self.member_changed(from, &state),
+            NodeReport::GuestJoined(said) => self.guest_joined(from, *said)?,
+            NodeReport::GuestLeft(said) => self.guest_left(from, said.guest),
+            NodeReport::Placed(said) => self.placed(from, &said)?,
+            NodeReport::Sought(said) => self.sought(from, &said),
+            NodeReport::PlaceRefused(said) => self.place_refused(from, *said)?,
+            NodeReport::GroupPrepared(said) => self.prepared_there(from, &said)?,
+            NodeReport::WorkerForked(said) => {
                 if let Some(key) = self.worker_of(from, said.worker)? {
                     self.worker_forked(key, said.pid);
                 }
             }
-            Message::WorkerSpent(said) => {
+            NodeReport::WorkerSpent(said) => {
                 if let Some(key) = self.worker_of(from, said.worker)? {
                     self.worker_spent(key);
                 }
             }
-            Message::WorkerDied(said) => {
+            NodeReport::WorkerDied(said) => {
                 if let Some(key) = self.worker_of(from, said.worker)? {
                     self.worker_died(key, &said);
                 }
             }
-            Message::WorkerGone(said) => {
+            NodeReport::WorkerGone(said) => {
                 if let Some(key) = self.worker_of(from, said.worker)? {
                     self.members.remove_route(key);
                     self.worker_gone(key, &said.text);
                 }
             }
-            Message::Notice(said) => self.pass_notice(from, said),
-            other => self.log(format!("member {from} sent a message of kind {} that is not for a head", other.kind())),
+            NodeReport::Notice(said) => self.pass_notice(from, said),
         }
         Ok(())
     }
@@ -351,7 +345,7 @@ impl HeadCore {
             }
         }
         self.members.orders.insert(number, Order { member, ticket, wanted, need });
-        self.send(member, place);
+        self.order_member(member, place);
     }
 
     /// A member has something to say to the driver of a job.
@@ -372,7 +366,7 @@ impl HeadCore {
         let mut driver = detail.told.clone();
         driver.namespace = self.jobs.known.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
         let driver_id = bytes_of(detail.driver_id.as_bytes());
-        self.send(member, JobTold { job: bytes_of(job.as_bytes()), driver_id, driver: Some(driver) });
+        self.order_member(member, JobTold { job: bytes_of(job.as_bytes()), driver_id, driver: Some(driver) });
     }
 
     /// The job is forgotten here, and so it is there.
@@ -380,7 +374,7 @@ impl HeadCore {
         let told = self.members.by_key.iter_mut().filter(|(_, member)| member.jobs.contains(&job));
         let told: Vec<Key> = told.map(|(key, member)| (member.jobs.remove(&job), *key).1).collect();
         for key in told {
-            self.send(key, JobOver { job: bytes_of(job.as_bytes()) });
+            self.order_member(key, JobOver { job: bytes_of(job.as_bytes()) });
         }
     }
 

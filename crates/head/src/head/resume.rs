@@ -132,7 +132,7 @@ impl HeadCore {
                     member.jobs.insert(job);
                 }
             } else {
-                self.send(member, JobOver { job: bytes_of(job.as_bytes()) });
+                self.order_member(member, JobOver { job: bytes_of(job.as_bytes()) });
             }
         }
     }
@@ -156,7 +156,7 @@ impl HeadCore {
             released.entry(*group).or_default().push(*bundle as u32);
         }
         for (group, bundles) in released {
-            self.send(member, GroupRelease { group: bytes_of(group.as_bytes()), bundles });
+            self.order_member(member, GroupRelease { group: bytes_of(group.as_bytes()), bundles });
         }
         if !is_whole {
             self.bundles_lost(member, node);

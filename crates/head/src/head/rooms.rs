@@ -67,7 +67,7 @@ impl HeadCore {
         self.members.prepares.insert(order, Prepare { member: key, group });
         let asked =
             bundles.iter().map(|(index, demand)| BundleAsked { bundle: *index as u32, demand: amounts(demand.iter()) });
-        self.send(key, GroupPrepare { order, group: bytes_of(group.as_bytes()), bundles: asked.collect() });
+        self.order_member(key, GroupPrepare { order, group: bytes_of(group.as_bytes()), bundles: asked.collect() });
     }
 
     /// Nodes are chosen, and were asked.
@@ -146,7 +146,7 @@ impl HeadCore {
     fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<u32>>) {
         for (node, bundles) in there {
             if let Some(key) = self.members.by_node.get(&node).copied() {
-                self.send(key, GroupRelease { group: bytes_of(id.as_bytes()), bundles });
+                self.order_member(key, GroupRelease { group: bytes_of(id.as_bytes()), bundles });
             }
         }
     }

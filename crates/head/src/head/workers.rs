@@ -110,7 +110,7 @@ impl HeadCore {
         }
         self.expect_the_end(key);
         let (member, worker) = self.route(key).unwrap_or((super::OWN, key));
-        self.send(member, WorkerKill { worker });
+        self.order_member(member, WorkerKill { worker });
     }
 
     /// The worker has done its work: it runs what was left to be run at exit, and is killed where it does not end.

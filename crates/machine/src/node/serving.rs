@@ -8,8 +8,9 @@ use super::{Duty, Job, NodeCore, Progress, Worker};
 use crate::{BundleKey, Effect, Home, Key, amounts, bytes_of, demand, identifier};
 use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
 use oxiray_resources::{BundleId, Demand, Grant};
-use oxiray_wire::Message;
-use oxiray_wire::message::{DevicesFree, Draining, JobTold, NodeJoin, NodeState, Notice, Place, PlaceRefused, Placed};
+use oxiray_wire::message::{
+    DevicesFree, Draining, HeadOrder, JobTold, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
+};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ const STORE_STEPS: u64 = 256;
 #[derive(Debug)]
 pub(super) enum Link {
     /// The head is in the same process, and takes what it is told from here.
-    InProcess(Vec<Message>),
+    InProcess(Vec<NodeReport>),
     /// At the other end of a stream. It is far where the head is on another machine, or treated as if it were.
     Stream { key: Key, is_far: bool },
 }
@@ -84,7 +85,7 @@ impl NodeCore {
     }
 
     /// What a head in this process is to hear.
-    pub fn reports(&mut self) -> Vec<Message> {
+    pub fn reports(&mut self) -> Vec<NodeReport> {
         match self.head.as_mut().map(|head| &mut head.link) {
             Some(Link::InProcess(reports)) => std::mem::take(reports),
             Some(Link::Stream { .. }) | None => Vec::new(),
@@ -92,27 +93,28 @@ impl NodeCore {
     }
 
     /// Tells the head.
-    pub(super) fn report(&mut self, message: impl Into<Message>) {
+    pub(super) fn report(&mut self, report: impl Into<NodeReport>) {
         match self.head.as_mut().map(|head| &mut head.link) {
-            Some(Link::InProcess(reports)) => reports.push(message.into()),
-            Some(Link::Stream { key, .. }) => self.out.push(Effect::Send { to: *key, message: message.into() }),
+            Some(Link::InProcess(reports)) => reports.push(report.into()),
+            Some(Link::Stream { key, .. }) => {
+                self.out.push(Effect::Send { to: *key, message: report.into().into() });
+            }
             None => {}
         }
     }
 
     /// What the head orders.
-    pub fn head_said(&mut self, message: Message) {
-        match message {
-            Message::JobTold(told) => self.job_told(*told),
-            Message::JobOver(said) => self.job_over(identifier!(JobId, &said.job)),
-            Message::EnvironmentMade(said) => self.environment_made(*said),
-            Message::Draining(said) => self.note_draining(&said),
-            Message::Place(order) => self.place_for_head(*order),
-            Message::GroupPrepare(order) => self.prepare_for_head(&order),
-            Message::GroupRelease(said) => self.release_for_head(&said),
-            Message::WorkerReturn(said) => self.make_idle(said.worker),
-            Message::WorkerKill(said) => self.kill_worker(said.worker),
-            other => self.log(format!("the head sent a message of kind {} that is not for a member", other.kind())),
+    pub fn head_said(&mut self, order: HeadOrder) {
+        match order {
+            HeadOrder::JobTold(told) => self.job_told(*told),
+            HeadOrder::JobOver(said) => self.job_over(identifier!(JobId, &said.job)),
+            HeadOrder::EnvironmentMade(said) => self.environment_made(*said),
+            HeadOrder::Draining(said) => self.note_draining(&said),
+            HeadOrder::Place(order) => self.place_for_head(*order),
+            HeadOrder::GroupPrepare(order) => self.prepare_for_head(&order),
+            HeadOrder::GroupRelease(said) => self.release_for_head(&said),
+            HeadOrder::WorkerReturn(said) => self.make_idle(said.worker),
+            HeadOrder::WorkerKill(said) => self.kill_worker(said.worker),
         }
     }
 

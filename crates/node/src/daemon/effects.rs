@@ -115,7 +115,7 @@ impl Daemon {
     pub(super) fn dispatch(&mut self, from: Key, message: ClientToDaemon) {
         match message {
             ClientToDaemon::Store(message) => self.store_asked(from, &message),
-            ClientToDaemon::Worker(message) => self.core.message(from, message.into()),
+            ClientToDaemon::Worker(message) => self.core.worker_said(from, &message),
             ClientToDaemon::Report(asked) => self.report_asked(from, &asked),
             ClientToDaemon::Head(message) => self.client_said(from, message),
         }
@@ -129,7 +129,7 @@ impl Daemon {
         {
             return;
         }
-        self.core.message(from, message.into());
+        self.core.client_said(from, message);
     }
 
     /// What is asked about the cluster by somebody who may ask.

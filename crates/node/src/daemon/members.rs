@@ -85,7 +85,7 @@ impl Daemon {
             }
             self.keep_address(&node.ip);
         }
-        self.core.member_said(from, report.into());
+        self.core.member_said(from, report);
     }
 
     fn daemon_of_member_said(&mut self, from: Key, message: NodeToDaemon) {
@@ -141,7 +141,7 @@ impl Daemon {
                     self.queue(driver, &Message::LogLines(lines), Vec::new());
                 }
             }
-            RelayedToHead::Worker(message) => self.core.message(client, message.into()),
+            RelayedToHead::Worker(message) => self.core.worker_said(client, &message),
             RelayedToHead::Report(asked) => self.report_asked(client, &asked),
             RelayedToHead::Head(message) => self.client_said(client, message),
         }
@@ -150,7 +150,7 @@ impl Daemon {
     /// What the head says.
     pub(super) fn head_said(&mut self, message: HeadToNode, descriptors: Vec<OwnedFd>) {
         match message {
-            HeadToNode::Order(order) => self.core.head_said(order.into()),
+            HeadToNode::Order(order) => self.core.head_said(order),
             HeadToNode::Daemon(message) => self.daemon_of_head_said(message, descriptors),
         }
     }
@@ -224,7 +224,7 @@ impl Daemon {
             ClientToDaemon::Store(message) => return self.store_asked(from, &message),
             // The head counts what workers lend.
             ClientToDaemon::Worker(message) => {
-                self.core.message(from, message.clone().into());
+                self.core.worker_said(from, &message);
                 message.into()
             }
             ClientToDaemon::Report(asked) => asked.into(),

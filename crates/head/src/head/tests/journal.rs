@@ -95,9 +95,9 @@ fn what_cannot_be_written_is_refused_and_taken_back_and_works_when_it_can() {
     world.say(driver, put(1, "a", "one"));
     let before = world.rows.clone();
     world.disk_fault = Some(FULL.to_owned());
-    world.core.message(driver, put(2, "a", "two").into());
-    world.core.message(driver, put(3, "a", "three").into());
-    world.core.message(driver, delete(4, "a").into());
+    world.core.client_said(driver, put(2, "a", "two").into());
+    world.core.client_said(driver, put(3, "a", "three").into());
+    world.core.client_said(driver, delete(4, "a").into());
     world.settle();
     for request in 2..=4 {
         let failure = kept(&world, driver, request).failure.expect("it was refused");
@@ -189,7 +189,7 @@ fn what_builds_on_what_could_not_be_written_is_taken_back_with_it() {
     world.say(driver, put(3, "a", "three"));
     world.say(driver, named(1, 0));
     // Its answer has not left the core when the disk refuses.
-    world.core.message(driver, put(4, "a", "four").into());
+    world.core.client_said(driver, put(4, "a", "four").into());
     world.disk_fault = Some(FULL.to_owned());
     world.end_writing();
     (world.disk_is_slow, world.disk_fault) = (false, Some(FULL.to_owned()));
@@ -388,7 +388,8 @@ fn a_value_outlives_its_owner_and_its_head() {
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
     world.say(owner, Publish { object: object.clone(), value: Some(value) });
     let holder_id = world.core.as_head().clients.by_key[&holder].id;
-    world.core.as_head_mut().hold(std::slice::from_ref(&object), &bytes_of(holder_id.as_bytes()));
+    let hold = Hold { objects: vec![object.clone()], holder: bytes_of(holder_id.as_bytes()), until_confirmed: false };
+    world.core.as_head_mut().hold(holder, &hold);
     world.settle();
     let orphans = |rows: &Rows| rows.keys().filter(|(table, _)| *table == records::table::ORPHAN).count();
     assert_eq!(orphans(&world.rows), 0, "its owner tells it again");
@@ -417,7 +418,8 @@ fn what_a_worker_published_is_safe_before_it_is_killed() {
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
     world.say(worker, Publish { object: object.clone(), value: Some(value) });
     let driver_id = world.core.as_head().clients.by_key[&driver].id;
-    world.core.as_head_mut().hold(std::slice::from_ref(&object), &bytes_of(driver_id.as_bytes()));
+    let hold = Hold { objects: vec![object.clone()], holder: bytes_of(driver_id.as_bytes()), until_confirmed: false };
+    world.core.as_head_mut().hold(driver, &hold);
     world.say(driver, ActorKill { actor: id(1), restart: false });
     assert!(world.is_killed(worker));
     let known = ObjectId::from_slice(&object).expect("an object");

@@ -58,13 +58,11 @@ impl Pair {
                 return;
             }
             for order in orders.into_iter().filter(|order| !matches!(order, Message::Relay(_))) {
-                self.member.core.head_said(order);
+                self.member.hear_head(order);
                 self.member.settle();
             }
             for message in news {
-                if let Some((worker, message)) = self.head.core.member_said(self.stream, message) {
-                    self.head.core.message(worker, message);
-                }
+                self.head.hear_member(self.stream, message);
                 self.head.settle();
             }
         }

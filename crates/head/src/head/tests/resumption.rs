@@ -84,15 +84,13 @@ impl Away {
             let said = std::mem::take(&mut self.member.sent).into_iter().filter(|(to, _)| *to == HEAD);
             self.up.extend(said.map(|(_, message)| message));
             if let Some(message) = self.up.pop_front() {
-                if let Some((worker, message)) = self.head.core.member_said(self.stream, message) {
-                    self.head.core.message(worker, message);
-                }
+                self.head.hear_member(self.stream, message);
                 self.head.settle();
             } else if let Some(message) = self.down.pop_front() {
                 match message {
                     Message::Relay(_) | Message::ObjectDelete(_) => {}
                     Message::Seek(asked) => self.up.push_back(Sought { search: asked.search, is_here: false }.into()),
-                    message => self.member.core.head_said(message),
+                    message => self.member.hear_head(message),
                 }
                 self.member.settle();
             } else {
@@ -298,7 +296,7 @@ fn an_actor_is_resumed_by_the_node_that_it_was_on_and_by_no_other() {
         let (job, actor) = (bytes(job.as_bytes()), bytes(id.as_bytes()));
         let held = WorkerHeld { number: 1, id: bytes(worker.as_bytes()), pid: 9, job, actor, ..WorkerHeld::default() };
         let told = NodeResume { node, workers: vec![held], ..NodeResume::default() };
-        assert_eq!(away.head.core.member_said(away.stream, told.into()), None);
+        away.head.core.member_said(away.stream, told.into());
         away.head.settle();
         let is_its = post == away.member.core.node().plan().node;
         assert_eq!(

@@ -78,13 +78,7 @@ impl Several {
         let node = &mut self.nodes[place];
         if is_up {
             let Some(message) = node.up.pop_front() else { return false };
-            match self.head.core.member_said(node.stream, message) {
-                Some((worker, Message::Stored(said))) => {
-                    self.head.core.stored_elsewhere(worker, ObjectId::from_slice(&said.object).expect("an object"));
-                }
-                Some((worker, message)) => self.head.core.message(worker, message),
-                None => {}
-            }
+            self.head.hear_member(node.stream, message);
             self.head.settle();
         } else {
             let Some(message) = node.down.pop_front() else { return false };
@@ -98,7 +92,7 @@ impl Several {
                     let is_here = node.stored.contains(&object);
                     node.up.push_back(Sought { search: asked.search, is_here }.into());
                 }
-                message => node.world.core.head_said(message),
+                message => node.world.hear_head(message),
             }
             node.world.settle();
         }

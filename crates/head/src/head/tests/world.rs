@@ -10,7 +10,10 @@ use oxiray_journal::{Change, Rows};
 use oxiray_machine::Whereabouts;
 use oxiray_machine::{DeviceQuestion, Residue};
 use oxiray_resources::{Inventory, ResourceName};
-use oxiray_wire::message::{ActorAnswer, Amount, Assign, Environment, Variable};
+use oxiray_wire::message::{
+    ActorAnswer, Amount, Assign, ClientToDaemon, Direction as _, Environment, HeadToNode, NodeOfWorker, NodeToDaemon,
+    NodeToHead, RelayedToHead, Variable,
+};
 use std::time::Duration;
 
 pub(super) struct World {
@@ -144,8 +147,42 @@ impl World {
     }
 
     pub(super) fn say(&mut self, from: Key, message: impl Into<Message>) {
-        self.core.message(from, message.into());
+        match ClientToDaemon::of(message.into()).expect("a client says it") {
+            ClientToDaemon::Head(message) => self.core.client_said(from, message),
+            ClientToDaemon::Worker(message) => self.core.worker_said(from, &message),
+            other => panic!("{other:?} is for the daemon"),
+        }
         self.settle();
+    }
+
+    /// What a member says, or passes on of a worker.
+    pub(super) fn hear_member(&mut self, member: Key, message: Message) {
+        match NodeToHead::of(message).expect("a member says it") {
+            NodeToHead::Report(report) => self.core.member_said(member, report),
+            NodeToHead::Daemon(NodeToDaemon::Relay(relayed)) => {
+                let Some(worker) = self.core.process_of(member, relayed.worker) else { return };
+                let kind = u16::try_from(relayed.kind).expect("kinds are small");
+                let message = RelayedToHead::decode(kind, relayed.body).expect("a member passes it on");
+                match message.expect("it is known") {
+                    RelayedToHead::Head(message) => self.core.client_said(worker, message),
+                    RelayedToHead::Worker(message) => self.core.worker_said(worker, &message),
+                    RelayedToHead::Node(NodeOfWorker::Stored(said)) => {
+                        self.core.stored_elsewhere(worker, ObjectId::from_slice(&said.object).expect("an object"));
+                    }
+                    other => panic!("{other:?} is for the daemon"),
+                }
+            }
+            NodeToHead::Daemon(other) => panic!("{other:?} is for the daemon"),
+        }
+    }
+
+    /// An order of the head.
+    pub(super) fn hear_head(&mut self, message: Message) {
+        match HeadToNode::of(message).expect("a head says it") {
+            HeadToNode::Order(order) => self.core.head_said(order),
+            // The daemon's.
+            HeadToNode::Daemon(_) => {}
+        }
     }
 
     /// Time passes, and whatever is due happens in its time.
