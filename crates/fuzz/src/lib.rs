@@ -2,13 +2,14 @@
 //!
 //! What is said is written by the shapes of the wire's messages ([`oxiray_wire::shape`]), with numbers, identifiers and
 //! texts that were heard before. A seed tells everything of what is said to the core ([`cluster`]) and to a connection
-//! ([`frames`]). [`hostile`] says it to the daemons of a whole cluster, beside honest work.
+//! ([`frames`]), and of what is done to a journal between two heads ([`journal`]). [`hostile`] says it to the daemons of a whole cluster, beside honest work.
 
 pub mod cluster;
 pub mod daemon;
 pub mod frames;
 pub mod grammar;
 pub mod hostile;
+pub mod journal;
 
 use cluster::{Cluster, FRAMES_PER_CLUSTER, Told};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use oxiray_fuzz::cluster::{self, FRAMES_PER_CLUSTER};
-use oxiray_fuzz::{daemon, frames, hostile, run};
+use oxiray_fuzz::{daemon, frames, hostile, journal, run};
 use oxiray_ids::NodeId;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -155,10 +155,12 @@ fn speak_to_cores(out: &mut impl io::Write, seconds: u64, first: u64) -> io::Res
     let (next, is_over, total, connections) =
         (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(cluster::Told::default()), AtomicU64::new(0));
     let failures = Mutex::new(Vec::new());
+    let folder = tempfile::tempdir()?;
     let work = || {
         while Instant::now() < until && !is_over.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             connections.fetch_add(frames::run(seed, FRAMES_PER_CLUSTER / 8), Ordering::Relaxed);
+            journal::run(seed, folder.path());
             match run(seed) {
                 Ok(told) => total.lock().expect("nobody panics with it").add(&told),
                 Err(failed) => {

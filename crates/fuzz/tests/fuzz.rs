@@ -2,7 +2,7 @@
 
 use oxiray_fuzz::hostile::left_out;
 use oxiray_fuzz::hostile::speech::{self, Speech};
-use oxiray_fuzz::{frames, run};
+use oxiray_fuzz::{frames, journal, run};
 use oxiray_wire::Message;
 use oxiray_wire::frame::HEADER_BYTES;
 use oxiray_wire::message::{Amount, ClusterQuery, NodeState, Stop};
@@ -26,6 +26,19 @@ fn nothing_that_peers_say_ends_the_core() {
 #[test]
 fn nothing_that_comes_over_a_connection_ends_its_reader() {
     assert!(frames::run(1, 20_000) > 1_000);
+}
+
+#[test]
+fn a_changed_journal_holds_what_it_held_or_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut total = journal::Told::default();
+    for seed in 0..300 {
+        let told = journal::run(seed, folder.path());
+        total.whole += told.whole;
+        total.shorter += told.shorter;
+        total.refused += told.refused;
+    }
+    assert!(total.whole > 50 && total.shorter > 100 && total.refused > 100, "{total:?}");
 }
 
 /// The message of a frame; nothing where it cannot be read.
