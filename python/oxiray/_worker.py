@@ -69,7 +69,7 @@ def begin() -> None:
 
 def _leave(*_: object) -> NoReturn:
     """Ends the process as `sys.exit` does, so that what the program registered with `atexit` runs."""
-    raise SystemExit(128 + signal.SIGTERM)
+    raise SystemExit(_core.terminate())
 
 
 def _finish() -> None:

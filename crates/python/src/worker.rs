@@ -238,5 +238,6 @@ fn flush_output(py: Python<'_>) {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(divide_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(thread::terminate, module)?)?;
     module.add_function(wrap_pyfunction!(serve_too, module)?)
 }

@@ -239,11 +239,12 @@ impl HeadCore {
         let actor = task.actor();
         let class = self.actors.known.get(actor).map(|actor| actor.description.class_name.clone());
         let name = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
+        let shown = if record.label.is_empty() { &name } else { &record.label };
         let is_call_of_actor = !actor.is_nil_of_job();
         let ran_here = record.started_us > 0;
         let milliseconds = |us: u64| (us > 0).then_some(us / 1000);
         json!({
-            "task_id": task.hex(), "attempt_number": record.attempt, "name": name, "state": stage_name(record.stage),
+            "task_id": task.hex(), "attempt_number": record.attempt, "name": shown, "state": stage_name(record.stage),
             "job_id": actor.job().hex(), "actor_id": is_call_of_actor.then(|| actor.hex()),
             "type": if is_call_of_actor { "ACTOR_TASK" } else { "NORMAL_TASK" },
             "func_or_class_name": name, "parent_task_id": null,

@@ -8,7 +8,7 @@ use super::workers::{Duty, Worker};
 use super::{HeadCore, Key, amounts};
 use crate::ActorState;
 use oxiray_families::families_of;
-use oxiray_ids::ActorId;
+use oxiray_ids::{ActorId, NodeId};
 use oxiray_machine::Level;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::ClusterReport;
@@ -141,16 +141,21 @@ impl HeadCore {
             let worker = actor.worker().and_then(|worker| self.clients.keys.get(&worker)).copied();
             let pid = worker.and_then(|key| self.workers.by_key.get(&key)?.pid);
             let node = worker.filter(|_| pid.is_some()).map(|key| self.node_of(key).hex());
-            let cause = match &actor.state {
-                ActorState::Dead(failure) => Some(&failure.text),
-                _ => None,
+            let (cause, death) = match &actor.state {
+                ActorState::Dead(failure) => (Some(&failure.text), failure.actor_death()),
+                _ => (None, None),
             };
+            let pid = pid.or_else(|| death.as_ref().map(|death| death.pid).filter(|pid| *pid > 0));
+            let last_node = || NodeId::from_slice(&death.as_ref()?.node).map(|node| node.hex());
+            let node = node.or_else(last_node);
+            let ip = death.as_ref().map(|death| &death.ip);
+            let never_ran = death.as_ref().is_some_and(|death| death.never_ran);
             let description = &actor.description;
             json!({
                 "actor_id": description.id.hex(), "class": description.class_name, "name": description.name,
                 "namespace": description.namespace, "job_id": description.job.hex(), "detached": description.detached,
                 "state": state_of(&actor.state), "cause": cause, "pid": pid, "restarts": actor.restarts,
-                "node_id": node, "resources": self.actor_resources(description.id),
+                "node_id": node, "resources": self.actor_resources(description.id), "ip": ip, "never_ran": never_ran,
             })
         };
         let (living, dead): (Vec<_>, Vec<_>) =

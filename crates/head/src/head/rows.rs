@@ -137,10 +137,29 @@ fn actor_row(actor: &Json) -> Json {
         "actor_id": actor["actor_id"], "class_name": actor["class"], "state": state, "job_id": actor["job_id"],
         "name": actor["name"], "node_id": actor["node_id"],
         "pid": actor["pid"].as_u64().unwrap_or(0), "ray_namespace": actor["namespace"],
-        "death_cause": if actor["cause"].is_null() { Json::Null } else { json!({"error_message": actor["cause"]}) },
+        "death_cause": death_cause(actor),
         "is_detached": actor["detached"], "num_restarts": actor["restarts"].as_u64().unwrap_or(0),
         "required_resources": actor["resources"],
     })
+}
+
+/// Why an actor is dead, in Ray's fields.
+fn death_cause(actor: &Json) -> Json {
+    let Some(text) = actor["cause"].as_str() else { return Json::Null };
+    // The words are those that the head itself gives as the cause.
+    let reasons = [
+        ("killed by `ray.kill`", "RAY_KILL"),
+        ("references to the actor were removed", "OUT_OF_SCOPE"),
+        ("its process", "WORKER_DIED"),
+        ("node", "NODE_DIED"),
+    ];
+    let reason = reasons.iter().find(|(words, _)| text.contains(words)).map_or("UNSPECIFIED", |(_, reason)| reason);
+    let context = json!({
+        "error_message": text, "reason": reason, "pid": actor["pid"].as_u64().unwrap_or(0),
+        "node_ip_address": actor["ip"], "never_started": actor["never_ran"], "name": actor["name"],
+        "ray_namespace": actor["namespace"], "class_name": actor["class"], "actor_id": actor["actor_id"],
+    });
+    json!({"actor_died_error_context": context})
 }
 
 fn group_row(group: &Json) -> Json {

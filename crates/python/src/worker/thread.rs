@@ -14,6 +14,20 @@ use oxiray_wire::message::{Assign, Call, Value};
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the process was told to end, in case the exception that says so met code that drops exceptions.
+static TERMINATED: AtomicBool = AtomicBool::new(false);
+
+/// What the process ends with then: as a shell tells of an end by SIGTERM.
+const TERMINATION_STATUS: i32 = 128 + libc::SIGTERM;
+
+/// Called by the handler of SIGTERM. Returns the status to end with.
+#[pyfunction]
+pub(super) fn terminate() -> i32 {
+    TERMINATED.store(true, Ordering::Relaxed);
+    TERMINATION_STATUS
+}
 
 /// A thread of a worker, while it has the interpreter.
 pub(crate) struct Thread<'py> {
@@ -33,7 +47,14 @@ impl<'py> Language for Thread<'py> {
 
     fn wait(&mut self, mut next: impl FnMut() -> Result<Duty, RuntimeError> + Send) -> PyResult<Duty> {
         loop {
-            match process::patiently(self.py, &mut next) {
+            // A signal may have come since the last call, and interrupts no wait that begins later.
+            let early = self.py.check_signals().map(|()| None).unwrap_or_else(Some);
+            let met = match early {
+                None if TERMINATED.load(Ordering::Relaxed) => Err(PySystemExit::new_err(TERMINATION_STATUS)),
+                None => process::patiently(self.py, &mut next),
+                Some(error) => Err(error),
+            };
+            match met {
                 Ok(duty) => return duty.map_err(|error| process::error(self.py, &error)),
                 // Whoever terminates the process may do so while it runs nothing.
                 Err(leaving) if leaving.is_instance_of::<PySystemExit>(self.py) => return Err(leaving),

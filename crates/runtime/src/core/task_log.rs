@@ -32,6 +32,7 @@ type Error = Box<(String, String)>;
 struct Entry {
     task: TaskId,
     name: String,
+    label: String,
     attempt: u32,
     started: Option<Instant>,
     ended: Instant,
@@ -76,11 +77,11 @@ impl TaskLog {
     }
 
     /// A call begins to run; the place to name when it ends.
-    pub(crate) fn begin(&mut self, task: TaskId, call: &Call, started: Instant) -> usize {
+    pub(crate) fn begin(&mut self, task: TaskId, call: &Call, now: Instant) -> usize {
         let Some(place) = self.free.pop() else {
-            let (name, attempt) = (call.name.clone(), call.attempt);
-            let resources = self.resources.clone();
-            let entry = Entry { task, name, attempt, started: Some(started), ended: started, error: None, resources };
+            let (name, label, attempt) = (call.name.clone(), call.label.clone(), call.attempt);
+            let (resources, started) = (self.resources.clone(), Some(now));
+            let entry = Entry { task, name, label, attempt, started, ended: now, error: None, resources };
             self.places.push(Place { runs: true, entry });
             return self.places.len() - 1;
         };
@@ -88,8 +89,9 @@ impl TaskLog {
         *runs = true;
         entry.task = task;
         entry.name.clone_from(&call.name);
+        entry.label.clone_from(&call.label);
         entry.attempt = call.attempt;
-        entry.started = Some(started);
+        entry.started = Some(now);
         entry.resources.clone_from(&self.resources);
         place
     }
@@ -127,8 +129,8 @@ impl TaskLog {
         entry.ended = ended;
         entry.error = results.iter().find_map(error_of);
         if self.ended.len() < ENDED_MAX {
-            let (task, name) = (TaskId::NIL, String::new());
-            let unused = Entry { task, name, attempt: 0, started: None, ended, error: None, resources: None };
+            let (task, name, label) = (TaskId::NIL, String::new(), String::new());
+            let unused = Entry { task, name, label, attempt: 0, started: None, ended, error: None, resources: None };
             self.ended.push_back(std::mem::replace(entry, unused));
         } else if let Some(mut oldest) = self.ended.pop_front() {
             std::mem::swap(entry, &mut oldest);
@@ -150,9 +152,9 @@ impl TaskLog {
         if self.ended.len() >= ENDED_MAX {
             self.ended.pop_front();
         }
-        let (name, ended, error) = (name.to_owned(), now, error_of(value));
+        let (name, label, ended, error) = (name.to_owned(), String::new(), now, error_of(value));
         let resources = Some(Arc::new(needs));
-        self.ended.push_back(Entry { task, name, attempt, started: None, ended, error, resources });
+        self.ended.push_back(Entry { task, name, label, attempt, started: None, ended, error, resources });
         self.note_untold(ended)
     }
 
@@ -189,6 +191,7 @@ impl TaskLog {
             error,
             text,
             resources: entry.resources.as_deref().cloned().unwrap_or_default(),
+            label: entry.label.clone(),
         }
     }
 
@@ -227,6 +230,7 @@ impl<I: Io> Client<I> {
                 task: copy(id.as_bytes()),
                 attempt: task.attempt,
                 name: task.work.name.clone(),
+                label: task.work.label.clone(),
                 stage: stage.into(),
                 resources: self.leases.needs_of(task),
                 ..TaskRecord::default()

@@ -113,6 +113,9 @@ pub struct TaskRecord {
     /// What the call needs to run; nothing for an actor's method.
     #[field(9)]
     pub resources: Vec<Amount>,
+    /// The name that an actor's method was called under; empty for its own.
+    #[prost(string, tag = "10")]
+    pub label: String,
 }
 
 /// How far a call is.

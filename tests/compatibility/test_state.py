@@ -1,0 +1,244 @@
+"""State API: lists of what runs and ran."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import ray
+from ray.util import state
+from ray.util.placement_group import placement_group, remove_placement_group
+
+Eventually = Callable[..., Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster() -> Iterator[None]:
+    """The state API of Ray asks the dashboard."""
+    ray.shutdown()
+    ray.init(num_cpus=2, include_dashboard=True)
+    yield
+    ray.shutdown()
+
+
+@ray.remote(num_cpus=0)
+class Listed:
+    def pid(self) -> int:
+        return os.getpid()
+
+    def fail(self) -> None:
+        raise ValueError("the reason")
+
+
+@ray.remote(num_cpus=1)
+def listed() -> str:
+    return ray.get_runtime_context().get_task_id()
+
+
+def one(kind: Callable[..., list], eventually: Eventually, *filters: tuple, detail: bool = False) -> Any:
+    """The one row that fits, once it is there."""
+    return eventually(lambda: kind(filters=list(filters), detail=detail))[0]
+
+
+def test_an_actor_is_listed(eventually: Eventually) -> None:
+    actor = Listed.options(name="state-actor").remote()
+    pid = ray.get(actor.pid.remote())
+    row = one(state.list_actors, eventually, ("name", "=", "state-actor"), ("state", "=", "ALIVE"))
+    assert (row.class_name, row.pid, row.state) == ("Listed", pid, "ALIVE")
+    assert row.node_id == ray.get_runtime_context().get_node_id()
+    assert row.job_id == ray.get_runtime_context().get_job_id()
+
+
+def test_an_actor_is_got_by_its_identifier() -> None:
+    actor = Listed.remote()
+    ray.get(actor.pid.remote())
+    row = state.get_actor(actor._actor_id.hex())
+    assert row.state == "ALIVE" and row.required_resources == {}
+
+
+def test_a_dead_actor_keeps_its_process_and_node(eventually: Eventually) -> None:
+    actor = Listed.options(name="state-dead").remote()
+    pid = ray.get(actor.pid.remote())
+    ray.kill(actor)
+    row = one(state.list_actors, eventually, ("name", "=", "state-dead"), ("state", "=", "DEAD"), detail=True)
+    assert (row.pid, row.node_id) == (pid, ray.get_runtime_context().get_node_id())
+
+
+def test_a_dead_actor_has_a_cause(eventually: Eventually) -> None:
+    actor = Listed.options(name="state-cause").remote()
+    pid = ray.get(actor.pid.remote())
+    ray.kill(actor)
+    row = one(state.list_actors, eventually, ("name", "=", "state-cause"), ("state", "=", "DEAD"), detail=True)
+    cause = row.death_cause["actor_died_error_context"]
+    assert "killed by `ray.kill`" in cause["error_message"]
+    assert (cause["reason"], cause["pid"], cause["class_name"], cause["never_started"]) == ("RAY_KILL", pid, "Listed", False)
+
+
+def test_an_actor_whose_process_died_says_so(eventually: Eventually) -> None:
+    actor = Listed.options(name="state-crashed").remote()
+    os.kill(ray.get(actor.pid.remote()), 9)
+    row = one(state.list_actors, eventually, ("name", "=", "state-crashed"), ("state", "=", "DEAD"), detail=True)
+    assert row.death_cause["actor_died_error_context"]["reason"] == "WORKER_DIED"
+
+
+def test_a_task_is_listed_by_its_name(eventually: Eventually) -> None:
+    task = ray.get(listed.options(name="state-task").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-task"), ("state", "=", "FINISHED"))
+    assert (row.task_id, row.type, row.func_or_class_name) == (task, "NORMAL_TASK", "listed")
+    assert row.job_id == ray.get_runtime_context().get_job_id()
+
+
+def test_a_task_has_its_resources_and_its_parent(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-detail").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-detail"), ("state", "=", "FINISHED"), detail=True)
+    assert row.required_resources == {"CPU": 1.0}
+    assert row.parent_task_id == "f" * 40 + ray.get_runtime_context().get_job_id()
+
+
+def test_a_task_has_times_in_order(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-times").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-times"), ("state", "=", "FINISHED"), detail=True)
+    assert 0 < row.creation_time_ms <= row.start_time_ms <= row.end_time_ms
+
+
+def test_a_task_has_the_events_of_its_life(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-events").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-events"), ("state", "=", "FINISHED"), detail=True)
+    names = [event["state"] for event in row.events]
+    assert names[0] == "PENDING_ARGS_AVAIL" and names[-2:] == ["RUNNING", "FINISHED"]
+    times = [event["created_ms"] for event in row.events]
+    assert times == sorted(times)
+
+
+def test_a_failed_task_has_its_error(eventually: Eventually) -> None:
+    @ray.remote(max_retries=0)
+    def failing() -> None:
+        raise ValueError("the reason")
+
+    with pytest.raises(ValueError):
+        ray.get(failing.options(name="state-failed").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-failed"), ("state", "=", "FAILED"), detail=True)
+    assert row.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert "the reason" in row.error_message
+
+
+def test_a_method_is_a_task_of_its_actor(eventually: Eventually) -> None:
+    actor = Listed.remote()
+    ray.get(actor.pid.options(name="state-method").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-method"), ("state", "=", "FINISHED"))
+    assert (row.type, row.actor_id) == ("ACTOR_TASK", actor._actor_id.hex())
+
+
+def test_a_task_is_got_by_its_identifier_or_its_reference(eventually: Eventually) -> None:
+    reference = listed.remote()
+    task = ray.get(reference)
+    eventually(lambda: state.get_task(task))
+    assert state.get_task(task).task_id == state.get_task(reference).task_id == task
+
+
+def test_a_task_that_waits_is_listed_as_pending(eventually: Eventually, tmp_path: Any) -> None:
+    @ray.remote(num_cpus=2)
+    def hold() -> None:
+        (tmp_path / "began").touch()
+        while not (tmp_path / "go").exists():
+            pass
+
+    first = hold.remote()
+    eventually((tmp_path / "began").exists)
+    second = listed.options(name="state-waits").remote()
+    row = one(state.list_tasks, eventually, ("name", "=", "state-waits"))
+    (tmp_path / "go").touch()
+    assert row.state.startswith("PENDING")
+    ray.get([first, second], timeout=60)
+
+
+def test_filters_may_exclude(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-excluded").remote())
+    eventually(lambda: state.list_tasks(filters=[("name", "=", "state-excluded")]))
+    assert "state-excluded" not in [row.name for row in state.list_tasks(filters=[("name", "!=", "state-excluded")])]
+
+
+def test_a_limit_is_the_most_rows(eventually: Eventually) -> None:
+    ray.get([listed.remote() for _ in range(3)])
+    eventually(lambda: len(state.list_tasks()) >= 3)
+    assert len(state.list_tasks(limit=2, raise_on_missing_output=False)) == 2
+
+
+def test_an_unknown_predicate_is_a_value_error() -> None:
+    with pytest.raises(ValueError):
+        state.list_tasks(filters=[("name", "~", "x")])
+
+
+def test_nodes_are_listed() -> None:
+    (row,) = state.list_nodes()
+    assert (row.node_id, row.state, row.is_head_node) == (ray.get_runtime_context().get_node_id(), "ALIVE", True)
+    assert row.resources_total["CPU"] == 2.0
+
+
+def test_the_job_is_listed() -> None:
+    job = ray.get_runtime_context().get_job_id()
+    row = next(row for row in state.list_jobs() if row.job_id == job)
+    assert (row.type, row.status) == ("DRIVER", "RUNNING")
+    assert row.driver_info.pid == str(os.getpid())
+
+
+def test_workers_are_listed() -> None:
+    actor = Listed.remote()
+    pid = ray.get(actor.pid.remote())
+    row = next(row for row in state.list_workers(detail=True) if row.pid == pid)
+    assert (row.worker_type, row.is_alive, row.node_id) == ("WORKER", True, ray.get_runtime_context().get_node_id())
+
+
+def test_objects_are_listed(eventually: Eventually) -> None:
+    reference = ray.put(b"x" * 200_000)
+    row = one(state.list_objects, eventually, ("object_id", "=", reference.hex()))
+    assert row.object_size >= 200_000 and row.pid == os.getpid()
+
+
+def test_placement_groups_are_listed(eventually: Eventually) -> None:
+    group = placement_group([{"CPU": 1}], name="state-group")
+    assert group.wait(30)
+    row = one(state.list_placement_groups, eventually, ("name", "=", "state-group"), detail=True)
+    assert (row.state, row.placement_group_id) == ("CREATED", group.id.hex())
+    assert row.bundles[0]["unit_resources"] == {"CPU": 1.0}
+    assert row.bundles[0]["bundle_id"] == {"placement_group_id": group.id.hex(), "bundle_index": 0}
+    remove_placement_group(group)
+
+
+def test_tasks_are_counted_by_function(eventually: Eventually) -> None:
+    ray.get([listed.remote() for _ in range(2)])
+    summary = eventually(lambda: state.summarize_tasks()["cluster"]["summary"].get("listed"))
+    assert summary["type"] == "NORMAL_TASK"
+
+
+def test_actors_are_counted_by_class() -> None:
+    actor = Listed.remote()
+    ray.get(actor.pid.remote())
+    assert state.summarize_actors()["cluster"]["summary"]["Listed"]["state_counts"]["ALIVE"] >= 1
+
+
+def test_logs_are_listed_and_read(eventually: Eventually) -> None:
+    @ray.remote(num_cpus=0)
+    class Speaking:
+        def speak(self) -> int:
+            print("one\ntwo\nthree")
+            return os.getpid()
+
+    speaking = Speaking.remote()
+    pid = ray.get(speaking.speak.remote())
+    node = ray.get_runtime_context().get_node_id()
+    files = eventually(lambda: state.list_logs(node_id=node, glob_filter=f"*{pid}.out"))
+    assert [name for name in files["worker_out"] if name.endswith(f"-{pid}.out")]
+    eventually(lambda: "three" in "".join(state.get_log(node_id=node, pid=pid)))
+    assert "".join(state.get_log(node_id=node, pid=pid, tail=2)).split() == ["two", "three"]
+
+
+def test_rows_are_subscripted_and_attributed() -> None:
+    (row,) = state.list_nodes()
+    assert row["node_id"] == row.node_id
+
+
+def test_what_is_unknown_is_none() -> None:
+    assert state.get_actor("00" * 16) is None
