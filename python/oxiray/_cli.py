@@ -27,6 +27,11 @@ def native_binary() -> Path:
     return Path(chosen) if chosen else Path(__file__).parent / "_native" / "oxiray"
 
 
+def interpreter_variable() -> dict[str, str]:
+    """By what a daemon knows which interpreter runs its own Python, and stands for one that is not on this machine."""
+    return {"OXIRAY_INTERPRETER": os.environ.get("OXIRAY_INTERPRETER", sys.executable)}
+
+
 def main(called: str = "oxiray") -> NoReturn:
     """Runs the native binary with this command's arguments, under the name that the command was called by."""
     if sys.argv[1:] and sys.argv[1] in PYTHON_COMMANDS:
@@ -34,9 +39,7 @@ def main(called: str = "oxiray") -> NoReturn:
         sys.exit(getattr(importlib.import_module(module), function)(sys.argv[2:]))
     binary = native_binary()
     try:
-        # Where a program's interpreter is not on this machine, this one stands for it.
-        variables = {"OXIRAY_INTERPRETER": sys.executable, **os.environ}
-        os.execve(binary, [called, *sys.argv[1:]], variables)
+        os.execve(binary, [called, *sys.argv[1:]], {**os.environ, **interpreter_variable()})
     except OSError as error:
         why = f"cannot run the native binary {binary}: {error.strerror}"
         sys.exit(f"error: {why}\nhint: reinstall the `oxiray` wheel, or set `OXIRAY_BINARY` to a built `oxiray`")

@@ -212,8 +212,9 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         "node_name": options.node_name,
     }
     binary = _cli.native_binary()
+    variables = {**_cli.interpreter_variable(), **_switches.variables(options.system_config)}
     try:
-        descriptor, _daemon_pid = _core.start_daemon(binary, json.dumps(config), _switches.variables(options.system_config))
+        descriptor, _daemon_pid = _core.start_daemon(binary, json.dumps(config), variables)
     except OSError as error:
         raise RuntimeError(
             f"the daemon {binary} could not be started: {error}. Reinstall oxiray, or name its binary with OXIRAY_BINARY"

@@ -35,6 +35,8 @@ _WITHOUT_EFFECT = frozenset(
         "max_worker_port", "node_manager_port", "object_manager_port", "redis_port", "redis_address", "worker_port_list",
         "ray_client_server_port", "metrics_export_port", "enable_object_reconstruction", "plasma_directory", "session_dir",
         "dashboard_agent_listen_port", "runtime_env_agent_port", "log_to_driver", "redis_password", "disable_usage_stats",
+        "runtime_env_dir_name", "dashboard_agent_grpc_port", "redis_username", "redis_shard_ports", "gcs_address",
+        "huge_pages", "ray_debugger_external", "include_log_monitor", "tracing_startup_hook", "no_monitor",
     }
 )  # fmt: skip
 
@@ -273,7 +275,7 @@ def _start(address: str | None, node_args: dict[str, Any]) -> Node:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, **variables},
+        env={**os.environ, **_cli.interpreter_variable(), **variables},
         start_new_session=True,
     )
     assert process.stdout is not None and process.stderr is not None
@@ -305,6 +307,7 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         "labels": labels,
         "object_store_memory": int(given.pop("object_store_memory")),
         "spill_directory": given.pop("object_spilling_directory", None),
+        "temp_dir": given.pop("temp_dir", None),
         "node_name": given.pop("node_name", None),
         "node_ip_address": given.pop("node_ip_address", None),
         "interpreter": sys.executable,
@@ -319,6 +322,6 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
     if unknown:
         raise ValueError(
             f"add_node() got {', '.join(unknown)}, which it does not know; it takes num_cpus, num_gpus, memory, resources, "
-            "labels, object_store_memory, node_name, node_ip_address and env_vars"
+            "labels, object_store_memory, object_spilling_directory, temp_dir, node_name, node_ip_address and env_vars"
         )
     return config, variables
