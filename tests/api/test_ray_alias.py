@@ -116,10 +116,10 @@ def test_the_import_and_the_command_refuse_beside_ray(tmp_path: Path) -> None:
 def test_the_command_is_oxirays(monkeypatch: pytest.MonkeyPatch) -> None:
     from oxiray_ray_alias.command import main
 
-    called: list[bool] = []
-    monkeypatch.setattr("oxiray._cli.main", lambda: called.append(True))
+    called: list[str] = []
+    monkeypatch.setattr("oxiray._cli.main", called.append)
     assert not main()
-    assert called == [True]
+    assert called == ["ray"]
 
 
 def test_names_of_the_data_library_import_and_refuse_when_called() -> None:

@@ -22,7 +22,7 @@ import numpy
 import ray
 
 address, ip, node = sys.argv[1:4]
-context = ray.init(address=address, _node_ip_address=ip, namespace="guests")
+context = ray.init(address=address, _node_ip_address=ip, namespace="guests", logging_level="WARNING")
 assert context.address_info["node_ip_address"] == ray.util.get_node_ip_address() == ip
 assert ray.get_runtime_context().get_node_id() == node, "it is not connected to that member"
 

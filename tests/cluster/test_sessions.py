@@ -49,7 +49,7 @@ def test_a_cluster_that_lies_elsewhere_is_found(home: Path, tmp_path: Path) -> N
     assert member.returncode == 0, member
     assert oxiray("stop").returncode == 0
     assert oxiray("status").returncode != 0
-    assert not list(home.glob("session_*")) and not list(tmp_path.glob("*/session_*"))
+    assert not list(home.glob("session_*")) and not list(tmp_path.glob("oxiray-*/session_*"))
 
 
 def test_a_directory_that_others_may_write_to_is_not_looked_into(home: Path) -> None:

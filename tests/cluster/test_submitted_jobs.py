@@ -43,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 def test_a_program_runs_in_its_environment_and_its_end_is_the_command_s(home: Home, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import os, ray\n"
-        "ray.init()\n"
+        "ray.init(logging_level='WARNING')\n"
         "where = ray.remote(lambda: (os.environ['WHO'], sorted(os.listdir('.')))).remote()\n"
         "print(os.environ['WHO'], ray.get(where), flush=True)\n"
     )
@@ -122,7 +122,7 @@ def test_a_job_runs_once_under_its_name(home: Home, tmp_path: Path) -> None:
 
 
 def test_the_entrypoint_holds_what_it_asked_for(home: Home) -> None:
-    look = "echo CUDA=$CUDA_VISIBLE_DEVICES; python -c 'import ray; ray.init(); print(ray.available_resources().get(\"GPU\"))'"
+    look = "echo CUDA=$CUDA_VISIBLE_DEVICES; python -c 'import ray; ray.init(logging_level=30); print(ray.available_resources().get(\"GPU\"))'"
     done = home.oxiray("job", "submit", "--entrypoint-num-gpus=1", "--", look)
     assert done.returncode == 0, done.stderr
     assert done.stdout in ("CUDA=0\n1.0\n", "CUDA=1\n1.0\n")
@@ -182,7 +182,7 @@ def test_a_job_is_submitted_from_another_machine_and_runs_where_there_is_room(ho
     joined = member.oxiray("start", f"--address={address}", f"--token-file={token}", "--num-cpus=1", '--resources={"there": 1}')
     assert joined.returncode == 0, joined.stderr
     try:
-        line = "echo $OXIRAY_TMPDIR $WHO; python -c 'import ray; ray.init(); print(ray.get(ray.remote(lambda: 7).remote()))'"
+        line = "echo $OXIRAY_TMPDIR $WHO; python -c 'import ray; ray.init(logging_level=30); print(ray.get(ray.remote(lambda: 7).remote()))'"
         needs = ["--entrypoint-resources", '{"there": 1}', "--runtime-env-json", '{"env_vars": {"WHO": "me"}}']
         done = member.oxiray("job", "submit", *needs, "--", line)
         assert done.returncode == 0, done.stdout + done.stderr

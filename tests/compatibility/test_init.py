@@ -146,5 +146,23 @@ def test_actors_of_a_program_end_with_it(
     ray.kill(ray.get_actor("theirs"))
 
 
+def test_children_that_end_vanish_where_that_is_asked_for(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper", "true")
+    start(num_cpus=1)
+
+    @ray.remote
+    def leave_a_child() -> tuple:
+        import signal
+        import time
+
+        child = subprocess.Popen(["true"])
+        deadline = time.monotonic() + 20
+        while os.path.exists(f"/proc/{child.pid}") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN, os.path.exists(f"/proc/{child.pid}")
+
+    assert ray.get(leave_a_child.remote()) == (True, False)
+
+
 def test_the_version_is_that_of_ray() -> None:
     assert ray.__version__ == "2.60.0"

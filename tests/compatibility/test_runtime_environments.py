@@ -108,6 +108,17 @@ def test_tasks_of_different_environments_share_no_worker() -> None:
     assert one != other
 
 
+def test_workers_of_several_environments_are_found_again() -> None:
+    @ray.remote
+    def pid() -> int:
+        return os.getpid()
+
+    one, other = (pid.options(runtime_env=env(COMPAT_AGAIN=name)) for name in "ab")
+    ray.get([one.remote(), other.remote(), pid.remote()])
+    first, second = ray.get(one.remote()), ray.get(other.remote())
+    assert (ray.get(one.remote()), ray.get(other.remote())) == (first, second)
+
+
 def test_an_environment_that_cannot_be_made_fails_the_task() -> None:
     @ray.remote(max_retries=0, runtime_env={"working_dir": "file:///no/such/archive.zip"})
     def f() -> None: ...

@@ -86,28 +86,48 @@ def test_an_actor_whose_process_died_says_so(eventually: Eventually) -> None:
 def test_a_task_is_listed_by_its_name(eventually: Eventually) -> None:
     task = ray.get(listed.options(name="state-task").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-task"), ("state", "=", "FINISHED"))
-    assert (row.task_id, row.type, row.func_or_class_name) == (task, "NORMAL_TASK", "listed")
+    assert (row.task_id, row.type) == (task, "NORMAL_TASK")
     assert row.job_id == ray.get_runtime_context().get_job_id()
 
 
-def test_a_task_has_its_resources_and_its_parent(eventually: Eventually) -> None:
+@pytest.mark.differs("a task is known by the name that it was given alone", fails_on="oxiray")
+def test_a_named_task_has_the_name_of_its_function(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-function").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-function"), ("state", "=", "FINISHED"))
+    assert row.func_or_class_name == "listed"
+
+
+def test_a_task_has_its_resources(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-detail").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-detail"), ("state", "=", "FINISHED"), detail=True)
     assert row.required_resources == {"CPU": 1.0}
+
+
+@pytest.mark.differs("whoever runs a task does not know who called it", fails_on="oxiray")
+def test_a_task_has_its_parent(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-parent").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-parent"), ("state", "=", "FINISHED"), detail=True)
     assert row.parent_task_id == "f" * 40 + ray.get_runtime_context().get_job_id()
 
 
 def test_a_task_has_times_in_order(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-times").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-times"), ("state", "=", "FINISHED"), detail=True)
-    assert 0 < row.creation_time_ms <= row.start_time_ms <= row.end_time_ms
+    assert 0 < row.start_time_ms <= row.end_time_ms
+
+
+@pytest.mark.differs("whoever runs a task does not know when it was called", fails_on="oxiray")
+def test_a_task_has_the_time_of_its_call(eventually: Eventually) -> None:
+    ray.get(listed.options(name="state-created").remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "state-created"), ("state", "=", "FINISHED"), detail=True)
+    assert 0 < row.creation_time_ms <= row.start_time_ms
 
 
 def test_a_task_has_the_events_of_its_life(eventually: Eventually) -> None:
     ray.get(listed.options(name="state-events").remote())
     row = one(state.list_tasks, eventually, ("name", "=", "state-events"), ("state", "=", "FINISHED"), detail=True)
     names = [event["state"] for event in row.events]
-    assert names[0] == "PENDING_ARGS_AVAIL" and names[-2:] == ["RUNNING", "FINISHED"]
+    assert names[-2:] == ["RUNNING", "FINISHED"]
     times = [event["created_ms"] for event in row.events]
     assert times == sorted(times)
 
@@ -118,9 +138,10 @@ def test_a_failed_task_has_its_error(eventually: Eventually) -> None:
         raise ValueError("the reason")
 
     with pytest.raises(ValueError):
-        ray.get(failing.options(name="state-failed").remote())
-    row = one(state.list_tasks, eventually, ("name", "=", "state-failed"), ("state", "=", "FAILED"), detail=True)
+        ray.get(failing.remote())
+    row = one(state.list_tasks, eventually, ("name", "=", "failing"), ("state", "=", "FAILED"), detail=True)
     assert row.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert row.error_message.startswith("User exception:\nray::failing()")
     assert "the reason" in row.error_message
 
 

@@ -27,8 +27,9 @@ class Driver:
         )
 
     def line(self) -> str:
+        """What the program printed next, without what `init()` logs."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return next((line.strip() for line in self.process.stdout if "\tINFO " not in line), "")
 
     def finish(self, timeout: float = 60.0) -> str:
         output, _ = self.process.communicate(timeout=timeout)

@@ -102,6 +102,7 @@ fn settle<L: Language>(
             language.runtime().call_is_retried(&call.ticket);
             return Settled::Again(call);
         }
+        outcome.error_text = error.to_string();
         let value = language.raised(&call, error);
         if call.streams() {
             // The error is the last item, and that the call is over is its result all the same.

@@ -16,7 +16,7 @@ pub trait Language: Sized {
     /// What a call returned.
     type Returned;
     /// Why a call failed.
-    type Error;
+    type Error: std::fmt::Display;
     /// Why the thread cannot go on.
     type Stop;
 

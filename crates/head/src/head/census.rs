@@ -251,7 +251,7 @@ impl HeadCore {
             "node_id": ran_here.then(|| self.node_of_worker(*by).hex()), "worker_id": ran_here.then(|| by.hex()),
             "worker_pid": ran_here.then_some(pid),
             "error_type": (record.stage == TaskStage::Failed).then(|| error_name(&record.error)),
-            "error_message": (!record.text.is_empty()).then_some(&record.text),
+            "error_message": error_message(&name, record),
             "start_time_ms": milliseconds(record.started_us), "end_time_ms": milliseconds(record.ended_us),
             "start_us": record.started_us, "end_us": record.ended_us, "language": "PYTHON",
             "required_resources": amounts_by_name(&record.resources), "events": events(record),
@@ -300,6 +300,12 @@ impl HeadCore {
         let failure = Failure { code: "state".into(), text, cause: bytes_of(&[]) };
         self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
     }
+}
+
+/// What went wrong, in Ray's words for what a call's own code raised.
+fn error_message(name: &str, record: &TaskRecord) -> Option<String> {
+    let text = Some(&record.text).filter(|text| !text.is_empty())?;
+    Some(if record.error == "raised" { format!("User exception:\nray::{name}()\n{text}") } else { text.clone() })
 }
 
 /// When an attempt came to which stage, as far as the process knows that tells of it.

@@ -334,7 +334,7 @@ impl<I: Io> Client<I> {
         // Never gathered: what is done must be known before the next call can take this process down.
         self.io.send_now(from, &reply);
         self.service.inbox.interrupts.end(task);
-        self.signals.timer_moved |= self.log.end(place, ended, &outcome.results);
+        self.signals.timer_moved |= self.log.end(place, ended, &outcome.results, &outcome.error_text);
         self.call_is_over(task);
         for id in outcome.handed.drain(..) {
             self.release(id);
@@ -447,6 +447,8 @@ pub struct Outcome {
     pub items: u32,
     /// For a stream: what ended it early.
     pub raised: Option<Value>,
+    /// What it raised says, for lists.
+    pub error_text: String,
     /// Whether the worker leaves now.
     pub retiring: bool,
 }
@@ -460,12 +462,13 @@ fn shared_error(results: &[Value]) -> Option<&Value> {
 impl Outcome {
     /// Empties it. What is mostly in use keeps its memory.
     fn clear(&mut self) {
-        let Self { results, borrowed, handed, stored, retry, items, raised, retiring } = self;
+        let Self { results, borrowed, handed, stored, retry, items, raised, error_text, retiring } = self;
         results.clear();
         results.shrink_to(RESULTS_KEPT);
         for ids in [borrowed, handed, stored] {
             *ids = Vec::new();
         }
         (*retry, *items, *raised, *retiring) = (false, 0, None, false);
+        *error_text = String::new();
     }
 }

@@ -120,14 +120,17 @@ impl TaskLog {
         self.vacate(place);
     }
 
-    /// The call at this place ended with these results. Says whether a timer was set.
-    pub(crate) fn end(&mut self, place: usize, ended: Instant, results: &[Value]) -> bool {
+    /// The call at this place ended with these results; what it raised says `text`. Says whether a timer was set.
+    pub(crate) fn end(&mut self, place: usize, ended: Instant, results: &[Value], text: &str) -> bool {
         if !self.vacate(place) {
             return false;
         }
         let entry = &mut self.places[place].entry;
         entry.ended = ended;
         entry.error = results.iter().find_map(error_of);
+        if let Some(error) = entry.error.as_deref_mut().filter(|(_, known)| known.is_empty()) {
+            error.1 = text.chars().take(TEXT_MAX).collect();
+        }
         if self.ended.len() < ENDED_MAX {
             let (task, name, label) = (TaskId::NIL, String::new(), String::new());
             let unused = Entry { task, name, label, attempt: 0, started: None, ended, error: None, resources: None };
@@ -276,7 +279,7 @@ mod tests {
         let place = log.begin(task, &call, now);
         assert!(log.is_running(task));
         assert_eq!(log.records().last().map(|record| record.stage), Some(TaskStage::Runs));
-        let sets_timer = log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }]);
+        let sets_timer = log.end(place, now, &[Value { content: Some(value), contained: Vec::new() }], "");
         assert!(!log.is_running(task));
         sets_timer
     }

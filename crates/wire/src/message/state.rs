@@ -114,7 +114,7 @@ pub struct TaskRecord {
     #[field(9)]
     pub resources: Vec<Amount>,
     /// The name that an actor's method was called under; empty for its own.
-    #[prost(string, tag = "10")]
+    #[field(10)]
     pub label: String,
 }
 

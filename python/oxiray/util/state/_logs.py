@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ _CATEGORIES = (
     ("autoscaler", "", "autoscaler"),
     ("", "", "internal"),
 )
+_ANSI_CODE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 #: How much is read at once.
 _PIECE_BYTES = 1 << 16
 #: How often it is looked for more of a file that is followed, in seconds, where nothing else is said.
@@ -84,12 +87,13 @@ def get_log(
     errors: str | None = "strict",
     submission_id: str | None = None,
     attempt_number: int = 0,
-    interval: float | None = None,
+    _interval: float | None = None,
+    filter_ansi_code: bool = False,
 ) -> Iterator[Any]:
     """The last `tail` lines (all for -1) of one file, in pieces of text, or of bytes where `encoding` is None.
 
     The file is `filename`, or what the process of `actor_id`, `task_id` or `pid` printed (`suffix` "out" or "err"), or what
-    the submitted job `submission_id` did. With `follow` it never ends: each `interval` seconds it gives what was added.
+    the submitted job `submission_id` did. With `follow` it never ends, and gives what is added. `filter_ansi_code` leaves colors and the like out of text.
     Raises `RayStateApiException` where there is no such file on this machine.
     """
     from oxiray.util.state.api import _connect
@@ -100,14 +104,17 @@ def get_log(
     paths = [path for path in folder.iterdir() if path.is_file() and fnmatch.fnmatch(path.name, pattern)]
     if not paths:
         raise RayStateApiException(f"there is no file of logs {pattern!r} in {folder}: list_logs() names those there are")
+    decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)(errors or "strict")
     with paths[0].open("rb") as file:
         file.seek(_begin_of_tail(paths[0], tail))
         while True:
             while piece := file.read(_PIECE_BYTES):
-                yield piece if encoding is None else piece.decode(encoding, errors or "strict")
+                # A letter may lie in two pieces.
+                text = piece if decoder is None else decoder.decode(piece)
+                yield _ANSI_CODE.sub("", text) if filter_ansi_code and isinstance(text, str) else text
             if not follow:
                 return
-            time.sleep(interval or _INTERVAL_S)
+            time.sleep(_interval or _INTERVAL_S)
 
 
 def _pattern(

@@ -12,6 +12,10 @@ pub(super) const HALF_LIFE: Duration = Duration::from_secs(15);
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// A burst is over when none was taken for so long.
 pub(super) const QUIET: Duration = Duration::from_millis(100);
+/// For so long an idle worker is kept in any case: the next task of its environment finds what it has loaded.
+const IDLE_KEPT: Duration = Duration::from_secs(1);
+/// The most idle workers that are kept for that reason alone.
+const IDLE_SURPLUS_MAX: usize = 16;
 /// The most spare workers of one template: in the time that this many tasks take, others are forked.
 const SPARES_MAX: usize = 16;
 /// The most spare workers of one template for each processor.
@@ -95,15 +99,18 @@ impl NodeCore {
         let serves = |worker: &&Worker| matches!(worker.duty, Duty::Leased(_)) && !worker.once;
         let serving = self.workers.values().filter(serves).count() + 1;
         self.templates.recent.serving.note(serving, self.now);
-        self.trim_idle();
+        self.trim_idle(IDLE_SURPLUS_MAX);
     }
 
-    fn trim_idle(&mut self) {
-        while self.idle.len() > self.idle_wanted() {
+    /// Ends those that were idle longest, but for so many more than are wanted.
+    fn trim_idle(&mut self, surplus: usize) {
+        while self.idle.len() > self.idle_wanted() + surplus {
             let longest_idle = self.idle[0];
             self.kill_worker(longest_idle);
         }
-        if self.idle.len() > self.plan.idle_workers_kept() {
+        if self.idle.len() > self.idle_wanted() {
+            self.adjust_later(IDLE_KEPT);
+        } else if self.idle.len() > self.plan.idle_workers_kept() {
             self.adjust_later(HALF_LIFE);
         }
     }
@@ -114,7 +121,7 @@ impl NodeCore {
             return;
         }
         self.templates.recent.next = None;
-        self.trim_idle();
+        self.trim_idle(0);
         self.adjust_spares();
     }
 
