@@ -140,3 +140,17 @@ def test_wire_document_lists_every_message() -> None:
     documented = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs/formats/wire.md").read_text(), re.MULTILINE)
     assert coded
     assert sorted(coded) == sorted(documented)
+
+
+def test_wire_document_tells_every_direction() -> None:
+    source = (ROOT / "crates/wire/src/message/directions.rs").read_text()
+    leaf = re.findall(r"^direction! \{\n(?:    ///[^\n]*\n)+    (\w+):([^}]*)\n\}", source, re.MULTILINE)
+    composed = re.findall(r"^parts! \{\n(?:    ///[^\n]*\n)+    (\w+):\n(.*?)\n\}", source, re.MULTILINE | re.DOTALL)
+    messages = {name: sorted(re.findall(r"\w+", listed)) for name, listed in leaf}
+    streams = {name: sorted(re.findall(r"\((\w+)\)", listed)) for name, listed in composed}
+    rows = re.findall(
+        r"^\| `(\w+)` \| [^|]+ \| ((?:`\w+`(?:, )?)+) \|$", (ROOT / "docs/formats/wire.md").read_text(), re.MULTILINE
+    )
+    assert messages | streams == {name: sorted(re.findall(r"`(\w+)`", listed)) for name, listed in rows}
+    numbered = re.findall(r"^ +\d+ => (\w+)", (ROOT / "crates/wire/src/message.rs").read_text(), re.MULTILINE)
+    assert set(numbered) == set().union(*messages.values())

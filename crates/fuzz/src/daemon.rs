@@ -6,8 +6,10 @@
 use crate::frames;
 use crate::grammar::Pool;
 use fastrand::Rng;
-use oxiray_wire::message::{ClusterQuery, Driver, Hello};
-use oxiray_wire::{Connection, Message, Received};
+use oxiray_wire::message::{
+    ClientToDaemon, ClusterQuery, Driver, Hello, Numbered as _, Stop, SubmissionAsked, VisitorToDaemon,
+};
+use oxiray_wire::{Connection, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
@@ -210,14 +212,18 @@ fn speak(session: &Session, seed: u64, until: Instant) -> io::Result<(u64, u64)>
     let (mut chance, mut pool) = (Rng::with_seed(seed), Pool::default());
     let (mut frames, mut connections) = (0, 0);
     while Instant::now() < until {
-        let (stream, connection) = session.connect(chance.bool())?;
+        let is_driver = chance.bool();
+        let (stream, connection) = session.connect(is_driver)?;
         let mut speaker = Speaker { stream, connection, inbox: Vec::new(), is_impatient: chance.bool() };
         connections += 1;
         let mut stays = true;
         while stays && Instant::now() < until {
             let mut burst = Vec::new();
             for _ in 0..BURST {
-                let kind = frames::kind(&mut chance);
+                let kind = match is_driver {
+                    true => frames::kind_said::<ClientToDaemon>(&mut chance),
+                    false => frames::kind_said::<VisitorToDaemon>(&mut chance),
+                };
                 let frame = frames::frame(&mut chance, &pool, kind);
                 if !is_meant(&frame) {
                     frames += 1;
@@ -234,10 +240,7 @@ fn speak(session: &Session, seed: u64, until: Instant) -> io::Result<(u64, u64)>
 /// Whether a frame asks for what the daemon is to do when it is asked.
 fn is_meant(frame: &[u8]) -> bool {
     let kind = u16::from_le_bytes([frame[4], frame[5]]);
-    Message::decode(kind, bytes::Bytes::new())
-        .ok()
-        .flatten()
-        .is_some_and(|message| matches!(message, Message::Stop(_) | Message::SubmissionAsked(_)))
+    [Stop::KIND, SubmissionAsked::KIND].contains(&kind)
 }
 
 /// Runs against the daemon of that program.

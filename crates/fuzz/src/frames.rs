@@ -3,6 +3,7 @@
 use crate::grammar::{self, Pool};
 use fastrand::Rng;
 use oxiray_wire::frame::{HEADER_BYTES, WIRE_VERSION};
+use oxiray_wire::message::Direction;
 use oxiray_wire::shape::Shape;
 use oxiray_wire::{Connection, Message};
 use std::io::Write as _;
@@ -34,6 +35,12 @@ pub fn header(length: u32, kind: u16) -> [u8; HEADER_BYTES] {
 /// Any kind.
 pub fn kind(chance: &mut Rng) -> u16 {
     Message::KINDS[chance.usize(..Message::KINDS.len())]
+}
+
+/// Any kind that goes in a direction; seldom any other, which ends the stream.
+pub fn kind_said<D: Direction>(chance: &mut Rng) -> u16 {
+    let kinds = D::kinds();
+    if chance.u8(..) == 0 { kind(chance) } else { kinds[chance.usize(..kinds.len())] }
 }
 
 /// Sends so many frames, over as many connections as it takes; returns how many messages came of them.

@@ -17,6 +17,7 @@
 //!   kind may have ([`frame::body_limit`]), and takes memory in proportion to them ([`shape`]).
 //! - WIRE-4: a message that no frame can carry is never sent: it ends the connection, which both ends hear of.
 //! - WIRE-3: frames of a kind that the reader does not know are skipped, so that a newer peer may say more.
+//! - WIRE-5: a message goes in the directions that name it ([`message::Direction`]), and ends a stream of any other.
 
 mod body;
 pub mod connection;

@@ -82,7 +82,7 @@ pub use value::*;
 pub use work::*;
 pub use worker::*;
 
-pub(crate) use numbered::Numbered;
+pub use numbered::Numbered;
 
 macro_rules! held {
     ($name:ident) => { $name };
@@ -119,7 +119,6 @@ macro_rules! messages {
 
         $(impl Numbered for $name {
             const KIND: u16 = $kind;
-            const NAME: &str = stringify!($name);
             type Held = held!($name $($boxed)?);
         })*
 

@@ -14,7 +14,8 @@ use oxiray_network::{
 };
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::{
-    Amount, Connect, GroupPrepared, Heartbeat, NodeAdmitted, NodeJoin, NodeResume, NodeState, Placed, Sought, Splice,
+    Amount, Connect, GroupPrepared, Heartbeat, Hello, NodeAdmitted, NodeJoin, NodeLeaves, NodeResume, NodeState,
+    NodeToHead, NodeToNode, Numbered as _, Placed, Relay, RelayedOfVisitor, RelayedToHead, Sought, Splice,
 };
 use oxiray_wire::shape::Shape;
 use oxiray_wire::{Connection, Message};
@@ -283,49 +284,33 @@ fn resumed(described: NodeJoin, speech: &mut Speech) -> NodeResume {
 
 /// A frame to the head: what members say, what is relayed of their workers and guests, or anything.
 fn member_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
-    let kind = match chance.u8(..) {
-        0..100 => a_kind(chance, |kind| matches!(kind, 130..=168 | 190..=192 | 210..=218 | 312)),
-        _ => frames::kind(chance),
-    };
-    let frame = frames::frame(chance, pool, kind);
+    if chance.u8(..) < 100 {
+        return relayed_frame(chance, pool);
+    }
+    let kind = frames::kind_said::<NodeToHead>(chance);
     if is_final(kind) && chance.u8(..) < 240 {
         return member_frame(chance, pool);
     }
+    frames::frame(chance, pool, kind)
+}
+
+/// What a worker or a guest is said to say.
+fn relayed_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
+    let kind = match chance.bool() {
+        true => frames::kind_said::<RelayedToHead>(chance),
+        false => frames::kind_said::<RelayedOfVisitor>(chance),
+    };
+    let (worker, frame) = (grammar::number(chance, pool), frames::frame(chance, pool, kind));
     let body = Bytes::copy_from_slice(&frame[oxiray_wire::frame::HEADER_BYTES..]);
-    match Message::decode(kind, body) {
-        Ok(Some(message)) if chance.u8(..) < 100 => {
-            let worker = grammar::number(chance, pool);
-            speech::frame_of(&message.relayed(worker).into())
-        }
-        _ => frame,
-    }
+    speech::frame_of(&Relay { worker, kind: u32::from(kind), body, splice: None }.into())
 }
 
 /// A frame to another node: what nodes say to each other, or anything.
 fn node_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
-    let kind = match chance.u8(..) {
-        0..200 => a_kind(chance, |kind| matches!(kind, 151..=153)),
-        _ => frames::kind(chance),
-    };
-    frames::frame(chance, pool, kind)
-}
-
-fn a_kind(chance: &mut Rng, is_meant: impl Fn(u16) -> bool) -> u16 {
-    let meant: Vec<u16> = Message::KINDS.iter().copied().filter(|kind| is_meant(*kind)).collect();
-    meant[chance.usize(..meant.len())]
+    speech::said_frame::<NodeToNode>(chance, pool)
 }
 
 /// What ends a member nearly always, said to a head that knows it: seldom said, so that others are heard too.
 fn is_final(kind: u16) -> bool {
-    let decoded = Message::decode(kind, Bytes::new()).ok().flatten();
-    decoded.is_some_and(|message| {
-        matches!(
-            message,
-            Message::NodeJoin(_)
-                | Message::NodeResume(_)
-                | Message::NodeLeaves(_)
-                | Message::Hello(_)
-                | Message::Placed(_)
-        )
-    })
+    [NodeJoin::KIND, NodeResume::KIND, NodeLeaves::KIND, Hello::KIND, Placed::KIND].contains(&kind)
 }

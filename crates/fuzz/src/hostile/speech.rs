@@ -5,6 +5,7 @@ use crate::grammar::Pool;
 use fastrand::Rng;
 use oxiray_wire::Message;
 use oxiray_wire::frame::HEADER_BYTES;
+use oxiray_wire::message::Direction;
 use std::collections::VecDeque;
 
 /// How many frames are remembered, to be said again.
@@ -73,6 +74,12 @@ impl Speech {
 /// A frame of any kind.
 pub fn any_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
     let kind = frames::kind(chance);
+    frames::frame(chance, pool, kind)
+}
+
+/// A frame that goes in a direction; seldom any other.
+pub fn said_frame<D: Direction>(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
+    let kind = frames::kind_said::<D>(chance);
     frames::frame(chance, pool, kind)
 }
 

@@ -7,6 +7,7 @@ use super::speech::{self, Speech};
 use super::{Pace, Report, is_readable, left_out, pause, write_whole};
 use crate::frames;
 use oxiray_wire::Connection;
+use oxiray_wire::message::ClientToDaemon;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -49,7 +50,7 @@ pub fn run(seed: u64, lasts: Duration, report: &Path) -> io::Result<()> {
                 }
             }
             _ => {
-                let frame = speech.next(left_out::of_client, speech::any_frame);
+                let frame = speech.next(left_out::of_client, speech::said_frame::<ClientToDaemon>);
                 write_whole(&socket, &frame)?;
                 report.count("frames", 1);
             }

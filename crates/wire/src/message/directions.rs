@@ -12,6 +12,9 @@ pub trait Direction: Sized + Into<Message> {
     /// Its name.
     const NAME: &str;
 
+    /// The kinds of its messages.
+    fn kinds() -> Vec<u16>;
+
     /// The message as one of this direction, or back where it does not go in it.
     fn sort(message: Message) -> Result<Self, Message>;
 
@@ -43,6 +46,10 @@ macro_rules! direction {
         impl Direction for $direction {
             const NAME: &str = stringify!($direction);
 
+            fn kinds() -> Vec<u16> {
+                vec![$(<$name as Numbered>::KIND),*]
+            }
+
             fn sort(message: Message) -> Result<Self, Message> {
                 match message {
                     $(Message::$name(body) => Ok(Self::$name(body)),)*
@@ -72,6 +79,10 @@ macro_rules! parts {
 
         impl Direction for $direction {
             const NAME: &str = stringify!($direction);
+
+            fn kinds() -> Vec<u16> {
+                [$($inner::kinds()),*].concat()
+            }
 
             fn sort(message: Message) -> Result<Self, Message> {
                 $(let message = match $inner::sort(message) {

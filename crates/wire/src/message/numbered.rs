@@ -4,8 +4,6 @@
 pub trait Numbered: Sized {
     /// The number that stands for it in a frame's header.
     const KIND: u16;
-    /// Its name in the table.
-    const NAME: &str;
     /// How an enum of messages holds it: itself, or boxed where it is large.
     type Held: From<Self>;
 }
