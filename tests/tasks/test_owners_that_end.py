@@ -57,7 +57,7 @@ ONCE = {"max_calls": {"max_calls": 1}, "device": {"num_gpus": 1}}
 @pytest.mark.parametrize("once", ONCE.values(), ids=ONCE)
 def test_a_worker_that_serves_once_stays_until_its_tasks_have_ended(tmp_path: Path, once: dict[str, int]) -> None:
     gate = tmp_path / "gate"
-    references = ray.get(ray.remote(parent).options(**once).remote(gate), timeout=60)
+    references = ray.get(ray.remote(**once)(parent).remote(gate), timeout=60)
     by_another = read.remote(references)
     # Longer than a worker has for its end.
     assert ray.wait([*references, by_another], timeout=12)[0] == []
@@ -68,7 +68,7 @@ def test_a_worker_that_serves_once_stays_until_its_tasks_have_ended(tmp_path: Pa
 
 @pytest.mark.parametrize("once", ONCE.values(), ids=ONCE)
 def test_an_actor_lives_as_long_as_its_handle_although_its_makers_work_is_done(once: dict[str, int]) -> None:
-    counter = ray.get(ray.remote(mother).options(**once).remote(), timeout=60)
+    counter = ray.get(ray.remote(**once)(mother).remote(), timeout=60)
     assert [ray.get(counter.next.remote(), timeout=60) for _ in range(3)] == [1, 2, 3]
     del counter
     wait_until(lambda: ray.available_resources().get("GPU") == 1 and ray.available_resources().get("CPU") == 1)

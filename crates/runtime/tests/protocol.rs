@@ -9,7 +9,7 @@ use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{ActorWork, Arguments, Class, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work};
 use oxiray_wire::message::{
     self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, LeaseEnded,
-    LeaseGranted, LeaseRefused, LostArgument, Reply, Returned, Value,
+    LeaseGranted, LeaseRefused, LostArgument, Published, Reply, Returned, Value,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -275,6 +275,28 @@ fn a_call_that_the_daemons_death_interrupts_has_no_result() {
     assert_eq!(failure_of(&runtime, inner).code, "daemon_died");
     runtime.reply(ticket, Outcome { results: vec![inline("made of the failure")], ..Outcome::default() });
     assert_eq!(client.all_until_the_end(), []);
+}
+
+#[test]
+fn a_task_lends_no_processor_while_the_daemon_says_what_it_has() {
+    let (runtime, mut daemon) = started();
+    let mut client = daemon.join(message::Peer { client: Bytes::copy_from_slice(WorkerId::generate().as_bytes()) });
+    let task = TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new());
+    client.say(Call { task: Bytes::copy_from_slice(task.as_bytes()), results: 1, ..Call::default() });
+    let Ok(Duty::Run(ticket, _)) = runtime.next_duty(None) else { panic!("the call is to be run") };
+    let foreign = task.object(7);
+    runtime.borrow(foreign, WorkerId::generate());
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(value_of(&runtime, foreign), inline("v")));
+        let Message::Subscribe(_) = daemon.next() else { panic!("the value is asked for first") };
+        let Message::Blocked(_) = daemon.next() else { panic!("nobody else has anything to say") };
+        assert!(began.elapsed() >= Duration::from_millis(20), "{:?}", began.elapsed());
+        let object = Bytes::copy_from_slice(foreign.as_bytes());
+        daemon.say(Published { object, value: Some(inline("v")) });
+    });
+    let Message::Unblocked(_) = daemon.next() else { panic!("it goes on") };
+    runtime.reply(ticket, Outcome { results: vec![inline("done")], ..Outcome::default() });
 }
 
 #[test]
