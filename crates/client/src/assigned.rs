@@ -39,12 +39,12 @@ impl From<&Assign> for Assigned {
         Self {
             devices: assign.devices.clone(),
             resources: assign.resources.clone(),
-            actor: actor.and_then(|actor| ActorId::from_slice(&actor.actor)),
+            actor: actor.map(|actor| actor.actor),
             actor_name: actor.map(|actor| actor.name.clone()).unwrap_or_default(),
             restarts: actor.map_or(0, |actor| actor.restarts),
-            driver: WorkerId::from_slice(&assign.driver),
+            driver: Some(assign.driver),
             is_worker: true,
-            group: PlacementGroupId::from_slice(&assign.group),
+            group: assign.group,
             captures: assign.captures,
         }
     }

@@ -165,7 +165,7 @@ pub fn enter(stream: OwnedFd, token: String, driver: Driver) -> Result<Runtime, 
         Ok(DaemonToNewcomer::Refused(refused)) => return Err(NotEntered::Refused(refused.text)),
         Err(_) => return Err(NotEntered::Strange),
     };
-    let identity = Identity::from_welcome(&welcome).ok_or(NotEntered::Strange)?;
+    let identity = Identity::from_welcome(&welcome);
     let entry = welcome.comes_back.then_some(Entry { token, driver });
     let runtime = Runtime::start(identity, connection, early, None, entry)?;
     process::set(Some(runtime.clone()));

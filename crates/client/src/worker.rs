@@ -4,7 +4,7 @@
 
 use crate::process;
 use oxiray_runtime::{Identity, Runtime};
-use oxiray_wire::message::{Assign, Welcome};
+use oxiray_wire::message::Assign;
 use oxiray_wire::{Connection, Message, Received};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,8 +32,11 @@ impl Newborn {
         let mut connection = Connection::new(stream)?;
         let Ok(Some((first, early))) = connection.first_message(None) else { return Ok(None) };
         let Message::Assign(assign) = first.message else { return Ok(None) };
-        let identity = Identity::from_welcome(assign.welcome.as_ref().unwrap_or(&Welcome::default()))
-            .ok_or_else(|| io::Error::other("the daemon assigned malformed ids"))?;
+        let identity = assign
+            .welcome
+            .as_ref()
+            .map(Identity::from_welcome)
+            .ok_or_else(|| io::Error::other("the daemon did not say who this worker is"))?;
         Ok(Some(Self { assign, identity, connection, early }))
     }
 

@@ -53,15 +53,14 @@ impl End {
     }
 
     /// Asks for a call; its task.
-    fn call(&mut self, call: Call) -> Bytes {
+    fn call(&mut self, call: Call) -> TaskId {
         let task = TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new());
-        let task = Bytes::copy_from_slice(task.as_bytes());
         let function = if call.function.is_empty() && call.retries == 0 {
             Bytes::copy_from_slice(call.name.as_bytes())
         } else {
             call.function.clone()
         };
-        self.say(Call { task: task.clone(), function, results: call.results.max(1), ..call });
+        self.say(Call { task, function, results: call.results.max(1), ..call });
         task
     }
 }
@@ -69,21 +68,27 @@ impl End {
 /// A worker, its daemon, and an owner that calls it.
 fn born(actor: Option<ActorCreate>) -> (Toy, End, End) {
     let (mut daemon, stream) = Connection::pair().expect("a pair");
-    let bytes = |id: &[u8]| Bytes::copy_from_slice(id);
     let welcome = Welcome {
-        node: bytes(NodeId::generate().as_bytes()),
-        worker: bytes(WorkerId::generate().as_bytes()),
-        job: bytes(JobId::from_number(1).as_bytes()),
+        node: NodeId::generate(),
+        worker: WorkerId::generate(),
+        job: JobId::from_number(1),
         session: "/sessions/1".into(),
         ..Welcome::default()
     };
-    daemon.send(&Message::from(Assign { welcome: Some(welcome), actor, captures: true, ..Assign::default() }));
+    daemon.send(&Message::from(Assign {
+        worker: welcome.worker,
+        driver: WorkerId::generate(),
+        welcome: Some(welcome),
+        actor,
+        captures: true,
+        ..Assign::default()
+    }));
     assert!(daemon.flush().expect("sent"));
     let newborn = Newborn::await_assignment(stream).expect("it makes sense").expect("the daemon is there");
     assert_eq!(newborn.session(), "/sessions/1");
     let (runtime, _) = newborn.begin().expect("it begins");
     let (owner, far) = Connection::pair().expect("a pair");
-    let client = bytes(WorkerId::generate().as_bytes());
+    let client = WorkerId::generate();
     daemon.send_with(&Peer { client }.into(), vec![far]);
     assert!(daemon.flush().expect("sent"));
     let toy = Toy {
@@ -317,7 +322,7 @@ fn a_cancelled_call_is_not_tried_again() {
         let name = "ends with its cancelling";
         let task = owner.call(Call { retry_exceptions: "ends".into(), retries: 5, ..call(name) });
         begun.recv_timeout(LIMIT).expect("it begins");
-        owner.say(Cancel { task: task.clone(), ..Cancel::default() });
+        owner.say(Cancel { task, ..Cancel::default() });
         let reply = owner.reply();
         assert_eq!((reply.task, reply.retry), (task, false));
         assert_eq!(reply.results, [raised("ends with its cancelling was cancelled")]);
@@ -360,7 +365,7 @@ fn a_call_that_ends_its_worker_is_the_languages_to_answer() {
 fn a_call_that_is_handed_on_is_completed_from_elsewhere() {
     let (toy, _daemon, mut owner) = born(Some(ActorCreate::default()));
     let runtime = toy.runtime.clone();
-    let mut task = Bytes::new();
+    let mut task = TaskId::NIL;
     let mut toy = serving(toy, || {
         task = owner.call(Call { retry_exceptions: "fails".into(), retries: 1, ..call("hands on") });
         owner.call(call("behind"));

@@ -5,11 +5,10 @@
 
 use crate::frames;
 use crate::grammar::{self, Pool};
-use bytes::Bytes;
 use fastrand::Rng;
 use oxiray_accelerators::{Detection, offer};
 use oxiray_head::Core;
-use oxiray_ids::{NodeId, ObjectId};
+use oxiray_ids::NodeId;
 use oxiray_machine::{Effect, Key, Plan, Residue};
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
@@ -148,7 +147,7 @@ impl Cluster {
         self.last_node = self.last_node.wrapping_add(1);
         let amounts = |units: u64| vec![Amount { resource: "CPU".into(), units }];
         let state = Some(NodeState { free: amounts(40_000), ..NodeState::default() });
-        let node = Bytes::from(vec![self.last_node; NodeId::BYTES]);
+        let node = NodeId::new([self.last_node; NodeId::BYTES]);
         let ip = "127.0.0.9".to_owned();
         let told = NodeJoin { node, ip, totals: amounts(40_000), state, ..NodeJoin::default() };
         self.core.member_said(key, told.into());
@@ -250,17 +249,15 @@ impl Cluster {
     }
 
     fn member_says(&mut self, from: Key, message: NodeToHead) -> bool {
-        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
         match message {
             NodeToHead::Report(report) => self.core.member_said(from, report),
             NodeToHead::Daemon(NodeToDaemon::Relay(relayed)) => self.passes_on(from, *relayed),
             NodeToHead::Daemon(NodeToDaemon::Locate(asked)) => {
-                let without = NodeId::from_slice(&asked.without);
-                self.core.locate(Some(from), object(&asked.object), without, false);
+                self.core.locate(Some(from), asked.object, asked.without, false);
             }
-            NodeToHead::Daemon(NodeToDaemon::Copied(said)) => self.core.copied(from, object(&said.object)),
+            NodeToHead::Daemon(NodeToDaemon::Copied(said)) => self.core.copied(from, said.object),
             NodeToHead::Daemon(NodeToDaemon::CopyRefused(said)) => {
-                self.core.cannot_come(Some(from), object(&said.object));
+                self.core.cannot_come(Some(from), said.object);
             }
             // What the shell keeps to itself.
             NodeToHead::Daemon(_) => return false,
@@ -269,7 +266,6 @@ impl Cluster {
     }
 
     fn passes_on(&mut self, member: Key, relayed: Relay) {
-        let object = |bytes: &[u8]| ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL);
         let Some(process) = self.core.process_of(member, relayed.worker) else { return };
         let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
         if self.core.is_visiting(process) {
@@ -281,10 +277,10 @@ impl Cluster {
         }
         match RelayedToHead::decode(kind, relayed.body) {
             Ok(Some(RelayedToHead::Node(NodeOfWorker::Stored(said)))) => {
-                self.core.stored_elsewhere(process, object(&said.object));
+                self.core.stored_elsewhere(process, said.object);
             }
             Ok(Some(RelayedToHead::Node(NodeOfWorker::Abort(said)))) => {
-                self.core.unstored_elsewhere(process, object(&said.object));
+                self.core.unstored_elsewhere(process, said.object);
             }
             Ok(Some(RelayedToHead::Node(NodeOfWorker::LogLines(_)))) => drop(self.core.log_target(process)),
             Ok(Some(RelayedToHead::Worker(message))) => self.core.worker_said(process, &message),

@@ -8,7 +8,6 @@
 
 use crate::Word;
 use crate::head::{HeadCore, NotRestored, StoreFigures};
-use bytes::Bytes;
 use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId};
 use oxiray_journal::Rows;
 use oxiray_machine::{
@@ -290,7 +289,7 @@ impl Core {
 
     /// From here on this node serves the next head, at the other end of a stream. `stored` is what lies in its store.
     /// Returns the workers, each of which tells the head of itself before anything else that it says is for the head.
-    pub fn serve_next_head(&mut self, key: Key, epoch: u64, listens: String, stored: Vec<Bytes>) -> Vec<Key> {
+    pub fn serve_next_head(&mut self, key: Key, epoch: u64, listens: String, stored: Vec<ObjectId>) -> Vec<Key> {
         self.at_node(|node| node.serve_next_head(key, epoch, listens, stored))
     }
 

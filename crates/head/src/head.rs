@@ -63,7 +63,7 @@ mod workers;
 
 use alarms::Alarm;
 use groups::Need;
-use oxiray_ids::{Chance, PlacementGroupId};
+use oxiray_ids::Chance;
 use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier};
 use oxiray_wire::Message;
 use std::time::Instant;
@@ -264,7 +264,7 @@ impl HeadCore {
             ClientToHead::GroupCreate(asked) => self.group_create(from, &asked),
             ClientToHead::GroupAwait(asked) => self.group_await(from, &asked),
             ClientToHead::GroupRemove(asked) => {
-                self.group_remove(identifier!(PlacementGroupId, &asked.group), "remove_placement_group() was called");
+                self.group_remove(asked.group, "remove_placement_group() was called");
             }
             ClientToHead::GroupQuery(asked) => self.group_query(from, &asked),
             ClientToHead::DrainAsked(asked) => self.drain_asked(from, &asked),

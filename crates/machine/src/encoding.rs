@@ -1,6 +1,5 @@
 //! How identifiers, amounts and homes stand in messages.
 
-use crate::names::Home;
 use bytes::Bytes;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::message::Amount;
@@ -21,9 +20,4 @@ pub fn demand(amounts: &[Amount]) -> Option<Demand> {
         .iter()
         .map(|amount| Some((ResourceName::new(&amount.resource).ok()?, Quantity::from_units(amount.units))));
     Demand::new(named.collect::<Option<Vec<_>>>()?).ok()
-}
-
-/// The home as a worker is told of it.
-pub fn home_bytes(home: Option<Home>) -> Bytes {
-    home.map(|home| bytes_of(home.group.as_bytes())).unwrap_or_default()
 }

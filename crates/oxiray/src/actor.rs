@@ -252,8 +252,7 @@ pub(crate) fn create_with(
 pub(crate) fn find(name: &str, namespace: &str) -> Result<ActorHandle> {
     let runtime = process::required()?;
     let answer = runtime.find_actor(name, namespace)?;
-    let actor = ActorId::from_slice(&answer.actor)
-        .ok_or_else(|| Error::NotFound(format!("the daemon named no actor for `{name}`")))?;
+    let actor = answer.actor.ok_or_else(|| Error::NotFound(format!("the daemon named no actor for `{name}`")))?;
     Ok(ActorHandle::told_of(Hold::on(runtime, actor, false), answer.handle))
 }
 

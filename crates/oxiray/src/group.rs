@@ -4,7 +4,6 @@ use crate::error::{Error, Result};
 use crate::options::units;
 use crate::process;
 use crate::reference::ObjectRef;
-use bytes::Bytes;
 use oxiray_ids::PlacementGroupId;
 use oxiray_runtime::{INLINE_BYTES, amounts};
 use oxiray_values::Encoded;
@@ -87,7 +86,7 @@ impl PlacementGroup {
         self.0.hex()
     }
 
-    pub(crate) fn id_bytes(&self) -> Bytes {
-        Bytes::copy_from_slice(self.0.as_bytes())
+    pub(crate) fn id(&self) -> PlacementGroupId {
+        self.0
     }
 }

@@ -4,7 +4,7 @@ use crate::answer::{Answer, Form, Sink};
 use crate::error::{Error, Result};
 use crate::{objects, process};
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_runtime::{EVERYTHING, Runtime, Seen};
 use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
 use oxiray_wire::message::{ArgumentReference, Content};
@@ -143,13 +143,11 @@ impl<'call> Incoming<'call> {
 }
 
 fn fetch(runtime: &Runtime, argument: &ArgumentReference, call: Option<TaskId>) -> Result<Bytes> {
-    let ids = argument.reference.as_ref().and_then(|reference| {
-        Some((
-            ObjectId::from_slice(&reference.object)?,
-            WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL),
-        ))
-    });
-    let (id, owner) = ids.ok_or_else(|| Error::Invalid("an argument arrived without saying which it is".into()))?;
+    let reference = argument
+        .reference
+        .as_ref()
+        .ok_or_else(|| Error::Invalid("an argument arrived without saying which it is".into()))?;
+    let (id, owner) = (reference.object, reference.owner.unwrap_or_default());
     if let Some(value) = argument.value.as_ref().filter(|value| !matches!(value.content, Some(Content::Stored(_)))) {
         return objects::blob(runtime, id, Seen::from(value), None, None);
     }

@@ -224,14 +224,13 @@ impl Shared {
         if let Some((group, bundle)) = &self.group {
             return Ok(Some(Strategy {
                 kind: WITHIN,
-                group: group.id_bytes(),
+                group: Some(group.id()),
                 bundle: bundle.map_or(0, |bundle| bundle + 1),
                 ..Strategy::default()
             }));
         }
         if let (Scheduling::Default, Some(group)) = (&self.scheduling, context::capturing_group()) {
-            let group = Bytes::copy_from_slice(group.as_bytes());
-            return Ok(Some(Strategy { kind: WITHIN, group, captures: true, ..Strategy::default() }));
+            return Ok(Some(Strategy { kind: WITHIN, group: Some(group), captures: true, ..Strategy::default() }));
         }
         Ok(match &self.scheduling {
             Scheduling::Default if selectors.is_empty() => None,
@@ -239,8 +238,7 @@ impl Shared {
             Scheduling::Spread => Some(Strategy { kind: SPREAD, selectors, ..Strategy::default() }),
             Scheduling::Node { id, soft } => {
                 let node = NodeId::from_hex(id).map_err(|error| Error::Invalid(error.to_string()))?;
-                let node = Bytes::copy_from_slice(node.as_bytes());
-                Some(Strategy { kind: ON_NODE, node, soft: *soft, selectors, ..Strategy::default() })
+                Some(Strategy { kind: ON_NODE, node: Some(node), soft: *soft, selectors, ..Strategy::default() })
             }
         })
     }

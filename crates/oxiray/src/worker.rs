@@ -12,7 +12,7 @@ use crate::{context, folder, objects, process, program};
 use bytes::Bytes;
 use oxiray_client::worker::Newborn;
 use oxiray_client::{Attempt, Language, UnderWay, assigned, attend, borrowing};
-use oxiray_ids::{ActorId, ObjectId, TaskId};
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_runtime::{Duty, INLINE_BYTES, Outcome as Reply, Runtime, RuntimeError};
 use oxiray_values::{Common, Encoded};
 use oxiray_wire::message::{ActorCreate, ArgumentReference, Assign, Call, Content, Environment, Value};
@@ -178,7 +178,7 @@ fn located(error: Error, function: &str) -> Error {
 
 impl Worker {
     fn construct(&self, desk: &Desk, create: &ActorCreate) -> Result<(State, &'static [Method])> {
-        let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
+        let id = create.actor;
         borrowing::begin();
         let made = context::within(id.creation_task(), || {
             caught(|| {

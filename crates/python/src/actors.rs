@@ -156,8 +156,7 @@ fn create_actor<'py>(
 fn find_actor<'py>(py: Python<'py>, name: &str, namespace: &str) -> PyResult<(ActorID, Bound<'py, PyBytes>)> {
     let runtime = process::required()?;
     let answer = py.detach(|| runtime.find_actor(name, namespace)).map_err(|error| process::error(py, &error))?;
-    let id = ActorId::from_slice(&answer.actor)
-        .ok_or_else(|| PyRuntimeError::new_err("the daemon named an actor without an id"))?;
+    let id = answer.actor.ok_or_else(|| PyRuntimeError::new_err("the daemon named an actor without an id"))?;
     Ok((ActorID(id), python::bytes(py, &answer.handle)))
 }
 

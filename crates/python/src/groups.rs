@@ -6,7 +6,6 @@ use crate::ids::{NodeID, PlacementGroupID};
 use crate::process;
 use crate::reference::ObjectRef;
 use crate::strategy::{Condition, conditions};
-use bytes::Bytes;
 use oxiray_runtime::amounts;
 use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Value};
 use pyo3::prelude::*;
@@ -35,7 +34,7 @@ fn create_placement_group(
         strategy,
         bundles: bundles.collect::<PyResult<_>>()?,
         detached,
-        preferred: preferred.map(|node| Bytes::copy_from_slice(node.get().0.as_bytes())).unwrap_or_default(),
+        preferred: preferred.map(|node| node.get().0),
         ..GroupCreate::default()
     };
     let made = py.detach(|| runtime.create_group(create));

@@ -1,6 +1,6 @@
 //! Python objects that are looked up once.
 
-use oxiray_ids::{ActorId, NodeId, ObjectId, TaskId};
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{ActorDeath, Failure};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -210,8 +210,8 @@ fn known_of<'py>(py: Python<'py>, death: &ActorDeath) -> PyResult<Bound<'py, PyD
     known.set_item("class_name", &death.class_name)?;
     known.set_item("name", &death.name)?;
     known.set_item("namespace", &death.namespace)?;
-    known.set_item("actor_id", ActorId::from_slice(&death.actor).map(|id| id.hex()))?;
-    known.set_item("node_id", NodeId::from_slice(&death.node).map(|id| id.hex()))?;
+    known.set_item("actor_id", Some(death.actor).filter(|id| !id.is_nil()).map(|id| id.hex()))?;
+    known.set_item("node_id", death.node.map(|id| id.hex()))?;
     known.set_item("ip", &death.ip)?;
     known.set_item("pid", death.pid)?;
     known.set_item("never_started", death.never_ran)?;

@@ -1,6 +1,6 @@
 //! Strategies as Python tells them (`_strategies.told`), for the wire.
 
-use bytes::Bytes;
+use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_wire::message::{LabelCondition, LabelSelector, Strategy};
 
 pub(crate) type Condition = (String, u32, Vec<String>);
@@ -15,14 +15,14 @@ pub(crate) fn from_told(
 ) -> Strategy {
     Strategy {
         kind,
-        node: Bytes::from(node),
+        node: NodeId::from_slice(&node),
         soft,
         spill,
         fail,
         hard: conditions(hard),
         preferred: conditions(preferred),
         selectors: selectors.into_iter().map(|one| LabelSelector { conditions: conditions(one) }).collect(),
-        group: Bytes::from(group),
+        group: PlacementGroupId::from_slice(&group),
         bundle,
         captures,
     }

@@ -5,7 +5,7 @@ use crate::values::{keep, load, load_stored};
 use crate::worker::Worker;
 use crate::{common, process, python};
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_ids::TaskId;
 use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, Seen};
 use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
 use pyo3::exceptions::PyValueError;
@@ -68,7 +68,7 @@ impl Worker {
         argument: &ArgumentReference,
         call: Option<TaskId>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let id = argument.reference.as_ref().and_then(|reference| ObjectId::from_slice(&reference.object));
+        let id = argument.reference.as_ref().map(|reference| reference.object);
         let (Some(reference), Some(id)) = (&argument.reference, id) else {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
         };
@@ -76,7 +76,7 @@ impl Worker {
             return load(py, &self.runtime, id, &Seen::from(value), None, None);
         }
         // The object is to be known here in case that its stored bytes are lost.
-        self.runtime.borrow(id, WorkerId::from_slice(&reference.owner).unwrap_or(WorkerId::NIL));
+        self.runtime.borrow(id, reference.owner.unwrap_or_default());
         if let Some(value) = &argument.value {
             let pinned = py.detach(|| self.runtime.pin_argument(id, argument.losses, call));
             let loaded = load_stored(py, &self.runtime, (id, value.contained.len()), pinned, None);

@@ -110,12 +110,8 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
     let identity = &shared.identity;
     let socket = session::connect(Path::new(&identity.session)).map_err(yet)?;
     let mut connection = Connection::new(socket.into()).map_err(|error| yet(error.into()))?;
-    let copy = crate::core::objects::copy;
-    let returning = Returning {
-        worker: copy(identity.worker.as_bytes()),
-        job: copy(identity.job.as_bytes()),
-        epoch: identity.epoch,
-    };
+    let _copy = crate::core::objects::copy;
+    let returning = Returning { worker: identity.worker, job: identity.job, epoch: identity.epoch };
     let hello = Hello {
         token: entry.token.clone(),
         driver: Some(entry.driver.clone()),

@@ -1,7 +1,6 @@
 //! Placement groups, as the language front uses them.
 
 use crate::core::groups::is_plain;
-use crate::core::objects::copy;
 use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;
@@ -16,7 +15,7 @@ impl Runtime {
     /// the group is told.
     pub fn create_group(&self, mut create: GroupCreate) -> Result<PlacementGroupId, RuntimeError> {
         let id = self.shared.with(State::name_group);
-        create.group = copy(id.as_bytes());
+        create.group = id;
         if is_plain(&create) {
             let asked = self.shared.with_time(|state| state.create_plain_group(id, create));
             return asked.map(|()| id).map_err(RuntimeError::Failed);
@@ -55,7 +54,6 @@ impl Runtime {
 
     /// What there is to know of one group, of the one with this name, or of all: a JSON array.
     pub fn groups(&self, group: Option<PlacementGroupId>, name: &str) -> Result<String, RuntimeError> {
-        let group = group.map(|group| copy(group.as_bytes())).unwrap_or_default();
         match self.ask(|request| GroupQuery { request, group, name: name.to_owned() }.into())? {
             DaemonAnswer::Groups(report) => Ok(report.groups),
             _ => Err(unexpected()),

@@ -5,10 +5,8 @@
 
 use crate::core::DAEMON;
 use crate::core::contained::Seen;
-use crate::core::objects::copy;
 use crate::lead::Shared;
 use crate::runtime::Runtime;
-use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_wire::Message;
 use oxiray_wire::message::{Content, Pin, Unpin};
@@ -23,7 +21,7 @@ const BYTES_MAX: u64 = 32 << 20;
 /// A pin that was asked for; it is given back where it is dropped.
 #[derive(Debug)]
 pub struct AskedPin {
-    object: Bytes,
+    object: ObjectId,
     question: u64,
     /// The head under which it was asked for.
     epoch: u64,
@@ -72,10 +70,10 @@ impl Runtime {
             }
             for id in ids {
                 if state.objects.take_fetch(*id) {
-                    let (object, question) = (copy(id.as_bytes()), state.daemon.questions.ask());
-                    state.io.links.post(DAEMON, &Pin { request: question, object: object.clone() });
+                    let question = state.daemon.questions.ask();
+                    state.io.links.post(DAEMON, &Pin { request: question, object: *id });
                     // The answer is given back when it comes, and the bytes stay.
-                    state.daemon.questions.abandon(question, Some(object));
+                    state.daemon.questions.abandon(question, Some(*id));
                 }
             }
             state.io.links.flush_all();
@@ -130,7 +128,7 @@ impl<'a> PinsAhead<'a> {
             let epoch = state.peers.epoch();
             let mut asked = Vec::with_capacity(count);
             for (id, bytes) in self.later.drain(..count) {
-                let (object, question) = (copy(id.as_bytes()), state.daemon.questions.ask());
+                let (object, question) = (id, state.daemon.questions.ask());
                 let message = Message::from(Pin { request: question, object: object.clone() });
                 state.note_question(question, &message);
                 state.io.links.post(DAEMON, &message);

@@ -12,7 +12,7 @@ use crate::lead::{Shared, Unmet};
 use crate::links::Links;
 use crate::shell::{Shell, State};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
     ActorAnswer, ActorCreate, ActorLookup, Assign, ClusterQuery, ClusterReport, Failure, Unpin, Value, Welcome,
 };
@@ -39,17 +39,17 @@ impl From<Unmet> for RuntimeError {
 }
 
 impl Identity {
-    /// Reads what the daemon answered; `None` where it is malformed.
-    pub fn from_welcome(welcome: &Welcome) -> Option<Self> {
-        Some(Self {
-            node: NodeId::from_slice(&welcome.node)?,
-            worker: WorkerId::from_slice(&welcome.worker)?,
-            job: JobId::from_slice(&welcome.job)?,
+    /// Who a process is to the daemon that let it in.
+    pub fn from_welcome(welcome: &Welcome) -> Self {
+        Self {
+            node: welcome.node,
+            worker: welcome.worker,
+            job: welcome.job,
             namespace: welcome.namespace.clone(),
             session: welcome.session.clone(),
             address: welcome.address.clone(),
             epoch: welcome.epoch,
-        })
+        }
     }
 }
 
@@ -249,7 +249,7 @@ impl Runtime {
     pub(crate) fn ask_until(
         &self,
         deadline: Option<Instant>,
-        pins: Option<&Bytes>,
+        pins: Option<ObjectId>,
         message: impl FnOnce(u64) -> oxiray_wire::Message,
     ) -> Result<DaemonAnswer, RuntimeError> {
         let question = self.shared.with(|state| {
@@ -271,7 +271,7 @@ impl Runtime {
         &self,
         question: u64,
         deadline: Option<Instant>,
-        pins: Option<&Bytes>,
+        pins: Option<ObjectId>,
     ) -> Result<DaemonAnswer, RuntimeError> {
         loop {
             match self.shared.wait(deadline, |state| state.daemon.questions.take(question)) {
@@ -281,7 +281,7 @@ impl Runtime {
                 Err(Unmet::Interrupted) => {}
                 Err(Unmet::TimedOut) => {
                     self.shared.with(|state| {
-                        if let Some(object) = state.daemon.questions.abandon(question, pins.cloned()) {
+                        if let Some(object) = state.daemon.questions.abandon(question, pins) {
                             state.io.links.post(DAEMON, &Unpin { object });
                         }
                     });
@@ -323,7 +323,7 @@ impl Runtime {
         let answer = self.answer_to(question, None, None);
         match answer {
             Ok(DaemonAnswer::Actor(answer)) if answer.failure.is_none() => {
-                let found = ActorId::from_slice(&answer.actor).unwrap_or(id);
+                let found = answer.actor.unwrap_or(id);
                 if found != id {
                     // As with any actor found by its name, the handle does not keep it.
                     self.shared.with(|state| {

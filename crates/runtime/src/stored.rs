@@ -1,7 +1,6 @@
 //! Values in the machine's store, as the language front uses them.
 
 use crate::core::DAEMON;
-use crate::core::objects::copy;
 use crate::core::program::Retained;
 use crate::core::questions::{DaemonAnswer, OBJECT_SEALED};
 use crate::core::retrying::MemoryRetries;
@@ -9,7 +8,6 @@ use crate::lead::Shared;
 use crate::pins_ahead::AskedPin;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;
-use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
@@ -45,7 +43,6 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if !self.shared.abandoned.load(Ordering::Relaxed) {
-            let object = copy(self.id.as_bytes());
             self.shared.with(|state| {
                 if state.away_since(self.epoch) {
                     return;
@@ -56,7 +53,7 @@ impl Drop for Pinned {
                         state.io.pinned.remove(&self.id);
                     }
                 }
-                state.io.links.post(DAEMON, &Unpin { object });
+                state.io.links.post(DAEMON, &Unpin { object: self.id });
             });
         }
     }
@@ -83,13 +80,13 @@ impl Runtime {
     /// Room in the store for an object, written by `write` and sealed; nothing where an earlier attempt of the same task
     /// wrote it.
     pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {
-        let object = copy(id.as_bytes());
+        let object = id;
         let mut lent = self.shared.with(|state| state.take_room(id));
         for _ in 0..GRANTS_LIMIT {
             let is_lent = lent.is_some();
             let (answer, epoch) = match lent.take() {
                 Some((question, epoch)) => (self.answer_to(question, None, None), epoch),
-                None => self.ask_for_room(&object, size),
+                None => self.ask_for_room(object, size),
             };
             let segment = match answer {
                 Ok(DaemonAnswer::Allocated(segment)) => segment,
@@ -108,7 +105,7 @@ impl Runtime {
             });
             let Some(mapping) = mapping else {
                 self.shared.with(|state| state.daemon.questions.writing.remove(&id));
-                self.give_up(segment, &Abort { object: object.clone() }.into());
+                self.give_up(segment, &Abort { object }.into());
                 continue;
             };
             mapping.edit(write);
@@ -119,9 +116,9 @@ impl Runtime {
     }
 
     /// The answer, and the head under which it was asked for.
-    fn ask_for_room(&self, object: &Bytes, size: usize) -> (Result<DaemonAnswer, RuntimeError>, u64) {
+    fn ask_for_room(&self, object: ObjectId, size: usize) -> (Result<DaemonAnswer, RuntimeError>, u64) {
         let epoch = self.shared.with(|state| state.peers.epoch());
-        let asked = |request| Allocate { request, object: object.clone(), size: size as u64, ahead: false }.into();
+        let asked = |request| Allocate { request, object, size: size as u64, ahead: false }.into();
         (self.ask(asked), epoch)
     }
 
@@ -163,15 +160,15 @@ impl Runtime {
         deadline: Option<Instant>,
         on_loss: impl FnOnce(&mut State, u32),
     ) -> Result<Pinned, RuntimeError> {
-        let object = copy(id.as_bytes());
+        let object = id;
         for _ in 0..GRANTS_LIMIT {
             let is_asked = asked.is_some();
             let (answer, epoch, losses) = if let Some((question, epoch)) = asked.take().map(AskedPin::take) {
-                (self.answer_to(question, deadline, Some(&object)), epoch, 0)
+                (self.answer_to(question, deadline, Some(object)), epoch, 0)
             } else {
                 let (epoch, losses) = self.shared.with(|state| (state.peers.epoch(), state.objects.losses(id)));
-                let ask = |request| Pin { request, object: object.clone() }.into();
-                (self.ask_until(deadline, Some(&object), ask), epoch, losses)
+                let ask = |request| Pin { request, object }.into();
+                (self.ask_until(deadline, Some(object), ask), epoch, losses)
             };
             let (segment, size) = match answer {
                 Ok(DaemonAnswer::Pinned(segment, size)) => (segment, size as usize),
@@ -193,7 +190,7 @@ impl Runtime {
             });
             match mapping {
                 Some(mapping) => return Ok(Pinned { mapping, id, epoch, shared: Arc::clone(&self.shared) }),
-                None => self.give_up(segment, &Unpin { object: object.clone() }.into()),
+                None => self.give_up(segment, &Unpin { object }.into()),
             }
         }
         Err(unexpected())

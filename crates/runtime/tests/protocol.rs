@@ -91,7 +91,7 @@ impl Peer {
     }
 
     fn grant(&mut self, request: u64, lease: u64) -> Peer {
-        let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
+        let worker = WorkerId::generate();
         self.join(LeaseGranted { request, lease, worker, is_alone: true, is_near: false })
     }
 
@@ -233,10 +233,10 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
     let results: Vec<ObjectId> =
         (0..3).map(|_| runtime.call_actor(actor, work("m")).expect("there is no limit").object(1)).collect();
     let Message::ActorCreate(create) = daemon.next() else { panic!("an actor was to be made") };
-    let mut process = daemon.join(ActorPlaced { actor: create.actor.clone(), worker: Bytes::new(), is_near: false });
+    let mut process =
+        daemon.join(ActorPlaced { actor: create.actor.clone(), worker: WorkerId::generate(), is_near: false });
     let calls: Vec<Call> = (0..3).map(|_| process.call()).collect();
-    let sent: Vec<ObjectId> =
-        calls.iter().map(|call| oxiray_ids::TaskId::from_slice(&call.task).expect("24 bytes").object(1)).collect();
+    let sent: Vec<ObjectId> = calls.iter().map(|call| call.task.object(1)).collect();
     assert_eq!(sent, results);
     process.reply(&calls[0], "one");
     assert_eq!(value_of(&runtime, results[0]), inline("one"));
@@ -265,9 +265,8 @@ fn a_deadline_ends_a_wait_and_the_daemons_death_ends_everything() {
 #[test]
 fn a_call_that_the_daemons_death_interrupts_has_no_result() {
     let (runtime, mut daemon) = started();
-    let mut client = daemon.join(message::Peer { client: Bytes::copy_from_slice(WorkerId::generate().as_bytes()) });
-    let task =
-        Bytes::copy_from_slice(TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new()).as_bytes());
+    let mut client = daemon.join(message::Peer { client: WorkerId::generate() });
+    let task = TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new());
     client.say(Call { task, results: 1, ..Call::default() });
     let Ok(Duty::Run(ticket, _)) = runtime.next_duty(None) else { panic!("the call is to be run") };
     let inner = submit(&runtime, work("f"));
@@ -280,9 +279,9 @@ fn a_call_that_the_daemons_death_interrupts_has_no_result() {
 #[test]
 fn a_task_lends_no_processor_while_the_daemon_says_what_it_has() {
     let (runtime, mut daemon) = started();
-    let mut client = daemon.join(message::Peer { client: Bytes::copy_from_slice(WorkerId::generate().as_bytes()) });
+    let mut client = daemon.join(message::Peer { client: WorkerId::generate() });
     let task = TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut Unique::new());
-    client.say(Call { task: Bytes::copy_from_slice(task.as_bytes()), results: 1, ..Call::default() });
+    client.say(Call { task, results: 1, ..Call::default() });
     let Ok(Duty::Run(ticket, _)) = runtime.next_duty(None) else { panic!("the call is to be run") };
     let foreign = task.object(7);
     runtime.borrow(foreign, WorkerId::generate());
@@ -292,8 +291,7 @@ fn a_task_lends_no_processor_while_the_daemon_says_what_it_has() {
         let Message::Subscribe(_) = daemon.next() else { panic!("the value is asked for first") };
         let Message::Blocked(_) = daemon.next() else { panic!("nobody else has anything to say") };
         assert!(began.elapsed() >= Duration::from_millis(20), "{:?}", began.elapsed());
-        let object = Bytes::copy_from_slice(foreign.as_bytes());
-        daemon.say(Published { object, value: Some(inline("v")) });
+        daemon.say(Published { object: foreign, value: Some(inline("v")) });
     });
     let Message::Unblocked(_) = daemon.next() else { panic!("it goes on") };
     runtime.reply(ticket, Outcome { results: vec![inline("done")], ..Outcome::default() });
@@ -351,7 +349,7 @@ fn a_stream_that_the_network_did_not_make_is_no_death_of_its_worker() {
     let id = submit(&runtime, Work { retries: 0, ..work("f") });
     for lease in 1..=6 {
         let request = daemon.lease_request();
-        let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
+        let worker = WorkerId::generate();
         let granted = LeaseGranted { request, lease, worker, is_alone: false, is_near: false };
         let (promised, kept) = oxiray_wire::connection::promise_pair().expect("a pair");
         daemon.connection.send_with(&granted.into(), vec![promised]);
@@ -430,7 +428,7 @@ fn with_stored_argument(runtime: &Runtime, daemon: &mut Peer) -> (ObjectId, Obje
 fn a_task_whose_argument_is_lost_waits_for_it_and_is_not_counted_as_begun() {
     let (runtime, mut daemon) = started();
     let (argument, used, mut worker, given) = with_stored_argument(&runtime, &mut daemon);
-    let lost = LostArgument { object: Bytes::copy_from_slice(argument.as_bytes()), losses: 0 };
+    let lost = LostArgument { object: argument, losses: 0 };
     worker.say(Returned { tasks: vec![given.task.clone()], lost: vec![lost.clone()] });
     let again = worker.call();
     assert_eq!((again.name.as_str(), again.attempt), ("make", 1), "the argument comes first");
@@ -461,7 +459,7 @@ fn a_reply_that_brings_stored_values_is_confirmed_and_the_death_of_its_worker_en
             break;
         }
     }
-    assert_eq!(confirmed, [Bytes::copy_from_slice(argument.as_bytes())]);
+    assert_eq!(confirmed, [argument]);
 }
 
 /// An actor that was there, and is made anew after that.
@@ -472,14 +470,13 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
         arguments: Arguments::default(),
     });
     let actor = made.expect("an unnamed actor needs no answer").0;
-    let id = Bytes::copy_from_slice(actor.as_bytes());
     let first = runtime.call_actor(actor, work("m")).expect("there is no limit").object(1);
-    let mut process = daemon.join(ActorPlaced { actor: id.clone(), worker: Bytes::new(), is_near: false });
+    let mut process = daemon.join(ActorPlaced { actor, ..ActorPlaced::default() });
     let call = process.call();
     process.reply(&call, "there");
     assert_eq!(value_of(runtime, first), inline("there"));
     let failure = Failure { code: "actor_unavailable".into(), text: "it died".into(), cause: Bytes::new() };
-    daemon.say(ActorRestarting { actor: id, failure: Some(failure), ..ActorRestarting::default() });
+    daemon.say(ActorRestarting { actor, failure: Some(failure), ..ActorRestarting::default() });
     actor
 }
 
@@ -499,7 +496,7 @@ fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
     assert!(runtime.peek(twice).is_none(), "it has a retry left");
     assert_eq!(failure_of(&runtime, twice).code, "actor_unavailable");
     assert!(began.elapsed() >= Duration::from_secs(3), "it waited twice");
-    let placed = ActorPlaced { actor: Bytes::copy_from_slice(actor.as_bytes()), ..ActorPlaced::default() };
+    let placed = ActorPlaced { actor, ..ActorPlaced::default() };
     let mut process = daemon.join(placed);
     let sent = process.call();
     process.reply(&sent, "back");

@@ -7,7 +7,7 @@ use crate::process::Life;
 use crate::program::{Question, amounts};
 use crate::spec::Spec;
 use crate::world::{ProcessIndex, World};
-use oxiray_ids::{ActorId, ObjectId, WorkerId};
+use oxiray_ids::ActorId;
 use oxiray_runtime::DaemonAnswer;
 use oxiray_wire::message::{ActorCreate, ActorLookup, Strategy};
 use std::collections::btree_map::Entry;
@@ -56,9 +56,9 @@ impl World {
         let is_asked = detached || !name.is_empty();
         let (actor, request) = self.with_core(process, |core| core.create_actor(create, arguments, is_asked));
         if detached {
-            self.detached.push(crate::spec::bytes(actor.as_bytes()));
+            self.detached.push(actor);
         }
-        self.constructed.insert(crate::spec::bytes(actor.as_bytes()), (most, 0));
+        self.constructed.insert(actor, (most, 0));
         let ends_at = self.now + self.chance.delay(3 * SECOND);
         let program = &mut self.client(process).program;
         program.actors.insert(actor, Owned { keeps: true, ends_at });
@@ -84,7 +84,7 @@ impl World {
         match (question, answer) {
             (Question::Kept(key), DaemonAnswer::Kept(said)) => self.kept_answered(&key, &said),
             (Question::Actor(made), DaemonAnswer::Actor(said)) if said.failure.is_none() => {
-                let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
+                let found = said.actor.expect("actors have identifiers");
                 if found != made {
                     self.get_handle(process, found);
                     self.unmake(process, made);
@@ -93,7 +93,7 @@ impl World {
             }
             (Question::Actor(made), _) => self.unmake(process, made),
             (Question::Lookup, DaemonAnswer::Actor(said)) if said.failure.is_none() => {
-                let found = ActorId::from_slice(&said.actor).expect("actors have identifiers");
+                let found = said.actor.expect("actors have identifiers");
                 self.get_handle(process, found);
                 self.call_actor(process, found);
             }
@@ -179,7 +179,7 @@ impl World {
             .references
             .iter()
             .filter_map(|argument| argument.reference.as_ref())
-            .filter_map(|given| Some((ObjectId::from_slice(&given.object)?, WorkerId::from_slice(&given.owner)?)));
+            .map(|given| (given.object, given.owner.unwrap_or_default()));
         let borrowed: Vec<_> = Spec::decode(create.arguments.clone()).contained.into_iter().chain(given).collect();
         for (id, owner) in borrowed {
             self.client(process).program.references.push(id);
@@ -218,7 +218,6 @@ impl World {
     /// Somebody ends what goes on without its maker.
     pub(crate) fn end_the_detached(&mut self, process: ProcessIndex) {
         for actor in self.detached.clone() {
-            let actor = ActorId::from_slice(&actor).expect("actors have identifiers");
             self.end_actor(process, actor);
         }
     }

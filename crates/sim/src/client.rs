@@ -10,8 +10,7 @@ use crate::process::{Kind, Life};
 use crate::program::Program;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{ProcessIndex, World};
-use bytes::Bytes;
-use oxiray_ids::Unique;
+use oxiray_ids::{ObjectId, PlacementGroupId, Unique};
 use oxiray_runtime::{Client as Core, DAEMON, Identity, News, Retained, Token};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Assign, Welcome};
@@ -25,9 +24,9 @@ pub(crate) struct Said {
     ended: BTreeSet<u64>,
     /// How many leases it was asked to give back.
     pub(crate) retired: u64,
-    subscribed: BTreeMap<Bytes, u32>,
+    subscribed: BTreeMap<ObjectId, u32>,
     /// Detached groups that are to be made, by the number of the question.
-    detached_groups: BTreeMap<u64, Bytes>,
+    detached_groups: BTreeMap<u64, PlacementGroupId>,
 }
 
 /// The runtime of a driver or a worker.
@@ -89,7 +88,7 @@ impl World {
     }
 
     fn begin_client(&mut self, process: ProcessIndex, welcome: &Welcome, assign: Option<&Assign>) {
-        let identity = Identity::from_welcome(welcome).expect("a daemon says who the process is");
+        let identity = Identity::from_welcome(welcome);
         let is_driver = self.processes[process].kind == Kind::Driver;
         let returns = is_driver && self.options.heads_die && self.options.heads_are_awaited;
         let ports = Ports::new(self.processes[process].control, returns);
@@ -156,7 +155,7 @@ impl World {
             // All of it is said again.
             Message::ClientResume(_) => said.subscribed.clear(),
             Message::GroupCreate(asked) if asked.detached => {
-                said.detached_groups.insert(asked.request, asked.group.clone());
+                said.detached_groups.insert(asked.request, asked.group);
             }
             _ => {}
         }
@@ -183,11 +182,13 @@ impl World {
             }
             Message::GroupAnswer(told) if told.failure.is_none() => {
                 if let Some(group) = said.detached_groups.remove(&told.request) {
-                    self.check_detached_group(process, &group);
+                    self.check_detached_group(process, group);
                 }
             }
-            Message::ActorAnswer(told) if told.failure.is_none() && self.detached.contains(&told.actor) => {
-                self.check_row("an actor", &told.actor);
+            Message::ActorAnswer(told) if told.failure.is_none() => {
+                if let Some(actor) = told.actor.filter(|actor| self.detached.contains(actor)) {
+                    self.check_row("an actor", actor.as_bytes());
+                }
             }
             _ => {}
         }

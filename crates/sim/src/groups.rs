@@ -2,10 +2,9 @@
 
 use crate::agenda::{Micros, SECOND};
 use crate::program::{Question, amounts};
-use crate::spec::bytes;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_ids::PlacementGroupId;
+use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_wire::message::{Content, GroupBundle, GroupCreate, LabelCondition, Strategy, Value};
 
 /// The kind of [`Strategy`] that names a placement group.
@@ -32,7 +31,7 @@ impl World {
     /// A driver makes a group.
     pub(crate) fn make_group(&mut self, process: ProcessIndex) {
         let id = self.with_core(process, oxiray_runtime::Client::name_group);
-        let group = bytes(id.as_bytes());
+        let group = id;
         let bundles = self.chance.one_of(&BUNDLES);
         let told = bundles.iter().map(|demand| GroupBundle { demand: amounts(demand), conditions: Vec::new() });
         let ends_at = self.now + self.chance.delay(3 * SECOND);
@@ -56,9 +55,9 @@ impl World {
     }
 
     /// One that was given up at once may be off the disk again.
-    pub(crate) fn check_detached_group(&mut self, process: ProcessIndex, group: &Bytes) {
-        if self.client(process).program.groups.contains_key(group) {
-            self.check_row("a placement group", group);
+    pub(crate) fn check_detached_group(&mut self, process: ProcessIndex, group: PlacementGroupId) {
+        if self.client(process).program.groups.contains_key(&group) {
+            self.check_row("a placement group", group.as_bytes());
         }
     }
 
@@ -78,7 +77,7 @@ impl World {
         let (hard, preferred) = if is_hard { (vec![condition], Vec::new()) } else { (Vec::new(), vec![condition]) };
         Some(Strategy {
             kind,
-            node: vec![node; 28].into(),
+            node: Some(NodeId::new([node; 28])),
             soft: self.chance.odds(500),
             spill: self.chance.odds(500),
             hard,
@@ -89,12 +88,18 @@ impl World {
 
     /// A place within one of the process's groups.
     pub(crate) fn within(&mut self, process: ProcessIndex) -> Option<Strategy> {
-        let groups: Vec<(Bytes, u32)> =
+        let groups: Vec<(PlacementGroupId, u32)> =
             self.client(process).program.groups.iter().map(|(group, made)| (group.clone(), made.bundles)).collect();
         let index = self.chance.between(0, groups.len() as u64) as usize;
         let (group, bundles) = groups.get(index)?.clone();
         let bundle = self.chance.between(0, u64::from(bundles)) as u32;
-        Some(Strategy { kind: WITHIN, group, bundle, captures: self.chance.odds(300), ..Strategy::default() })
+        Some(Strategy {
+            kind: WITHIN,
+            group: Some(group),
+            bundle,
+            captures: self.chance.odds(300),
+            ..Strategy::default()
+        })
     }
 
     /// A driver gives its groups up in their time.
@@ -102,13 +107,12 @@ impl World {
         let (is_late, now) = (self.is_calm, self.now);
         let is_over = |made: &Made| is_late || now >= made.ends_at;
         let groups = &self.client(process).program.groups;
-        let over: Vec<Bytes> =
+        let over: Vec<PlacementGroupId> =
             groups.iter().filter(|(_, made)| is_over(made)).map(|(group, _)| group.clone()).collect();
         for group in over {
             let made = self.client(process).program.groups.remove(&group).expect("it was just found");
             if !made.is_detached || self.chance.odds(500) {
-                let id = PlacementGroupId::from_slice(&group).expect("groups have identifiers");
-                self.with_core(process, |core| core.remove_group(id));
+                self.with_core(process, |core| core.remove_group(group));
             }
         }
     }
@@ -116,8 +120,7 @@ impl World {
     /// Somebody gives up what has no maker any more.
     pub(crate) fn end_detached_groups(&mut self, process: ProcessIndex) {
         for group in self.detached_groups.clone() {
-            let id = PlacementGroupId::from_slice(&group).expect("groups have identifiers");
-            self.with_core(process, |core| core.remove_group(id));
+            self.with_core(process, |core| core.remove_group(group));
         }
     }
 }

@@ -90,8 +90,8 @@ impl World {
     }
 
     /// DISK-1.
-    pub(crate) fn check_row(&self, what: &str, id: &Bytes) {
-        let is_there = !self.options.heads_die || self.disk.rows.keys().any(|(_, key)| key == id);
+    pub(crate) fn check_row(&self, what: &str, id: &[u8]) {
+        let is_there = !self.options.heads_die || self.disk.rows.keys().any(|(_, key)| key[..] == *id);
         assert!(is_there, "DISK-1: {what} is acknowledged, and is not on the disk");
     }
 

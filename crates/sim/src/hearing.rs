@@ -1,7 +1,6 @@
 //! What a node does with what it hears: as the daemon's shell does, message by message.
 
 use crate::node::Role;
-use crate::stores::id_of;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{NodeIndex, World};
 use oxiray_machine::Key;
@@ -35,6 +34,8 @@ impl World {
 
     fn node_is_told(&mut self, node: NodeIndex, key: Key, role: Role, message: Message, end: Option<Descriptor>) {
         match role {
+            // Who writes an object says so itself: no process of the simulation asks a store for room.
+            Role::Driver | Role::Worker if matches!(message, Message::Stored(_)) => self.has_stored(node, key, message),
             Role::Driver => self.client_said(node, key, said(message)),
             Role::Worker => match self.nodes[node].core.head_key() {
                 None => self.client_said(node, key, said(message)),
@@ -48,6 +49,17 @@ impl World {
                 HeadToNode::Order(order) => self.nodes[node].core.head_said(order),
                 HeadToNode::Daemon(message) => self.daemon_of_head_said(node, message, end),
             },
+        }
+    }
+
+    /// The node passes on that a process of its has written an object.
+    fn has_stored(&mut self, node: NodeIndex, key: Key, message: Message) {
+        match (self.nodes[node].core.head_key(), message) {
+            (None, Message::Stored(said)) => self.stored(key, said.object),
+            (Some(head), message) if self.is_for_this_head(node, key, &message) => {
+                self.queue(node, head, message.relayed(key).into(), None);
+            }
+            (_, _) => {}
         }
     }
 
@@ -71,7 +83,7 @@ impl World {
             NodeToDaemon::Relay(relayed) => {
                 let Some(worker) = self.nodes[node].core.process_of(key, relayed.worker) else { return };
                 match read::<RelayedToHead>(*relayed) {
-                    RelayedToHead::Node(NodeOfWorker::Stored(said)) => self.stored(worker, &said.object),
+                    RelayedToHead::Node(NodeOfWorker::Stored(said)) => self.stored(worker, said.object),
                     RelayedToHead::Worker(message) => self.nodes[node].core.worker_said(worker, &message),
                     RelayedToHead::Head(message) => self.head_hears(node, worker, message),
                     message @ (RelayedToHead::Node(_) | RelayedToHead::Report(_)) => unsimulated(&message),
@@ -79,7 +91,7 @@ impl World {
             }
             NodeToDaemon::Heartbeat(said) => self.word_heard(key, &said),
             NodeToDaemon::Locate(asked) => self.locate_for(key, &asked),
-            NodeToDaemon::Copied(said) => self.nodes[node].core.copied(key, id_of(&said.object)),
+            NodeToDaemon::Copied(said) => self.nodes[node].core.copied(key, said.object),
             NodeToDaemon::Connect(_)
             | NodeToDaemon::CopyRefused(_)
             | NodeToDaemon::CertificateWanted(_)
@@ -97,10 +109,10 @@ impl World {
                 self.queue(node, worker, read::<RelayedToNode>(*relayed).into(), descriptor);
             }
             DaemonToNode::HeartbeatHeard(said) => self.word_answered(node, &said),
-            DaemonToNode::ObjectDelete(said) => self.unshelve(node, id_of(&said.object)),
-            DaemonToNode::CopyWanted(asked) => self.copy_here(node, id_of(&asked.object)),
-            DaemonToNode::Seek(asked) => self.sought(node, asked.search, &asked.object),
-            DaemonToNode::Located(said) => self.located(node, id_of(&said.object), &said.node),
+            DaemonToNode::ObjectDelete(said) => self.unshelve(node, said.object),
+            DaemonToNode::CopyWanted(asked) => self.copy_here(node, asked.object),
+            DaemonToNode::Seek(asked) => self.sought(node, asked.search, asked.object),
+            DaemonToNode::Located(said) => self.located(node, said.object, said.node),
             DaemonToNode::NodeDismissed(_) => self.is_dismissed(node),
             DaemonToNode::Refused(_) => self.head_stays_away(node, "the head does not wait for it"),
             DaemonToNode::NodePeer(_)

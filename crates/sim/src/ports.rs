@@ -266,11 +266,11 @@ impl World {
     /// What a process had said before it died has come before the word of its death, where both were on one machine.
     fn read_last_words(&mut self, process: ProcessIndex, message: &Message) {
         let core = &self.client(process).core;
-        let actor = |id: &[u8]| oxiray_ids::ActorId::from_slice(id).and_then(|id| core.stream_of_actor(id));
+        let actor = |id| core.stream_of_actor(id);
         let token = match message {
             Message::LeaseEnded(said) => core.stream_of_lease(said.lease),
-            Message::ActorDied(said) => actor(&said.actor),
-            Message::ActorRestarting(said) => actor(&said.actor),
+            Message::ActorDied(said) => actor(said.actor),
+            Message::ActorRestarting(said) => actor(said.actor),
             _ => None,
         };
         let Some(token) = token else { return };

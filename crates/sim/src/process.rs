@@ -193,13 +193,16 @@ impl World {
         let (mut awaited, mut stored) = (Vec::new(), Vec::new());
         for argument in &call.references {
             let given = argument.reference.as_ref().expect("an argument is of some object");
-            let id = ObjectId::from_slice(&given.object).expect("objects have identifiers");
-            borrowed.push((id, WorkerId::from_slice(&given.owner).unwrap_or(WorkerId::NIL)));
+            let id = given.object;
+            borrowed.push((id, given.owner.unwrap_or_default()));
             match &argument.value {
                 Some(value) if !matches!(value.content, Some(Content::Stored(_))) => {
-                    borrowed.extend(value.contained.iter().filter_map(|inner| {
-                        Some((ObjectId::from_slice(&inner.object)?, WorkerId::from_slice(&inner.owner)?))
-                    }));
+                    borrowed.extend(
+                        value
+                            .contained
+                            .iter()
+                            .filter_map(|inner| Some((inner.object, inner.owner.unwrap_or_default()))),
+                    );
                 }
                 Some(_) => stored.push((id, argument.losses)),
                 None => awaited.push(id),
@@ -261,7 +264,7 @@ impl World {
         *begun += 1;
         assert!(*begun <= most, "PROGRAM-2: call {} is begun {begun} times of {most}", spec.number);
         if call.function.is_empty() && most == 1 {
-            let task = oxiray_ids::TaskId::from_slice(&call.task).expect("tasks have identifiers");
+            let task = call.task;
             let caller = self.callers.get(&spec.number).copied().expect("somebody made the call");
             let last = self.last_begun.insert((process, caller), spec.number);
             assert!(last.is_none_or(|last| last < spec.number), "ACTOR-5: {task} overtook a call of its caller's");
@@ -395,7 +398,7 @@ impl World {
         let inner = match run.spec.form {
             Form::Small => None,
             Form::Stored => {
-                self.shelve(process, &crate::spec::bytes(id.as_bytes()));
+                self.shelve(process, id);
                 outcome.stored.push(id);
                 return Value { content: Some(Content::Stored(1 << 20)), contained: Vec::new() };
             }

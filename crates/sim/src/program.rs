@@ -13,7 +13,7 @@ use crate::spec::{Form, Spec};
 use crate::stream::End;
 use crate::world::{ProcessIndex, World};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId};
+use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
 use oxiray_runtime::{Arguments, Class, Place, Routine, Work};
 use oxiray_wire::message::{Amount, Content, Driver, Environment, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ pub(crate) struct Program {
     pub(crate) actors: BTreeMap<ActorId, Owned>,
     /// Actors that it let go of, and that may have calls which wait for what only their end makes room for.
     pub(crate) left: Vec<ActorId>,
-    pub(crate) groups: BTreeMap<Bytes, Made>,
+    pub(crate) groups: BTreeMap<PlacementGroupId, Made>,
 }
 
 impl Program {
@@ -359,7 +359,7 @@ impl World {
         let id = core.name_put();
         let contained = inner.map(|inner| crate::spec::reference(inner, core.owner(inner))).into_iter().collect();
         let content = if is_stored {
-            self.shelve(process, &crate::spec::bytes(id.as_bytes()));
+            self.shelve(process, id);
             Content::Stored(1 << 20)
         } else {
             Content::Inline(Bytes::from_static(b"put"))

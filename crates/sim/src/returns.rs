@@ -7,7 +7,6 @@
 use crate::agenda::{Event, MILLISECOND, Micros, SECOND};
 use crate::node::Role;
 use crate::process::Life;
-use crate::spec::bytes;
 use crate::stream::{Descriptor, End};
 use crate::world::{NodeIndex, ProcessIndex, StreamIndex, World};
 use oxiray_machine::Key;
@@ -127,7 +126,7 @@ impl World {
         }
         let core = &self.client(process).core;
         let (id, epoch) = (core.identity(), core.epoch());
-        let who = Returning { worker: bytes(id.worker.as_bytes()), job: bytes(id.job.as_bytes()), epoch };
+        let who = Returning { worker: id.worker, job: id.job, epoch };
         let told = Driver { pid: self.processes[process].pid, interpreter: "python".into(), ..Driver::default() };
         self.wake(0);
         let key = self.nodes[0].core.new_key();

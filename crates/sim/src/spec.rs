@@ -73,5 +73,5 @@ pub(crate) fn bytes(of: &[u8]) -> Bytes {
 
 /// An object as it travels.
 pub(crate) fn reference(id: ObjectId, owner: WorkerId) -> Reference {
-    Reference { object: bytes(id.as_bytes()), owner: bytes(owner.as_bytes()) }
+    Reference { object: id, owner: Some(owner) }
 }

@@ -10,8 +10,7 @@ use crate::options::Options;
 use crate::process::{Life, Process};
 use crate::program::DETACHED_END_AFTER;
 use crate::stream::Stream;
-use bytes::Bytes;
-use oxiray_ids::ObjectId;
+use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -41,10 +40,10 @@ pub(crate) struct World {
     pub(crate) streams: Vec<Stream>,
     pub(crate) last_pid: u32,
     /// Actors that outlive whoever made them.
-    pub(crate) detached: Vec<Bytes>,
-    pub(crate) detached_groups: Vec<Bytes>,
+    pub(crate) detached: Vec<ActorId>,
+    pub(crate) detached_groups: Vec<PlacementGroupId>,
     /// How often each actor may be constructed, and was.
-    pub(crate) constructed: BTreeMap<Bytes, (u32, u32)>,
+    pub(crate) constructed: BTreeMap<ActorId, (u32, u32)>,
     pub(crate) disk: Disk,
     /// The number of the last call that any program made.
     pub(crate) last_call: u64,

@@ -1,7 +1,9 @@
 //! What frames are written from: messages, calls whose greater part was written before, and replies of parts.
 
+use crate::field::{self, Field as _};
 use crate::message::{ArgumentReference, Call, Message, Numbered, Reply, StreamTerms, Value};
 use bytes::{BufMut, Bytes, BytesMut};
+use oxiray_ids::{ObjectId, TaskId};
 use prost::Message as _;
 use prost::encoding::{self, WireType};
 
@@ -80,8 +82,8 @@ impl<M: Numbered + prost::Message> Fields for M {
 pub struct CallFrame<'call> {
     /// What it has in common with other calls.
     pub common: &'call [u8],
-    /// Its `TaskId`.
-    pub task: &'call [u8],
+    /// Its task.
+    pub task: TaskId,
     /// Its serialized arguments; empty for none.
     pub arguments: &'call [u8],
     /// Its arguments that are given as references.
@@ -141,7 +143,7 @@ impl Fields for CallFrame<'_> {
         let attempt = if self.attempt == 0 { 0 } else { encoding::uint32::encoded_len(tag::ATTEMPT, &self.attempt) };
         let retries = if self.retries == 0 { 0 } else { encoding::int32::encoded_len(tag::RETRIES, &self.retries) };
         self.common.len()
-            + bytes_length(tag::TASK, self.task)
+            + self.task.length(tag::TASK)
             + bytes_length(tag::ARGUMENTS, self.arguments)
             + encoding::message::encoded_len_repeated(tag::REFERENCES, self.references)
             + attempt
@@ -151,7 +153,7 @@ impl Fields for CallFrame<'_> {
 
     fn write(&self, buffer: &mut impl BufMut) {
         buffer.put_slice(self.common);
-        append_bytes(tag::TASK, self.task, buffer);
+        self.task.encode(tag::TASK, buffer);
         append_bytes(tag::ARGUMENTS, self.arguments, buffer);
         encoding::message::encode_repeated(tag::REFERENCES, self.references, buffer);
         if self.attempt != 0 {
@@ -169,12 +171,12 @@ impl Fields for CallFrame<'_> {
 /// A [`Reply`] on its way out, of parts that lie elsewhere.
 #[derive(Debug, Default)]
 pub struct ReplyFrame<'reply> {
-    /// Its `TaskId`.
-    pub task: &'reply [u8],
+    /// Its task.
+    pub task: TaskId,
     /// Its results, in order.
     pub results: &'reply [Value],
     /// References from the arguments that the worker still has.
-    pub kept: &'reply [Bytes],
+    pub kept: &'reply [ObjectId],
     /// Whether the worker exits now.
     pub retiring: bool,
     /// How long the call ran, in microseconds.
@@ -200,17 +202,17 @@ impl Fields for ReplyFrame<'_> {
 
     fn length(&self) -> usize {
         let said = self.numbers().into_iter().filter(|(_, number)| *number != 0);
-        bytes_length(tag::TASK, self.task)
+        self.task.length(tag::TASK)
             + encoding::message::encoded_len_repeated(tag::RESULTS, self.results)
-            + encoding::bytes::encoded_len_repeated(tag::KEPT, self.kept)
+            + field::identifiers_length(tag::KEPT, self.kept)
             + said.map(|(tag, number)| encoding::uint32::encoded_len(tag, &number)).sum::<usize>()
             + self.raised.map_or(0, |value| encoding::message::encoded_len(tag::RAISED, value))
     }
 
     fn write(&self, buffer: &mut impl BufMut) {
-        append_bytes(tag::TASK, self.task, buffer);
+        self.task.encode(tag::TASK, buffer);
         encoding::message::encode_repeated(tag::RESULTS, self.results, buffer);
-        encoding::bytes::encode_repeated(tag::KEPT, self.kept, buffer);
+        field::encode_identifiers(tag::KEPT, self.kept, buffer);
         for (tag, number) in self.numbers().into_iter().filter(|(_, number)| *number != 0) {
             encoding::uint32::encode(tag, &number, buffer);
         }
@@ -224,12 +226,13 @@ impl Fields for ReplyFrame<'_> {
 mod tests {
     use super::*;
     use crate::message::{Content, Reference};
+    use oxiray_ids::WorkerId;
 
     fn whole() -> Call {
-        let reference = Reference { object: Bytes::from_static(b"object"), owner: Bytes::from_static(b"owner") };
+        let reference = Reference { object: ObjectId::new([1; 28]), owner: Some(WorkerId::new([2; 28])) };
         let argument = ArgumentReference { position: 3, reference: Some(reference), ..ArgumentReference::default() };
         Call {
-            task: Bytes::from_static(&[7; 24]),
+            task: TaskId::new([7; 24]),
             function: Bytes::from_static(b"hash"),
             name: "name".into(),
             arguments: Bytes::from(vec![1; 300]),
@@ -246,11 +249,11 @@ mod tests {
     }
 
     fn read_back(call: &Call) -> Call {
-        let own = Call { task: Bytes::new(), arguments: Bytes::new(), attempt: 0, retries: 0, ..call.clone() };
+        let own = Call { task: TaskId::NIL, arguments: Bytes::new(), attempt: 0, retries: 0, ..call.clone() };
         let common = CallFrame::common(&Call { references: Vec::new(), stream: None, ..own });
         let frame = CallFrame {
             common: &common,
-            task: &call.task,
+            task: call.task,
             arguments: &call.arguments,
             references: &call.references,
             attempt: call.attempt,
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_call_of_parts_is_read_as_the_whole() {
-        let (whole, empty) = (whole(), Call { task: Bytes::from_static(&[7; 24]), ..Call::default() });
+        let (whole, empty) = (whole(), Call { task: TaskId::new([7; 24]), ..Call::default() });
         assert_eq!(read_back(&whole), whole);
         assert_eq!(read_back(&empty), empty);
     }
@@ -278,18 +281,18 @@ mod tests {
         let value =
             |byte| Value { content: Some(Content::Inline(Bytes::from(vec![byte; 200]))), contained: Vec::new() };
         let whole = Reply {
-            task: Bytes::from_static(&[7; 24]),
+            task: TaskId::new([7; 24]),
             results: vec![value(1), value(2)],
-            kept: vec![Bytes::from_static(&[8; 28]), Bytes::from_static(&[9; 28])],
+            kept: vec![ObjectId::new([8; 28]), ObjectId::new([9; 28])],
             retiring: true,
             run_us: 300,
             retry: true,
             items: 5,
             raised: Some(value(3)),
         };
-        for reply in [whole, Reply { results: vec![value(1)], ..Reply::default() }] {
+        for reply in [whole, Reply { task: TaskId::new([7; 24]), results: vec![value(1)], ..Reply::default() }] {
             let frame = ReplyFrame {
-                task: &reply.task,
+                task: reply.task,
                 results: &reply.results,
                 kept: &reply.kept,
                 retiring: reply.retiring,

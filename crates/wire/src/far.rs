@@ -191,7 +191,7 @@ const _: () = assert!(READ_BYTES > 2 * RECORD_MAX, "a record that is not whole l
 #[cfg(test)]
 mod tests {
     use crate::connection::{Connection, ConnectionError, promise_pair};
-    use crate::message::{Goodbye, Message, Publish};
+    use crate::message::{Function, Goodbye, Message};
     use bytes::Bytes;
     use oxiray_records::{Cipher, Handover, Kind, Sealer, Secret};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -255,7 +255,7 @@ mod tests {
         near.receive(&mut Vec::new()).expect("open");
         assert!(!near.is_promised() && near.promise().is_some());
         assert_eq!(receive(&mut near, &mut far, 1), [Goodbye::default().into()]);
-        let large = Publish { object: Bytes::from(vec![7; 3 << 20]), value: None };
+        let large = Function { hash: Bytes::from(vec![7; 3 << 20]), ..Function::default() };
         far.send(&large.clone());
         assert_eq!(receive(&mut far, &mut near, 1), [large.into()], "in pieces, and the other way");
         assert_eq!(far.unsent_bytes(), 0);
@@ -271,8 +271,8 @@ mod tests {
         crate::frame::append(&crate::Message::from(Goodbye::default()), 0, &mut early).expect("it fits");
         keep(&far_keeper, &there, (2, 1), &early);
         near.receive(&mut Vec::new()).expect("open");
-        near.send(&Publish::default());
-        assert_eq!(receive(&mut near, &mut far, 2), [Goodbye::default().into(), Publish::default().into()]);
+        near.send(&Function::default());
+        assert_eq!(receive(&mut near, &mut far, 2), [Goodbye::default().into(), Function::default().into()]);
     }
 
     #[test]
@@ -337,9 +337,9 @@ mod tests {
     #[test]
     fn a_stream_that_is_cut_at_any_byte_gives_the_messages_that_were_whole_and_ends() {
         let messages: Vec<Message> = vec![
-            Publish { object: Bytes::from(vec![1; 30]), value: None }.into(),
+            Function { hash: Bytes::from(vec![1; 30]), ..Function::default() }.into(),
             Goodbye::default().into(),
-            Publish { object: Bytes::from(vec![2; 90]), value: None }.into(),
+            Function { hash: Bytes::from(vec![2; 90]), ..Function::default() }.into(),
         ];
         let (sealed, whole) = cuttable(&mut Sealer::new(&secret(2)).expect("a key"), &messages);
         for (end, whole) in whole.into_iter().enumerate() {

@@ -343,6 +343,18 @@ fn encode_identifier(number: u32, bytes: &[u8], buffer: &mut impl BufMut) {
     buffer.put_slice(bytes);
 }
 
+/// Appends identifiers under one number.
+pub(crate) fn encode_identifiers(number: u32, ids: &[ObjectId], buffer: &mut impl BufMut) {
+    for id in ids {
+        encode_identifier(number, id.as_bytes(), buffer);
+    }
+}
+
+/// How many bytes that takes.
+pub(crate) fn identifiers_length(number: u32, ids: &[ObjectId]) -> usize {
+    ids.len() * identifier_length(number, ObjectId::BYTES)
+}
+
 /// Identifiers. One that names nothing does not travel.
 macro_rules! identifiers {
     ($($id:ident,)*) => {$(
@@ -396,9 +408,10 @@ macro_rules! identifiers {
                 &mut self,
                 wire_type: WireType,
                 buffer: &mut impl Buf,
-                context: DecodeContext,
+                _: DecodeContext,
             ) -> Result<(), DecodeError> {
-                self.get_or_insert_default().merge(wire_type, buffer, context)
+                *self = Some($id::new(identifier(wire_type, buffer)?)).filter(|id| !id.is_nil());
+                Ok(())
             }
 
             fn shape() -> shape::Field {

@@ -11,6 +11,7 @@ use crate::frame::{CONTROL_BYTES_LIMIT, FRAME_BYTES_LIMIT, FrameError, MESSAGE_B
 use crate::shape::Shape;
 use bytes::{Bytes, BytesMut};
 use oxiray_fields::Fields;
+use oxiray_ids::{ObjectId, WorkerId};
 use prost::{DecodeError, Message as _};
 
 mod actor;
@@ -368,10 +369,10 @@ pub struct Variable {
 pub struct Reference {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// `WorkerId` of the owner.
     #[field(2)]
-    pub owner: Bytes,
+    pub owner: Option<WorkerId>,
 }
 
 /// Something went wrong outside of user code.
@@ -439,10 +440,11 @@ pub struct Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_ids::TaskId;
 
     #[test]
     fn a_message_survives_the_wire() {
-        let call = Call { task: Bytes::from_static(b"t"), name: "f".into(), results: 1, ..Call::default() };
+        let call = Call { task: TaskId::new([1; 24]), name: "f".into(), results: 1, ..Call::default() };
         let message = Message::from(call);
         let mut body = BytesMut::new();
         message.append_body(&mut body);

@@ -110,6 +110,7 @@ mod tests {
     use crate::frame::FrameError;
     use crate::message::{ActorCreate, ArgumentReference, Promise, Publish, Reference, Value};
     use bytes::{Bytes, BytesMut};
+    use oxiray_ids::ObjectId;
 
     fn body(message: &Message) -> Bytes {
         let mut body = BytesMut::new();
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn shapes_are_those_of_the_schema() {
         let publish = &Shape::of(Message::from(Publish::default()).kind()).expect("a kind").fields;
-        assert_eq!(publish[&1], Field::Bytes);
+        assert_eq!(publish[&1], Field::Identifier { bytes: 28, is_required: true });
         let Field::Message(value) = &publish[&2] else { panic!("{publish:?}") };
         assert_eq!(
             (&value.fields[&1], &value.fields[&2], &value.fields[&3]),
@@ -130,7 +131,7 @@ mod tests {
             panic!("{value:?}")
         };
         assert_eq!((&failure.fields[&1], &failure.fields[&3]), (&Field::Text, &Field::Bytes));
-        assert_eq!(reference.fields.values().collect::<Vec<_>>(), [&Field::Bytes, &Field::Bytes]);
+        assert_eq!(reference.fields[&2], Field::Identifier { bytes: 28, is_required: false });
         // Maps, packed numbers, and what is read in a way of its own.
         assert!(
             matches!(&Shape::of(132).expect("NodeJoin").fields[&4], Field::Message(entry) if entry.fields.len() == 2)
@@ -158,7 +159,7 @@ mod tests {
             let kind = message.kind();
             assert_eq!(Message::decode(kind, body(&message)), Err(FrameError::Crowded { kind }));
         }
-        let objects = vec![Bytes::from_static(&[7; 28]); 1 << 20];
+        let objects = vec![ObjectId::new([7; 28]); 1 << 20];
         let honest = Message::from(Promise { objects });
         assert_eq!(Message::decode(honest.kind(), body(&honest)), Ok(Some(honest)));
     }

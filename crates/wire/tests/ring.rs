@@ -1,7 +1,6 @@
 //! Streams that go on through shared memory: nothing is lost, out of order or read after the end.
 
-use bytes::Bytes;
-use oxiray_wire::message::{Goodbye, Peer, Publish};
+use oxiray_wire::message::{Function, Goodbye, LeaseReclaim};
 use oxiray_wire::{Connection, Message, Received};
 
 fn both() -> (Connection, Connection) {
@@ -12,15 +11,15 @@ fn both() -> (Connection, Connection) {
 }
 
 fn numbered(number: usize, size: usize) -> Message {
-    let mut object = vec![number as u8; size];
-    object[..8].copy_from_slice(&number.to_le_bytes());
-    Publish { object: object.into(), value: None }.into()
+    let mut hash = vec![number as u8; size];
+    hash[..8].copy_from_slice(&number.to_le_bytes());
+    Function { hash: hash.into(), ..Function::default() }.into()
 }
 
 fn number_of(received: &Received) -> usize {
-    let Message::Publish(publish) = &received.message else { panic!("{received:?}") };
-    assert!(publish.object[8..].iter().all(|byte| *byte == publish.object[0]));
-    usize::from_le_bytes(publish.object[..8].try_into().expect("eight"))
+    let Message::Function(function) = &received.message else { panic!("{received:?}") };
+    assert!(function.hash[8..].iter().all(|byte| *byte == function.hash[0]));
+    usize::from_le_bytes(function.hash[..8].try_into().expect("eight"))
 }
 
 /// Both ends, with everything through memory from now on.
@@ -157,7 +156,7 @@ fn the_socket_does_until_the_offer_is_answered() {
     let (mut near, mut far) = both();
     near.offer_ring().expect("memory");
     near.send(&Goodbye::default());
-    near.send(&Peer { client: Bytes::from_static(b"who") });
+    near.send(&LeaseReclaim {});
     assert!(!near.writes_to_ring(), "nothing was answered");
     near.flush().expect("open");
     let mut inbox = Vec::new();

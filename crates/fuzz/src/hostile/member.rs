@@ -143,7 +143,7 @@ impl Life {
             _ => None,
         });
         let Some(NodeAdmitted { head: head_node, .. }) = admitted else { return Ok(None) };
-        speech.pool.bytes(head_node);
+        speech.pool.bytes(head_node.map(|node| Bytes::copy_from_slice(node.as_bytes())).unwrap_or_default());
         let told = described(node, &gateway.address().to_string());
         let told: Message = if returns { resumed(told, speech).into() } else { told.into() };
         let life = Self { gateway, head, head_address, links: Vec::new(), beats: 0, last_worker: 0 };
@@ -169,7 +169,7 @@ impl Life {
             if connect <= Instant::now() && !options.nodes.is_empty() {
                 connect = Instant::now() + CONNECT_PERIOD;
                 let node = options.nodes[speech.chance.usize(..options.nodes.len())];
-                if self.head.say(Connect { node: Bytes::copy_from_slice(node.as_bytes()) }).is_err() {
+                if self.head.say(Connect { node }).is_err() {
                     return;
                 }
             }
@@ -202,7 +202,7 @@ impl Life {
                 let (worker, once) = (self.last_worker, chance.bool());
                 speech.pool.number(worker);
                 let id = WorkerId::new(std::array::from_fn(|_| speech.chance.u8(..)));
-                let id = Bytes::copy_from_slice(id.as_bytes());
+                let id = id;
                 self.head.say(Placed { order: asked.order, worker, id, pid: 0, once })
             }
             Message::GroupPrepare(asked) => {
@@ -227,7 +227,7 @@ impl Life {
 
     /// Its end of a stream to another node, as a member makes it.
     fn link(&self, splice: &Splice) -> Option<Line> {
-        let (ticket, node) = (Ticket::from_slice(&splice.ticket)?, NodeId::from_slice(&splice.node)?);
+        let (ticket, node) = (Ticket::from_slice(&splice.ticket)?, splice.node);
         let (near, far) = oxiray_wire::connection::socket_pair().ok()?;
         let local = Local { socket: far, way: Way::Freight(Arc::default()) };
         let expectation = Expectation { ticket, node, local };
@@ -259,7 +259,7 @@ impl Life {
 fn described(node: NodeId, listens: &str) -> NodeJoin {
     let amounts = || vec![Amount { resource: RESOURCE.to_owned(), units: 1_000_000 }];
     NodeJoin {
-        node: Bytes::copy_from_slice(node.as_bytes()),
+        node,
         ip: OWN_IP.to_string(),
         hostname: RESOURCE.to_owned(),
         totals: amounts(),

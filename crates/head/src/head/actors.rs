@@ -7,7 +7,7 @@ use super::leases::demand_of;
 use super::objects::contained_in;
 use super::records::Row;
 use super::restarts::death;
-use super::{Alarm, Duty, HeadCore, Home, Key, Want, bytes_of, identifier};
+use super::{Alarm, Duty, HeadCore, Home, Key, Want};
 use crate::Actors;
 use crate::{ActorState, Connect, Created, Description};
 use bytes::Bytes;
@@ -102,11 +102,11 @@ impl HeadCore {
         asked.class_name = cut(asked.class_name);
         let Some(client) = self.clients.by_key.get(&from) else { return };
         let (job, creator) = (client.job, client.id);
-        let Some(id) = ActorId::from_slice(&asked.actor) else { return };
+        let id = asked.actor;
         if self.actors.known.get(id).is_some_and(|actor| actor.description.creator == creator) {
             if asked.is_again && !asked.finishes {
                 let (request, handle) = (asked.request, asked.handle.clone());
-                self.send(from, ActorAnswer { request, actor: asked.actor.clone(), handle, ..ActorAnswer::default() });
+                self.send(from, ActorAnswer { request, actor: Some(id), handle, ..ActorAnswer::default() });
             }
             return self.finish_actor(id, asked);
         }
@@ -145,7 +145,7 @@ impl HeadCore {
         match self.actors.known.create(description, asked.get_if_exists) {
             Created::New => {
                 self.answered_by_next(from, Undo::Actor { request: asked.request, id });
-                self.send(from, ActorAnswer { actor: asked.actor.clone(), handle: asked.handle.clone(), ..answer });
+                self.send(from, ActorAnswer { actor: Some(id), handle: asked.handle.clone(), ..answer });
                 self.make_actor(id, job, asked);
                 self.connect_early(id);
             }
@@ -172,7 +172,7 @@ impl HeadCore {
 
     fn found(&self, answer: ActorAnswer, id: ActorId) -> ActorAnswer {
         let handle = self.actors.making.get(&id).map(|making| making.handle.clone()).unwrap_or_default();
-        ActorAnswer { actor: bytes_of(id.as_bytes()), handle, existed: true, ..answer }
+        ActorAnswer { actor: Some(id), handle, existed: true, ..answer }
     }
 
     fn make_actor(&mut self, id: ActorId, job: JobId, asked: ActorCreate) {
@@ -291,24 +291,23 @@ impl HeadCore {
     }
 
     pub(super) fn connect_actor(&mut self, client: Key, id: ActorId, worker: Key) {
-        let worker_id = bytes_of(self.workers.by_key[&worker].id.as_bytes());
-        let placed = ActorPlaced { actor: bytes_of(id.as_bytes()), worker: worker_id, is_near: false };
+        let worker_id = self.workers.by_key[&worker].id;
+        let placed = ActorPlaced { actor: id, worker: worker_id, is_near: false };
         self.connect(client, placed.into(), worker);
     }
 
     pub(super) fn actor_connect(&mut self, from: Key, asked: &ActorConnect) {
         let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
-        let actor = &asked.actor;
-        let id = identifier!(ActorId, actor);
+        let id = asked.actor;
         match self.actors.known.connect(client, id) {
-            Connect::Now(worker) if asked.lost == worker.as_bytes()[..] => self.reconnect_later(from, worker),
+            Connect::Now(worker) if asked.lost == Some(worker) => self.reconnect_later(from, worker),
             Connect::Now(worker) => {
                 if let Some(key) = self.clients.keys.get(&worker).copied() {
                     self.connect_actor(from, id, key);
                 }
             }
             Connect::Later => {}
-            Connect::Dead(failure) => self.send(from, ActorDied { actor: actor.clone(), failure: Some(failure) }),
+            Connect::Dead(failure) => self.send(from, ActorDied { actor: id, failure: Some(failure) }),
             // Its handle may have come sooner, by the way of a call, than its creator's word, which takes a stream of its own.
             Connect::Unknown => {
                 self.actors.early.entry(id).or_default().insert(from);
@@ -320,7 +319,7 @@ impl HeadCore {
     /// It is known now: who asked for it before is connected like all others.
     fn connect_early(&mut self, id: ActorId) {
         for client in self.actors.early.remove(&id).unwrap_or_default() {
-            self.actor_connect(client, &ActorConnect { actor: bytes_of(id.as_bytes()), lost: Bytes::new() });
+            self.actor_connect(client, &ActorConnect { actor: id, lost: None });
         }
     }
 
@@ -329,7 +328,7 @@ impl HeadCore {
         let text = "this cluster has no such actor: it died long ago, or another cluster made it";
         for client in self.actors.early.remove(&id).unwrap_or_default() {
             let failure = Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() };
-            self.send(client, ActorDied { actor: bytes_of(id.as_bytes()), failure: Some(failure) });
+            self.send(client, ActorDied { actor: id, failure: Some(failure) });
         }
     }
 
@@ -427,8 +426,8 @@ impl HeadCore {
             class_name: described.class_name.clone(),
             name: described.name.clone(),
             namespace: described.namespace.clone(),
-            actor: bytes_of(id.as_bytes()),
-            node: process.map(|key| bytes_of(self.node_of(key).as_bytes())).unwrap_or_default(),
+            actor: id,
+            node: process.map(|key| self.node_of(key)),
             ip: process.map(|key| self.ip_of(key).to_owned()).unwrap_or_default(),
             pid: process.and_then(|key| self.workers.by_key.get(&key)?.pid).unwrap_or_default(),
             never_ran: process.is_none() && actor.state == ActorState::Waiting && actor.restarts == 0,
@@ -452,7 +451,7 @@ impl HeadCore {
         }
         for client in interested {
             if let Some(key) = self.clients.keys.get(&client).copied() {
-                self.send(key, ActorDied { actor: bytes_of(id.as_bytes()), failure: Some(failure.clone()) });
+                self.send(key, ActorDied { actor: id, failure: Some(failure.clone()) });
             }
         }
         self.end_groups_of_actor(id);

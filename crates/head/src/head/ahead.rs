@@ -8,7 +8,7 @@
 //! - AHEAD-3: who is withdrawn is forgotten at once.
 
 use super::groups::Need;
-use super::{Alarm, Effect, HeadCore, Key, Wanted, bytes_of};
+use super::{Alarm, Effect, HeadCore, Key, Wanted};
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_wire::message::CopyWanted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ impl HeadCore {
     ) {
         for object in &left {
             match self.member_of(node) {
-                Some(member) => self.send(member, CopyWanted { object: bytes_of(object.as_bytes()) }),
+                Some(member) => self.send(member, CopyWanted { object: *object }),
                 None => self.out.push(Effect::Copy { object: *object }),
             }
         }

@@ -7,7 +7,7 @@
 use super::door::{check_name, cut};
 use super::explain::EXPLAIN;
 use super::object_rows::ObjectsTold;
-use super::{Alarm, HeadCore, Key, bytes_of, identifier};
+use super::{Alarm, HeadCore, Key, bytes_of};
 use crate::listing;
 use oxiray_ids::{TaskId, WorkerId};
 use oxiray_resources::Quantity;
@@ -220,9 +220,9 @@ impl HeadCore {
     }
 
     fn task_rows(&self, told: Vec<Told>) -> Vec<Json> {
-        let mut by_attempt: BTreeMap<(bytes::Bytes, u32), Told> = BTreeMap::new();
+        let mut by_attempt: BTreeMap<(TaskId, u32), Told> = BTreeMap::new();
         for one in told {
-            let name = (one.record.task.clone(), one.record.attempt);
+            let name = (one.record.task, one.record.attempt);
             // CENSUS-2.
             let is_older = by_attempt.get(&name).is_some_and(|known| known.record.stage >= one.record.stage);
             if !is_older {
@@ -235,7 +235,7 @@ impl HeadCore {
     }
 
     fn task_row(&self, Told { record, by, pid }: &Told) -> Json {
-        let task = identifier!(TaskId, &record.task);
+        let task = record.task;
         let actor = task.actor();
         let class = self.actors.known.get(actor).map(|actor| actor.description.class_name.clone());
         let name = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));

@@ -4,7 +4,7 @@ use super::journal::Undo;
 use super::members::OWN;
 use super::records::Row;
 use super::shortage::Noticed;
-use super::{Effect, HeadCore, Key, amounts, bytes_of};
+use super::{Effect, HeadCore, Key, amounts};
 use crate::Jobs;
 use crate::{JobEnd, JobFacts};
 use oxiray_ids::{ActorId, JobId, WorkerId};
@@ -131,9 +131,9 @@ impl HeadCore {
     pub(super) fn welcome(&self, id: WorkerId, job: JobId) -> Welcome {
         let namespace = self.jobs.known.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
         Welcome {
-            node: bytes_of(self.own.plan().node.as_bytes()),
-            worker: bytes_of(id.as_bytes()),
-            job: bytes_of(job.as_bytes()),
+            node: self.own.plan().node,
+            worker: id,
+            job,
             namespace,
             session: self.own.session().to_owned(),
             address: self.own.address().to_owned(),

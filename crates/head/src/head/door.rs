@@ -80,11 +80,11 @@ impl HeadCore {
     }
 
     /// An identifier for a new worker.
-    pub(super) fn new_worker_id(&self, told: &[u8]) -> Result<WorkerId, ProtocolError> {
-        match WorkerId::from_slice(told) {
-            Some(id) if !self.clients.keys.contains_key(&id) && id != WorkerId::NIL => Ok(id),
-            known => Err(ProtocolError::WorkerTwice(known.unwrap_or(WorkerId::NIL))),
+    pub(super) fn new_worker_id(&self, id: WorkerId) -> Result<WorkerId, ProtocolError> {
+        if self.clients.keys.contains_key(&id) || id.is_nil() {
+            return Err(ProtocolError::WorkerTwice(id));
         }
+        Ok(id)
     }
 
     /// The worker that a member placed an order on, where the head knows it already. One that the head has killed may
@@ -124,10 +124,10 @@ impl HeadCore {
         if self.members.by_key.contains_key(&member) {
             return Err(ProtocolError::JoinedTwice);
         }
-        match NodeId::from_slice(&told.node) {
-            None => Err(ProtocolError::Description),
-            Some(node) if self.members.by_node.contains_key(&node) => Err(ProtocolError::NodeTwice(node)),
-            Some(node) => Ok(node),
+        match told.node {
+            node if node.is_nil() => Err(ProtocolError::Description),
+            node if self.members.by_node.contains_key(&node) => Err(ProtocolError::NodeTwice(node)),
+            node => Ok(node),
         }
     }
 }

@@ -286,7 +286,7 @@ impl HeadCore {
             }
         }
         for (object, tries) in wanted {
-            let bytes = bytes_of(object.as_bytes());
+            let bytes = object;
             // Where the roomiest did not get it, this node is asked.
             match self.roomiest().filter(|_| tries == 0) {
                 Some(member) => self.send(member, CopyWanted { object: bytes }),

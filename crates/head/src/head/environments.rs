@@ -1,6 +1,6 @@
 //! Who waits at the head for an environment: they stand in the queue when it is made.
 
-use super::{Alarm, Effect, HeadCore, JobDetail, Need, Want, Wanted, bytes_of};
+use super::{Alarm, Effect, HeadCore, JobDetail, Need, Want, Wanted};
 use bytes::Bytes;
 use oxiray_ids::JobId;
 use oxiray_machine::environments::{self, Asked, Command, Due, Readiness, Wait, merged};
@@ -61,7 +61,7 @@ impl HeadCore {
     fn tell_environment(&mut self, job: JobId, environment: &Environment) {
         let command = self.command_of(job, None);
         for member in self.members.near_with(job) {
-            let (job, environment) = (bytes_of(job.as_bytes()), Some(environment.clone()));
+            let (job, environment) = (job, Some(environment.clone()));
             self.order_member(member, EnvironmentMade { job, environment, command: command.clone() });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::census::{Told, stage_name};
 use super::groups::Need;
-use super::{HeadCore, Want, identifier};
+use super::{HeadCore, Want};
 use crate::{ActorState, GroupPhase};
 use oxiray_ids::{ActorId, NodeId, PlacementGroupId, TaskId};
 use oxiray_scheduler::{Rule, Verdict, group_verdicts, verdicts};
@@ -110,7 +110,7 @@ impl HeadCore {
     }
 
     fn task_explained(&self, id: TaskId, told: &[Told]) -> Result<Json, String> {
-        let of_task = told.iter().filter(|told| identifier!(TaskId, &told.record.task) == id);
+        let of_task = told.iter().filter(|told| told.record.task == id);
         let latest = of_task.max_by_key(|told| (told.record.attempt, told.record.stage));
         let latest = latest.ok_or_else(|| {
             format!("no process knows of a task {}: it ended long ago, or another cluster has it", id.hex())

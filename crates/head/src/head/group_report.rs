@@ -2,9 +2,8 @@
 
 use super::report::by_name;
 use super::told::devices_of_bundle;
-use super::{HeadCore, Key, identifier};
+use super::{HeadCore, Key};
 use crate::{GroupOwner, GroupPhase, PlacementGroup};
-use oxiray_ids::PlacementGroupId;
 use oxiray_scheduler::{GroupPlacement, place_group};
 use oxiray_wire::message::{GroupQuery, GroupReport};
 use serde_json::{Value as Json, json};
@@ -15,8 +14,8 @@ const LISTED_MAX: usize = 10_000;
 
 impl HeadCore {
     pub(super) fn group_query(&mut self, from: Key, asked: &GroupQuery) {
-        let found: Vec<&PlacementGroup> = if !asked.group.is_empty() {
-            self.groups.known.get(identifier!(PlacementGroupId, &asked.group)).into_iter().collect()
+        let found: Vec<&PlacementGroup> = if let Some(group) = asked.group {
+            self.groups.known.get(group).into_iter().collect()
         } else if !asked.name.is_empty() {
             let job = self.clients.by_key.get(&from).and_then(|client| self.jobs.known.get(client.job));
             job.and_then(|job| self.groups.known.lookup(&job.namespace, &asked.name)).into_iter().collect()

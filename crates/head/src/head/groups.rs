@@ -9,10 +9,10 @@ use super::journal::Undo;
 use super::leases::demand_of;
 use super::records::Row;
 use super::strategy::selector;
-use super::{Duty, HeadCore, Home, Key, Want, identifier};
+use super::{Duty, HeadCore, Home, Key, Want};
 use crate::PlacementGroups;
 use crate::{Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase};
-use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId};
+use oxiray_ids::{ActorId, JobId, PlacementGroupId};
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Asks, BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, Wish, place_group};
 use oxiray_wire::message::{
@@ -59,7 +59,7 @@ pub(super) struct Reservation {
 /// The group that a strategy names.
 pub(super) fn home(strategy: Option<&Strategy>) -> Option<Home> {
     let told = strategy.filter(|told| told.kind == WITHIN)?;
-    Some(Home { group: identifier!(PlacementGroupId, &told.group), captures: told.captures })
+    Some(Home { group: told.group?, captures: told.captures })
 }
 
 impl Asks for Need {
@@ -96,7 +96,7 @@ pub(super) struct GroupTable {
 impl HeadCore {
     pub(super) fn group_create(&mut self, from: Key, asked: &GroupCreate) {
         let taken = self.take_group_on(from, asked);
-        let id = identifier!(PlacementGroupId, &asked.group);
+        let id = asked.group;
         // CORE-6 is for who made it: what a repeated request names is not taken back with that request.
         let undo = matches!(taken, Ok(Taken::New)).then_some(Undo::Group { request: asked.request, id });
         if undo.is_some() {
@@ -126,7 +126,7 @@ impl HeadCore {
         if !self.may_begin(from, job) {
             return Err(ending());
         }
-        let id = PlacementGroupId::from_slice(&asked.group).ok_or_else(|| invalid("it has no identifier".into()))?;
+        let id = asked.group;
         check_name("a placement group's name", &asked.name).map_err(invalid)?;
         let group = group_of(asked).map_err(invalid)?;
         let owner =
@@ -216,7 +216,7 @@ impl HeadCore {
 
     pub(super) fn group_await(&mut self, from: Key, asked: &GroupAwait) {
         let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
-        let id = identifier!(PlacementGroupId, &asked.group);
+        let id = asked.group;
         let failure = match self.groups.known.await_created(id, client, asked.request) {
             Awaited::Later => return,
             Awaited::Now => None,
@@ -320,7 +320,7 @@ impl HeadCore {
     pub(super) fn need_within(&self, amounts: &[Amount], told: &Strategy, label: &str) -> Result<Need, Failure> {
         let unschedulable = |text: String| failure("task_unschedulable", text);
         let demand = demand_of(amounts, label).map_err(unschedulable)?;
-        let id = identifier!(PlacementGroupId, &told.group);
+        let id = told.group.unwrap_or_default();
         let found = self.groups.known.get(id).filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
         let Some(found) = found else { return Err(self.gone(id, "task_placement_group_removed")) };
         let bundles = &found.description.group.bundles;
@@ -427,7 +427,7 @@ pub(super) fn group_of(asked: &GroupCreate) -> Result<Group, String> {
         }
         Ok(Bundle { demand, selector: selector(conditions) })
     });
-    let preferred = NodeId::from_slice(&asked.preferred);
+    let preferred = asked.preferred;
     Ok(Group { strategy, bundles: bundles.collect::<Result<_, String>>()?, preferred })
 }
 

@@ -5,8 +5,8 @@ use super::fairness::Holder;
 use super::groups::{Need, home};
 use super::members::OWN;
 use super::strategy::wish;
-use super::{Duty, HeadCore, Key, Want, Wanted, identifier};
-use oxiray_ids::{JobId, ObjectId, WorkerId};
+use super::{Duty, HeadCore, Key, Want, Wanted};
+use oxiray_ids::{JobId, ObjectId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{PushError, Wish};
 use oxiray_wire::message::{
@@ -120,7 +120,7 @@ impl HeadCore {
             Want::Group { maker, .. } => Some(*maker),
             Want::Actor(id) => {
                 let spec = self.actors.making.get(id).and_then(|making| making.spec.as_ref());
-                spec.and_then(|spec| self.clients.keys.get(&identifier!(WorkerId, &spec.owner)).copied())
+                spec.and_then(|spec| self.clients.keys.get(&spec.owner).copied())
             }
         };
         let depth = from.map_or(0, |client| self.depth_of(client));
@@ -206,8 +206,7 @@ impl HeadCore {
 
     /// Only the owner knows where a task is; with it the task is gone too.
     pub(super) fn pass_to_owner(&mut self, asked: CancelObject) {
-        let owner = identifier!(WorkerId, &asked.owner);
-        if let Some(key) = self.clients.keys.get(&owner).copied() {
+        if let Some(key) = asked.owner.and_then(|owner| self.clients.keys.get(&owner).copied()) {
             self.send(key, asked);
         }
     }
@@ -219,7 +218,7 @@ impl HeadCore {
         let found = self.workers.by_key.get_mut(&worker).expect("a worker was just chosen");
         found.duty = Duty::Leased(lease);
         found.depth = depth;
-        let worker_id = super::bytes_of(found.id.as_bytes());
+        let worker_id = found.id;
         self.workers.leases.insert(lease, Lease { owner: client, worker, number: lease });
         let owner = self.clients.by_key.get_mut(&client).expect("requests of the gone are cancelled");
         owner.waiting.remove(&request);
@@ -260,8 +259,7 @@ pub(super) fn demand_of(amounts: &[Amount], label: &str) -> Result<Demand, Refus
 
 /// The objects that a request names.
 fn large(arguments: &[LargeArgument]) -> Vec<(ObjectId, u64)> {
-    let known = arguments.iter().take(LARGE_ARGUMENTS_MAX);
-    known.filter_map(|argument| Some((ObjectId::from_slice(&argument.object)?, argument.bytes))).collect()
+    arguments.iter().take(LARGE_ARGUMENTS_MAX).map(|argument| (argument.object, argument.bytes)).collect()
 }
 
 fn unschedulable(text: String) -> Failure {

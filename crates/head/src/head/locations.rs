@@ -8,7 +8,7 @@
 //! - LOCATION-4: a search ends when all have answered, are gone, or one has the object; whoever asked is told once.
 
 use super::members::OWN;
-use super::{Effect, HeadCore, Key, bytes_of};
+use super::{Effect, HeadCore, Key};
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::message::{ObjectDelete, Seek, Sought};
@@ -86,7 +86,7 @@ impl HeadCore {
         self.objects.locations.last_search += 1;
         let number = self.objects.locations.last_search;
         for member in &unanswered {
-            self.send(*member, Seek { search: number, object: bytes_of(object.as_bytes()) });
+            self.send(*member, Seek { search: number, object });
         }
         self.objects.locations.searches.insert(number, Search { object, asker, unanswered });
         self.end_search_when_answered(number);
@@ -126,7 +126,7 @@ impl HeadCore {
         let mut seeks = Vec::new();
         for (number, search) in &mut self.objects.locations.searches {
             search.unanswered.insert(member);
-            seeks.push(Seek { search: *number, object: bytes_of(search.object.as_bytes()) });
+            seeks.push(Seek { search: *number, object: search.object });
         }
         for seek in seeks {
             self.send(member, seek);
@@ -175,7 +175,7 @@ impl HeadCore {
         if self.stored(worker, object) {
             self.objects.locations.by_object.entry(object).or_default().insert(member);
         } else {
-            self.send(member, ObjectDelete { object: bytes_of(object.as_bytes()) });
+            self.send(member, ObjectDelete { object });
         }
     }
 
@@ -193,7 +193,7 @@ impl HeadCore {
         if self.objects.known.has_bytes(object) {
             self.objects.locations.by_object.entry(object).or_default().insert(member);
         } else {
-            self.send(member, ObjectDelete { object: bytes_of(object.as_bytes()) });
+            self.send(member, ObjectDelete { object });
         }
     }
 
@@ -252,7 +252,7 @@ impl HeadCore {
     pub(super) fn delete_everywhere(&mut self, object: ObjectId) {
         self.objects.locations.here.remove(&object);
         for member in self.objects.locations.by_object.remove(&object).unwrap_or_default() {
-            self.send(member, ObjectDelete { object: bytes_of(object.as_bytes()) });
+            self.send(member, ObjectDelete { object });
         }
         self.out.push(Effect::Delete { object });
     }

@@ -14,7 +14,7 @@ use super::records::Row;
 use super::rooms::Prepare;
 use super::told::{apply, bundles_of, is_placed_by, view_of};
 use super::workers::{Duty, Worker};
-use super::{BundleKey, Effect, HeadCore, Key, Want, Wanted, amounts, bytes_of};
+use super::{BundleKey, Effect, HeadCore, Key, Want, Wanted, amounts};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_machine::environments::merged;
 use oxiray_resources::Demand;
@@ -295,17 +295,17 @@ impl HeadCore {
         let Some(demand) = need.demand().cloned() else { return };
         let mut place = Place {
             order: number,
-            job: bytes_of(wanted.job.as_bytes()),
+            job: wanted.job,
             demand: amounts(demand.iter()),
-            group: within.map(|(group, _)| bytes_of(group.as_bytes())).unwrap_or_default(),
+            group: within.map(|(group, _)| group),
             bundle: within.map_or(0, |(_, bundle)| bundle as u32),
             label: wanted.label.clone(),
             ..Place::default()
         };
         match &wanted.want {
             Want::Lease { client, environment, fresh, home, may_repeat, .. } => {
-                let owner = self.clients.by_key.get(client).map(|client| bytes_of(client.id.as_bytes()));
-                (place.owner, place.may_repeat) = (owner.unwrap_or_default(), *may_repeat);
+                let owner = self.clients.by_key.get(client).map(|client| client.id);
+                (place.owner, place.may_repeat) = (owner, *may_repeat);
                 place.captures = home.is_some_and(|home| home.captures);
                 place.environment = Some(environment.clone());
                 place.fresh = *fresh;
@@ -350,7 +350,7 @@ impl HeadCore {
 
     /// A member has something to say to the driver of a job.
     fn pass_notice(&mut self, from: Key, said: Notice) {
-        let detail = JobId::from_slice(&said.job).and_then(|job| self.jobs.details.get(&job));
+        let detail = said.job.and_then(|job| self.jobs.details.get(&job));
         match detail.filter(|detail| !detail.is_over).map(|detail| detail.driver) {
             Some(driver) => self.send(driver, Notice { text: said.text, ..Notice::default() }),
             None => self.log(format!("member {from}: {}", said.text)),
@@ -365,8 +365,8 @@ impl HeadCore {
         }
         let mut driver = detail.told.clone();
         driver.namespace = self.jobs.known.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
-        let driver_id = bytes_of(detail.driver_id.as_bytes());
-        self.order_member(member, JobTold { job: bytes_of(job.as_bytes()), driver_id, driver: Some(driver) });
+        let driver_id = detail.driver_id;
+        self.order_member(member, JobTold { job, driver_id, driver: Some(driver) });
     }
 
     /// The job is forgotten here, and so it is there.
@@ -374,14 +374,14 @@ impl HeadCore {
         let told = self.members.by_key.iter_mut().filter(|(_, member)| member.jobs.contains(&job));
         let told: Vec<Key> = told.map(|(key, member)| (member.jobs.remove(&job), *key).1).collect();
         for key in told {
-            self.order_member(key, JobOver { job: bytes_of(job.as_bytes()) });
+            self.order_member(key, JobOver { job });
         }
     }
 
     fn placed(&mut self, member: Key, said: &Placed) -> Result<(), ProtocolError> {
         // Before the order is taken: where this cannot be meant, the order ends with its member (MEMBER-3).
         let known = self.placed_worker(member, said)?;
-        let id = if known.is_none() { self.new_worker_id(&said.id)? } else { WorkerId::NIL };
+        let id = if known.is_none() { self.new_worker_id(said.id)? } else { WorkerId::NIL };
         let Some(order) = self.answered_order(member, said.order)? else { return Ok(()) };
         let worker = known.unwrap_or_else(|| self.new_worker_on(member, id, said, order.wanted.job));
         self.serves_on(worker, said, &order.wanted);

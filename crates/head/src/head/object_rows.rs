@@ -2,7 +2,7 @@
 
 use super::census::stage_name;
 use super::door::cut;
-use super::{HeadCore, Key, identifier};
+use super::{HeadCore, Key};
 use oxiray_ids::ObjectId;
 use oxiray_wire::message::{ObjectLog, ObjectRecord, ObjectUse};
 use serde_json::{Value as Json, json};
@@ -32,14 +32,14 @@ impl HeadCore {
 
     /// The rows of what processes told. A reference that came from elsewhere has the place of its owner's.
     pub(super) fn object_rows(&self, told: &[ObjectsTold]) -> Vec<Json> {
-        let mut sites: BTreeMap<&[u8], &str> = BTreeMap::new();
-        let mut sizes: BTreeMap<&[u8], u64> = BTreeMap::new();
+        let mut sites: BTreeMap<ObjectId, &str> = BTreeMap::new();
+        let mut sizes: BTreeMap<ObjectId, u64> = BTreeMap::new();
         for record in told.iter().flat_map(|told| &told.log.records) {
             if !record.site.is_empty() {
-                sites.insert(&record.object, &record.site);
+                sites.insert(record.object, &record.site);
             }
             if let Some(size) = record.size {
-                sizes.insert(&record.object, size);
+                sizes.insert(record.object, size);
             }
         }
         let mut rows = Vec::new();
@@ -47,8 +47,8 @@ impl HeadCore {
             let of_process = self.process_columns(*by);
             for record in &log.records {
                 let unknown = if log.records_sites { UNKNOWN_SITE } else { NOT_RECORDED };
-                let site = sites.get(&*record.object).copied().unwrap_or(unknown);
-                let size = record.size.or_else(|| sizes.get(&*record.object).copied());
+                let site = sites.get(&record.object).copied().unwrap_or(unknown);
+                let size = record.size.or_else(|| sizes.get(&record.object).copied());
                 rows.push(object_row(record, size, site, &of_process));
             }
         }
@@ -69,7 +69,7 @@ impl HeadCore {
 
 fn object_row(record: &ObjectRecord, size: Option<u64>, site: &str, process: &Json) -> Json {
     json!({
-        "object_id": identifier!(ObjectId, &record.object).hex(),
+        "object_id": record.object.hex(),
         "object_size": size.map_or(-1, |size| i64::try_from(size).unwrap_or(i64::MAX)),
         "task_status": stage_name(record.stage), "attempt_number": u64::from(record.attempt) + 1,
         "reference_type": use_name(record.used), "call_site": site,

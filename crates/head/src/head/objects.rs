@@ -1,7 +1,7 @@
 //! Objects that travel: messages in, the directory's decisions out.
 
 use super::records::Row;
-use super::{HeadCore, Key, bytes_of, identifier};
+use super::{HeadCore, Key};
 use crate::Objects;
 use crate::Outcome;
 use bytes::Bytes;
@@ -22,10 +22,10 @@ pub(super) struct ObjectTable {
 }
 
 impl HeadCore {
-    pub(super) fn promise(&mut self, from: Key, objects: &[Bytes]) {
+    pub(super) fn promise(&mut self, from: Key, objects: &[ObjectId]) {
         let Some(owner) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
         let mut out = Vec::new();
-        self.objects.known.promise(owner, &ids(objects), &mut out);
+        self.objects.known.promise(owner, objects, &mut out);
         self.carry_out(out);
     }
 
@@ -34,7 +34,7 @@ impl HeadCore {
         let value = said.value.unwrap_or_default();
         let contained = contained_in(&value.contained);
         let mut out = Vec::new();
-        self.objects.known.publish(owner, identifier!(ObjectId, &said.object), value, &contained, &mut out);
+        self.objects.known.publish(owner, said.object, value, &contained, &mut out);
         self.carry_out(out);
         self.restart_with_arguments();
     }
@@ -42,25 +42,24 @@ impl HeadCore {
     pub(super) fn subscribe(&mut self, from: Key, reference: Option<Reference>) {
         let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
         let Some(reference) = reference else { return };
-        let owner = identifier!(WorkerId, &reference.owner);
+        let owner = reference.owner.unwrap_or_default();
         let mut out = Vec::new();
         let owner_lives = self.may_live(owner);
-        self.objects.known.subscribe(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
+        self.objects.known.subscribe(client, reference.object, owner, owner_lives, &mut out);
         self.carry_out(out);
     }
 
     /// A hold of the dead would never end, so it does not begin.
     pub(super) fn hold(&mut self, from: Key, said: &Hold) {
-        let holder = identifier!(WorkerId, &said.holder);
-        if !self.may_live(holder) {
+        if !self.may_live(said.holder) {
             return;
         }
         let mut out = Vec::new();
         match self.clients.by_key.get(&from) {
             Some(giver) if said.until_confirmed => {
-                self.objects.known.give(giver.id, holder, &ids(&said.objects), &mut out)
+                self.objects.known.give(giver.id, said.holder, &said.objects, &mut out);
             }
-            _ => self.objects.known.hold(holder, &ids(&said.objects), &mut out),
+            _ => self.objects.known.hold(said.holder, &said.objects, &mut out),
         }
         self.carry_out(out);
     }
@@ -68,19 +67,18 @@ impl HeadCore {
     /// What a reply brought, or did not bring before its sender died (OBJECT-7).
     pub(super) fn confirm(&mut self, from: Key, said: &Confirm) {
         let Some(holder) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
-        let giver = identifier!(WorkerId, &said.giver);
-        self.objects.known.confirm(holder, giver, &ids(&said.objects));
+        self.objects.known.confirm(holder, said.giver, &said.objects);
         if said.is_over {
             let mut out = Vec::new();
-            self.objects.known.giver_is_over(holder, giver, &mut out);
+            self.objects.known.giver_is_over(holder, said.giver, &mut out);
             self.carry_out(out);
         }
     }
 
-    pub(super) fn unhold(&mut self, from: Key, objects: &[Bytes]) {
+    pub(super) fn unhold(&mut self, from: Key, objects: &[ObjectId]) {
         let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
         let mut out = Vec::new();
-        self.objects.known.unhold(client, &ids(objects), &mut out);
+        self.objects.known.unhold(client, objects, &mut out);
         self.carry_out(out);
     }
 
@@ -88,10 +86,10 @@ impl HeadCore {
     pub(super) fn recover(&mut self, from: Key, reference: Option<Reference>) {
         let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
         let Some(reference) = reference else { return };
-        let owner = identifier!(WorkerId, &reference.owner);
+        let owner = reference.owner.unwrap_or_default();
         let owner_lives = self.may_live(owner);
         let mut out = Vec::new();
-        self.objects.known.lost(client, identifier!(ObjectId, &reference.object), owner, owner_lives, &mut out);
+        self.objects.known.lost(client, reference.object, owner, owner_lives, &mut out);
         self.carry_out(out);
     }
 
@@ -100,9 +98,9 @@ impl HeadCore {
         let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
         let mut out = Vec::new();
         for reference in references {
-            let object = identifier!(ObjectId, &reference.object);
+            let object = reference.object;
             let value = failed_value("object_freed", FREED.to_owned());
-            self.objects.known.free(client, object, identifier!(WorkerId, &reference.owner), value, &mut out);
+            self.objects.known.free(client, object, reference.owner.unwrap_or_default(), value, &mut out);
         }
         self.carry_out(out);
         self.restart_with_arguments();
@@ -152,16 +150,16 @@ impl HeadCore {
                     self.tell_value(client, object, failed_value("owner_died", text));
                 }
                 Outcome::Lost { owner, object } => {
-                    self.tell(owner, Lost { object: bytes_of(object.as_bytes()) });
+                    self.tell(owner, Lost { object });
                 }
                 Outcome::Wanted { owner, object } => {
-                    self.tell(owner, Wanted { object: bytes_of(object.as_bytes()) });
+                    self.tell(owner, Wanted { object });
                 }
                 Outcome::Freed { owner, object } => {
-                    self.tell(owner, Freed { object: bytes_of(object.as_bytes()) });
+                    self.tell(owner, Freed { object });
                 }
                 Outcome::Forgotten { owner, object } => {
-                    self.tell(owner, Forgotten { object: bytes_of(object.as_bytes()) });
+                    self.tell(owner, Forgotten { object });
                 }
                 Outcome::Unreachable(actor) => self.actor_unreachable(actor),
                 Outcome::Delete(object) => self.delete_everywhere(object),
@@ -176,7 +174,7 @@ impl HeadCore {
     }
 
     fn tell_value(&mut self, client: WorkerId, object: ObjectId, value: Value) {
-        self.tell(client, Published { object: bytes_of(object.as_bytes()), value: Some(value) });
+        self.tell(client, Published { object, value: Some(value) });
     }
 }
 
@@ -186,9 +184,5 @@ fn failed_value(code: &str, text: String) -> Value {
 }
 
 pub(super) fn contained_in(references: &[Reference]) -> Vec<ObjectId> {
-    references.iter().filter_map(|reference| ObjectId::from_slice(&reference.object)).collect()
-}
-
-fn ids(objects: &[Bytes]) -> Vec<ObjectId> {
-    objects.iter().filter_map(|object| ObjectId::from_slice(object)).collect()
+    references.iter().map(|reference| reference.object).collect()
 }

@@ -158,9 +158,7 @@ impl HeadCore {
 /// The arguments that lie in a store, and their bytes.
 fn stored_among(references: &[ArgumentReference]) -> Vec<(ObjectId, u64)> {
     let stored = |argument: &ArgumentReference| match argument.value.as_ref()?.content.as_ref()? {
-        Content::Stored(bytes) if *bytes >= LARGE_BYTES_MIN => {
-            Some((ObjectId::from_slice(&argument.reference.as_ref()?.object)?, *bytes))
-        }
+        Content::Stored(bytes) if *bytes >= LARGE_BYTES_MIN => Some((argument.reference.as_ref()?.object, *bytes)),
         _ => None,
     };
     references.iter().filter_map(stored).take(LARGE_ARGUMENTS_MAX).collect()

@@ -8,7 +8,7 @@ use super::workers::{Duty, Worker};
 use super::{HeadCore, Key, amounts};
 use crate::ActorState;
 use oxiray_families::families_of;
-use oxiray_ids::{ActorId, NodeId};
+use oxiray_ids::ActorId;
 use oxiray_machine::Level;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::ClusterReport;
@@ -146,7 +146,7 @@ impl HeadCore {
                 _ => (None, None),
             };
             let pid = pid.or_else(|| death.as_ref().map(|death| death.pid).filter(|pid| *pid > 0));
-            let last_node = || NodeId::from_slice(&death.as_ref()?.node).map(|node| node.hex());
+            let last_node = || Some(death.as_ref()?.node?.hex());
             let node = node.or_else(last_node);
             let ip = death.as_ref().map(|death| &death.ip);
             let never_ran = death.as_ref().is_some_and(|death| death.never_ran);

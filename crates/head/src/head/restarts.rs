@@ -4,10 +4,10 @@
 //!   before it is taken anew, and a crash loop never has two processes of one actor.
 
 use super::records::Row;
-use super::{Alarm, Duty, HeadCore, Key, bytes_of, identifier};
+use super::{Alarm, Duty, HeadCore, Key};
 use crate::{Actor, ActorState};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, WorkerId};
+use oxiray_ids::{ActorId, WorkerId};
 use oxiray_wire::message::{ActorKill, ActorRestarting, ArgumentLost, Failure, Stop};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl HeadCore {
         self.touch(Row::Actor(id));
         let text = last_words.unwrap_or_else(|| format!("{text}."));
         let failure = Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() };
-        let (actor, began_nothing) = (bytes_of(id.as_bytes()), lost.began_nothing);
+        let (actor, began_nothing) = (id, lost.began_nothing);
         let said = ActorRestarting { actor, failure: Some(failure), began_nothing, was_drained };
         for client in lost.clients {
             if let Some(key) = self.clients.keys.get(&client).copied() {
@@ -76,14 +76,12 @@ impl HeadCore {
     /// process, so that it holds nothing which making the argument may need; otherwise the constructor hears why it is not.
     pub(super) fn argument_lost(&mut self, from: Key, said: &ArgumentLost) {
         let Some(Duty::Actor(id)) = self.workers.by_key.get(&from).map(|worker| worker.duty) else { return };
-        let argument = identifier!(ObjectId, &said.object);
-        if !self.objects.known.is_awaited(argument) {
+        if !self.objects.known.is_awaited(said.object) {
             return;
         }
-        let Some(lost) = self.actors.known.sent_back(id, argument) else { return };
+        let Some(lost) = self.actors.known.sent_back(id, said.object) else { return };
         self.touch(Row::Actor(id));
-        let actor = bytes_of(id.as_bytes());
-        let said = ActorRestarting { actor, began_nothing: true, ..ActorRestarting::default() };
+        let said = ActorRestarting { actor: id, began_nothing: true, ..ActorRestarting::default() };
         for client in lost.clients {
             if let Some(key) = self.clients.keys.get(&client).copied() {
                 self.send(key, said.clone());
@@ -112,7 +110,7 @@ impl HeadCore {
     }
 
     pub(super) fn actor_kill(&mut self, asked: &ActorKill) {
-        let Some(id) = ActorId::from_slice(&asked.actor) else { return };
+        let id = asked.actor;
         let Some(actor) = self.actors.known.get(id) else { return };
         if !asked.restart || !actor.may_restart() {
             return self.end_actor(id, "it was killed by `ray.kill`.");

@@ -16,10 +16,10 @@ use super::members::OWN;
 use super::records::Row;
 use super::restarts::death;
 use super::workers::{Duty, Worker};
-use super::{Client, HeadCore, Home, Key, bytes_of, identifier};
+use super::{Client, HeadCore, Home, Key};
 use crate::{Connect, GroupPhase, JobEnd};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
+use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 use oxiray_machine::demand;
 use oxiray_wire::message::{
     ActorDied, ActorRestarting, ClientResume, ClientSettled, Driver, Failure, GroupRelease, JobOver, LeaseEnded,
@@ -96,7 +96,7 @@ impl HeadCore {
     /// A node that served the last head.
     pub(super) fn resume_member(&mut self, key: Key, told: NodeResume) -> Result<(), ProtocolError> {
         let described = told.node.ok_or(ProtocolError::Description)?;
-        let (node, state) = (identifier!(NodeId, &described.node), described.state.clone());
+        let (node, state) = (described.node, described.state.clone());
         let draining = described.draining.clone();
         if !self.is_awaited(node) {
             let text = "this head does not wait for the node any more: it is to end its work and to join anew".into();
@@ -110,8 +110,8 @@ impl HeadCore {
         for worker in &told.workers {
             self.resume_worker(key, worker)?;
         }
-        for object in told.stored.iter().filter_map(|object| ObjectId::from_slice(object)) {
-            self.found_on(key, object);
+        for object in &told.stored {
+            self.found_on(key, *object);
         }
         if let Some(resumption) = &mut self.durable.resumption {
             resumption.nodes.remove(&node);
@@ -125,14 +125,14 @@ impl HeadCore {
         Ok(())
     }
 
-    fn resume_jobs(&mut self, member: Key, jobs: &[Bytes]) {
-        for job in jobs.iter().map(|job| identifier!(JobId, job)) {
+    fn resume_jobs(&mut self, member: Key, jobs: &[JobId]) {
+        for job in jobs.iter().copied() {
             if self.jobs.details.contains_key(&job) {
                 if let Some(member) = self.members.by_key.get_mut(&member) {
                     member.jobs.insert(job);
                 }
             } else {
-                self.order_member(member, JobOver { job: bytes_of(job.as_bytes()) });
+                self.order_member(member, JobOver { job });
             }
         }
     }
@@ -141,7 +141,7 @@ impl HeadCore {
     fn resume_bundles(&mut self, member: Key, node: NodeId, state: &NodeState) {
         self.member_changed(member, state);
         let told: BTreeSet<(PlacementGroupId, usize)> =
-            state.bundles.iter().map(|of| (identifier!(PlacementGroupId, &of.group), of.bundle as usize)).collect();
+            state.bundles.iter().map(|of| (of.group, of.bundle as usize)).collect();
         let living = self.groups.known.iter().filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
         let expected: BTreeSet<(PlacementGroupId, usize)> = living
             .flat_map(|group| {
@@ -156,7 +156,7 @@ impl HeadCore {
             released.entry(*group).or_default().push(*bundle as u32);
         }
         for (group, bundles) in released {
-            self.order_member(member, GroupRelease { group: bytes_of(group.as_bytes()), bundles });
+            self.order_member(member, GroupRelease { group, bundles });
         }
         if !is_whole {
             self.bundles_lost(member, node);
@@ -165,17 +165,15 @@ impl HeadCore {
 
     fn resume_worker(&mut self, member: Key, told: &WorkerHeld) -> Result<(), ProtocolError> {
         let number = self.new_number(member, told.number)?;
-        let (id, job) = (self.new_worker_id(&told.id)?, identifier!(JobId, &told.job));
+        let (id, job) = (self.new_worker_id(told.id)?, told.job);
         let key = self.new_key();
         // The word that the group is removed may have been lost with the last head.
-        let is_homeless = !told.group.is_empty()
-            && !self.groups.reservations.contains_key(&identifier!(PlacementGroupId, &told.group));
+        let is_homeless = told.group.is_some_and(|group| !self.groups.reservations.contains_key(&group));
         let mut worker = Worker::new(id, job, told.pid);
         worker.once = told.once;
         worker.outlives_job = told.outlives_job;
         worker.label.clone_from(&told.label);
-        worker.home = (!told.group.is_empty())
-            .then(|| Home { group: identifier!(PlacementGroupId, &told.group), captures: told.captures });
+        worker.home = told.group.map(|group| Home { group, captures: told.captures });
         worker.duty = if told.is_leased { Duty::Leased(UNCLAIMED) } else { Duty::Idle };
         self.workers.starting += usize::from(told.pid == 0);
         if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
@@ -198,8 +196,8 @@ impl HeadCore {
         }
         if is_homeless {
             self.kill_worker(key);
-        } else if !told.actor.is_empty() {
-            self.resume_actor(key, identifier!(ActorId, &told.actor), told.is_ready);
+        } else if let Some(actor) = told.actor {
+            self.resume_actor(key, actor, told.is_ready);
         } else if !self.jobs.details.contains_key(&job) {
             self.kill_worker(key);
         }
@@ -233,7 +231,7 @@ impl HeadCore {
                 continue;
             };
             let failure = Some(Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() });
-            let said = ActorRestarting { actor: bytes_of(id.as_bytes()), failure, ..ActorRestarting::default() };
+            let said = ActorRestarting { actor: id, failure, ..ActorRestarting::default() };
             for client in lost.clients {
                 if let Some(key) = self.clients.keys.get(&client).copied() {
                     self.send(key, said.clone());
@@ -245,7 +243,7 @@ impl HeadCore {
 
     /// A driver that the last head had let in. The error says why it is not.
     pub(crate) fn resume_driver(&mut self, key: Key, told: Driver, who: &Returning) -> Result<(), String> {
-        let (id, job) = (identifier!(WorkerId, &who.worker), identifier!(JobId, &who.job));
+        let (id, job) = (who.worker, who.job);
         let is_awaited = self.durable.resumption.as_ref().is_some_and(|resumption| resumption.drivers.contains(&job));
         let Some(detail) = self.jobs.details.get_mut(&job).filter(|detail| is_awaited && detail.driver_id == id) else {
             return Err("its job is over: the head of this cluster was away, and did not wait for it any longer".into());
@@ -271,18 +269,18 @@ impl HeadCore {
         let Some(Client { id, .. }) = self.clients.by_key.get(&from) else { return };
         let id = *id;
         for held in &told.leases {
-            self.claim(from, held.lease, identifier!(WorkerId, &held.worker));
+            self.claim(from, held.lease, held.worker);
         }
-        for actor in told.actors.iter().map(|actor| identifier!(ActorId, actor)) {
+        for actor in told.actors.iter().copied() {
             let failure = match self.actors.known.connect(id, actor) {
                 Connect::Now(_) | Connect::Later => continue,
                 Connect::Dead(failure) => failure,
                 Connect::Unknown => death("the head of its cluster knows nothing of it since it came back."),
             };
-            self.send(from, ActorDied { actor: bytes_of(actor.as_bytes()), failure: Some(failure) });
+            self.send(from, ActorDied { actor, failure: Some(failure) });
         }
         for object in self.objects.known.awaited_of(id) {
-            self.send(from, Wanted { object: bytes_of(object.as_bytes()) });
+            self.send(from, Wanted { object });
         }
     }
 

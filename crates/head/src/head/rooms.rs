@@ -13,7 +13,7 @@ use super::fairness::{Held, Holder};
 use super::groups::Need;
 use super::placing::Share;
 use super::records::Row;
-use super::{HeadCore, Key, Want, amounts, bytes_of};
+use super::{HeadCore, Key, Want, amounts};
 use crate::GroupPhase;
 use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
@@ -67,7 +67,7 @@ impl HeadCore {
         self.members.prepares.insert(order, Prepare { member: key, group });
         let asked =
             bundles.iter().map(|(index, demand)| BundleAsked { bundle: *index as u32, demand: amounts(demand.iter()) });
-        self.order_member(key, GroupPrepare { order, group: bytes_of(group.as_bytes()), bundles: asked.collect() });
+        self.order_member(key, GroupPrepare { order, group, bundles: asked.collect() });
     }
 
     /// Nodes are chosen, and were asked.
@@ -146,7 +146,7 @@ impl HeadCore {
     fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<u32>>) {
         for (node, bundles) in there {
             if let Some(key) = self.members.by_node.get(&node).copied() {
-                self.order_member(key, GroupRelease { group: bytes_of(id.as_bytes()), bundles });
+                self.order_member(key, GroupRelease { group: id, bundles });
             }
         }
     }

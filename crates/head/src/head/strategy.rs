@@ -1,7 +1,5 @@
 //! Strategies as they come over the wire, for the scheduler.
 
-use super::identifier;
-use oxiray_ids::NodeId;
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
 use oxiray_wire::message::{LabelCondition, Strategy as Told};
@@ -11,7 +9,7 @@ pub(super) fn wish(demand: Demand, told: Option<&Told>) -> Wish {
     let Some(told) = told else { return demand.into() };
     let strategy = match told.kind {
         1 => Strategy::Spread,
-        2 => Strategy::Node { node: identifier!(NodeId, &told.node), otherwise: otherwise(told) },
+        2 => Strategy::Node { node: told.node.unwrap_or_default(), otherwise: otherwise(told) },
         3 => Strategy::Labels { hard: selector(&told.hard), soft: selector(&told.preferred) },
         _ => Strategy::Default,
     };

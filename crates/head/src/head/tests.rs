@@ -48,7 +48,7 @@ fn actor(number: u8, placement: &[(&str, u64)], running: &[(&str, u64)]) -> Acto
     let amounts = |amounts: &[(&str, u64)]| amounts.iter().map(|(name, units)| amount(name, *units)).collect();
     ActorCreate {
         request: 1,
-        actor: vec![number; 16].into(),
+        actor: id(number),
         class_name: "Counter".into(),
         handle: "handle".into(),
         placement: amounts(placement),
@@ -57,16 +57,16 @@ fn actor(number: u8, placement: &[(&str, u64)], running: &[(&str, u64)]) -> Acto
     }
 }
 
-fn id(number: u8) -> bytes::Bytes {
-    vec![number; 16].into()
+fn id(number: u8) -> ActorId {
+    actor_id(number)
 }
 
 fn actor_id(number: u8) -> ActorId {
     ActorId::new([number; 16])
 }
 
-fn anchor(number: u8) -> bytes::Bytes {
-    bytes_of(actor_id(number).anchor().as_bytes())
+fn anchor(number: u8) -> ObjectId {
+    actor_id(number).anchor()
 }
 
 const CPU: (&str, u64) = ("CPU", 10_000);
@@ -255,9 +255,9 @@ fn values_reach_those_who_asked_and_owners_that_die_are_told_of() {
     let (driver, other) = (world.driver(), world.driver());
     world.say(driver, request(1, &[CPU]));
     let (_, worker) = world.granted(driver, 1);
-    let object = |number: u8| bytes::Bytes::from(vec![number; 28]);
-    let owner = bytes_of(world.core.as_head().clients.by_key[&worker].id.as_bytes());
-    let wish = |number: u8| Subscribe { reference: Some(Reference { object: object(number), owner: owner.clone() }) };
+    let object = |number: u8| ObjectId::new([number; 28]);
+    let owner = world.core.as_head().clients.by_key[&worker].id;
+    let wish = |number: u8| Subscribe { reference: Some(Reference { object: object(number), owner: Some(owner) }) };
     world.say(worker, Promise { objects: vec![object(1), object(2)] });
     world.say(other, wish(1));
     world.say(other, wish(2));
@@ -279,9 +279,9 @@ fn what_a_constructor_needs_is_kept_until_it_returned() {
     let driver = world.driver();
     let object = ObjectId::new([7; 28]);
     world.core.stored(driver, object);
-    let inside = Reference { object: bytes_of(object.as_bytes()), owner: bytes::Bytes::new() };
+    let inside = Reference { object, owner: None };
     world.say(driver, ActorCreate { contained: vec![inside], ..actor(1, &[CPU], &[]) });
-    world.say(driver, Unhold { objects: vec![bytes_of(object.as_bytes())] });
+    world.say(driver, Unhold { objects: vec![object] });
     assert!(world.deleted.is_empty());
     let worker = world.placed(driver, 1).expect("placed");
     world.say(worker, ActorReady {});

@@ -1,8 +1,7 @@
 //! What members tell of themselves, as the scheduler sees it.
 
 use super::BundleKey;
-use super::identifier;
-use oxiray_ids::{NodeId, PlacementGroupId};
+use oxiray_ids::NodeId;
 use oxiray_resources::{Inventory, Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::{Amount, BundleFree, DevicesFree, NodeJoin, NodeState};
@@ -10,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// What is free on a node, read from what it told.
 pub(super) fn view_of(told: &NodeJoin) -> Option<NodeView> {
-    let node = NodeId::from_slice(&told.node)?;
+    let node = Some(told.node).filter(|node| !node.is_nil())?;
     let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
     let inventory = Inventory::new(totals).ok()?;
     let mut view =
@@ -45,14 +44,14 @@ pub(super) fn bundles_of(node: NodeId, state: &NodeState) -> BTreeMap<BundleKey,
         let (inventory, labels) = (Inventory::default(), BTreeMap::new());
         let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
         set_free(&mut view, &told.free, &told.devices);
-        ((identifier!(PlacementGroupId, &told.group), told.bundle as usize), view)
+        ((told.group, told.bundle as usize), view)
     });
     bundles.collect()
 }
 
 /// The devices that a bundle has a part of: their numbers on that node.
 pub(super) fn devices_of_bundle(state: &NodeState, (group, index): BundleKey) -> BTreeMap<String, Vec<u32>> {
-    let is_it = |told: &&BundleFree| told.group[..] == group.as_bytes()[..] && told.bundle as usize == index;
+    let is_it = |told: &&BundleFree| told.group == group && told.bundle as usize == index;
     let devices = state.bundles.iter().find(is_it).map(|told| &told.devices);
     devices.into_iter().flatten().map(|of| (of.resource.clone(), of.numbers.clone())).collect()
 }

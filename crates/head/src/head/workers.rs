@@ -227,6 +227,6 @@ impl HeadCore {
     /// Makes a stream between a client and a worker.
     pub(super) fn connect(&mut self, client: Key, placed: oxiray_wire::Message, worker: Key) {
         let Some(id) = self.clients.by_key.get(&client).map(|client| client.id) else { return };
-        self.out.push(Effect::Join { client, placed, worker, peer: Peer { client: super::bytes_of(id.as_bytes()) } });
+        self.out.push(Effect::Join { client, placed, worker, peer: Peer { client: id } });
     }
 }

@@ -3,7 +3,7 @@
 use super::ending::memory::Caller;
 use super::{Duty, Link, NodeCore};
 use crate::environments::merged;
-use crate::{BundleKey, Home, Key, amounts, bytes_of, home_bytes};
+use crate::{BundleKey, Home, Key, amounts};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_families::device_resources;
 use oxiray_ids::{JobId, WorkerId};
@@ -53,12 +53,12 @@ impl NodeCore {
         worker.environment = environment;
         let id = worker.id;
         let mut assign = self.assignment(&self.workers[&key].environment, &grant);
-        assign.worker = bytes_of(id.as_bytes());
+        assign.worker = id;
         assign.welcome = Some(self.welcome(id, post.job));
         assign.setup = setup;
-        assign.driver = bytes_of(driver.as_bytes());
+        assign.driver = driver;
         assign.actor = post.actor;
-        assign.group = home_bytes(post.home);
+        assign.group = post.home.map(|home| home.group);
         assign.captures = post.home.is_some_and(|home| home.captures);
         assign.environment = Some(self.workers[&key].environment.clone());
         self.workers.get_mut(&key).expect("it was just chosen").grant = Some(grant);
@@ -72,9 +72,9 @@ impl NodeCore {
         let namespace = self.jobs.get(&job).map(|job| job.told.namespace.clone()).unwrap_or_default();
         let is_with_head = self.head.as_ref().is_some_and(|head| matches!(head.link, Link::InProcess(_)));
         Welcome {
-            node: bytes_of(self.plan.node.as_bytes()),
-            worker: bytes_of(id.as_bytes()),
-            job: bytes_of(job.as_bytes()),
+            node: self.plan.node,
+            worker: id,
+            job,
             namespace,
             session: self.about.session.clone(),
             address: self.about.address.clone(),

@@ -1,7 +1,7 @@
 //! What is set aside for placement groups: all bundles of an order, or none.
 
 use super::NodeCore;
-use crate::{BundleKey, amounts, bytes_of, demand, identifier};
+use crate::{BundleKey, amounts, demand};
 use oxiray_ids::PlacementGroupId;
 use oxiray_resources::{Demand, Grant, GrantId};
 use oxiray_wire::message::{BundleFree, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 impl NodeCore {
     pub(super) fn prepare_for_head(&mut self, order: &GroupPrepare) {
-        let group = identifier!(PlacementGroupId, &order.group);
+        let group = order.group;
         let Some(head) = &mut self.head else { return };
         head.order = order.order;
         let demands: Option<Vec<Demand>> = order.bundles.iter().map(|bundle| demand(&bundle.demand)).collect();
@@ -26,7 +26,7 @@ impl NodeCore {
     }
 
     pub(super) fn release_for_head(&mut self, said: &GroupRelease) {
-        let group = identifier!(PlacementGroupId, &said.group);
+        let group = said.group;
         for bundle in &said.bundles {
             let reserved = self.head.as_mut().and_then(|head| head.bundles.remove(&(group, *bundle as usize)));
             if let Some(reserved) = reserved {
@@ -37,10 +37,8 @@ impl NodeCore {
 
     /// What an order is granted: of the machine, or within the bundle that it names.
     pub(super) fn grant_for_head(&mut self, order: &Place, demand: &Demand) -> Option<Grant> {
-        if order.group.is_empty() {
-            return self.ledger.grant(demand).ok();
-        }
-        let within = (identifier!(PlacementGroupId, &order.group), order.bundle as usize);
+        let Some(group) = order.group else { return self.ledger.grant(demand).ok() };
+        let within = (group, order.bundle as usize);
         let bundle = self.head.as_ref().and_then(|head| head.bundles.get(&within)).copied()?;
         self.ledger.grant_within(bundle, demand)
     }
@@ -60,7 +58,7 @@ impl NodeCore {
             let available = self.ledger.available_within(*bundle);
             let scalars = available.iter().filter(|(name, _)| !name.is_device());
             BundleFree {
-                group: bytes_of(group.as_bytes()),
+                group: *group,
                 bundle: *index as u32,
                 free: amounts(scalars.map(|(name, amount)| (name, *amount))),
                 devices: devices.collect(),

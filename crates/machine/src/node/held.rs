@@ -4,8 +4,8 @@
 //!   node holds; where the environment fails, or the job is over, it is given back and the order refused.
 
 use super::{Alarm, NodeCore};
+use crate::Effect;
 use crate::environments::{Asked, Command, Due, Readiness, merged};
-use crate::{Effect, identifier};
 use oxiray_ids::JobId;
 use oxiray_resources::Grant;
 use oxiray_wire::message::{Environment, EnvironmentMade, Failure, Place, PlaceRefused};
@@ -31,7 +31,7 @@ impl NodeCore {
     }
 
     fn environment_for(&mut self, order: &Place) -> Readiness {
-        let id = identifier!(JobId, &order.job);
+        let id = order.job;
         let Some(job) = self.jobs.get(&id) else { return Readiness::Yes };
         let own = order.environment.as_ref();
         let environment = merged(job.told.environment.as_ref(), own.unwrap_or(&Environment::default()));
@@ -54,7 +54,7 @@ impl NodeCore {
 
     /// The head made an environment on this machine that tasks of the job will need: their template starts.
     pub(super) fn environment_made(&mut self, said: EnvironmentMade) {
-        let (id, Some(environment)) = (identifier!(JobId, &said.job), said.environment) else { return };
+        let (id, Some(environment)) = (said.job, said.environment) else { return };
         let Some(job) = self.jobs.get(&id) else { return };
         if !said.command.is_empty() {
             self.environments.learn(id, &job.told.interpreter, &environment.preparation, said.command);
@@ -102,7 +102,7 @@ impl NodeCore {
     /// Nothing of the job is to begin any more.
     pub(super) fn refuse_held_of(&mut self, job: JobId) {
         let Some(head) = &mut self.head else { return };
-        let is_of_job = |held: &Held| held.order.job[..] == job.as_bytes()[..];
+        let is_of_job = |held: &Held| held.order.job == job;
         let over: Vec<u64> = head.held.iter().filter(|(_, held)| is_of_job(held)).map(|(number, _)| *number).collect();
         for number in over {
             let held = self.head.as_mut().and_then(|head| head.held.remove(&number));

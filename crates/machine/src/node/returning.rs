@@ -1,8 +1,8 @@
 //! A member whose head came back: its work went on, and it says what there is of it.
 
 use super::{Duty, Link, NodeCore, Progress};
-use crate::{Key, amounts, bytes_of, home_bytes};
-use bytes::Bytes;
+use crate::{Key, amounts};
+use oxiray_ids::ObjectId;
 use oxiray_resources::Grant;
 use oxiray_wire::message::{HeadBack, NodeResume, WorkerHeld};
 
@@ -19,7 +19,7 @@ impl NodeCore {
 
     /// From here on this node serves the next head, at the other end of a stream. `stored` is what lies in its store.
     /// Returns the workers, each of which tells the head of itself before anything else that it says is for the head.
-    pub fn serve_next_head(&mut self, key: Key, epoch: u64, listens: String, stored: Vec<Bytes>) -> Vec<Key> {
+    pub fn serve_next_head(&mut self, key: Key, epoch: u64, listens: String, stored: Vec<ObjectId>) -> Vec<Key> {
         self.forget_held();
         let order = self.head.as_ref().map_or(0, |head| head.order);
         let node = self.described(order, listens);
@@ -29,7 +29,7 @@ impl NodeCore {
         }
         self.begin_epoch(epoch);
         let workers = self.workers.iter().filter_map(|(key, worker)| held(*key, worker)).collect();
-        let jobs = self.jobs.keys().map(|job| bytes_of(job.as_bytes())).collect();
+        let jobs = self.jobs.keys().copied().collect();
         self.send(key, NodeResume { node: Some(node), workers, stored, jobs });
         let assigned = self.workers.iter().filter(|(_, worker)| worker.job.is_some());
         let clients: Vec<Key> = assigned.map(|(key, _)| *key).collect();
@@ -44,21 +44,21 @@ fn held(number: Key, worker: &super::Worker) -> Option<WorkerHeld> {
     let job = worker.job?;
     let serves = !worker.is_doomed;
     let actor = match worker.duty {
-        Duty::Actor(id) if serves => bytes_of(id.as_bytes()),
-        _ => Bytes::new(),
+        Duty::Actor(id) if serves => Some(id),
+        _ => None,
     };
     Some(WorkerHeld {
         number,
-        id: bytes_of(worker.id.as_bytes()),
+        id: worker.id,
         pid: worker.pid.unwrap_or(0),
-        job: bytes_of(job.as_bytes()),
+        job,
         is_leased: serves && matches!(worker.duty, Duty::Leased(_)),
         actor,
         is_ready: worker.progress == Progress::Ready,
         once: worker.once,
         outlives_job: worker.outlives_job,
         label: worker.label.clone(),
-        group: home_bytes(worker.home),
+        group: worker.home.map(|home| home.group),
         captures: worker.home.is_some_and(|home| home.captures),
         holds: worker.grant.as_ref().map(|grant| amounts(grant.demand().iter())).unwrap_or_default(),
         lends_cpu: worker.grant.as_ref().is_some_and(Grant::cpu_is_lent),

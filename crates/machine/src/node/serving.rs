@@ -5,8 +5,8 @@ use super::ending::memory::Caller;
 use super::held::Held;
 use super::templates::Origin;
 use super::{Duty, Job, NodeCore, Progress, Worker};
-use crate::{BundleKey, Effect, Home, Key, amounts, bytes_of, demand, identifier};
-use oxiray_ids::{ActorId, JobId, PlacementGroupId, WorkerId};
+use crate::{BundleKey, Effect, Home, Key, amounts, demand};
+use oxiray_ids::JobId;
 use oxiray_resources::{BundleId, Demand, Grant};
 use oxiray_wire::message::{
     DevicesFree, Draining, HeadOrder, JobTold, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
@@ -63,7 +63,7 @@ impl NodeCore {
     /// What this node is, for a head.
     pub fn described(&self, order: u64, listens: String) -> NodeJoin {
         NodeJoin {
-            node: bytes_of(self.plan.node.as_bytes()),
+            node: self.plan.node,
             ip: self.plan.ip.clone(),
             hostname: self.plan.hostname.clone(),
             labels: self.plan.labels.clone(),
@@ -107,7 +107,7 @@ impl NodeCore {
     pub fn head_said(&mut self, order: HeadOrder) {
         match order {
             HeadOrder::JobTold(told) => self.job_told(*told),
-            HeadOrder::JobOver(said) => self.job_over(identifier!(JobId, &said.job)),
+            HeadOrder::JobOver(said) => self.job_over(said.job),
             HeadOrder::EnvironmentMade(said) => self.environment_made(*said),
             HeadOrder::Draining(said) => self.note_draining(&said),
             HeadOrder::Place(order) => self.place_for_head(*order),
@@ -119,9 +119,9 @@ impl NodeCore {
     }
 
     fn job_told(&mut self, told: JobTold) {
-        let (id, Some(driver)) = (identifier!(JobId, &told.job), told.driver) else { return };
+        let (id, Some(driver)) = (told.job, told.driver) else { return };
         let origin = Origin::plain(&driver.interpreter);
-        let job = Job { driver: identifier!(WorkerId, &told.driver_id), told: driver, is_over: false };
+        let job = Job { driver: told.driver_id, told: driver, is_over: false };
         self.jobs.insert(id, job);
         self.ensure_template(&origin, Some(id));
     }
@@ -148,14 +148,14 @@ impl NodeCore {
     /// Has the driver of a job told something that its user should know.
     pub(super) fn notify(&mut self, job: JobId, text: &str) {
         if self.jobs.get(&job).is_some_and(|job| !job.is_over) {
-            self.report(Notice { text: text.to_owned(), job: bytes_of(job.as_bytes()) });
+            self.report(Notice { text: text.to_owned(), job: Some(job) });
         }
     }
 
     fn place_for_head(&mut self, order: Place) {
         let Some(head) = &mut self.head else { return };
         head.order = order.order;
-        let (number, job) = (order.order, identifier!(JobId, &order.job));
+        let (number, job) = (order.order, order.job);
         let is_known = self.jobs.get(&job).is_some_and(|job| !job.is_over);
         let granted =
             demand(&order.demand).filter(|_| is_known).and_then(|demand| self.grant_for_head(&order, &demand));
@@ -168,8 +168,8 @@ impl NodeCore {
 
     /// Has a worker for an order whose environment is there.
     pub(super) fn carry_out_order(&mut self, order: Place, grant: Grant) {
-        let (number, job) = (order.order, identifier!(JobId, &order.job));
-        let actor = order.actor.as_ref().map(|actor| identifier!(ActorId, &actor.actor));
+        let (number, job) = (order.order, order.job);
+        let actor = order.actor.as_ref().map(|actor| actor.actor);
         let (grant, surplus) = match actor {
             Some(_) => self.split(grant, &demand(&order.running).unwrap_or_default()),
             None => (grant, None),
@@ -182,13 +182,12 @@ impl NodeCore {
             fresh: order.fresh,
             outlives_job: order.outlives_job,
             actor: order.actor,
-            home: (!order.group.is_empty())
-                .then(|| Home { group: identifier!(PlacementGroupId, &order.group), captures: order.captures }),
-            caller: Caller { owner: identifier!(WorkerId, &order.owner), may_repeat: order.may_repeat },
+            home: order.group.map(|group| Home { group, captures: order.captures }),
+            caller: Caller { owner: order.owner.unwrap_or_default(), may_repeat: order.may_repeat },
         };
         let key = self.appoint(post, grant, surplus).expect("orders of a job that is over are refused");
         let worker = &self.workers[&key];
-        let (id, pid, once) = (bytes_of(worker.id.as_bytes()), worker.pid.unwrap_or(0), worker.once);
+        let (id, pid, once) = (worker.id, worker.pid.unwrap_or(0), worker.once);
         self.report(Placed { order: number, worker: key, id, pid, once });
     }
 

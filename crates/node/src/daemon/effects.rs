@@ -125,7 +125,7 @@ impl Daemon {
     pub(super) fn client_said(&mut self, from: Key, message: ClientToHead) {
         // What can be read, or was made again meanwhile, is not lost.
         if let ClientToHead::Recover(Recover { reference: Some(lost) }) = &message
-            && self.can_be_read(object(&lost.object))
+            && self.can_be_read(lost.object)
         {
             return;
         }
@@ -147,7 +147,7 @@ impl Daemon {
                 // What the client let go of a moment ago is the best place: it has that mapped.
                 self.settle();
                 self.know_job(from);
-                let (request, object, size) = (asked.request, object(&asked.object), asked.size);
+                let (request, object, size) = (asked.request, asked.object, asked.size);
                 self.allow_object(from, size);
                 if asked.ahead {
                     self.store.lend(from, request, object, size, self.now);
@@ -158,20 +158,20 @@ impl Daemon {
             }
             ClientToStore::Pin(asked) => {
                 self.know_job(from);
-                self.pin(from, asked.request, object(&asked.object));
+                self.pin(from, asked.request, asked.object);
                 Ok(())
             }
             ClientToStore::SegmentsUnmapped(said) => {
                 self.store.unmapped(from, &said.files);
                 Ok(())
             }
-            ClientToStore::Seal(said) => self.store.seal(from, object(&said.object)),
+            ClientToStore::Seal(said) => self.store.seal(from, said.object),
             ClientToStore::Abort(said) => {
-                let result = self.store.abort(from, object(&said.object));
-                self.core.unstored_here(from, object(&said.object));
+                let result = self.store.abort(from, said.object);
+                self.core.unstored_here(from, said.object);
                 result
             }
-            ClientToStore::Unpin(said) => self.store.unpin(from, object(&said.object)),
+            ClientToStore::Unpin(said) => self.store.unpin(from, said.object),
         };
         if let Err(error) = result {
             self.log.line(&format!("client {from}: {error}"));
@@ -193,7 +193,7 @@ impl Daemon {
     /// A client writes an object: the directory learns of its first holder; `false` where the client is gone.
     fn stored(&mut self, client: Key, object: ObjectId) -> bool {
         let Some(head) = self.core.head_key() else { return self.core.stored_here(client, object) };
-        let said = Message::from(Stored { object: bytes::Bytes::copy_from_slice(object.as_bytes()) });
+        let said = Message::from(Stored { object });
         self.queue(head, &said.relayed(client).into(), Vec::new());
         true
     }
@@ -239,8 +239,4 @@ impl Daemon {
             }
         }
     }
-}
-
-fn object(bytes: &[u8]) -> ObjectId {
-    ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL)
 }

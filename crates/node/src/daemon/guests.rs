@@ -45,7 +45,7 @@ impl Daemon {
 
     /// The job that a guest works for, once the head has said so.
     pub(super) fn job_of_guest(&self, key: Key) -> Option<JobId> {
-        JobId::from_slice(&self.guests.get(&key)?.who.as_ref()?.job)
+        Some(self.guests.get(&key)?.who.as_ref()?.job)
     }
 
     /// Another head is to know the guests, too. What the command line asked is not asked again.

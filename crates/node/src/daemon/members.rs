@@ -4,7 +4,6 @@ use super::Daemon;
 use super::descriptors::pidfd_of;
 use super::network::Purpose;
 use super::streams::Role;
-use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::Key;
 use oxiray_network::Local;
 use oxiray_wire::Message;
@@ -93,8 +92,8 @@ impl Daemon {
             NodeToDaemon::Relay(relayed) => self.relayed(from, *relayed),
             NodeToDaemon::Locate(asked) => self.locate_for(from, &asked),
             NodeToDaemon::Connect(asked) => self.connect_for(from, &asked),
-            NodeToDaemon::Copied(said) => self.core.copied(from, object(&said.object)),
-            NodeToDaemon::CopyRefused(said) => self.core.cannot_come(Some(from), object(&said.object)),
+            NodeToDaemon::Copied(said) => self.core.copied(from, said.object),
+            NodeToDaemon::CopyRefused(said) => self.core.cannot_come(Some(from), said.object),
             NodeToDaemon::Heartbeat(said) => self.heartbeat(from, &said),
             NodeToDaemon::CertificateWanted(asked) => self.certificate_wanted(from, &asked),
             NodeToDaemon::PackageWanted(asked) => self.give_package(from, asked),
@@ -130,10 +129,10 @@ impl Daemon {
     fn client_of_another_said(&mut self, client: Key, message: RelayedToHead) {
         match message {
             RelayedToHead::Node(NodeOfWorker::Stored(said)) => {
-                self.core.stored_elsewhere(client, object(&said.object));
+                self.core.stored_elsewhere(client, said.object);
             }
             RelayedToHead::Node(NodeOfWorker::Abort(said)) => {
-                self.core.unstored_elsewhere(client, object(&said.object));
+                self.core.unstored_elsewhere(client, said.object);
             }
             RelayedToHead::Node(NodeOfWorker::LogLines(lines)) => {
                 // Where nobody wants to see them, they are in the files of the worker's own node.
@@ -158,9 +157,9 @@ impl Daemon {
     fn daemon_of_head_said(&mut self, message: DaemonToNode, descriptors: Vec<OwnedFd>) {
         match message {
             DaemonToNode::Relay(relayed) => self.pass_down(*relayed, descriptors),
-            DaemonToNode::ObjectDelete(said) => self.delete(object(&said.object)),
+            DaemonToNode::ObjectDelete(said) => self.delete(said.object),
             DaemonToNode::Seek(asked) => {
-                let sought = Sought { search: asked.search, is_here: self.has_of_its_own(object(&asked.object)) };
+                let sought = Sought { search: asked.search, is_here: self.has_of_its_own(asked.object) };
                 if let Some(head) = self.core.head_key() {
                     self.queue(head, &sought.into(), Vec::new());
                 }
@@ -168,9 +167,7 @@ impl Daemon {
             DaemonToNode::Located(said) => self.located(*said),
             DaemonToNode::NodePeer(said) => {
                 let end = said.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Objects));
-                if let Some(node) = NodeId::from_slice(&said.node) {
-                    self.add_link(node, descriptors.into_iter().map(Local::from).chain(end).next());
-                }
+                self.add_link(said.node, descriptors.into_iter().map(Local::from).chain(end).next());
             }
             DaemonToNode::HeartbeatHeard(said) => self.heartbeat_heard(&said),
             DaemonToNode::CertificateIssued(said) => self.certificate_issued(&said),
@@ -179,7 +176,7 @@ impl Daemon {
             DaemonToNode::NodeGone(said) => self.node_gone(&said),
             DaemonToNode::NodeLeaves(_) => self.head_leaves(),
             DaemonToNode::GuestClose(said) => self.close_guest(&said),
-            DaemonToNode::CopyWanted(asked) => self.copy_here(object(&asked.object)),
+            DaemonToNode::CopyWanted(asked) => self.copy_here(asked.object),
             DaemonToNode::NodeDismissed(said) => {
                 self.log.line(&said.text);
                 self.is_stopping = true;
@@ -216,7 +213,7 @@ impl Daemon {
     pub(super) fn client_of_member_said(&mut self, head: Key, from: Key, message: ClientToDaemon) {
         let message = match message {
             ClientToDaemon::Store(ClientToStore::Abort(said)) => {
-                if let Err(error) = self.store.abort(from, object(&said.object)) {
+                if let Err(error) = self.store.abort(from, said.object) {
                     self.log.line(&format!("client {from}: {error}"));
                 }
                 said.into()
@@ -234,8 +231,4 @@ impl Daemon {
             self.pass_on(head, from, &message);
         }
     }
-}
-
-fn object(bytes: &[u8]) -> ObjectId {
-    ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL)
 }

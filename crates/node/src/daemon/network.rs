@@ -176,7 +176,7 @@ impl Daemon {
 
     /// A node that was let in.
     fn admit_remote(&mut self, node: NodeId, ip: &str, local: OwnedFd) {
-        let head = Bytes::copy_from_slice(self.core.own_node().as_bytes());
+        let head = self.core.own_node();
         let connection = match Connection::new(local) {
             Ok(connection) => connection,
             Err(error) => return self.log.line(&format!("the stream to node {node} cannot be used: {error}")),
@@ -188,7 +188,7 @@ impl Daemon {
         self.add_stream(key, Stream::new(connection, Role::Member(None), 0));
         let lease_ms = lease.as_millis() as u64;
         let (address, epoch) = (self.address.clone(), self.core.epoch());
-        let admitted = NodeAdmitted { ip: ip.to_owned(), address, head, lease_ms, epoch };
+        let admitted = NodeAdmitted { ip: ip.to_owned(), address, head: Some(head), lease_ms, epoch };
         self.queue(key, &admitted.into(), Vec::new());
     }
 
@@ -222,7 +222,7 @@ impl Daemon {
             return true;
         };
         remote.listens = told.listens.parse().ok();
-        remote.node.as_bytes()[..] == told.node[..] && remote.listens.is_some()
+        remote.node == told.node && remote.listens.is_some()
     }
 
     /// Ends all that there was with a member on another machine.
@@ -231,7 +231,7 @@ impl Daemon {
         let Some(remote) = network.remotes.remove(&key) else { return };
         network.gateway.forget(remote.node);
         let others: Vec<Key> = network.remotes.keys().copied().collect();
-        let gone = Message::from(NodeGone { node: Bytes::copy_from_slice(remote.node.as_bytes()) });
+        let gone = Message::from(NodeGone { node: remote.node });
         for other in others {
             self.queue(other, &gone, Vec::new());
         }
@@ -239,8 +239,8 @@ impl Daemon {
 
     /// The head says that another node is gone.
     pub(super) fn node_gone(&mut self, said: &NodeGone) {
-        if let (Some(network), Some(node)) = (&self.network, NodeId::from_slice(&said.node)) {
-            network.gateway.forget(node);
+        if let Some(network) = &self.network {
+            network.gateway.forget(said.node);
         }
     }
 
@@ -287,7 +287,7 @@ impl Daemon {
 
     /// Tells a member of a stream to another node, or that there is none to be had.
     pub(super) fn send_peer(&mut self, to: Key, node: NodeId, end: Option<End>) {
-        let node = Bytes::copy_from_slice(node.as_bytes());
+        let node = node;
         match end {
             None => self.queue(to, &NodePeer { node, splice: None }.into(), Vec::new()),
             Some(End::Here(local)) => {
@@ -312,10 +312,10 @@ impl Daemon {
                 let remotes = self.network.as_ref().map(|network| &network.remotes);
                 let found = remotes.and_then(|remotes| Some((remotes.get(&one)?, remotes.get(&other)?)));
                 let (one, other) = found.ok_or_else(nowhere)?;
-                let ticket = Bytes::copy_from_slice(Ticket::generate().as_bytes());
+                let ticket = Ticket::generate();
                 let to = |remote: &Remote, address: String| Splice {
-                    ticket: ticket.clone(),
-                    node: Bytes::copy_from_slice(remote.node.as_bytes()),
+                    ticket: Bytes::copy_from_slice(ticket.as_bytes()),
+                    node: remote.node,
                     address,
                     is_head: false,
                 };
@@ -327,7 +327,7 @@ impl Daemon {
 
     /// A stream from here to a member, which comes to this machine for it.
     fn stream_from_here(&mut self, member: Key, purpose: Purpose) -> std::io::Result<(End, End)> {
-        let own = Bytes::copy_from_slice(self.core.own_node().as_bytes());
+        let own = self.core.own_node();
         let network = self.network.as_ref().ok_or_else(nowhere)?;
         let node = network.remotes.get(&member).ok_or_else(nowhere)?.node;
         let (near, local) = purpose.pair()?;
@@ -350,7 +350,7 @@ impl Daemon {
         let own = self.core.own_node();
         let network = self.network.as_mut().ok_or_else(nowhere)?;
         let ticket = Ticket::from_slice(&splice.ticket).ok_or_else(nowhere)?;
-        let node = NodeId::from_slice(&splice.node).ok_or_else(nowhere)?;
+        let node = splice.node;
         if node == own {
             if let Some(second) = network.halves.remove(&ticket) {
                 return Ok(second.into());

@@ -9,7 +9,6 @@ use super::Daemon;
 use super::arrival::rejoin;
 use super::join::Way;
 use super::streams::{Role, Stream};
-use bytes::Bytes;
 use oxiray_machine::Key;
 use oxiray_network::{JoinFailure, Joined};
 use oxiray_visitor::{Description, session};
@@ -150,7 +149,7 @@ impl Daemon {
         let seconds = away.since.elapsed().as_secs_f64();
         self.log.line(&format!("the head is back after {seconds:.1} s, as number {}", admitted.epoch));
         let listens = self.network.as_ref().map(|network| network.address().to_string()).unwrap_or_default();
-        let stored = self.store.objects().map(|object| Bytes::copy_from_slice(object.as_bytes())).collect();
+        let stored = self.store.objects().collect();
         for worker in self.core.serve_next_head(key, admitted.epoch, listens, stored) {
             self.await_word_of(worker);
         }

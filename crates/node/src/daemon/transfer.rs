@@ -37,20 +37,8 @@ pub(super) struct Transfer {
     giving: Giving,
 }
 
-fn id(bytes: &[u8]) -> ObjectId {
-    ObjectId::from_slice(bytes).unwrap_or(ObjectId::NIL)
-}
-
 fn segment_of(file: u64, offset: u64) -> SegmentId {
     SegmentId { file: FileId(file), offset }
-}
-
-fn told(object: ObjectId) -> Bytes {
-    Bytes::copy_from_slice(object.as_bytes())
-}
-
-fn told_node(node: NodeId) -> Bytes {
-    Bytes::copy_from_slice(node.as_bytes())
 }
 
 impl Daemon {
@@ -80,7 +68,7 @@ impl Daemon {
             Step::Connect { node } => self.connect(node),
             Step::Ask { link, number, object, offset, length } => {
                 let beside = self.has_hold(link, number, object);
-                let asked = Fetch { object: told(object), offset, number, length, beside };
+                let asked = Fetch { object, offset, number, length, beside };
                 self.queue(link, &asked.into(), Vec::new());
             }
             Step::Done { link, number } => {
@@ -101,7 +89,7 @@ impl Daemon {
             // It was to be here, and is, or cannot be.
             Step::Read { reader: OWN, object, .. } => self.copy_here(object),
             Step::Refuse { reader: OWN, object, .. } => match self.core.head_key() {
-                Some(head) => self.queue(head, &CopyRefused { object: told(object) }.into(), Vec::new()),
+                Some(head) => self.queue(head, &CopyRefused { object }.into(), Vec::new()),
                 None => self.core.cannot_come(None, object),
             },
             Step::Read { reader, request, object } => self.store.pin(reader, request, object, self.now),
@@ -118,7 +106,7 @@ impl Daemon {
             return self.transfer.fetches.want(object, OWN, 0);
         }
         match self.core.head_key() {
-            Some(head) => self.queue(head, &Copied { object: told(object) }.into(), Vec::new()),
+            Some(head) => self.queue(head, &Copied { object }.into(), Vec::new()),
             None => self.core.copied_here(object),
         }
     }
@@ -127,19 +115,18 @@ impl Daemon {
 
     fn locate(&mut self, object: ObjectId, without: Option<NodeId>) {
         let Some(head) = self.core.head_key() else { return self.core.locate(None, object, without, false) };
-        let without = without.map(told_node).unwrap_or_default();
-        self.queue(head, &Locate { object: told(object), without }.into(), Vec::new());
+        self.queue(head, &Locate { object, without }.into(), Vec::new());
     }
 
     /// A member asks where an object is.
     pub(super) fn locate_for(&mut self, member: Key, asked: &Locate) {
-        let object = id(&asked.object);
+        let object = asked.object;
         if let Some(failure) = self.core.freed(object) {
-            let located = Located { object: asked.object.clone(), failure: Some(failure), ..Located::default() };
+            let located = Located { object, failure: Some(failure), ..Located::default() };
             return self.queue(member, &located.into(), Vec::new());
         }
         let is_here = self.has_of_its_own(object);
-        self.core.locate(Some(member), object, NodeId::from_slice(&asked.without), is_here);
+        self.core.locate(Some(member), object, asked.without, is_here);
     }
 
     /// Whether this node's store has the object other than as a copy on its way here.
@@ -151,20 +138,19 @@ impl Daemon {
     pub(super) fn tell_whereabouts(&mut self, found: Whereabouts) {
         let Whereabouts { asker, object, node } = found;
         let Some(member) = asker else { return self.transfer.fetches.located(object, node, None) };
-        let node = node.map(told_node).unwrap_or_default();
-        self.queue(member, &Located { object: told(object), node, failure: None }.into(), Vec::new());
+        self.queue(member, &Located { object, node, failure: None }.into(), Vec::new());
     }
 
     /// The head says where an object is.
     pub(super) fn located(&mut self, said: Located) {
-        self.transfer.fetches.located(id(&said.object), NodeId::from_slice(&said.node), said.failure);
+        self.transfer.fetches.located(said.object, said.node, said.failure);
     }
 
     // --- streams ---
 
     fn connect(&mut self, node: NodeId) {
         if let Some(head) = self.core.head_key() {
-            return self.queue(head, &Connect { node: told_node(node) }.into(), Vec::new());
+            return self.queue(head, &Connect { node: node }.into(), Vec::new());
         }
         let own = self.core.own_node();
         let end = self.core.member_of(node).and_then(|member| self.stream_to(member, None, own));
@@ -173,7 +159,7 @@ impl Daemon {
 
     /// A member wants a stream to another node.
     pub(super) fn connect_for(&mut self, member: Key, asked: &Connect) {
-        let (Some(node), Some(asker)) = (NodeId::from_slice(&asked.node), self.core.node_of_member(member)) else {
+        let (Some(node), Some(asker)) = (Some(asked.node), self.core.node_of_member(member)) else {
             return;
         };
         if node != self.core.own_node() {
@@ -234,9 +220,9 @@ impl Daemon {
             NodeToNode::Fetch(asked) => self.give_piece(link, &asked),
             NodeToNode::Fetched(said) => self.end_giving(link, said.number),
             NodeToNode::Chunk(chunk) if chunk.missing => {
-                self.transfer.fetches.missing(link, id(&chunk.object), chunk.number, chunk.failure);
+                self.transfer.fetches.missing(link, chunk.object, chunk.number, chunk.failure);
             }
-            NodeToNode::Chunk(chunk) => self.piece_came(link, id(&chunk.object), *chunk),
+            NodeToNode::Chunk(chunk) => self.piece_came(link, chunk.object, *chunk),
             NodeToNode::Refused(said) => self.log.line(&format!("another node ends its stream: {}", said.text)),
         }
     }
@@ -244,7 +230,7 @@ impl Daemon {
     // --- giving ---
 
     fn give_piece(&mut self, link: Key, asked: &Fetch) {
-        let object = id(&asked.object);
+        let object = asked.object;
         let is_here = self.has_of_its_own(object);
         match self.transfer.giving.asked(link, object, asked.clone(), is_here) {
             Ok(Next::Send(place)) => self.send_piece(link, object, asked, place),
@@ -259,7 +245,7 @@ impl Daemon {
         let Fetch { offset, number, length, beside, .. } = *asked;
         let count = size.saturating_sub(offset).min(length).min(PIECE_BYTES_MAX);
         let stamp = self.store.stamp_of(object);
-        let chunk = Chunk { object: told(object), offset, size, number, stamp, ..Chunk::default() };
+        let chunk = Chunk { object, offset, size, number, stamp, ..Chunk::default() };
         if beside && count > 0 && self.load_piece(link, &chunk, segment, count) {
             return;
         }
@@ -274,7 +260,7 @@ impl Daemon {
     }
 
     fn say_missing(&mut self, link: Key, number: u64, object: ObjectId, failure: Option<Failure>) {
-        let chunk = Chunk { object: told(object), missing: true, number, failure, ..Chunk::default() };
+        let chunk = Chunk { object, missing: true, number, failure, ..Chunk::default() };
         self.queue(link, &chunk.into(), Vec::new());
     }
 
@@ -346,7 +332,7 @@ impl Daemon {
         }
         self.store.has_stamp(object, stamp);
         match self.core.head_key() {
-            Some(head) => self.queue(head, &Copied { object: told(object) }.into(), Vec::new()),
+            Some(head) => self.queue(head, &Copied { object }.into(), Vec::new()),
             None if !self.core.is_stored(object) => self.store.delete(object),
             None => self.core.copied_here(object),
         }

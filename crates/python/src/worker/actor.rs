@@ -7,7 +7,6 @@ use crate::values::exception;
 use crate::values_of_call::mark_as_of_argument;
 use crate::{caller, common, python};
 use oxiray_client::borrowing;
-use oxiray_ids::ActorId;
 use oxiray_wire::message::{ActorCreate, Value};
 use pyo3::exceptions::{PyRuntimeError, PySystemExit};
 use pyo3::prelude::*;
@@ -19,7 +18,7 @@ impl Worker {
     pub(super) fn construct(&self, py: Python<'_>, create: &ActorCreate) -> bool {
         self.class.get_or_init(|| create.class_name.clone());
         self.label(py, &create.class_name);
-        let id = ActorId::from_slice(&create.actor).unwrap_or(ActorId::NIL);
+        let id = create.actor;
         let name = format!("{}.__init__", create.class_name);
         let task = id.creation_task();
         oxiray_runtime::show_title(&name);

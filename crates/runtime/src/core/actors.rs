@@ -12,7 +12,6 @@
 use crate::core::client::Client;
 use crate::core::creation::Creation;
 use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::objects::copy;
 use crate::core::submit::{Target, Task};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
@@ -233,7 +232,7 @@ impl<I: Io> Client<I> {
         }
         if matches!(actor.stream, Stream::None) {
             actor.stream = Stream::Awaited;
-            self.io.send_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost: Bytes::new() });
+            self.io.send_now(DAEMON, &ActorConnect { actor: id, lost: None });
         }
         self.deliver(id);
     }
@@ -304,7 +303,7 @@ impl<I: Io> Client<I> {
         match message {
             ActorToCaller::StreamItem(item) => self.item_arrived(token, *item),
             ActorToCaller::Reply(reply) => {
-                let Some(task) = TaskId::from_slice(&reply.task) else { return };
+                let task = reply.task;
                 let is_under_way = self.calls.tasks.get(&task).is_some_and(|task| task.sent > 0);
                 if let (true, Stream::Open(_, worker)) = (is_under_way, &self.actors.get(id).stream) {
                     let worker = *worker;
@@ -312,21 +311,17 @@ impl<I: Io> Client<I> {
                 }
                 self.let_go_when_done(id);
             }
-            ActorToCaller::Retried(retried) => {
-                if let Some(task) = TaskId::from_slice(&retried.task) {
-                    self.spend_retry(task);
-                }
-            }
+            ActorToCaller::Retried(retried) => drop(self.spend_retry(retried.task)),
         }
     }
 
     pub(crate) fn actor_placed(&mut self, placed: &ActorPlaced, descriptor: Option<I::Descriptor>) {
-        let (Some(id), Some(stream)) = (ActorId::from_slice(&placed.actor), descriptor) else { return };
+        let (id, Some(stream)) = (placed.actor, descriptor) else { return };
         if matches!(self.actors.get(id).stream, Stream::Open(..) | Stream::Dead(_)) {
             return;
         }
         let Some(token) = self.open_stream(stream, Role::Actor(id), placed.is_near) else { return };
-        let worker = WorkerId::from_slice(&placed.worker).unwrap_or(WorkerId::NIL);
+        let worker = placed.worker;
         let actor = self.actors.get(id);
         actor.stream = Stream::Open(token, worker);
         self.actors.set_unavailable(id, None);
@@ -346,8 +341,7 @@ impl<I: Io> Client<I> {
         let actor = self.actors.get(id);
         if let Stream::Open(_, worker) = actor.stream {
             actor.stream = Stream::Awaited;
-            let lost = copy(worker.as_bytes());
-            self.io.send_now(DAEMON, &ActorConnect { actor: copy(id.as_bytes()), lost });
+            self.io.send_now(DAEMON, &ActorConnect { actor: id, lost: Some(worker) });
         }
     }
 
@@ -360,7 +354,7 @@ impl<I: Io> Client<I> {
 
     /// ACTORS-2: the actor's process died, and there will be another.
     pub(crate) fn actor_restarting(&mut self, said: ActorRestarting) {
-        let Some(id) = ActorId::from_slice(&said.actor) else { return };
+        let id = said.actor;
         self.close_stream_to(id);
         let actor = self.actors.get(id);
         actor.stream = Stream::Awaited;
@@ -419,7 +413,7 @@ impl<I: Io> Client<I> {
     }
 
     pub(crate) fn actor_died(&mut self, died: ActorDied) {
-        let Some(id) = ActorId::from_slice(&died.actor) else { return };
+        let id = died.actor;
         let failure = died.failure.unwrap_or_else(|| Failure {
             code: "actor_died".into(),
             text: "the actor is dead".into(),
@@ -468,7 +462,7 @@ impl<I: Io> Client<I> {
         } else {
             actor.killed = true;
         }
-        self.io.send_now(DAEMON, &ActorKill { actor: copy(id.as_bytes()), restart });
+        self.io.send_now(DAEMON, &ActorKill { actor: id, restart });
     }
 
     /// Whether the actor's process has the call. One that it has not got is not sent any more.
@@ -477,7 +471,7 @@ impl<I: Io> Client<I> {
             return false;
         }
         if let Stream::Open(token, _) = self.actors.get(id).stream {
-            let cancel = Cancel { task: copy(task.as_bytes()), force: false, recursive };
+            let cancel = Cancel { task, force: false, recursive };
             self.io.send_now(token, &cancel);
         }
         true

@@ -10,8 +10,7 @@ use crate::core::client::{Client, News};
 use crate::core::io::{Io, Token};
 use crate::core::objects::{copy, failed};
 use crate::core::submit::Target;
-use bytes::Bytes;
-use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Cancel, CancelObject, Failure, Reply, Value};
 
 /// An actor's call was to be cancelled by force.
@@ -23,7 +22,7 @@ impl<I: Io> Client<I> {
     pub fn cancel_object(&mut self, object: ObjectId, force: bool, recursive: bool) -> Result<(), NotForced> {
         let task = object.task();
         let owner = self.objects.reference(object).owner;
-        let is_mine = WorkerId::from_slice(&owner) == Some(self.identity.worker);
+        let is_mine = owner == Some(self.identity.worker);
         let is_over = if is_mine { !self.calls.tasks.contains_key(&task) } else { self.objects.is_ready(object) };
         if is_over {
             return Ok(());
@@ -34,7 +33,7 @@ impl<I: Io> Client<I> {
         if is_mine {
             self.cancel_task(task, force, recursive);
         } else {
-            let asked = CancelObject { object: copy(object.as_bytes()), owner, force, recursive };
+            let asked = CancelObject { object, owner, force, recursive };
             self.demand(asked.into());
         }
         Ok(())
@@ -42,9 +41,7 @@ impl<I: Io> Client<I> {
 
     /// A borrower of one of this process's objects wants its task cancelled.
     pub(crate) fn cancel_asked(&mut self, asked: &CancelObject) {
-        if let Some(object) = ObjectId::from_slice(&asked.object) {
-            self.cancel_task(object.task(), asked.force, asked.recursive);
-        }
+        self.cancel_task(asked.object.task(), asked.force, asked.recursive);
     }
 
     pub(crate) fn cancel_task(&mut self, id: TaskId, force: bool, recursive: bool) {
@@ -53,7 +50,7 @@ impl<I: Io> Client<I> {
         let is_under_way = match target {
             Target::Class(queue) => match self.lease_of(queue, id) {
                 Some(token) => {
-                    let cancel = Cancel { task: copy(id.as_bytes()), force, recursive };
+                    let cancel = Cancel { task: id, force, recursive };
                     self.io.send_now(token, &cancel);
                     true
                 }
@@ -106,11 +103,11 @@ impl<I: Io> Client<I> {
 
     /// The owner does not want a call any more that it sent here.
     pub(crate) fn cancel_call(&mut self, from: Token, cancel: &Cancel) {
-        let Some(task) = TaskId::from_slice(&cancel.task) else { return };
-        if let Some(results) = self.service.inbox.withdraw(from, &cancel.task) {
-            self.service.yieldings.close(&cancel.task);
+        let task = cancel.task;
+        if let Some(results) = self.service.inbox.withdraw(from, task) {
+            self.service.yieldings.close(task);
             let results = vec![never_begun(task); results as usize];
-            let reply = Reply { task: cancel.task.clone(), results, ..Reply::default() };
+            let reply = Reply { task, results, ..Reply::default() };
             self.io.send_now(from, &reply);
             return;
         }
@@ -143,7 +140,7 @@ impl<I: Io> Client<I> {
 }
 
 fn cancelled(id: TaskId, text: &str) -> Value {
-    failed(Failure { code: "cancelled".into(), text: text.into(), cause: Bytes::copy_from_slice(id.as_bytes()) })
+    failed(Failure { code: "cancelled".into(), text: text.into(), cause: copy(id.as_bytes()) })
 }
 
 fn never_begun(id: TaskId) -> Value {

@@ -271,7 +271,7 @@ impl<I: Io> Client<I> {
             Role::Client(_) => {
                 self.service.codes.remove(&stream);
                 for task in self.service.inbox.client_gone(stream) {
-                    self.service.yieldings.close(&task);
+                    self.service.yieldings.close(task);
                 }
                 self.service.yieldings.client_gone(stream);
                 self.signals.changed = true;
@@ -344,7 +344,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn promise(&mut self, ids: &[ObjectId]) {
         let (promised, ready) = self.objects.promise(ids);
         if !promised.is_empty() {
-            let objects = promised.iter().map(|id| copy(id.as_bytes())).collect();
+            let objects = promised.iter().copied().collect();
             self.io.send_now(DAEMON, &Promise { objects });
         }
         for id in ready {
@@ -355,7 +355,7 @@ impl<I: Io> Client<I> {
     fn publish(&mut self, id: ObjectId) {
         let Some(value) = self.objects.value(id).cloned() else { return };
         self.promise(&crate::core::objects::inner_ids(&value));
-        let object = copy(id.as_bytes());
+        let object = id;
         self.io.send_now(DAEMON, &Publish { object, value: Some(value) });
     }
 
@@ -378,15 +378,14 @@ impl<I: Io> Client<I> {
 
     fn count_for(&mut self, ids: &[ObjectId], holder: &WorkerId, until_confirmed: bool) {
         if !ids.is_empty() {
-            let objects = ids.iter().map(|id| copy(id.as_bytes())).collect();
-            self.io.send_now(DAEMON, &Hold { objects, holder: copy(holder.as_bytes()), until_confirmed });
+            self.io.send_now(DAEMON, &Hold { objects: ids.to_vec(), holder: *holder, until_confirmed });
         }
     }
 
     /// Gives holds of this process back.
     pub(crate) fn unhold(&mut self, ids: &[ObjectId]) {
         if !ids.is_empty() {
-            let objects = ids.iter().map(|id| copy(id.as_bytes())).collect();
+            let objects = ids.to_vec();
             self.io.send(DAEMON, &Unhold { objects });
         }
     }
@@ -428,21 +427,21 @@ impl<I: Io> Client<I> {
             NewsToClient::ActorDied(died) => self.actor_died(*died),
             NewsToClient::ActorRestarting(said) => self.actor_restarting(*said),
             NewsToClient::Published(published) => {
-                if let (Some(id), Some(value)) = (ObjectId::from_slice(&published.object), published.value) {
-                    self.resolve(id, value, 0, 1);
+                if let Some(value) = published.value {
+                    self.resolve(published.object, value, 0, 1);
                 }
             }
             // The end that follows is final.
             NewsToClient::Refused(_) => self.daemon.comes_back = false,
             NewsToClient::HeadBack(said) => self.resume(said.epoch, false),
-            NewsToClient::Lost(said) => self.lost_elsewhere(&said.object),
-            NewsToClient::Wanted(said) => self.wanted_elsewhere(&said.object),
+            NewsToClient::Lost(said) => self.lost_elsewhere(said.object),
+            NewsToClient::Wanted(said) => self.wanted_elsewhere(said.object),
             NewsToClient::CollectGarbage(_) => {
                 self.service.inbox.collect();
                 self.signals.changed = true;
             }
-            NewsToClient::Freed(said) => self.freed_elsewhere(&said.object),
-            NewsToClient::Forgotten(said) => self.forgotten_elsewhere(&said.object),
+            NewsToClient::Freed(said) => self.freed_elsewhere(said.object),
+            NewsToClient::Forgotten(said) => self.forgotten_elsewhere(said.object),
             NewsToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
             NewsToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
             NewsToClient::LogLines(mut lines) => {
@@ -456,7 +455,7 @@ impl<I: Io> Client<I> {
             }
             NewsToClient::Peer(peer) => {
                 if let Some(descriptor) = descriptor {
-                    let client = WorkerId::from_slice(&peer.client).unwrap_or(WorkerId::NIL);
+                    let client = peer.client;
                     // A stream that cannot be watched is closed here, which tells the client.
                     let _ = self.open_stream(descriptor, Role::Client(client), false);
                 }

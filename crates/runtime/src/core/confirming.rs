@@ -8,8 +8,7 @@
 
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::objects::{copy, inner_ids};
-use bytes::Bytes;
+use crate::core::objects::inner_ids;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{Confirm, Content, Reply, Value};
 
@@ -53,8 +52,7 @@ impl<I: Io> Client<I> {
     /// What a head that is gone had counted, this process has counted by itself (RESUMING-1).
     fn confirm(&mut self, giver: &WorkerId, objects: &[ObjectId]) {
         if !objects.is_empty() && !self.resuming.reads_what_came_before {
-            let objects: Vec<Bytes> = objects.iter().map(|id| copy(id.as_bytes())).collect();
-            self.io.send(DAEMON, &Confirm { giver: copy(giver.as_bytes()), objects, is_over: false });
+            self.io.send(DAEMON, &Confirm { giver: *giver, objects: objects.to_vec(), is_over: false });
         }
     }
 
@@ -67,6 +65,6 @@ impl<I: Io> Client<I> {
 
     /// CONFIRMING-2.
     pub(crate) fn giver_is_over(&mut self, giver: &WorkerId) {
-        self.io.send_now(DAEMON, &Confirm { giver: copy(giver.as_bytes()), objects: Vec::new(), is_over: true });
+        self.io.send_now(DAEMON, &Confirm { giver: *giver, objects: Vec::new(), is_over: true });
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use crate::core::objects::copy;
 use crate::core::work::Arguments;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
@@ -21,8 +20,8 @@ impl<I: Io> Client<I> {
     /// Takes an actor on. It has one handle, for the caller.
     pub fn begin_actor(&mut self, mut create: ActorCreate, arguments: Arguments) -> ActorId {
         let actor = ActorId::generate(self.identity.job, &mut self.calls.unique);
-        create.actor = copy(actor.as_bytes());
-        create.owner = copy(self.identity.worker.as_bytes());
+        create.actor = actor;
+        create.owner = self.identity.worker;
         create.arguments = arguments.payload.clone();
         create.contained = arguments.contained.iter().map(|id| self.objects.reference(*id)).collect();
         let kept: Vec<ObjectId> =

@@ -10,7 +10,7 @@
 use crate::core::client::Client;
 use crate::core::interrupt::Interrupts;
 use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::objects::{copy, is_error};
+use crate::core::objects::is_error;
 use crate::core::task_log::TaskLog;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
@@ -127,8 +127,8 @@ impl Inbox {
     }
 
     /// Takes a call out that has not begun; the number of its results.
-    pub(crate) fn withdraw(&mut self, from: Token, task: &Bytes) -> Option<u32> {
-        let is_it = |item: &Item| matches!(item, Item::Call(token, call, _) if *token == from && call.task == *task);
+    pub(crate) fn withdraw(&mut self, from: Token, task: TaskId) -> Option<u32> {
+        let is_it = |item: &Item| matches!(item, Item::Call(token, call, _) if *token == from && call.task == task);
         let mut queues = std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items));
         let found = queues.find_map(|items| items.iter().position(is_it).and_then(|at| items.remove(at)));
         match found {
@@ -138,12 +138,12 @@ impl Inbox {
     }
 
     /// Drops what a client asked for that has not begun; the tasks.
-    pub(crate) fn client_gone(&mut self, token: Token) -> Vec<Bytes> {
+    pub(crate) fn client_gone(&mut self, token: Token) -> Vec<TaskId> {
         let mut dropped = Vec::new();
         for items in std::iter::once(&mut self.items).chain(self.groups.iter_mut().map(|(_, items)| items)) {
             items.retain(|item| match item {
                 Item::Call(from, call, _) if *from == token => {
-                    dropped.push(call.task.clone());
+                    dropped.push(call.task);
                     false
                 }
                 _ => true,
@@ -224,7 +224,7 @@ impl Inbox {
                 let started = clock();
                 self.running += 1;
                 self.running_since = Some(started);
-                let task = TaskId::from_slice(&call.task).unwrap_or(TaskId::NIL);
+                let task = call.task;
                 self.interrupts.begin(task, !self.is_actor);
                 let place = log.begin(task, &call, started);
                 Some(Duty::Run(Ticket { from, task, code, place }, call))
@@ -253,18 +253,18 @@ impl<I: Io> Client<I> {
             }
             CallerToWorker::Cancel(cancel) => self.cancel_call(token, &cancel),
             CallerToWorker::StreamRead(read) => self.items_read(&read),
-            CallerToWorker::StreamStop(stop) => self.stop_call(token, &stop.task),
+            CallerToWorker::StreamStop(stop) => self.stop_call(token, stop.task),
         }
     }
 
     /// Stops a call whose results nobody reads any more; one that has not begun is over with that.
-    fn stop_call(&mut self, from: Token, task: &Bytes) {
+    fn stop_call(&mut self, from: Token, task: TaskId) {
         if self.service.inbox.withdraw(from, task).is_some() {
             self.service.yieldings.close(task);
             self.signals.changed = true;
             let results = vec![Value::default()];
-            self.io.send_now(from, &Reply { task: task.clone(), results, ..Reply::default() });
-        } else if let Some(task) = TaskId::from_slice(task) {
+            self.io.send_now(from, &Reply { task, results, ..Reply::default() });
+        } else {
             self.stop_yielding(task);
         }
     }
@@ -274,18 +274,18 @@ impl<I: Io> Client<I> {
         if self.service.inbox.is_actor {
             return;
         }
-        let mut queued: Vec<(Token, Vec<Bytes>)> = Vec::new();
+        let mut queued: Vec<(Token, Vec<TaskId>)> = Vec::new();
         self.service.inbox.items.retain(|item| {
             let Item::Call(from, call, _) = item else { return true };
             match queued.iter_mut().find(|(token, _)| token == from) {
-                Some((_, tasks)) => tasks.push(call.task.clone()),
-                None => queued.push((*from, vec![call.task.clone()])),
+                Some((_, tasks)) => tasks.push(call.task),
+                None => queued.push((*from, vec![call.task])),
             }
             false
         });
         for (token, tasks) in queued {
             for task in &tasks {
-                self.service.yieldings.close(task);
+                self.service.yieldings.close(*task);
             }
             self.io.send_now(token, &Returned { tasks, lost: Vec::new() });
         }
@@ -311,7 +311,6 @@ impl<I: Io> Client<I> {
         let Ticket { from, task, code, place } = ticket;
         let owner = self.owner_on(from);
         let kept = if owner.is_some() { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
-        let kept: Vec<Bytes> = kept.iter().map(|id| copy(id.as_bytes())).collect();
         self.promise(&outcome.handed);
         if let Some(owner) = &owner {
             self.give(&outcome.handed, owner);
@@ -322,7 +321,7 @@ impl<I: Io> Client<I> {
         let ran = self.log.started(place).map_or(Duration::ZERO, |started| ended.saturating_duration_since(started));
         let shared = shared_error(&outcome.results);
         let reply = ReplyFrame {
-            task: task.as_bytes(),
+            task,
             results: if shared.is_some() { &[] } else { &outcome.results },
             kept: &kept,
             retiring: outcome.retiring,
@@ -345,7 +344,7 @@ impl<I: Io> Client<I> {
 
     /// The call was answered, or never will be.
     fn call_is_over(&mut self, task: TaskId) {
-        self.service.yieldings.close(task.as_bytes());
+        self.service.yieldings.close(task);
         self.service.inbox.running -= 1;
         if self.service.inbox.running == 0 {
             self.service.inbox.running_since = None;
@@ -359,13 +358,13 @@ impl<I: Io> Client<I> {
     pub fn argument_lost(&mut self, call: Option<TaskId>, object: ObjectId, losses: u32, seen: u32) -> bool {
         match call {
             Some(task) if !self.service.inbox.is_actor => {
-                let lost = LostArgument { object: copy(object.as_bytes()), losses };
+                let lost = LostArgument { object, losses };
                 self.service.inbox.lost_arguments.entry(task).or_default().push(lost);
                 return true;
             }
             Some(_) => {
                 self.report_lost(object, seen);
-                self.io.send_now(DAEMON, &ArgumentLost { object: copy(object.as_bytes()) });
+                self.io.send_now(DAEMON, &ArgumentLost { object });
             }
             None => self.report_lost(object, seen),
         }
@@ -378,7 +377,7 @@ impl<I: Io> Client<I> {
         let kept = self.objects.keep(&outcome.borrowed);
         let me = self.identity.worker;
         self.hold_for(&kept, &me);
-        self.io.send_now(ticket.from, &Returned { tasks: vec![copy(ticket.task.as_bytes())], lost });
+        self.io.send_now(ticket.from, &Returned { tasks: vec![ticket.task], lost });
         self.abandon_call(ticket);
         outcome.clear();
     }
@@ -392,7 +391,7 @@ impl<I: Io> Client<I> {
 
     /// The call is run again in its place, which its owner is told before it can take this process down.
     pub fn call_is_retried(&mut self, ticket: &Ticket) {
-        self.io.send_now(ticket.from, &Retried { task: copy(ticket.task.as_bytes()) });
+        self.io.send_now(ticket.from, &Retried { task: ticket.task });
     }
 
     /// Whether tasks or actors that this process made are still under way, which would end with it. Not where a call that

@@ -6,14 +6,13 @@ use crate::core::objects::failed;
 use crate::core::regaining::Yielded;
 use crate::core::submit::{Target, Task};
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, TaskId, WorkerId};
+use oxiray_ids::{TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, Reply, Value};
 
 impl<I: Io> Client<I> {
     /// A call came back: results are there, or it is to be run again.
     pub(crate) fn finish(&mut self, id: TaskId, mut reply: Box<Reply>, worker: WorkerId) {
-        let kept: Vec<ObjectId> = reply.kept.iter().filter_map(|kept| ObjectId::from_slice(kept)).collect();
-        self.hold_kept(&kept, &worker);
+        self.hold_kept(&reply.kept, &worker);
         self.share_error(id, &mut reply);
         self.confirm_reply(id, &reply, &worker);
         if reply.retry && self.try_again(id, None) {

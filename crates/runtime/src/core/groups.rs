@@ -3,7 +3,7 @@
 use crate::core::client::Client;
 use crate::core::fresh_groups::Known;
 use crate::core::io::{DAEMON, Io};
-use crate::core::objects::{copy, failed};
+use crate::core::objects::failed;
 use crate::core::questions::DaemonAnswer;
 use oxiray_ids::{ActorId, ObjectId, PlacementGroupId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
@@ -50,7 +50,7 @@ impl<I: Io> Client<I> {
         };
         let questions = &mut self.daemon.questions;
         if let Some(request) = self.groups.awaited.join(group, id, value, is_known, || questions.forget()) {
-            let message = GroupAwait { request, group: copy(group.as_bytes()) }.into();
+            let message = GroupAwait { request, group }.into();
             self.note_question(request, &message);
             self.io.send_now(DAEMON, &message);
         }
@@ -61,7 +61,7 @@ impl<I: Io> Client<I> {
     pub fn remove_group(&mut self, group: PlacementGroupId) {
         self.groups.fresh.forget(group);
         self.groups.awaited.forget(group);
-        self.demand(GroupRemove { group: copy(group.as_bytes()) }.into());
+        self.demand(GroupRemove { group }.into());
     }
 
     /// The answer to a question about a group: for an object that stands for it, or for whoever asked.

@@ -5,7 +5,7 @@ use crate::core::code::Codes;
 use crate::core::io::{DAEMON, Io, Role};
 use crate::core::submit::{IDLE_LIMIT, Lease, Task, amounts};
 use bytes::Bytes;
-use oxiray_ids::{TaskId, WorkerId};
+use oxiray_ids::TaskId;
 use oxiray_wire::message::{
     Failure, LeaseEnded, LeaseGranted, LeaseKill, LeaseRefused, LeaseRequest, LeaseReturn, OutOfMemory,
 };
@@ -56,7 +56,7 @@ impl<I: Io> Client<I> {
             return;
         };
         self.leases.queues[queue].leases.push(granted.lease);
-        let worker = WorkerId::from_slice(&granted.worker).unwrap_or(WorkerId::NIL);
+        let worker = granted.worker;
         let lease = Lease {
             queue,
             token,

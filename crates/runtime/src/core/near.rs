@@ -6,7 +6,6 @@
 
 use crate::core::client::Client;
 use crate::core::io::Io;
-use crate::core::objects::copy;
 use crate::core::submit::{Leases, Target};
 use crate::core::work::Class;
 use oxiray_ids::{ObjectId, TaskId};
@@ -72,8 +71,7 @@ impl Leases {
 impl Class {
     /// As a request for a worker names them.
     pub(crate) fn large_arguments(&self) -> Vec<LargeArgument> {
-        let named =
-            |(object, bytes): &(ObjectId, u64)| LargeArgument { object: copy(object.as_bytes()), bytes: *bytes };
+        let named = |(object, bytes): &(ObjectId, u64)| LargeArgument { object: *object, bytes: *bytes };
         self.near.iter().map(named).collect()
     }
 }

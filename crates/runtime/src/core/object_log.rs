@@ -5,7 +5,6 @@
 
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use crate::core::objects::copy;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Content, ObjectLog, ObjectRecord, ObjectUse, TaskStage, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -30,7 +29,7 @@ impl<I: Io> Client<I> {
             let (stage, attempt) = self.stage_of(id, owned, value, &sent);
             let used = self.what_keeps(id, count, uses.get(&id).copied().unwrap_or_default());
             records.push(ObjectRecord {
-                object: copy(id.as_bytes()),
+                object: id,
                 size: value.and_then(size_of),
                 stage: stage.into(),
                 attempt,

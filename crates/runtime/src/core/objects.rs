@@ -78,7 +78,7 @@ impl Object {
 }
 
 pub(crate) fn inner_ids(value: &Value) -> Vec<ObjectId> {
-    value.contained.iter().filter_map(|inner| ObjectId::from_slice(&inner.object)).collect()
+    value.contained.iter().map(|inner| inner.object).collect()
 }
 
 /// All objects known here.
@@ -244,13 +244,9 @@ impl Objects {
 
     fn use_all(&mut self, contained: &[Reference], holds: u32) {
         for reference in contained {
-            if let (Some(id), Some(owner)) =
-                (ObjectId::from_slice(&reference.object), WorkerId::from_slice(&reference.owner))
-            {
-                let object = self.insert(id, owner, None);
-                object.uses += 1;
-                object.holds += holds;
-            }
+            let object = self.insert(reference.object, reference.owner.unwrap_or_default(), None);
+            object.uses += 1;
+            object.holds += holds;
         }
     }
 
@@ -344,7 +340,7 @@ impl Objects {
     /// The object as it travels.
     pub(crate) fn reference(&self, id: ObjectId) -> Reference {
         let owner = self.owner(id);
-        Reference { object: copy(id.as_bytes()), owner: copy(owner.as_bytes()) }
+        Reference { object: id, owner: Some(owner).filter(|owner| !owner.is_nil()) }
     }
 
     /// References to these leave the process: which of them the daemon has to be told of, and which of
@@ -416,10 +412,7 @@ mod tests {
     }
 
     fn inline(contained: &[(ObjectId, WorkerId)]) -> Value {
-        let contained = contained
-            .iter()
-            .map(|(id, owner)| Reference { object: copy(id.as_bytes()), owner: copy(owner.as_bytes()) })
-            .collect();
+        let contained = contained.iter().map(|(id, owner)| Reference { object: *id, owner: Some(*owner) }).collect();
         Value { content: Some(Content::Inline(Bytes::from_static(b"v"))), contained }
     }
 
@@ -489,7 +482,7 @@ mod tests {
         let (me, other, ids) = ids();
         let mut objects = Objects::new(me, false);
         objects.borrow(ids[0], other);
-        assert!(objects.want(ids[0]).is_some_and(|reference| reference.owner == copy(other.as_bytes())));
+        assert!(objects.want(ids[0]).is_some_and(|reference| reference.owner == Some(other)));
         assert_eq!(objects.want(ids[0]), None);
     }
 }

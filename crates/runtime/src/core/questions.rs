@@ -6,7 +6,6 @@
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::slack::shed_map;
-use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_store::{Access, Extent, FileId, SegmentId};
 use oxiray_wire::Message;
@@ -53,7 +52,7 @@ pub(crate) struct Questions {
     /// Why no answer comes any more: the daemon is gone for good.
     over: Option<Failure>,
     /// Questions nobody waits for any more, and the object that an answer would pin.
-    abandoned: FxHashMap<u64, Option<Bytes>>,
+    abandoned: FxHashMap<u64, Option<ObjectId>>,
     /// What was asked, for a head that comes back.
     asked: FxHashMap<u64, Message>,
     /// Objects with room in the store that this process holds for nothing but their writing.
@@ -83,7 +82,7 @@ impl Questions {
     }
 
     /// Nobody waits for the answer any more. Returns an object that it has pinned for nobody.
-    pub(crate) fn abandon(&mut self, question: u64, pins: Option<Bytes>) -> Option<Bytes> {
+    pub(crate) fn abandon(&mut self, question: u64, pins: Option<ObjectId>) -> Option<ObjectId> {
         match self.answers.remove(&question) {
             Some(DaemonAnswer::Pinned(..)) => pins,
             Some(_) => None,
@@ -133,12 +132,11 @@ impl Questions {
     }
 
     /// Keeps an answer for whoever asked. Returns an object that was pinned for nobody.
-    pub(crate) fn answer(&mut self, question: u64, answer: DaemonAnswer) -> Option<Bytes> {
+    pub(crate) fn answer(&mut self, question: u64, answer: DaemonAnswer) -> Option<ObjectId> {
         if let Some(Message::Allocate(asked)) = self.asked.get(&question)
-            && let Some(object) = ObjectId::from_slice(&asked.object)
             && is_room(&answer)
         {
-            self.writing.insert(object);
+            self.writing.insert(asked.object);
         }
         self.settled(question);
         if let Some(at) = self.open.iter().position(|open| *open == question) {

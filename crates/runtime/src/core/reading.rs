@@ -4,7 +4,7 @@
 
 use crate::core::client::{Client, News};
 use crate::core::io::{Io, Token};
-use crate::core::objects::{copy, failed, is_error};
+use crate::core::objects::{failed, is_error};
 use crate::core::streams::{Found, item};
 use crate::core::submit::Target;
 use bytes::Bytes;
@@ -54,7 +54,7 @@ impl<I: Io> Client<I> {
     }
 
     pub(crate) fn item_arrived(&mut self, from: Token, said: StreamItem) {
-        if let (Some(task), Some(value)) = (TaskId::from_slice(&said.task), said.value) {
+        if let (task, Some(value)) = (said.task, said.value) {
             let holds = u32::from(matches!(value.content, Some(Content::Stored(_))));
             self.confirm_item(item(task, said.index), &value, from);
             self.keep_item(task, said.index, Some(from), value, holds, 1);
@@ -122,7 +122,7 @@ impl<I: Io> Client<I> {
         match self.streams.next(task) {
             Found::Item(index, told) => {
                 if let Some((from, read)) = told {
-                    self.io.send(from, &StreamRead { task: copy(task.as_bytes()), read });
+                    self.io.send(from, &StreamRead { task, read });
                 }
                 Some(Next::Item(item(task, index)))
             }
@@ -144,7 +144,7 @@ impl<I: Io> Client<I> {
         }
         // A worker that waits for a reader would wait for ever.
         if let Some(token) = self.link_of(task) {
-            self.io.send(token, &StreamRead { task: copy(task.as_bytes()), read: u32::MAX });
+            self.io.send(token, &StreamRead { task, read: u32::MAX });
         }
     }
 
@@ -156,7 +156,7 @@ impl<I: Io> Client<I> {
         if let Some(task) = self.calls.tasks.get_mut(&id) {
             task.cancelled = true;
         }
-        self.io.send_now(token, &StreamStop { task: copy(id.as_bytes()) });
+        self.io.send_now(token, &StreamStop { task: id });
     }
 
     /// The stream to the worker that has the call, where it is under way.

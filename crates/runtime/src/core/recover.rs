@@ -7,7 +7,7 @@
 use crate::core::client::{Client, News};
 use crate::core::io::{DAEMON, Io};
 use crate::core::lineage::{Reason, Recipe};
-use crate::core::objects::{Effects, copy, failed, is_error};
+use crate::core::objects::{Effects, failed, is_error};
 use crate::core::submit::Target;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
@@ -31,8 +31,7 @@ impl<I: Io> Client<I> {
     }
 
     /// The daemon asks for a value of this process that was lost.
-    pub(crate) fn lost_elsewhere(&mut self, object: &[u8]) {
-        let Some(id) = ObjectId::from_slice(object) else { return };
+    pub(crate) fn lost_elsewhere(&mut self, id: ObjectId) {
         if self.daemon.lost.is_some() {
             return;
         }
@@ -45,7 +44,7 @@ impl<I: Io> Client<I> {
         } else if !self.objects.is_own(id) {
             let reason = if id.index() >= ObjectId::FIRST_PUT { Reason::Put } else { Reason::NotFound };
             let value = Some(unreconstructable(id, reason));
-            return self.io.send_now(DAEMON, &Publish { object: copy(object), value });
+            return self.io.send_now(DAEMON, &Publish { object: id, value });
         }
         let mut effects = Effects::default();
         let lost = self.objects.lose(id, self.objects.losses(id), &mut effects);
@@ -63,25 +62,24 @@ impl<I: Io> Client<I> {
     }
 
     /// Somebody waits for an object of this process that the daemon was not told of when it asked.
-    pub(crate) fn wanted_elsewhere(&mut self, object: &[u8]) {
-        let Some(id) = ObjectId::from_slice(object) else { return };
+    pub(crate) fn wanted_elsewhere(&mut self, id: ObjectId) {
         if self.objects.is_own(id) {
             return self.promise(&[id]);
         }
         if let Some(value) = self.objects.kept(id).cloned() {
-            return self.io.send_now(DAEMON, &Publish { object: copy(object), value: Some(value) });
+            return self.io.send_now(DAEMON, &Publish { object: id, value: Some(value) });
         }
         if self.daemon.lost.is_none() && !self.lineage.is_elsewhere(id) {
             // Where it was published meanwhile, the daemon does not listen to this.
             let reason = if id.index() >= ObjectId::FIRST_PUT { Reason::Put } else { Reason::NotFound };
             let value = Some(unreconstructable(id, reason));
-            self.io.send_now(DAEMON, &Publish { object: copy(object), value });
+            self.io.send_now(DAEMON, &Publish { object: id, value });
         }
     }
 
     fn publish_again(&mut self, id: ObjectId) {
         let Some(value) = self.objects.value(id).cloned() else { return };
-        self.io.send_now(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) });
+        self.io.send_now(DAEMON, &Publish { object: id, value: Some(value) });
     }
 
     /// Follows the recipe of an expected object, and those of its arguments that are gone; what cannot be made becomes
@@ -228,8 +226,7 @@ impl<I: Io> Client<I> {
     }
 
     /// Nobody anywhere refers to a stored object any more that was this process's own.
-    pub(crate) fn forgotten_elsewhere(&mut self, object: &[u8]) {
-        let Some(id) = ObjectId::from_slice(object) else { return };
+    pub(crate) fn forgotten_elsewhere(&mut self, id: ObjectId) {
         self.objects.keep_no_longer(id);
         if self.lineage.leave_elsewhere(id) {
             self.drop_recipe_user(id);
@@ -247,10 +244,8 @@ impl<I: Io> Client<I> {
         }
     }
 
-    pub(crate) fn freed_elsewhere(&mut self, object: &[u8]) {
-        if let Some(id) = ObjectId::from_slice(object) {
-            self.freed(id);
-        }
+    pub(crate) fn freed_elsewhere(&mut self, id: ObjectId) {
+        self.freed(id);
     }
 
     fn freed(&mut self, id: ObjectId) {

@@ -102,7 +102,7 @@ impl<I: Io> Client<I> {
         if let Some(task) = self.calls.tasks.get_mut(&id) {
             task.yields_again = true;
         }
-        self.io.send_now(token, &StreamStop { task: copy(id.as_bytes()) });
+        self.io.send_now(token, &StreamStop { task: id });
     }
 
     /// An attempt that was told to stop came back: whether the call waits for another.

@@ -6,9 +6,8 @@
 
 use crate::core::client::{Client, News};
 use crate::core::io::{DAEMON, Io};
-use crate::core::objects::{copy, inner_ids};
+use crate::core::objects::inner_ids;
 use crate::core::submit::Lease;
-use bytes::Bytes;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -78,9 +77,9 @@ impl<I: Io> Client<I> {
         let is_broken = |lease: &Lease| lease.closing && !lease.retires;
         let (broken, leases): (Vec<_>, Vec<_>) = self.leases.granted.iter().partition(|(_, lease)| is_broken(lease));
         let leases = leases.into_iter().map(|(id, lease)| (*id, lease.worker));
-        let leases = leases.map(|(lease, worker)| LeaseHeld { lease, worker: copy(worker.as_bytes()) }).collect();
+        let leases = leases.map(|(lease, worker)| LeaseHeld { lease, worker }).collect();
         let broken: Vec<u64> = broken.into_iter().map(|(id, _)| *id).collect();
-        let actors = self.actors.connected().map(|actor| copy(actor.as_bytes())).collect();
+        let actors = self.actors.connected().collect();
         self.io.send(DAEMON, &ClientResume { epoch, leases, actors });
         self.tell_of_objects_again();
         self.ask_for_actors_again();
@@ -107,14 +106,13 @@ impl<I: Io> Client<I> {
 
     fn tell_of_objects_again(&mut self) {
         let told = self.objects.retold();
-        let wire = |ids: &[ObjectId]| ids.iter().map(|id| copy(id.as_bytes())).collect::<Vec<Bytes>>();
         for promised in told.promised.chunks(BATCH_MAX) {
-            self.io.send(DAEMON, &Promise { objects: wire(promised) });
+            self.io.send(DAEMON, &Promise { objects: promised.to_vec() });
         }
-        let holder = copy(self.identity.worker.as_bytes());
+        let holder = self.identity.worker;
         let held: Vec<ObjectId> = told.held.into_iter().chain(self.daemon.questions.writing.iter().copied()).collect();
         for held in held.chunks(BATCH_MAX) {
-            self.io.send(DAEMON, &Hold { objects: wire(held), holder: holder.clone(), until_confirmed: false });
+            self.io.send(DAEMON, &Hold { objects: held.to_vec(), holder, until_confirmed: false });
         }
         for id in told.published {
             if let Some(value) = self.objects.value(id).cloned() {
@@ -123,10 +121,9 @@ impl<I: Io> Client<I> {
         }
         // Nobody here refers to these: promising them says whose they are.
         for (id, value) in told.kept {
-            let object = copy(id.as_bytes());
-            self.io.send(DAEMON, &Promise { objects: vec![object.clone()] });
+            self.io.send(DAEMON, &Promise { objects: vec![id] });
             self.publish_value(id, value);
-            self.io.send(DAEMON, &Unhold { objects: vec![object] });
+            self.io.send(DAEMON, &Unhold { objects: vec![id] });
         }
         for reference in told.wanted {
             self.io.send(DAEMON, &Subscribe { reference: Some(reference) });
@@ -134,7 +131,7 @@ impl<I: Io> Client<I> {
     }
 
     fn publish_value(&mut self, id: ObjectId, value: Value) {
-        self.io.send(DAEMON, &Publish { object: copy(id.as_bytes()), value: Some(value) });
+        self.io.send(DAEMON, &Publish { object: id, value: Some(value) });
     }
 
     fn ask_for_actors_again(&mut self) {
@@ -143,10 +140,10 @@ impl<I: Io> Client<I> {
             self.io.send(DAEMON, &create);
         }
         for (actor, restart) in self.actors.doomed() {
-            self.io.send(DAEMON, &ActorKill { actor: copy(actor.as_bytes()), restart });
+            self.io.send(DAEMON, &ActorKill { actor, restart });
         }
         for actor in self.actors.awaited() {
-            self.io.send(DAEMON, &ActorConnect { actor: copy(actor.as_bytes()), lost: Bytes::new() });
+            self.io.send(DAEMON, &ActorConnect { actor, lost: None });
         }
     }
 

@@ -12,7 +12,6 @@
 use crate::core::INLINE_BYTES;
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use crate::core::objects::copy;
 use crate::core::questions::DaemonAnswer;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::Message;
@@ -91,7 +90,7 @@ impl<I: Io> Client<I> {
 
     /// Says that an object is written, and asks for room for the next where there will be one; `name` makes its name.
     pub(crate) fn seal(&mut self, object: ObjectId, size: usize, name: impl FnOnce() -> (TaskId, u32)) {
-        let seal = Seal { object: copy(object.as_bytes()) };
+        let seal = Seal { object };
         let now = self.now;
         if object.index() < ObjectId::FIRST_PUT || !self.wants_room(size, now) {
             return self.io.send_now(DAEMON, &seal);
@@ -99,7 +98,7 @@ impl<I: Io> Client<I> {
         self.io.send(DAEMON, &seal);
         let (task, index) = name();
         let request = self.daemon.questions.ask();
-        let object = copy(task.object(index).as_bytes());
+        let object = task.object(index);
         let message = Message::from(Allocate { request, object, size: size as u64, ahead: true });
         self.note_question(request, &message);
         self.io.send_now(DAEMON, &message);
@@ -137,7 +136,7 @@ impl<I: Io> Client<I> {
         self.daemon.room.spare = None;
         if matches!(answer, DaemonAnswer::Allocated(_)) {
             self.daemon.questions.writing.remove(&spare.object());
-            self.io.send(DAEMON, &Abort { object: copy(spare.object().as_bytes()) });
+            self.io.send(DAEMON, &Abort { object: spare.object() });
         } else {
             self.no_room_ahead();
         }

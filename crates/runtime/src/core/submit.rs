@@ -401,7 +401,7 @@ impl<I: Io> Client<I> {
         let work = &task.work;
         let call = CallFrame {
             common: work.routine.written(),
-            task: id.as_bytes(),
+            task: id,
             arguments: &work.arguments.payload,
             references: &references,
             attempt: task.attempt,
@@ -444,24 +444,22 @@ impl<I: Io> Client<I> {
         match message {
             WorkerToOwner::Reply(reply) => self.task_replied(lease, reply),
             WorkerToOwner::StreamItem(item) => self.item_arrived(token, *item),
-            WorkerToOwner::Returned(returned) => self.tasks_returned(lease, &returned),
+            WorkerToOwner::Returned(returned) => self.tasks_returned(lease, returned),
         }
     }
 
     /// A worker has not begun these and will not.
-    fn tasks_returned(&mut self, lease: u64, returned: &Returned) {
+    fn tasks_returned(&mut self, lease: u64, returned: Returned) {
         let Some(held) = self.leases.granted.get_mut(&lease) else { return };
         let queue = held.queue;
-        let tasks: Vec<TaskId> = returned.tasks.iter().filter_map(|task| TaskId::from_slice(task)).collect();
+        let tasks = returned.tasks;
         held.under_way.retain(|task| !tasks.contains(task));
         if returned.lost.is_empty() {
             let queue_state = &mut self.leases.queues[queue];
             queue_state.average_us = Some(queue_state.average_us.unwrap_or(0.0).max(SLOW_US));
         }
         for argument in &returned.lost {
-            if let Some(object) = ObjectId::from_slice(&argument.object) {
-                self.report_lost(object, argument.losses);
-            }
+            self.report_lost(argument.object, argument.losses);
         }
         for task in tasks.into_iter().rev() {
             self.requeue(queue, task);
@@ -471,7 +469,7 @@ impl<I: Io> Client<I> {
     }
 
     fn task_replied(&mut self, id: u64, reply: Box<Reply>) {
-        let Some(task) = TaskId::from_slice(&reply.task) else { return };
+        let task = reply.task;
         let Some(lease) = self.leases.granted.get_mut(&id) else { return };
         if lease.under_way.front() == Some(&task) {
             lease.under_way.pop_front();

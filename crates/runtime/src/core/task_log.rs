@@ -6,7 +6,6 @@
 
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use crate::core::objects::copy;
 use crate::core::submit::{Target, Task};
 use oxiray_ids::TaskId;
 use oxiray_wire::message::{Amount, Assign, Call, Content, TaskLog as Told, TaskRecord, TaskStage, Value};
@@ -185,7 +184,7 @@ impl TaskLog {
         };
         let (error, text) = entry.error.as_deref().cloned().unwrap_or_default();
         TaskRecord {
-            task: copy(entry.task.as_bytes()),
+            task: entry.task,
             attempt: entry.attempt,
             name: entry.name.clone(),
             stage: stage.into(),
@@ -230,7 +229,7 @@ impl<I: Io> Client<I> {
         records.extend(self.calls.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
             let stage = Self::stage(id, task, &sent);
             TaskRecord {
-                task: copy(id.as_bytes()),
+                task: *id,
                 attempt: task.attempt,
                 name: task.work.name.clone(),
                 label: task.work.label.clone(),

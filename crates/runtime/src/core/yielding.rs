@@ -7,7 +7,6 @@
 use crate::core::client::{Client, News};
 use crate::core::execute::Ticket;
 use crate::core::io::{Io, Token};
-use crate::core::objects::copy;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Call, StreamItem, StreamRead, Value};
 use rustc_hash::FxHashMap;
@@ -32,14 +31,14 @@ pub(crate) struct Yieldings {
 
 impl Yieldings {
     pub(crate) fn open(&mut self, from: Token, call: &Call) {
-        if let (Some(terms), Some(task)) = (&call.stream, TaskId::from_slice(&call.task)) {
+        if let Some(terms) = &call.stream {
             let begun = Yielding { from, ahead: terms.ahead, read: terms.read, stopped: false, announced: false };
-            self.open.insert(task, begun);
+            self.open.insert(call.task, begun);
         }
     }
 
-    pub(crate) fn close(&mut self, task: &[u8]) {
-        if let (false, Some(task)) = (self.open.is_empty(), TaskId::from_slice(task)) {
+    pub(crate) fn close(&mut self, task: TaskId) {
+        if !self.open.is_empty() {
             self.open.remove(&task);
         }
     }
@@ -114,7 +113,7 @@ impl<I: Io> Client<I> {
             self.give(large, &owner);
         }
         self.give_up_written(large);
-        let message = StreamItem { task: copy(ticket.task().as_bytes()), index, value: Some(value) };
+        let message = StreamItem { task: ticket.task(), index, value: Some(value) };
         if handed.is_empty() && large.is_empty() {
             self.io.send_soon(ticket.from(), &message);
         } else {
@@ -128,7 +127,7 @@ impl<I: Io> Client<I> {
     }
 
     pub(crate) fn items_read(&mut self, said: &StreamRead) {
-        let Some(task) = TaskId::from_slice(&said.task) else { return };
+        let task = said.task;
         if let Some(yielding) = self.service.yieldings.open.get_mut(&task) {
             yielding.read = yielding.read.max(said.read);
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::runtime::Runtime;
 use crate::{ActorWork, Arguments, Class, Identity, Routine, Work};
 use bytes::{Bytes, BytesMut};
-use oxiray_ids::{JobId, NodeId, ObjectId, WorkerId};
+use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::message::{
     ActorCreate, ActorPlaced, Call, Content, Environment, Failure, LeaseEnded, LeaseGranted, Message, Reply, Value,
 };
@@ -63,7 +63,7 @@ impl Peer {
             Message::LeaseRequest(asked) => Some(asked.request),
             _ => None,
         });
-        let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
+        let worker = WorkerId::generate();
         let request = request.expect("the stream is open");
         self.join(LeaseGranted { request, lease, worker, is_alone: true, is_near: false })
     }
@@ -83,14 +83,14 @@ impl Peer {
 
     /// The header of a frame that does not come, and a little of it.
     fn begin_frame(&self) {
-        let (whole, _) = reply_bytes(&Bytes::from_static(b"none"), 1000);
+        let (whole, _) = reply_bytes(TaskId::new([1; 24]), 1000);
         self.bytes(&whole[..100]);
     }
 }
 
-fn reply_bytes(task: &Bytes, length: usize) -> (BytesMut, Value) {
+fn reply_bytes(task: TaskId, length: usize) -> (BytesMut, Value) {
     let value = Value { content: Some(Content::Inline(Bytes::from(vec![7; length]))), contained: Vec::new() };
-    let reply = Reply { task: task.clone(), results: vec![value.clone()], ..Reply::default() };
+    let reply = Reply { task, results: vec![value.clone()], ..Reply::default() };
     let mut whole = BytesMut::new();
     frame::append(&Message::from(reply), 0, &mut whole).expect("it fits");
     (whole, value)
@@ -189,7 +189,7 @@ fn a_peer_that_sends_little_by_little_is_waited_for() {
     let (runtime, mut daemon) = started(NEVER);
     let id = submit(&runtime, 0);
     let mut worker = daemon.grant(1);
-    let (whole, value) = reply_bytes(&worker.call().task, 20);
+    let (whole, value) = reply_bytes(worker.call().task, 20);
     let mut before = None;
     for byte in &whole[..whole.len() - 1] {
         worker.bytes(&[*byte]);
@@ -211,7 +211,7 @@ fn the_time_in_which_nobody_looked_counts_as_one_look() {
     let (runtime, mut daemon) = started(SHORT);
     let id = submit(&runtime, 0);
     let mut worker = daemon.grant(1);
-    let (whole, value) = reply_bytes(&worker.call().task, 1000);
+    let (whole, value) = reply_bytes(worker.call().task, 1000);
     runtime.shared.with(|state| state.io.unfinished.period = NEVER);
     worker.bytes(&whole[..100]);
     until(&runtime, |state| state.io.unfinished.looks_at.is_some());
@@ -231,16 +231,16 @@ fn calls_of_an_actor_that_announces_more_than_comes_fail() {
     let made = runtime.create_actor(ActorWork { create, named: false, arguments: Arguments::default() });
     let actor = made.expect("an unnamed actor needs no answer").0;
     let id = runtime.call_actor(actor, work(0)).expect("there is no limit").object(1);
-    let worker = Bytes::copy_from_slice(WorkerId::generate().as_bytes());
-    let placed = ActorPlaced { actor: Bytes::copy_from_slice(actor.as_bytes()), worker, is_near: false };
+    let worker = WorkerId::generate();
+    let placed = ActorPlaced { actor, worker, is_near: false };
     let mut process = daemon.join(placed.clone());
     process.call();
     process.begin_frame();
     let lost = daemon.next(|message| match message {
-        Message::ActorConnect(asked) if !asked.lost.is_empty() => Some(asked.lost),
+        Message::ActorConnect(asked) if asked.lost.is_some() => asked.lost,
         _ => None,
     });
-    assert_eq!(lost, Some(placed.worker.clone()));
+    assert_eq!(lost, Some(placed.worker));
     drop(daemon.join(placed));
     assert_eq!(failure_of(&runtime, id).code, "actor_unavailable");
 }

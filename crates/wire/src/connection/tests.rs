@@ -1,6 +1,6 @@
 use super::*;
 use crate::frame::{CONTROL_BYTES_LIMIT, MESSAGE_BYTES_LIMIT};
-use crate::message::{Goodbye, LeaseReclaim, Peer, Publish};
+use crate::message::{Function, Goodbye, LeaseReclaim, Peer};
 use bytes::Bytes;
 
 fn both() -> (Connection, Connection) {
@@ -34,7 +34,7 @@ fn a_message_that_no_frame_can_carry_ends_the_connection() {
     let (mut near, mut far) = both();
     near.send(&Goodbye::default());
     near.flush().expect("open");
-    near.send(&Publish { object: Bytes::from(vec![0; MESSAGE_BYTES_LIMIT]), value: None });
+    near.send(&Function { hash: Bytes::from(vec![0; MESSAGE_BYTES_LIMIT]), ..Function::default() });
     let is_unsendable = |error| matches!(error, ConnectionError::Frame(FrameError::Unsendable { kind: 41, .. }));
     assert!(near.flush().is_err_and(is_unsendable));
     drop(near);
@@ -47,8 +47,7 @@ fn a_message_that_no_frame_can_carry_ends_the_connection() {
 fn a_control_message_is_small() {
     let mut near = BytesMut::new();
     let text = "x".repeat(CONTROL_BYTES_LIMIT);
-    let error =
-        frame::append(&crate::message::Notice { text, job: Bytes::new() }, 0, &mut near).expect_err("it is too large");
+    let error = frame::append(&crate::message::Notice { text, job: None }, 0, &mut near).expect_err("it is too large");
     assert!(matches!(error, FrameError::Unsendable { limit: CONTROL_BYTES_LIMIT, .. }) && near.is_empty());
 }
 
@@ -56,7 +55,8 @@ fn a_control_message_is_small() {
 fn it_is_known_since_when_a_frame_that_was_begun_has_not_come() {
     let (mut near, mut far) = both();
     let mut whole = BytesMut::new();
-    frame::append(&Peer { client: Bytes::from(vec![1; 100]) }, 0, &mut whole).expect("it fits");
+    frame::append(&Function { hash: Bytes::from(vec![1; 100]), ..Function::default() }, 0, &mut whole)
+        .expect("it fits");
     let mut inbox = Vec::new();
     let mut send = |bytes: &[u8], far: &mut Connection| {
         near.outgoing.extend_from_slice(bytes);
@@ -76,13 +76,13 @@ fn it_is_known_since_when_a_frame_that_was_begun_has_not_come() {
 fn a_large_message_crosses_in_pieces() {
     let (mut near, mut far) = both();
     let inline = Bytes::from(vec![7; 3 << 20]);
-    near.send(&Publish { object: inline.clone(), value: None });
+    near.send(&Function { hash: inline.clone(), ..Function::default() });
     let mut inbox = Vec::new();
     while inbox.is_empty() {
         near.flush().expect("open");
         far.receive(&mut inbox).expect("open");
     }
-    assert!(matches!(&inbox[0].message, Message::Publish(publish) if publish.object == inline));
+    assert!(matches!(&inbox[0].message, Message::Function(function) if function.hash == inline));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn an_unproven_peer_cannot_make_us_read_much() {
     let (near, far) = socket_pair().expect("a pair");
     let mut far = Connection::unproven(far).expect("non-blocking");
     let mut near = Connection::new(near).expect("non-blocking");
-    near.send(&Publish { object: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), value: None });
+    near.send(&Function { hash: Bytes::from(vec![0; HELLO_BYTES_LIMIT + 1]), ..Function::default() });
     near.flush().expect("open");
     let error = far.receive(&mut Vec::new()).expect_err("the frame is too large");
     assert!(matches!(error, ConnectionError::Frame(FrameError::Oversized { .. })));

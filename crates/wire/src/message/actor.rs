@@ -3,6 +3,7 @@
 use super::{Amount, ArgumentReference, Environment, Failure, Reference, Strategy};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ActorId, TaskId, WorkerId};
 
 /// client → daemon: make an actor. Answered by [`ActorAnswer`]; unless it was refused or existed
 /// already, the creator is connected without asking ([`ActorPlaced`]). The creator holds the actor's anchor from
@@ -14,7 +15,7 @@ pub struct ActorCreate {
     pub request: u64,
     /// `ActorId`, chosen by the creator.
     #[field(2)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// Its registered name; empty for none.
     #[field(3)]
     pub name: String,
@@ -56,7 +57,7 @@ pub struct ActorCreate {
     pub max_concurrency: u32,
     /// `WorkerId` of the creator.
     #[field(16)]
-    pub owner: Bytes,
+    pub owner: WorkerId,
     /// References inside the arguments.
     #[field(17)]
     pub contained: Vec<Reference>,
@@ -104,7 +105,7 @@ pub struct ActorAnswer {
     pub request: u64,
     /// `ActorId` of the actor made or found; empty where there is a failure.
     #[field(2)]
-    pub actor: Bytes,
+    pub actor: Option<ActorId>,
     /// Its handle, see [`ActorCreate::handle`].
     #[field(3)]
     pub handle: Bytes,
@@ -122,11 +123,11 @@ pub struct ActorAnswer {
 pub struct ActorConnect {
     /// `ActorId`.
     #[field(1)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// `WorkerId` of the process to which there was a stream that ended; empty for none. Where that process turns
     /// out to live, there is a new stream to it.
     #[field(2)]
-    pub lost: Bytes,
+    pub lost: Option<WorkerId>,
 }
 
 /// daemon → client, with the stream: the actor has its process. Calls may be sent at once; they wait
@@ -135,10 +136,10 @@ pub struct ActorConnect {
 pub struct ActorPlaced {
     /// `ActorId`.
     #[field(1)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// `WorkerId` of the process it became.
     #[field(2)]
-    pub worker: Bytes,
+    pub worker: WorkerId,
     /// Whether both ends of the stream are on one machine, with no gateway between.
     #[field(3)]
     pub is_near: bool,
@@ -150,7 +151,7 @@ pub struct ActorPlaced {
 pub struct ActorDied {
     /// `ActorId`.
     #[field(1)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// Codes `actor_died`, `actor_unschedulable`, `runtime_env`.
     #[field(2)]
     pub failure: Option<Failure>,
@@ -162,7 +163,7 @@ pub struct ActorDied {
 pub struct ActorRestarting {
     /// `ActorId`.
     #[field(1)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// Code `actor_unavailable`.
     #[field(2)]
     pub failure: Option<Failure>,
@@ -180,7 +181,7 @@ pub struct ActorRestarting {
 pub struct Retried {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
 }
 
 /// client → daemon: end the actor's process now.
@@ -188,7 +189,7 @@ pub struct Retried {
 pub struct ActorKill {
     /// `ActorId`.
     #[field(1)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// Whether it is made anew where it has restarts left.
     #[field(2)]
     pub restart: bool,

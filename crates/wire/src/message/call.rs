@@ -1,7 +1,9 @@
 //! How a [`Call`] is read, which is what a worker hears most.
 
 use super::Call;
+use crate::field::Nested as _;
 use bytes::Bytes;
+use oxiray_ids::TaskId;
 use prost::{DecodeError, Message as _};
 
 /// Keys of fields, with how they are written, as they stand in a body.
@@ -33,7 +35,10 @@ impl Call {
                     continue;
                 }
                 _ if end > body.len() => break,
-                key::TASK => call.task = body.slice(start..end),
+                key::TASK => match TaskId::from_slice(&body[start..end]) {
+                    Some(task) if !task.is_nil() => call.task = task,
+                    _ => break,
+                },
                 key::FUNCTION => call.function = body.slice(start..end),
                 key::ARGUMENTS => call.arguments = body.slice(start..end),
                 key::NAME => match std::str::from_utf8(&body[start..end]) {
@@ -47,6 +52,7 @@ impl Call {
         if at < body.len() {
             call.merge(body.slice(at..))?;
         }
+        call.check()?;
         Ok(call)
     }
 }
@@ -58,7 +64,7 @@ mod tests {
 
     fn calls() -> Vec<Call> {
         let short = Call {
-            task: Bytes::from_static(&[7; 24]),
+            task: TaskId::new([7; 24]),
             function: Bytes::from_static(&[8; 32]),
             name: "näme".into(),
             arguments: Bytes::from_static(&[9; 127]),
@@ -68,12 +74,13 @@ mod tests {
         let long = Call { arguments: Bytes::from(vec![1; 128]), results: 128, label: "label".into(), ..short.clone() };
         let stream = Some(StreamTerms { ahead: 1, per_yield: 2, arrived: 3, read: 4 });
         let other = Call { group: "group".into(), attempt: 3, retries: -1, stream, ..short.clone() };
-        vec![Call::default(), short, long, other]
+        let least = Call { task: TaskId::new([6; 24]), ..Call::default() };
+        vec![least, short, long, other]
     }
 
     /// What both say of a body.
     fn both(body: &Bytes) -> (Result<Call, DecodeError>, Result<Call, DecodeError>) {
-        (Call::read(body).map(|call| *call), Call::decode(body.clone()))
+        (Call::read(body).map(|call| *call), super::super::read(body.clone()))
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! Calls that are not wanted any more.
 
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ObjectId, TaskId, WorkerId};
 
 /// client → daemon → owner: whoever has a reference asks the owner to cancel the call that makes the object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct CancelObject {
     /// `ObjectId`; what makes it is the task that its id names.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// `WorkerId` of the owner.
     #[field(2)]
-    pub owner: Bytes,
+    pub owner: Option<WorkerId>,
     /// Whether a worker that runs the task is killed.
     #[field(3)]
     pub force: bool,
@@ -34,7 +34,7 @@ pub struct LeaseKill {
 pub struct Cancel {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
     /// Whether a worker that runs it kills itself; never asked of actors.
     #[field(2)]
     pub force: bool,

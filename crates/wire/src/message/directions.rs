@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_read_in_its_direction() {
-        assert_eq!(ClientToStore::decode(57, Bytes::new()), Ok(Some(Unpin::default().into())));
+        assert_eq!(ClientToStore::decode(110, Bytes::new()), Ok(Some(SegmentsUnmapped::default().into())));
         assert_eq!(ClientToStore::decode(60_000, Bytes::new()), Ok(None));
         let malformed = Bytes::from_static(&[0xff; 9]);
         assert!(matches!(ClientToStore::decode(57, malformed), Err(FrameError::Body { kind: 57, .. })));

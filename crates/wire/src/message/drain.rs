@@ -1,7 +1,7 @@
 //! Emptying a node ahead of its end.
 
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::ObjectId;
 
 /// client, command line → head: empty a node, or do not after all. Answered by a [`StateReport`](super::StateReport) with
 /// one row.
@@ -62,5 +62,5 @@ pub struct LeaseRetire {
 pub struct CopyWanted {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }

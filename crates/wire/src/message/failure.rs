@@ -3,6 +3,7 @@
 use super::{Content, Failure, Value};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ActorId, NodeId};
 use prost::Message as _;
 
 /// The code of a task that did not run, since one of its arguments is an error.
@@ -42,10 +43,10 @@ pub struct ActorDeath {
     pub namespace: String,
     /// `ActorId`.
     #[field(5)]
-    pub actor: Bytes,
+    pub actor: ActorId,
     /// `NodeId` of the node of its last process; empty where it had none.
     #[field(6)]
-    pub node: Bytes,
+    pub node: Option<NodeId>,
     /// The address of that node.
     #[field(7)]
     pub ip: String,

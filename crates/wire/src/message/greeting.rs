@@ -3,6 +3,7 @@
 use super::{Amount, Environment, Newcomer, Returning};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{JobId, NodeId, WorkerId};
 
 /// client → daemon, the first message on a connection.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
@@ -58,13 +59,13 @@ pub struct Driver {
 pub struct Welcome {
     /// `NodeId` of the daemon.
     #[field(1)]
-    pub node: Bytes,
+    pub node: NodeId,
     /// `WorkerId` of the client.
     #[field(2)]
-    pub worker: Bytes,
+    pub worker: WorkerId,
     /// `JobId` of the driver.
     #[field(3)]
-    pub job: Bytes,
+    pub job: JobId,
     /// The job's namespace.
     #[field(4)]
     pub namespace: String,

@@ -1,8 +1,8 @@
 //! Placement groups: clients and daemon.
 
 use super::{Amount, Failure, LabelCondition};
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{NodeId, PlacementGroupId};
 
 /// client → daemon: reserve these bundles, all or none. Answered by [`GroupAnswer`]: at once, though the group may wait
 /// for room, or with `tells_when_created` then, or when it never will be.
@@ -13,7 +13,7 @@ pub struct GroupCreate {
     pub request: u64,
     /// `PlacementGroupId`, chosen by the creator.
     #[field(2)]
-    pub group: Bytes,
+    pub group: PlacementGroupId,
     /// Its name in the job's namespace; empty for none.
     #[field(3)]
     pub name: String,
@@ -28,7 +28,7 @@ pub struct GroupCreate {
     pub detached: bool,
     /// `NodeId` of the machine to prefer; empty for none.
     #[field(7)]
-    pub preferred: Bytes,
+    pub preferred: Option<NodeId>,
     /// Whether the answer is that it is created, not that it is taken on.
     #[field(8)]
     pub tells_when_created: bool,
@@ -64,7 +64,7 @@ pub struct GroupAwait {
     pub request: u64,
     /// `PlacementGroupId`.
     #[field(2)]
-    pub group: Bytes,
+    pub group: PlacementGroupId,
 }
 
 /// client → daemon: give the group up, and kill what runs within it.
@@ -72,7 +72,7 @@ pub struct GroupAwait {
 pub struct GroupRemove {
     /// `PlacementGroupId`.
     #[field(1)]
-    pub group: Bytes,
+    pub group: PlacementGroupId,
 }
 
 /// client → daemon: how are placement groups? Answered by [`GroupReport`].
@@ -83,7 +83,7 @@ pub struct GroupQuery {
     pub request: u64,
     /// `PlacementGroupId` of one; empty for all, or for the one of `name`.
     #[field(2)]
-    pub group: Bytes,
+    pub group: Option<PlacementGroupId>,
     /// The name of one in the job's namespace; empty for any.
     #[field(3)]
     pub name: String,

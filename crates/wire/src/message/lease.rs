@@ -1,8 +1,8 @@
 //! Leases: owner and daemon.
 
 use super::{Amount, Environment, Failure, Strategy};
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ObjectId, WorkerId};
 
 /// owner → daemon: a worker is wanted.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
@@ -38,7 +38,7 @@ pub struct LeaseRequest {
 pub struct LargeArgument {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// How many bytes it has.
     #[field(2)]
     pub bytes: u64,
@@ -63,7 +63,7 @@ pub struct LeaseGranted {
     pub lease: u64,
     /// `WorkerId` of the worker.
     #[field(3)]
-    pub worker: Bytes,
+    pub worker: WorkerId,
     /// Whether there is no other node: where arguments lie makes no difference.
     #[field(4)]
     pub is_alone: bool,

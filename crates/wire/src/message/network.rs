@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::NodeId;
 
 /// In a message from the head to a member, in place of a stream's descriptor: how the member comes by one end of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -11,7 +12,7 @@ pub struct Splice {
     pub ticket: Bytes,
     /// `NodeId` of the node that has the other end: the member's own where both ends are its processes'.
     #[field(2)]
-    pub node: Bytes,
+    pub node: NodeId,
     /// Where that node is to be dialled, as `IP:PORT`; empty where it comes by itself.
     #[field(3)]
     pub address: String,
@@ -41,7 +42,7 @@ pub struct HeartbeatHeard {
 pub struct NodeGone {
     /// `NodeId`.
     #[field(1)]
-    pub node: Bytes,
+    pub node: NodeId,
 }
 
 /// member → head: it ends, and all its processes have ended. head → member: the cluster ends.

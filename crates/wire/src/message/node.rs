@@ -6,6 +6,7 @@
 use super::{ActorCreate, Amount, BundleFree, Draining, Driver, Environment, Failure, OutOfMemory, Splice};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId};
 
 /// What a node says in its [`Hello`](super::Hello).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -26,7 +27,7 @@ pub struct NodeAdmitted {
     pub address: String,
     /// `NodeId` of the head.
     #[field(3)]
-    pub head: Bytes,
+    pub head: Option<NodeId>,
     /// After how long without a word the member is given up, in milliseconds; 0 on the head's own machine, where the
     /// member's process is watched instead.
     #[field(4)]
@@ -41,7 +42,7 @@ pub struct NodeAdmitted {
 pub struct NodeJoin {
     /// `NodeId`.
     #[field(1)]
-    pub node: Bytes,
+    pub node: NodeId,
     /// Its address.
     #[field(2)]
     pub ip: String,
@@ -150,10 +151,10 @@ pub struct Relay {
 pub struct JobTold {
     /// `JobId`.
     #[field(1)]
-    pub job: Bytes,
+    pub job: JobId,
     /// `WorkerId` of its driver.
     #[field(2)]
-    pub driver_id: Bytes,
+    pub driver_id: WorkerId,
     /// What its driver told of itself, the namespace made definite.
     #[field(3)]
     pub driver: Option<Driver>,
@@ -164,7 +165,7 @@ pub struct JobTold {
 pub struct JobOver {
     /// `JobId`.
     #[field(1)]
-    pub job: Bytes,
+    pub job: JobId,
 }
 
 /// head → member: have a worker for this. Answered by [`Placed`] or [`PlaceRefused`].
@@ -175,7 +176,7 @@ pub struct Place {
     pub order: u64,
     /// `JobId`.
     #[field(2)]
-    pub job: Bytes,
+    pub job: JobId,
     /// What is to be granted.
     #[field(3)]
     pub demand: Vec<Amount>,
@@ -202,7 +203,7 @@ pub struct Place {
     pub command: Vec<String>,
     /// `PlacementGroupId` where it runs within a group; else empty.
     #[field(11)]
-    pub group: Bytes,
+    pub group: Option<PlacementGroupId>,
     /// The bundle's place in its group, from 0.
     #[field(12)]
     pub bundle: u32,
@@ -211,7 +212,7 @@ pub struct Place {
     pub captures: bool,
     /// `WorkerId` of who leases it; empty for an actor.
     #[field(33)]
-    pub owner: Bytes,
+    pub owner: Option<WorkerId>,
     /// Whether what runs on it may be run again.
     #[field(34)]
     pub may_repeat: bool,
@@ -222,7 +223,7 @@ pub struct Place {
 pub struct EnvironmentMade {
     /// `JobId`.
     #[field(1)]
-    pub job: Bytes,
+    pub job: JobId,
     /// The environment.
     #[field(2)]
     pub environment: Option<Environment>,
@@ -250,7 +251,7 @@ pub struct Placed {
     pub worker: u64,
     /// `WorkerId`.
     #[field(3)]
-    pub id: Bytes,
+    pub id: WorkerId,
     /// Its process id; 0 until [`WorkerForked`].
     #[field(4)]
     pub pid: u32,

@@ -7,15 +7,15 @@
 //! per client and may arrive out of order, so they are signed.
 
 use super::{Reference, Value};
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ObjectId, WorkerId};
 
 /// owner → daemon: these will be published. The owner holds them from here on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Promise {
     /// `ObjectId`s.
     #[field(1)]
-    pub objects: Vec<Bytes>,
+    pub objects: Vec<ObjectId>,
 }
 
 /// owner → daemon: a promised object's value. Large ones lie in the store already.
@@ -23,7 +23,7 @@ pub struct Promise {
 pub struct Publish {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// The value. The daemon holds what it contains as long as it keeps the value.
     #[field(2)]
     pub value: Option<Value>,
@@ -43,7 +43,7 @@ pub struct Subscribe {
 pub struct Published {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// The value.
     #[field(2)]
     pub value: Option<Value>,
@@ -54,10 +54,10 @@ pub struct Published {
 pub struct Hold {
     /// `ObjectId`s.
     #[field(1)]
-    pub objects: Vec<Bytes>,
+    pub objects: Vec<ObjectId>,
     /// `WorkerId` of the holder: the sender itself, or the process it hands the references to.
     #[field(2)]
-    pub holder: Bytes,
+    pub holder: WorkerId,
     /// The references travel in a reply or an item, which may be lost with the sender: the holder confirms what came.
     #[field(3)]
     pub until_confirmed: bool,
@@ -69,10 +69,10 @@ pub struct Hold {
 pub struct Confirm {
     /// `WorkerId` of the process that replied.
     #[field(1)]
-    pub giver: Bytes,
+    pub giver: WorkerId,
     /// `ObjectId`s, each as often as it came.
     #[field(2)]
-    pub objects: Vec<Bytes>,
+    pub objects: Vec<ObjectId>,
     /// The giver is dead, and everything it said was read: what it had counted for the sender and is not confirmed is
     /// taken back.
     #[field(3)]
@@ -84,5 +84,5 @@ pub struct Confirm {
 pub struct Unhold {
     /// `ObjectId`s.
     #[field(1)]
-    pub objects: Vec<Bytes>,
+    pub objects: Vec<ObjectId>,
 }

@@ -1,8 +1,8 @@
 //! What each process refers to: collected for those who ask who keeps what.
 
 use super::TaskStage;
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::ObjectId;
 
 /// daemon → client: to which objects do you refer? Answered by [`ObjectLog`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -31,7 +31,7 @@ pub struct ObjectLog {
 pub struct ObjectRecord {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// Bytes of its value, where that is known there.
     #[field(2)]
     pub size: Option<u64>,

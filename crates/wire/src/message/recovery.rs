@@ -5,8 +5,8 @@
 //! or publishes why it cannot. What loses a value, a bad disk or a dead machine, makes no difference to this.
 
 use super::Reference;
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::ObjectId;
 
 /// client → daemon: the stored bytes of this object are lost, so what was published of it is no longer true. From its
 /// owner: another value will be published. From anybody else: the owner is to be told.
@@ -22,7 +22,7 @@ pub struct Recover {
 pub struct Lost {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// daemon → owner: somebody asks for the value of this object, of which the daemon was told nothing yet. Answered by a
@@ -31,7 +31,7 @@ pub struct Lost {
 pub struct Wanted {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// client → daemon: give the memory of these objects back, whoever still refers to them.
@@ -47,7 +47,7 @@ pub struct Free {
 pub struct Freed {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// client → daemon: the client has these files mapped no more. The next grant in one brings its descriptor again.
@@ -63,7 +63,7 @@ pub struct SegmentsUnmapped {
 pub struct Forgotten {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// client, command line → daemon: which objects are there, and who holds them? Answered by [`Holdings`].

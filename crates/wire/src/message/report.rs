@@ -3,6 +3,7 @@
 use super::Amount;
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::JobId;
 
 /// client or command line → daemon: how are things? Answered by [`ClusterReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -54,5 +55,5 @@ pub struct Notice {
     pub text: String,
     /// member → head: `JobId` of the driver's job, who is told; empty where it is the head that is told.
     #[field(2)]
-    pub job: Bytes,
+    pub job: Option<JobId>,
 }

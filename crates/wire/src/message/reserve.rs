@@ -1,8 +1,8 @@
 //! Placement groups over several nodes: bundles set aside on members, and given back.
 
 use super::{Amount, DevicesFree};
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::PlacementGroupId;
 
 /// head → member: set these bundles aside, all or none. Answered by [`GroupPrepared`].
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
@@ -12,7 +12,7 @@ pub struct GroupPrepare {
     pub order: u64,
     /// `PlacementGroupId`.
     #[field(2)]
-    pub group: Bytes,
+    pub group: PlacementGroupId,
     /// What is wanted.
     #[field(3)]
     pub bundles: Vec<BundleAsked>,
@@ -45,7 +45,7 @@ pub struct GroupPrepared {
 pub struct GroupRelease {
     /// `PlacementGroupId`.
     #[field(1)]
-    pub group: Bytes,
+    pub group: PlacementGroupId,
     /// Their places in the group.
     #[field(2)]
     pub bundles: Vec<u32>,
@@ -56,7 +56,7 @@ pub struct GroupRelease {
 pub struct BundleFree {
     /// `PlacementGroupId`.
     #[field(1)]
-    pub group: Bytes,
+    pub group: PlacementGroupId,
     /// Its place in the group.
     #[field(2)]
     pub bundle: u32,

@@ -5,8 +5,8 @@
 //! were on their way between clients meanwhile are told apart by [`Resumed`] (decision 9).
 
 use super::{Amount, NodeJoin};
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ActorId, JobId, ObjectId, PlacementGroupId, WorkerId};
 
 /// member → worker: a head is there again. What the worker said to the last one, and was not answered, is not known to
 /// it. Answered by [`ClientResume`].
@@ -28,7 +28,7 @@ pub struct ClientResume {
     pub leases: Vec<LeaseHeld>,
     /// `ActorId`s of the actors that it has a stream to.
     #[field(3)]
-    pub actors: Vec<Bytes>,
+    pub actors: Vec<ActorId>,
 }
 
 /// A lease that goes on.
@@ -39,7 +39,7 @@ pub struct LeaseHeld {
     pub lease: u64,
     /// `WorkerId`.
     #[field(2)]
-    pub worker: Bytes,
+    pub worker: WorkerId,
 }
 
 /// client → client, on each stream between them: what the sender handed on before this was counted by a head that is
@@ -71,10 +71,10 @@ pub struct NodeResume {
     pub workers: Vec<WorkerHeld>,
     /// `ObjectId`s of what lies in its store.
     #[field(3)]
-    pub stored: Vec<Bytes>,
+    pub stored: Vec<ObjectId>,
     /// `JobId`s of the jobs that it was told of.
     #[field(4)]
-    pub jobs: Vec<Bytes>,
+    pub jobs: Vec<JobId>,
 }
 
 /// A worker of a member.
@@ -85,19 +85,19 @@ pub struct WorkerHeld {
     pub number: u64,
     /// `WorkerId`.
     #[field(2)]
-    pub id: Bytes,
+    pub id: WorkerId,
     /// Its process id; 0 while it is being forked.
     #[field(3)]
     pub pid: u32,
     /// `JobId`.
     #[field(4)]
-    pub job: Bytes,
+    pub job: JobId,
     /// Whether it is on a lease.
     #[field(5)]
     pub is_leased: bool,
     /// `ActorId` of the actor that it is; empty for none.
     #[field(6)]
-    pub actor: Bytes,
+    pub actor: Option<ActorId>,
     /// Whether that actor's constructor returned.
     #[field(7)]
     pub is_ready: bool,
@@ -112,7 +112,7 @@ pub struct WorkerHeld {
     pub label: String,
     /// `PlacementGroupId` of the group that it runs in; empty for none.
     #[field(11)]
-    pub group: Bytes,
+    pub group: Option<PlacementGroupId>,
     /// Whether what it makes runs in that group too.
     #[field(12)]
     pub captures: bool,
@@ -129,10 +129,10 @@ pub struct WorkerHeld {
 pub struct Returning {
     /// `WorkerId`.
     #[field(1)]
-    pub worker: Bytes,
+    pub worker: WorkerId,
     /// `JobId`.
     #[field(2)]
-    pub job: Bytes,
+    pub job: JobId,
     /// The last head that it knew.
     #[field(3)]
     pub epoch: u64,

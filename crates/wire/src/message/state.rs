@@ -1,8 +1,8 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
 use super::{Amount, Failure};
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::TaskId;
 
 /// client or command line → daemon: list or count things of one kind. Answered by [`StateReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -88,7 +88,7 @@ pub struct TaskLog {
 pub struct TaskRecord {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
     /// Which attempt, counted from 0.
     #[field(2)]
     pub attempt: u32,

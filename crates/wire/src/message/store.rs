@@ -1,8 +1,8 @@
 //! The object store: clients and daemon.
 
 use super::Failure;
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::ObjectId;
 
 /// client → daemon: room for an object. Answered by [`Allocated`] or [`StoreRefused`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -12,7 +12,7 @@ pub struct Allocate {
     pub request: u64,
     /// `ObjectId`. The sender becomes its first holder.
     #[field(2)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// Bytes wanted.
     #[field(3)]
     pub size: u64,
@@ -61,7 +61,7 @@ pub struct StoreRefused {
 pub struct Seal {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// client → daemon: the object will not be written after all.
@@ -69,7 +69,7 @@ pub struct Seal {
 pub struct Abort {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// client → daemon: keep the object in memory while I read it. Answered by [`Pinned`] or [`StoreRefused`].
@@ -80,7 +80,7 @@ pub struct Pin {
     pub request: u64,
     /// `ObjectId`.
     #[field(2)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// daemon → client, with a read-only descriptor where the client does not have the file mapped yet.
@@ -111,7 +111,7 @@ pub struct Pinned {
 pub struct Unpin {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// daemon → client: the file is gone; drop what is mapped of it.

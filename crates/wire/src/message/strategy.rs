@@ -1,7 +1,7 @@
 //! Where a task or an actor wants to run: part of what asks for a worker.
 
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{NodeId, PlacementGroupId};
 
 /// The machines allowed, and how to choose among them. Missing: any machine, the default way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Fields)]
@@ -11,7 +11,7 @@ pub struct Strategy {
     pub kind: u32,
     /// `NodeId` of the one machine.
     #[field(2)]
-    pub node: Bytes,
+    pub node: Option<NodeId>,
     /// Whether another machine will do where that one is gone or too small.
     #[field(3)]
     pub soft: bool,
@@ -32,7 +32,7 @@ pub struct Strategy {
     pub selectors: Vec<LabelSelector>,
     /// Within a placement group: its `PlacementGroupId`.
     #[field(9)]
-    pub group: Bytes,
+    pub group: Option<PlacementGroupId>,
     /// Which of its bundles, counted from 1; 0 for any.
     #[field(10)]
     pub bundle: u32,

@@ -5,8 +5,8 @@
 //! another is told how many items arrived before, counts those without sending them, and goes on from there.
 
 use super::Value;
-use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::TaskId;
 
 /// How a call's items are to come.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -30,7 +30,7 @@ pub struct StreamTerms {
 pub struct StreamItem {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
     /// Its number among the items, from 0.
     #[field(2)]
     pub index: u32,
@@ -44,7 +44,7 @@ pub struct StreamItem {
 pub struct StreamRead {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
     /// Items read altogether.
     #[field(2)]
     pub read: u32,
@@ -55,5 +55,5 @@ pub struct StreamRead {
 pub struct StreamStop {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
 }

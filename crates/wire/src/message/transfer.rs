@@ -3,13 +3,14 @@
 use super::{Failure, Splice};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{NodeId, ObjectId};
 
 /// Of a worker, by its member → head: it has room for the object in its node's store, and is its first holder.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct Stored {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// head → member: nobody refers to the object any more.
@@ -17,7 +18,7 @@ pub struct Stored {
 pub struct ObjectDelete {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// member → head: where does the object lie? Answered by [`Located`].
@@ -25,10 +26,10 @@ pub struct ObjectDelete {
 pub struct Locate {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// `NodeId` of a node that turned out not to have it; empty for none.
     #[field(2)]
-    pub without: Bytes,
+    pub without: Option<NodeId>,
 }
 
 /// head → member: the node to ask.
@@ -36,10 +37,10 @@ pub struct Locate {
 pub struct Located {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// `NodeId`; empty where no node has it.
     #[field(2)]
-    pub node: Bytes,
+    pub node: Option<NodeId>,
     /// Why no node has it, where that is known.
     #[field(3)]
     pub failure: Option<Failure>,
@@ -54,7 +55,7 @@ pub struct Seek {
     pub search: u64,
     /// `ObjectId`.
     #[field(2)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// member → head.
@@ -73,7 +74,7 @@ pub struct Sought {
 pub struct Connect {
     /// `NodeId`.
     #[field(1)]
-    pub node: Bytes,
+    pub node: NodeId,
 }
 
 /// head → member, with a stream: another node, to exchange objects with. Without one: that node is gone.
@@ -81,7 +82,7 @@ pub struct Connect {
 pub struct NodePeer {
     /// `NodeId`.
     #[field(1)]
-    pub node: Bytes,
+    pub node: NodeId,
     /// What stands for the stream where descriptors do not travel.
     #[field(2)]
     pub splice: Option<Splice>,
@@ -92,7 +93,7 @@ pub struct NodePeer {
 pub struct Fetch {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// Where the piece begins, in bytes.
     #[field(2)]
     pub offset: u64,
@@ -116,7 +117,7 @@ pub struct Stamp(pub u64);
 pub struct Chunk {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// Where it begins, in bytes.
     #[field(2)]
     pub offset: u64,
@@ -156,7 +157,7 @@ pub struct Fetched {
 pub struct CopyRefused {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// member → head: a copy of the object lies in the member's store now.
@@ -164,5 +165,5 @@ pub struct CopyRefused {
 pub struct Copied {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }

@@ -3,6 +3,7 @@
 use super::{Reference, StreamTerms, Value};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ObjectId, TaskId};
 
 /// owner → worker: code that calls on this stream name by its hash. Sent once a stream, before its first use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -40,7 +41,7 @@ pub struct ArgumentReference {
 pub struct Call {
     /// `TaskId`; results are its objects 1, 2, ….
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
     /// Hash of the function; empty for an actor's method.
     #[field(2)]
     pub function: Bytes,
@@ -84,13 +85,13 @@ pub struct Call {
 pub struct Reply {
     /// `TaskId`.
     #[field(1)]
-    pub task: Bytes,
+    pub task: TaskId,
     /// Its results, in order.
     #[field(2)]
     pub results: Vec<Value>,
-    /// References from the arguments that the worker still has; the owner registers its hold.
+    /// `ObjectId`s of references from the arguments that the worker still has; the owner registers its hold.
     #[field(3)]
-    pub kept: Vec<Bytes>,
+    pub kept: Vec<ObjectId>,
     /// Whether the worker exits now.
     #[field(4)]
     pub retiring: bool,
@@ -114,7 +115,7 @@ pub struct Reply {
 pub struct Returned {
     /// `TaskId`s.
     #[field(1)]
-    pub tasks: Vec<Bytes>,
+    pub tasks: Vec<TaskId>,
     /// Arguments of theirs whose stored bytes are lost, where that is why.
     #[field(2)]
     pub lost: Vec<LostArgument>,
@@ -125,7 +126,7 @@ pub struct Returned {
 pub struct LostArgument {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
     /// As [`ArgumentReference::losses`].
     #[field(2)]
     pub losses: u32,

@@ -3,6 +3,7 @@
 use super::{ActorCreate, Amount, Devices, Environment, Value, Variable, Welcome};
 use bytes::Bytes;
 use oxiray_fields::Fields;
+use oxiray_ids::{ObjectId, PlacementGroupId, WorkerId};
 
 /// daemon → worker, the first message on the control stream that a forked worker inherits, and again
 /// when an idle worker is leased anew: who it is and what it may use. It is read and applied before
@@ -11,7 +12,7 @@ use oxiray_fields::Fields;
 pub struct Assign {
     /// `WorkerId` of the worker; the same for its life.
     #[field(1)]
-    pub worker: Bytes,
+    pub worker: WorkerId,
     /// Ids and addresses as the driver sees them, with the worker's own id.
     #[field(2)]
     pub welcome: Option<Welcome>,
@@ -32,13 +33,13 @@ pub struct Assign {
     pub actor: Option<ActorCreate>,
     /// `WorkerId` of the job's driver.
     #[field(8)]
-    pub driver: Bytes,
+    pub driver: WorkerId,
     /// The runtime environment alone: what tasks made by this one start from.
     #[field(9)]
     pub environment: Option<Environment>,
     /// `PlacementGroupId` of the group that it runs in; empty for none.
     #[field(10)]
-    pub group: Bytes,
+    pub group: Option<PlacementGroupId>,
     /// Whether what it makes runs in that group too.
     #[field(11)]
     pub captures: bool,
@@ -49,7 +50,7 @@ pub struct Assign {
 pub struct Peer {
     /// `WorkerId` of the client.
     #[field(1)]
-    pub client: Bytes,
+    pub client: WorkerId,
 }
 
 /// worker → daemon: its task waits for a value; its CPU may be lent meanwhile (its devices not).
@@ -83,7 +84,7 @@ pub struct ActorFailed {
 pub struct ArgumentLost {
     /// `ObjectId`.
     #[field(1)]
-    pub object: Bytes,
+    pub object: ObjectId,
 }
 
 /// worker → daemon: the actor ends itself; the worker exits.

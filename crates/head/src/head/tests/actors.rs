@@ -30,7 +30,7 @@ fn names_find_actors_and_late_comers_hear_how_they_died() {
     assert_eq!(world.answer(other, 5).handle, "handle");
     world.say(other, ActorLookup { request: 6, namespace: String::new(), ..lookup });
     assert_eq!(world.answer(other, 6).failure.expect("not there").code, "actor_not_found");
-    world.say(other, ActorConnect { actor: id(1), lost: Bytes::new() });
+    world.say(other, ActorConnect { actor: id(1), lost: None });
     let worker = world.placed(other, 1).expect("connected");
     world.say(
         worker,
@@ -41,9 +41,9 @@ fn names_find_actors_and_late_comers_hear_how_they_died() {
     assert_eq!(world.deaths(other, 1), ["The actor is dead because its constructor raised an exception."]);
     world.bury(worker, "exited with status 1");
     let third = world.driver();
-    world.say(third, ActorConnect { actor: id(1), lost: Bytes::new() });
+    world.say(third, ActorConnect { actor: id(1), lost: None });
     assert_eq!(world.deaths(third, 1), ["The actor is dead because its constructor raised an exception."]);
-    world.say(third, ActorConnect { actor: id(9), lost: Bytes::new() });
+    world.say(third, ActorConnect { actor: id(9), lost: None });
     assert!(world.deaths(third, 9).is_empty(), "it may be made yet");
     world.pass(Duration::from_secs(1));
     assert!(world.deaths(third, 9)[0].contains("no such actor"));
@@ -54,7 +54,7 @@ fn names_find_actors_and_late_comers_hear_how_they_died() {
 fn who_asks_for_an_actor_before_it_is_made_is_connected_when_it_is() {
     let mut world = World::new(2, 0);
     let (driver, other) = (world.driver(), world.driver());
-    world.say(other, ActorConnect { actor: id(1), lost: Bytes::new() });
+    world.say(other, ActorConnect { actor: id(1), lost: None });
     world.say(driver, actor(1, &[CPU], &[CPU]));
     world.placed(other, 1).expect("connected");
     world.pass(Duration::from_secs(5));
@@ -182,8 +182,8 @@ fn an_actor_whose_arguments_are_awaited_has_its_name_and_its_callers() {
     let named = ActorCreate { name: "n".into(), namespace: "x".into(), ..actor(1, &[CPU], &[]) };
     world.say(driver, ActorCreate { unfinished: true, ..named.clone() });
     world.say(other, ActorLookup { request: 5, name: "n".into(), namespace: "x".into() });
-    assert_eq!(world.answer(other, 5).actor, id(1));
-    world.say(other, ActorConnect { actor: id(1), lost: Bytes::new() });
+    assert_eq!(world.answer(other, 5).actor, Some(id(1)));
+    world.say(other, ActorConnect { actor: id(1), lost: None });
     assert!(world.placed(driver, 1).is_none() && world.deaths(other, 1).is_empty());
     world.say(driver, named);
     assert!(world.placed(driver, 1).is_some() && world.placed(driver, 1) == world.placed(other, 1));
@@ -235,19 +235,19 @@ fn all_that_a_driver_made_goes_with_it_except_what_is_detached() {
 fn an_actor_whose_argument_is_made_again_waits_for_it_without_a_process() {
     let mut world = World::new(1, 1);
     let driver = world.driver();
-    let owner = bytes_of(world.core.as_head().clients.by_key[&driver].id.as_bytes());
-    let object = bytes_of(ObjectId::new([7; 28]).as_bytes());
-    let reference = Reference { object: object.clone(), owner };
+    let owner = Some(world.core.as_head().clients.by_key[&driver].id);
+    let object = ObjectId::new([7; 28]);
+    let reference = Reference { object, owner };
     let value = Some(Value { content: Some(Content::Stored(1)), contained: vec![] });
-    world.say(driver, Promise { objects: vec![object.clone()] });
-    world.say(driver, Publish { object: object.clone(), value: value.clone() });
+    world.say(driver, Promise { objects: vec![object] });
+    world.say(driver, Publish { object, value: value.clone() });
     let argument = ArgumentReference { reference: Some(reference.clone()), ..ArgumentReference::default() };
     world.say(driver, ActorCreate { references: vec![argument], ..actor(1, &[GPU], &[GPU]) });
     let first = world.process_of(1).expect("placed");
-    world.say(first, ArgumentLost { object: object.clone() });
+    world.say(first, ArgumentLost { object });
     assert!(!world.is_killed(first), "it is there all the same");
     world.say(first, Recover { reference: Some(reference) });
-    world.say(first, ArgumentLost { object: object.clone() });
+    world.say(first, ArgumentLost { object });
     assert!(world.is_killed(first));
     assert_eq!(world.restarts(driver, 1), [true], "no call was begun");
     world.bury(first, "killed by signal 9 (SIGKILL)");
@@ -262,16 +262,16 @@ fn an_actor_whose_argument_is_made_again_waits_for_it_without_a_process() {
 fn an_argument_that_nobody_makes_again_is_not_waited_for() {
     let mut world = World::new(1, 1);
     let (driver, other) = (world.driver(), world.driver());
-    let owner = bytes_of(world.core.as_head().clients.by_key[&other].id.as_bytes());
-    let object = bytes_of(ObjectId::new([7; 28]).as_bytes());
-    let reference = Reference { object: object.clone(), owner };
-    world.say(other, Promise { objects: vec![object.clone()] });
-    world.say(driver, Hold { objects: vec![object.clone()], ..Hold::default() });
+    let owner = Some(world.core.as_head().clients.by_key[&other].id);
+    let object = ObjectId::new([7; 28]);
+    let reference = Reference { object, owner };
+    world.say(other, Promise { objects: vec![object] });
+    world.say(driver, Hold { objects: vec![object], ..Hold::default() });
     let argument = ArgumentReference { reference: Some(reference.clone()), ..ArgumentReference::default() };
     world.say(driver, ActorCreate { references: vec![argument], ..actor(1, &[GPU], &[GPU]) });
     let first = world.process_of(1).expect("placed");
     world.say(first, Recover { reference: Some(reference) });
-    world.say(first, ArgumentLost { object: object.clone() });
+    world.say(first, ArgumentLost { object });
     world.bury(first, "killed by signal 9 (SIGKILL)");
     world.pass(Duration::from_secs(1));
     assert_eq!(world.process_of(1), None);

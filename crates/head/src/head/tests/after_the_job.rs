@@ -42,7 +42,7 @@ fn a_detached_actor_whose_arguments_never_come_ends_with_its_maker() {
     let (driver, other) = (world.driver(), world.driver());
     let named = ActorCreate { name: "n".into(), namespace: "x".into(), detached: true, ..actor(1, &[CPU], &[]) };
     world.say(driver, ActorCreate { unfinished: true, ..named });
-    world.say(other, ActorConnect { actor: id(1), lost: Bytes::new() });
+    world.say(other, ActorConnect { actor: id(1), lost: None });
     world.core.driver_left(driver);
     world.settle();
     assert!(world.deaths(other, 1)[0].contains("the arguments of its constructor were still awaited"));

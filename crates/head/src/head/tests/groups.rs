@@ -1,10 +1,11 @@
 //! Placement groups: whole or not at all, their own devices, and what becomes of those within when they go.
 
 use super::*;
+use oxiray_ids::PlacementGroupId;
 use oxiray_wire::message::{GroupAnswer, GroupAwait, GroupBundle, GroupCreate, GroupRemove, LeaseEnded, Strategy};
 
-pub(super) fn group_id(number: u8) -> bytes::Bytes {
-    vec![number; 18].into()
+pub(super) fn group_id(number: u8) -> PlacementGroupId {
+    PlacementGroupId::new([number; 18])
 }
 
 pub(super) fn group(number: u8, bundles: &[&[(&str, u64)]]) -> GroupCreate {
@@ -23,7 +24,7 @@ pub(super) fn group(number: u8, bundles: &[&[(&str, u64)]]) -> GroupCreate {
 
 /// `bundle` counts from 1; 0 is any.
 pub(super) fn within(number: u8, bundle: u32) -> Strategy {
-    Strategy { kind: 4, group: group_id(number), bundle, ..Strategy::default() }
+    Strategy { kind: 4, group: Some(group_id(number)), bundle, ..Strategy::default() }
 }
 
 pub(super) fn lease(number: u64, group: u8, bundle: u32, demand: &[(&str, u64)]) -> LeaseRequest {
@@ -58,7 +59,7 @@ fn a_group_has_its_own_devices_and_tasks_within_it_get_exactly_those() {
     assert_eq!(on, [["3"], ["1"], ["1"], ["2"]]);
     world.say(driver, lease(6, 9, 0, &[("GPU", 5_000)]));
     assert!(world.grants_of(driver).iter().all(|(request, ..)| *request != 6), "it waits for room within");
-    assert_eq!(world.assignment(world.granted(driver, 2).1).group, group_id(9));
+    assert_eq!(world.assignment(world.granted(driver, 2).1).group, Some(group_id(9)));
 }
 
 #[test]

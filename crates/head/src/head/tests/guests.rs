@@ -37,7 +37,7 @@ fn a_guest_is_told_of_its_own_node_and_served_like_any_driver() {
         })
         .collect();
     assert_eq!(welcomed.len(), 1);
-    assert_eq!(welcomed[0].node[..], pair.member.core.node().plan().node.as_bytes()[..]);
+    assert_eq!(welcomed[0].node, pair.member.core.node().plan().node);
     let is_its = |origin: &oxiray_machine::Origin| origin.command == ["/only/there/python"];
     assert!(pair.member.core.node().origins().any(is_its), "the member makes itself ready for it");
     assert!(!pair.head.core.node().origins().any(is_its), "the head may not have its interpreter");

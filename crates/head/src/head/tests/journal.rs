@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ActorState;
+use oxiray_ids::PlacementGroupId;
 use oxiray_journal::Rows;
 use oxiray_wire::message::{
     ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeptAction, KeptAnswer, KeptRequest,
@@ -34,7 +35,7 @@ fn group(number: u8, bundles: &[u64]) -> GroupCreate {
     let bundle = |cpus: &u64| GroupBundle { demand: vec![world::amount("CPU", *cpus)], ..GroupBundle::default() };
     GroupCreate {
         request: 70 + u64::from(number),
-        group: vec![number; PlacementGroupId::NIL.as_bytes().len()].into(),
+        group: PlacementGroupId::new([number; 18]),
         strategy: "PACK".into(),
         bundles: bundles.iter().map(bundle).collect(),
         detached: true,
@@ -280,8 +281,8 @@ fn an_actors_death_tells_what_is_known_of_it_and_the_next_head_knows_it_too() {
         };
     let ran = death(&world, 1);
     assert_eq!((&*ran.class_name, &*ran.name, &*ran.namespace), ("Counter", "actor 1", "space"));
-    assert_eq!((ran.pid, ran.never_ran, ran.node.is_empty(), ran.ip.is_empty()), (pid, false, false, false));
-    assert_eq!((&ran.actor[..], ran.raised.is_empty()), (&[1; 16][..], true));
+    assert_eq!((ran.pid, ran.never_ran, ran.node.is_none(), ran.ip.is_empty()), (pid, false, false, false));
+    assert_eq!((ran.actor, ran.raised.is_empty()), (id(1), true));
     assert_eq!(death(&World::keeping(1, 0, world.rows.clone()), 1), ran);
 }
 
@@ -298,7 +299,7 @@ fn an_actor_that_dies_before_it_was_placed_never_ran() {
         panic!("it is dead")
     };
     let death = failure.actor_death().expect("it says what is known");
-    assert_eq!((death.never_ran, death.pid, &*death.name, death.node.is_empty()), (true, 0, "actor 2", true));
+    assert_eq!((death.never_ran, death.pid, &*death.name, death.node.is_none()), (true, 0, "actor 2", true));
 }
 
 fn id_of(number: u8) -> ActorId {
@@ -340,7 +341,7 @@ fn an_actor_that_ended_with_its_head_is_made_anew_where_it_may_be_and_is_dead_wi
     assert_eq!(lookup(&mut next, other, 41, 1), None);
     assert!(lookup(&mut next, other, 42, 2).is_some());
     for number in 1..=3 {
-        next.say(other, ActorConnect { actor: id(number), lost: Bytes::new() });
+        next.say(other, ActorConnect { actor: id(number), lost: None });
     }
     let worker = next.process_of(1).expect("it is made anew");
     let spec = next.assignment(worker).actor.clone().expect("it is an actor's");
@@ -351,7 +352,7 @@ fn an_actor_that_ended_with_its_head_is_made_anew_where_it_may_be_and_is_dead_wi
 
     let mut third = World::keeping(3, 0, next.rows.clone());
     let other = third.driver();
-    third.say(other, ActorConnect { actor: id(1), lost: Bytes::new() });
+    third.say(other, ActorConnect { actor: id(1), lost: None });
     assert!(third.deaths(other, 1)[0].contains("It was restarted 1 times before"), "{:?}", third.deaths(other, 1));
 }
 
@@ -363,7 +364,7 @@ fn a_group_is_granted_whole_by_the_next_head_too_and_one_that_was_removed_is_not
     world.say(driver, group(2, &[10_000]));
     world.say(driver, group(3, &[10_000, 20_000]));
     assert_eq!(world.free("CPU"), 0);
-    world.core.as_head_mut().group_remove(PlacementGroupId::from_slice(&group(2, &[]).group).expect("an id"), "enough");
+    world.core.as_head_mut().group_remove(group(2, &[]).group, "enough");
     world.settle();
     let next = World::keeping(3, 0, world.rows.clone());
     let phases: Vec<(u64, bool)> = next
@@ -383,12 +384,12 @@ fn a_group_is_granted_whole_by_the_next_head_too_and_one_that_was_removed_is_not
 fn a_value_outlives_its_owner_and_its_head() {
     let mut world = World::keeping(1, 0, Rows::new());
     let (owner, holder) = (world.driver(), world.driver());
-    let object = bytes_of(ObjectId::new([9; 28]).as_bytes());
+    let object = ObjectId::new([9; 28]);
     world.say(owner, Promise { objects: vec![object.clone()] });
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
     world.say(owner, Publish { object: object.clone(), value: Some(value) });
     let holder_id = world.core.as_head().clients.by_key[&holder].id;
-    let hold = Hold { objects: vec![object.clone()], holder: bytes_of(holder_id.as_bytes()), until_confirmed: false };
+    let hold = Hold { objects: vec![object], holder: holder_id, until_confirmed: false };
     world.core.as_head_mut().hold(holder, &hold);
     world.settle();
     let orphans = |rows: &Rows| rows.keys().filter(|(table, _)| *table == records::table::ORPHAN).count();
@@ -397,7 +398,7 @@ fn a_value_outlives_its_owner_and_its_head() {
     world.settle();
     assert_eq!(orphans(&world.rows), 1);
     let next = World::keeping(1, 0, world.rows.clone());
-    let known = ObjectId::from_slice(&object).expect("an object");
+    let known = object;
     assert_eq!(
         next.core.as_head().objects.known.orphan(known).and_then(|value| value.content.clone()),
         Some(Content::Inline("seven".into()))
@@ -413,16 +414,16 @@ fn what_a_worker_published_is_safe_before_it_is_killed() {
     let driver = world.driver();
     world.say(driver, actor(1, &[CPU], &[CPU]));
     let worker = world.placed(driver, 1).expect("placed");
-    let object = bytes_of(ObjectId::new([9; 28]).as_bytes());
+    let object = ObjectId::new([9; 28]);
     world.say(worker, Promise { objects: vec![object.clone()] });
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
     world.say(worker, Publish { object: object.clone(), value: Some(value) });
     let driver_id = world.core.as_head().clients.by_key[&driver].id;
-    let hold = Hold { objects: vec![object.clone()], holder: bytes_of(driver_id.as_bytes()), until_confirmed: false };
+    let hold = Hold { objects: vec![object], holder: driver_id, until_confirmed: false };
     world.core.as_head_mut().hold(driver, &hold);
     world.say(driver, ActorKill { actor: id(1), restart: false });
     assert!(world.is_killed(worker));
-    let known = ObjectId::from_slice(&object).expect("an object");
+    let known = object;
     let next = World::keeping(1, 0, world.rows.clone());
     assert!(next.core.as_head().objects.known.orphan(known).is_some());
     world.bury(worker, "killed by signal 9 (SIGKILL)");
@@ -510,7 +511,7 @@ fn take(world: &mut World, drivers: &mut Vec<Key>, step: &Step) {
         }
         Step::Group(number, bundles) => world.say(driver, group(*number, &vec![10_000; usize::from(*bundles)])),
         Step::Remove(number) => {
-            let id = PlacementGroupId::from_slice(&group(*number, &[]).group).expect("an id");
+            let id = group(*number, &[]).group;
             world.core.as_head_mut().group_remove(id, "enough");
             world.settle();
         }
@@ -523,7 +524,7 @@ fn take(world: &mut World, drivers: &mut Vec<Key>, step: &Step) {
 }
 
 fn process_of(world: &World, number: u8) -> Option<Key> {
-    let worker = world.core.as_head().actors.known.get(ActorId::from_slice(&id(number))?)?.worker()?;
+    let worker = world.core.as_head().actors.known.get(id(number))?.worker()?;
     world.core.as_head().clients.keys.get(&worker).copied()
 }
 

@@ -2,7 +2,7 @@
 
 use super::members::Pair;
 use super::{CPU, World, actor, request};
-use bytes::Bytes;
+use oxiray_ids::WorkerId;
 use oxiray_machine::NAME_BYTES_MAX;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -56,15 +56,15 @@ impl Pair {
 #[test]
 fn a_member_that_lies_about_its_processes_is_ended() {
     let (guest, text) = (500, String::new());
-    let lies: [fn(u64, &[u8]) -> NodeReport; 8] = [
+    let lies: [fn(u64, &[u8; 28]) -> NodeReport; 8] = [
         |_, _| WorkerForked { worker: 500, pid: 1 }.into(),
         |_, _| WorkerDied { worker: 500, ..WorkerDied::default() }.into(),
         |_, _| WorkerGone { worker: 500, text: String::new() }.into(),
         |_, _| GuestJoined { guest: 500, driver: None, returning: None }.into(),
         |number, _| GuestJoined { guest: number, driver: None, returning: None }.into(),
-        |number, id| Placed { order: 1, worker: number, id: Bytes::copy_from_slice(id), pid: 1, once: false }.into(),
-        |_, id| Placed { order: 2, worker: 501, id: Bytes::copy_from_slice(id), pid: 1, once: false }.into(),
-        |_, id| Placed { order: 2, worker: 500, id: Bytes::copy_from_slice(id), pid: 1, once: false }.into(),
+        |number, id| Placed { order: 1, worker: number, id: WorkerId::new(*id), pid: 1, once: false }.into(),
+        |_, id| Placed { order: 2, worker: 501, id: WorkerId::new(*id), pid: 1, once: false }.into(),
+        |_, id| Placed { order: 2, worker: 500, id: WorkerId::new(*id), pid: 1, once: false }.into(),
     ];
     for lie in lies {
         let (mut pair, number) = pair();
@@ -91,7 +91,7 @@ fn a_node_joins_once_and_as_nobody_else() {
     let told = pair.member.core.node().described(0, String::new());
     pair.said(told.clone());
     assert!(reasons(&pair.head)[0].contains("second time"));
-    let own = NodeJoin { node: Bytes::copy_from_slice(pair.head.core.own_node().as_bytes()), ..told.clone() };
+    let own = NodeJoin { node: pair.head.core.own_node(), ..told.clone() };
     for lie in [told, own] {
         pair.head.core.member_said(other, lie.into());
         pair.head.settle();
@@ -112,7 +112,7 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
     assert!(world.answer(driver, 2).failure.is_some_and(|failure| failure.text.contains(&limit)));
     world.say(driver, StateQuery { request: 3, kind: long.clone(), ..StateQuery::default() });
     let bundles = vec![GroupBundle { demand: vec![super::amount("CPU", 10_000)], conditions: Vec::new() }];
-    let group = Bytes::from(vec![4; 18]);
+    let group = oxiray_ids::PlacementGroupId::new([4; 18]);
     let strategy = "PACK".to_owned();
     world.say(
         driver,

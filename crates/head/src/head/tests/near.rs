@@ -10,10 +10,7 @@ pub(super) fn object(number: u8) -> ObjectId {
 }
 
 pub(super) fn reading(number: u64, objects: &[(u8, u64)]) -> LeaseRequest {
-    let named = |(of, mib): &(u8, u64)| LargeArgument {
-        object: oxiray_machine::bytes_of(object(*of).as_bytes()),
-        bytes: mib << 20,
-    };
+    let named = |(of, mib): &(u8, u64)| LargeArgument { object: object(*of), bytes: mib << 20 };
     LeaseRequest { arguments: objects.iter().map(named).collect(), ..request(number, &[CPU]) }
 }
 

@@ -118,7 +118,7 @@ impl Away {
         self.carry();
         let (lease, worker) = self.head.granted(self.driver, number);
         let worker_id = self.head.core.as_head().workers.by_key[&worker].id;
-        self.counts.leases.push(LeaseHeld { lease, worker: bytes(worker_id.as_bytes()) });
+        self.counts.leases.push(LeaseHeld { lease, worker: worker_id });
         worker
     }
 
@@ -149,7 +149,7 @@ impl Away {
     }
 
     fn member_returns(&mut self) {
-        let stored = vec![bytes(object(9).as_bytes())];
+        let stored = vec![object(9)];
         self.member.core.serve_next_head(HEAD, self.epoch, String::new(), stored);
         self.member.settle();
         self.carry();
@@ -167,18 +167,18 @@ impl Away {
 
     fn driver_returns(&mut self) {
         let (worker, job) = self.identity;
-        let who = Returning { worker: bytes(worker.as_bytes()), job: bytes(job.as_bytes()), epoch: self.epoch - 1 };
+        let who = Returning { worker: worker, job: job, epoch: self.epoch - 1 };
         let told = Driver { interpreter: "python".into(), ..Driver::default() };
         self.head.core.resume_driver(self.driver, told, &who).expect("it is awaited");
         self.head.settle();
         let leases = self.counts.leases.clone();
         self.head.say(self.driver, ClientResume { epoch: self.epoch, leases, ..ClientResume::default() });
-        let wire = |ids: &[ObjectId]| ids.iter().map(|id| bytes(id.as_bytes())).collect::<Vec<_>>();
+        let wire = |ids: &[ObjectId]| ids.to_vec();
         self.head.say(self.driver, Promise { objects: wire(&self.counts.promised) });
-        let holder = bytes(worker.as_bytes());
-        self.head.say(self.driver, Hold { objects: wire(&self.counts.held), holder, until_confirmed: false });
+        let hold = Hold { objects: wire(&self.counts.held), holder: worker, until_confirmed: false };
+        self.head.say(self.driver, hold);
         for id in self.counts.promised.clone() {
-            self.head.say(self.driver, Publish { object: bytes(id.as_bytes()), value: Some(value()) });
+            self.head.say(self.driver, Publish { object: id, value: Some(value()) });
         }
         self.carry();
     }
@@ -253,7 +253,7 @@ fn a_lease_stays_its_owners_when_another_claims_one_of_that_number() {
     // One of the workers says that it is its own owner, by the number under which the driver has the other one.
     let (liar, future) = (away.head.core.as_head().clients.keys[&liar_id], 2 << 40);
     for lease in [future, kept_lease, kept_lease] {
-        let leases = vec![LeaseHeld { lease, worker: bytes(liar_id.as_bytes()) }];
+        let leases = vec![LeaseHeld { lease, worker: liar_id }];
         away.head.say(liar, ClientResume { epoch: 2, leases, ..ClientResume::default() });
     }
     away.driver_returns();
@@ -293,8 +293,8 @@ fn an_actor_is_resumed_by_the_node_that_it_was_on_and_by_no_other() {
         making.post = Some(post);
         away.head.core.as_head_mut().actors.making.insert(id, making);
         let node = Some(away.member.core.node().described(0, String::new()));
-        let (job, actor) = (bytes(job.as_bytes()), bytes(id.as_bytes()));
-        let held = WorkerHeld { number: 1, id: bytes(worker.as_bytes()), pid: 9, job, actor, ..WorkerHeld::default() };
+        let (job, actor) = (job, id);
+        let held = WorkerHeld { number: 1, id: worker, pid: 9, job, actor: Some(actor), ..WorkerHeld::default() };
         let told = NodeResume { node, workers: vec![held], ..NodeResume::default() };
         away.head.core.member_said(away.stream, told.into());
         away.head.settle();
@@ -314,7 +314,7 @@ fn a_worker_that_nobody_claims_is_killed_and_a_claim_without_worker_ends() {
     let mut away = Away::new(2);
     away.lease(1);
     let unclaimed = away.counts.leases.pop().expect("it was granted");
-    let gone = LeaseHeld { lease: unclaimed.lease + 1, worker: bytes(WorkerId::new([5; 28]).as_bytes()) };
+    let gone = LeaseHeld { lease: unclaimed.lease + 1, worker: WorkerId::new([5; 28]) };
     away.counts.leases.push(gone.clone());
     away.restart();
     away.driver_returns();
@@ -351,14 +351,14 @@ fn a_lease_of_a_node_that_does_not_come_back_ends_when_it_is_given_up() {
 fn holds_are_counted_again_and_nothing_is_deleted_before_everybody_has_told() {
     let mut away = Away::new(1);
     away.lease(1);
-    let wire = |id: ObjectId| vec![bytes(id.as_bytes())];
+    let wire = |id: ObjectId| vec![id];
     away.head.say(away.driver, Promise { objects: wire(object(1)) });
-    away.head.say(away.driver, Publish { object: bytes(object(1).as_bytes()), value: Some(value()) });
+    away.head.say(away.driver, Publish { object: object(1), value: Some(value()) });
     (away.counts.promised, away.counts.held) = (vec![object(1)], vec![object(9)]);
     away.restart();
     away.member_returns();
     let worker = *away.head.core.as_head().workers.by_key.keys().next().expect("it is back");
-    let reference = Reference { object: bytes(object(1).as_bytes()), owner: bytes(away.identity.0.as_bytes()) };
+    let reference = Reference { object: object(1), owner: Some(away.identity.0) };
     // The word of the worker comes before that of the owner, which may still come.
     away.head.say(worker, ClientResume { epoch: 2, ..ClientResume::default() });
     away.head.say(worker, Subscribe { reference: Some(reference) });
@@ -420,7 +420,7 @@ fn a_driver_that_does_not_come_back_takes_its_job_along() {
     assert_eq!(away.member.free("CPU"), 10_000);
     assert_eq!(away.head.core.leftovers(), []);
     assert_eq!(away.member.core.leftovers(), []);
-    let who = Returning { worker: bytes(away.identity.0.as_bytes()), job: bytes(away.identity.1.as_bytes()), epoch: 1 };
+    let who = Returning { worker: away.identity.0, job: away.identity.1, epoch: 1 };
     let refused = away.head.core.resume_driver(away.driver, Driver::default(), &who).expect_err("it is too late");
     assert!(refused.contains("its job is over"), "{refused}");
 }
@@ -469,14 +469,14 @@ fn a_worker_tells_what_it_owns_before_it_is_killed() {
     assert!(away.head.ending().is_empty(), "nobody else may know yet what it owns");
     let worker = *away.head.core.as_head().workers.by_key.keys().next().expect("it is back");
     away.head.say(worker, ClientResume { epoch: 2, ..ClientResume::default() });
-    away.head.say(worker, Promise { objects: vec![bytes(object(3).as_bytes())] });
-    away.head.say(worker, Publish { object: bytes(object(3).as_bytes()), value: Some(value()) });
-    let holder = bytes(away.identity.0.as_bytes());
-    away.head.say(away.driver, Hold { objects: vec![bytes(object(3).as_bytes())], holder, until_confirmed: false });
+    away.head.say(worker, Promise { objects: vec![object(3)] });
+    away.head.say(worker, Publish { object: object(3), value: Some(value()) });
+    let hold = Hold { objects: vec![object(3)], holder: away.identity.0, until_confirmed: false };
+    away.head.say(away.driver, hold);
     away.head.say(worker, ClientSettled { epoch: 2 });
     away.carry();
     assert_eq!(away.head.ended(away.driver).len(), 1, "it is dead");
-    let reference = Reference { object: bytes(object(3).as_bytes()), owner: bytes(WorkerId::NIL.as_bytes()) };
+    let reference = Reference { object: object(3), owner: None };
     away.head.say(away.driver, Subscribe { reference: Some(reference) });
     assert_eq!(away.head.published(away.driver, 3), Some(value()));
 }
@@ -489,7 +489,7 @@ fn who_runs_within_a_group_that_was_removed_meanwhile_is_killed() {
     away.head.say(away.driver, LeaseRequest { strategy: Some(within(7, 0)), ..request(1, &[CPU]) });
     away.carry();
     let (lease, worker) = away.head.granted(away.driver, 1);
-    let worker = bytes(away.head.core.as_head().workers.by_key[&worker].id.as_bytes());
+    let worker = away.head.core.as_head().workers.by_key[&worker].id;
     away.counts.leases.push(LeaseHeld { lease, worker });
     // The next head finds no such group in its journal, and the word that it ends was lost with the last one.
     away.restart();

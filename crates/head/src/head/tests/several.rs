@@ -85,10 +85,10 @@ impl Several {
             match message {
                 Message::Relay(_) => {}
                 Message::ObjectDelete(said) => {
-                    node.stored.remove(&ObjectId::from_slice(&said.object).expect("an object"));
+                    node.stored.remove(&said.object);
                 }
                 Message::Seek(asked) => {
-                    let object = ObjectId::from_slice(&asked.object).expect("an object");
+                    let object = asked.object;
                     let is_here = node.stored.contains(&object);
                     node.up.push_back(Sought { search: asked.search, is_here }.into());
                 }
@@ -142,7 +142,7 @@ impl Several {
         let node = &mut self.nodes[place];
         if let Some(worker) = routes.iter().find(|worker| node.world.running.contains(worker)) {
             node.stored.insert(object);
-            let said = Message::from(Stored { object: object.as_bytes().to_vec().into() });
+            let said = Message::from(Stored { object });
             node.up.push_back(said.relayed(*worker).into());
         }
     }

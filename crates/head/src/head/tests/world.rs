@@ -167,7 +167,7 @@ impl World {
                     RelayedToHead::Head(message) => self.core.client_said(worker, message),
                     RelayedToHead::Worker(message) => self.core.worker_said(worker, &message),
                     RelayedToHead::Node(NodeOfWorker::Stored(said)) => {
-                        self.core.stored_elsewhere(worker, ObjectId::from_slice(&said.object).expect("an object"));
+                        self.core.stored_elsewhere(worker, said.object);
                     }
                     other => panic!("{other:?} is for the daemon"),
                 }
@@ -327,7 +327,7 @@ impl World {
 
     pub(super) fn placed(&self, client: Key, actor: u8) -> Option<Key> {
         let placed = self.joined.iter().rev().find(|(to, message, _)| {
-            *to == client && matches!(message, Message::ActorPlaced(placed) if placed.actor[0] == actor)
+            *to == client && matches!(message, Message::ActorPlaced(placed) if placed.actor.as_bytes()[0] == actor)
         });
         placed.map(|(.., worker)| *worker)
     }
@@ -390,7 +390,7 @@ impl World {
 
     pub(super) fn deaths(&self, client: Key, actor: u8) -> Vec<String> {
         let deaths = self.to(client).filter_map(|message| match message {
-            Message::ActorDied(died) if died.actor[0] == actor => {
+            Message::ActorDied(died) if died.actor.as_bytes()[0] == actor => {
                 died.failure.as_ref().map(|failure| failure.text.clone())
             }
             _ => None,
@@ -401,7 +401,7 @@ impl World {
     /// Of each restart that a client was told of, whether nothing had begun.
     pub(super) fn restarts(&self, client: Key, actor: u8) -> Vec<bool> {
         let restarts = self.to(client).filter_map(|message| match message {
-            Message::ActorRestarting(said) if said.actor[0] == actor => Some(said.began_nothing),
+            Message::ActorRestarting(said) if said.actor.as_bytes()[0] == actor => Some(said.began_nothing),
             _ => None,
         });
         restarts.collect()
@@ -417,7 +417,7 @@ impl World {
 
     pub(super) fn published(&self, client: Key, object: u8) -> Option<Value> {
         self.to(client).find_map(|message| match message {
-            Message::Published(published) if published.object[0] == object => published.value.clone(),
+            Message::Published(published) if published.object.as_bytes()[0] == object => published.value.clone(),
             _ => None,
         })
     }
