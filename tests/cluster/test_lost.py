@@ -159,7 +159,7 @@ def test_what_a_dead_node_had_is_made_again_for_readers_on_another() -> None:
         actor = on(Process, "there").remote()
         by_actor = actor.make.remote(2)
         assert ray.get(reader.made_on.remote("there"), timeout=60) == 9
-        ray.wait([once, twice, for_others, by_actor], num_returns=4, timeout=60)
+        ray.wait([once, twice, for_others, by_actor], num_returns=4, timeout=60, fetch_local=False)
         inside = ray.put([for_others])
         cluster.remove_node(dying, allow_graceful=False)
         cluster.add_node(num_cpus=1, resources={"there": 4})

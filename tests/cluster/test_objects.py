@@ -142,7 +142,7 @@ def test_what_only_a_dead_node_had_is_made_again_or_lost(over_network: bool) -> 
         lost = actor.make.remote()
         again = on(make, "there").remote(2, 9)
         read = on(make, "there").remote(2, 3)
-        ray.wait([lost, again, read], num_returns=3)
+        ray.wait([lost, again, read], num_returns=3, fetch_local=False)
         assert int(ray.get(read).sum()) == expected(2, 3)
         cluster.remove_node(node, allow_graceful=False)
         # The driver's node has a copy of what it read.
