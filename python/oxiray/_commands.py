@@ -51,18 +51,26 @@ def kill_actor(arguments: list[str]) -> int:
     from oxiray import get_actor, kill
 
     parser = _parser("kill-actor", "Ends a named actor.")
-    parser.add_argument("name", help="the actor's name")
+    parser.add_argument("actor", nargs="?", help="the actor's name")
+    parser.add_argument("--name", help="the same")
     parser.add_argument("--namespace", help="where it has that name")
-    parser.add_argument("--no-restart", action=argparse.BooleanOptionalAction, default=True, help="it is not made again")
+    parser.add_argument("--force", action="store_true", help="kills it at once, rather than after the calls it has")
+    parser.add_argument("--no-restart", action="store_true", help="with --force: it is not made again")
     given = parser.parse_args(arguments)
+    name = given.name or given.actor
+    if not name:
+        parser.error("name the actor")
     with _connected(given.address):
         try:
-            actor = get_actor(given.name, namespace=given.namespace)
+            actor = get_actor(name, namespace=given.namespace)
         except ValueError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        kill(actor, no_restart=given.no_restart)
-    print(f"Killed actor {given.name}.")
+        if given.force:
+            kill(actor, no_restart=given.no_restart)
+        else:
+            actor.__ray_terminate__.remote()
+    print(f"{'Killed' if given.force else 'Asked to end:'} actor {name}.")
     return 0
 
 

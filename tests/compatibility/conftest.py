@@ -18,6 +18,8 @@ import ray
 RUNS_ON = "ray" if importlib.util.find_spec("oxiray") is None else "oxiray"
 SHARED = {"num_cpus": 4, "num_gpus": 2, "resources": {"part": 8}, "include_dashboard": False}
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# The tests are about behaviours that do not depend on tokens, which Ray's commands make in the user's home.
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
 
 def pytest_configure(config: pytest.Config) -> None:

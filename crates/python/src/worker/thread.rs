@@ -48,7 +48,7 @@ impl<'py> Language for Thread<'py> {
     fn wait(&mut self, mut next: impl FnMut() -> Result<Duty, RuntimeError> + Send) -> PyResult<Duty> {
         loop {
             // A signal may have come since the last call, and interrupts no wait that begins later.
-            let early = self.py.check_signals().map(|()| None).unwrap_or_else(Some);
+            let early = self.py.check_signals().err();
             let met = match early {
                 None if TERMINATED.load(Ordering::Relaxed) => Err(PySystemExit::new_err(TERMINATION_STATUS)),
                 None => process::patiently(self.py, &mut next),
