@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from oxiray import _pickling, runtime_env as environments
+from oxiray import _conda, _pickling, runtime_env as environments
 from oxiray.exceptions import RuntimeEnvSetupError
 
 #: What names a package in a runtime environment.
@@ -50,6 +50,8 @@ def settled(asked: Mapping[str, Any] | None) -> dict[str, Any]:
         result["py_modules"] = [_module(one, list(asked.get("excludes") or [])) for one in result["py_modules"]]
     if "worker_process_setup_hook" in result:
         result["worker_process_setup_hook"] = _hook(result["worker_process_setup_hook"])
+    if "conda" in result:
+        result["py_executable"] = shlex.quote(_conda.interpreter_of(result["conda"]))
     for name in ("pip", "uv"):
         if name in result:
             checked = environments.checked_field(name, result[name])

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from oxiray import _conda
+
 #: Field -> the types it may have.
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {
     "env_vars": (dict,),
@@ -39,7 +41,7 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
 }
 #: Fields Ray knows and this version of Oxiray does not provide, each with what to do in its place.
 ALTERNATIVES: dict[str, str] = {
-    "conda": "list the packages under 'pip' or 'uv', or name the interpreter of a conda environment as 'py_executable'",
+    "conda": "make the environment with `conda env create`, with Oxiray in it, and give its name or its folder",
     "container": "start the cluster inside of the container, or list what is needed under 'pip' or 'uv'",
     "image_uri": "start the cluster inside of the container, or list what is needed under 'pip' or 'uv'",
     "java_jars": "Oxiray runs Python only: leave it out",
@@ -256,7 +258,10 @@ def _conflicts(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[
 
 def unsupported_fields(env: Mapping[str, Any] | None) -> list[str]:
     """The fields that ask for something this version of Oxiray does not provide."""
-    return sorted(name for name in ALTERNATIVES if (env or {}).get(name))
+    asked = env or {}
+    return sorted(
+        name for name in ALTERNATIVES if asked.get(name) and not (name == "conda" and _conda.is_existing(asked[name]))
+    )
 
 
 def checked_field(name: str, value: Any) -> Any:

@@ -150,9 +150,26 @@ def test_what_cannot_be_shipped(shared, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OXIRAY_PACKAGE_BYTES_MAX", "3")
     with pytest.raises(ValueError, match="text.txt.*excludes|excludes.*text.txt"):
         look.options(runtime_env={"working_dir": str(tmp_path)}).remote()
-    for name in ("conda", "image_uri"):
-        with pytest.raises(RuntimeEnvSetupError, match="'pip' or 'uv'"):
-            look.options(runtime_env={name: "something"}).remote()
+    with pytest.raises(RuntimeEnvSetupError, match="'pip' or 'uv'"):
+        look.options(runtime_env={"image_uri": "something"}).remote()
+    for asked in ("no-such-environment", "environment.yml"):
+        with pytest.raises(RuntimeEnvSetupError, match="conda create|conda env create"):
+            look.options(runtime_env={"conda": asked}).remote()
+
+
+def test_an_environment_of_conda_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = tmp_path / "mine" / "bin" / "python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text(f'#!/bin/sh\nOF_CONDA=mine exec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
+
+    @ray.remote
+    def whose() -> str | None:
+        return os.environ.get("OF_CONDA")
+
+    assert ray.get(whose.options(runtime_env={"conda": str(tmp_path / "mine")}).remote()) == "mine"
+    monkeypatch.setenv("CONDA_ENVS_PATH", str(tmp_path))
+    assert ray.get(whose.options(runtime_env={"conda": "mine"}).remote()) == "mine"
 
 
 def test_a_package_that_would_leave_its_folder_is_refused(place, tmp_path) -> None:
