@@ -7,7 +7,6 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -37,28 +36,35 @@ class ActorPool:
 
     def __init__(self, actors: Iterable[Any]) -> None:
         self._idle = list(actors)
-        self._waiting: deque[tuple[Callable[[Any, Any], Any], Any]] = deque()
+        #: What waits for an actor.
+        self._pending_submits: list[tuple[Callable[[Any, Any], Any], Any]] = []
         self._under_way: dict[int, _Submission] = {}
         self._submitted = 0
         self._next_in_order = 0
 
     def map(self, fn: Callable[[Any, Value], Any], values: Iterable[Value]) -> Iterator[Any]:
-        """The results for `values`, in their order. What was submitted before is finished and dropped."""
+        """The results for `values`, in their order. What was submitted before is given up, and its actors are used again."""
+        while self.has_next():
+            try:
+                self._take(next(iter(self._under_way)), list(self._under_way), 0, True)
+            except Exception:
+                # Nobody asks any more how an earlier submission ended.
+                continue
         self._submit_all(fn, values)
         return self._drain(self.get_next)
 
     def map_unordered(self, fn: Callable[[Any, Value], Any], values: Iterable[Value]) -> Iterator[Any]:
         """The results for `values` as they come. What was submitted before is finished and dropped."""
-        self._submit_all(fn, values)
-        return self._drain(self.get_next_unordered)
-
-    def _submit_all(self, fn: Callable[[Any, Value], Any], values: Iterable[Value]) -> None:
         while self.has_next():
             try:
                 self.get_next_unordered()
             except Exception:
                 # Nobody asks any more how an earlier submission ended.
                 continue
+        self._submit_all(fn, values)
+        return self._drain(self.get_next_unordered)
+
+    def _submit_all(self, fn: Callable[[Any, Value], Any], values: Iterable[Value]) -> None:
         self._next_in_order = self._submitted
         for value in values:
             self.submit(fn, value)
@@ -70,7 +76,7 @@ class ActorPool:
     def submit(self, fn: Callable[[Any, Value], Any], value: Value) -> None:
         """Calls `fn(actor, value)` with an idle actor, now or as soon as there is one."""
         if not self._idle:
-            self._waiting.append((fn, value))
+            self._pending_submits.append((fn, value))
             return
         actor = self._idle.pop()
         self._under_way[self._submitted] = _Submission(actor, fn(actor, value))
@@ -131,12 +137,12 @@ class ActorPool:
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        if self._waiting and self._idle:
-            self.submit(*self._waiting.popleft())
+        if self._pending_submits and self._idle:
+            self.submit(*self._pending_submits.pop(0))
 
     def has_free(self) -> bool:
         """Whether an actor is idle and no submission waits for one."""
-        return bool(self._idle) and not self._waiting
+        return bool(self._idle) and not self._pending_submits
 
     def pop_idle(self) -> Any:
         """An idle actor, which leaves the pool; None where there is none."""

@@ -22,6 +22,7 @@ from oxiray.util.multiprocessing.results import (
     IMapIterator,
     OrderedIMapIterator,
     Outcome,
+    PoolTaskError as PoolTaskError,
     UnorderedIMapIterator,
 )
 

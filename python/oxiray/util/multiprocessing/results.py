@@ -112,6 +112,14 @@ class AsyncResult:
         return all(outcome.error is None for reference in self._references for outcome in outcomes_of(reference))
 
 
+class PoolTaskError(Exception):
+    """What stands in `imap` for the result of a call that raised `underlying`: as in Ray, the others follow."""
+
+    def __init__(self, underlying: BaseException) -> None:
+        super().__init__(underlying)
+        self.underlying = underlying
+
+
 class IMapIterator:
     """Results one after the other; `next` takes a timeout."""
 
@@ -140,7 +148,7 @@ class IMapIterator:
         return self.next()
 
     def next(self, timeout: float | None = None) -> Any:
-        """The next result, or what it raised. Raises `TimeoutError` past `timeout` seconds."""
+        """The next result, which is a `PoolTaskError` where its call raised. Raises `TimeoutError` past `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ready:
             if not self._under_way:
@@ -152,7 +160,8 @@ class IMapIterator:
             index = self._under_way.pop(done[0])
             self.submit_next()
             self._arrived(index, outcomes_of(done[0]))
-        return self._ready.popleft().unwrap()
+        outcome = self._ready.popleft()
+        return outcome.value if outcome.error is None else PoolTaskError(outcome.error)
 
     def _arrived(self, index: int, outcomes: list[Outcome]) -> None:
         raise NotImplementedError
