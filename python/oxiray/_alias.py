@@ -5,6 +5,7 @@ Whatever requires `ray` has pip install the real one over the alias, and a progr
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import os
@@ -28,15 +29,26 @@ def warn_of_ray() -> None:
         )
 
 
-def _ray_over_alias() -> Path | None:
+@functools.cache
+def is_installed() -> bool:
+    """Whether `import ray` means Oxiray here."""
+    return "oxiray_ray_alias" in sys.modules or (_alias_folder() is not None and _ray_over_alias() is None)
+
+
+def _alias_folder() -> Path | None:
     try:
         if importlib.util.find_spec("oxiray_ray_alias") is None:
             return None
         ray = importlib.util.find_spec("ray")
     except (ImportError, ValueError):
         return None
-    if ray is None or ray.origin is None:
+    return None if ray is None or ray.origin is None else Path(ray.origin).parent
+
+
+def _ray_over_alias() -> Path | None:
+    folder = _alias_folder()
+    if folder is None:
         return None
     from oxiray_ray_alias import guard
 
-    return guard.find_ray(Path(ray.origin).parent)
+    return guard.find_ray(folder)

@@ -6,7 +6,7 @@ import inspect
 import json
 from typing import Any
 
-from oxiray import _core, _session, _without_effect, actor, remote_function
+from oxiray import _core, _serialization, _session, _without_effect, actor, remote_function
 from oxiray._core import ObjectRef, ObjectRefGenerator
 from oxiray.actor import ActorHandle
 from oxiray.exceptions import ActorHandleNotFoundError
@@ -100,8 +100,16 @@ def put(value: Any, **keywords: Any) -> Any:
         raise TypeError(f"put() got an unexpected keyword argument '{next(iter(keywords))}'")
     _session.ensure()
     if isinstance(value, ObjectRef):
-        raise TypeError("put() keeps values, and was given an ObjectRef: its value is kept already; pass the reference on")
-    return _core.put(value)
+        raise TypeError(
+            "Calling 'put' on an ray.ObjectRef is not allowed: its value is kept already. Pass the reference on, or put a list "
+            "that contains it"
+        )
+    try:
+        return _core.put(value)
+    except TypeError as error:
+        if error.__cause__ is None:
+            raise
+        raise _serialization.refused(f"the put value {_serialization.shown(value)}", value, error.__cause__) from None
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
@@ -122,8 +130,8 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
         return object_refs
     if not isinstance(object_refs, list):
         raise ValueError(
-            f"Invalid type of object refs, {type(object_refs)}: get() takes an ObjectRef or a list of them, such as what "
-            ".remote() and put() return"
+            f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an ObjectRef or a list of "
+            "ObjectRefs, such as what .remote() and put() return"
         )
     return _core.get_all(object_refs, timeout)
 
@@ -138,17 +146,22 @@ def wait(
     if not _core.is_connected():
         _session.ensure()
     if isinstance(ray_waitables, (ObjectRef, ObjectRefGenerator)):
-        raise TypeError("wait() takes a list of ObjectRefs, and was given a single one: wrap it in a list")
+        raise TypeError(f"wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got a single {type(ray_waitables)}: wrap it in a list")
     if not isinstance(ray_waitables, list):
-        raise TypeError(f"wait() takes a list of ObjectRefs, and was given {type(ray_waitables)}")
+        raise TypeError(f"wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got {type(ray_waitables)}")
     if timeout is not None and timeout < 0:
-        raise ValueError(f"wait(timeout={timeout!r}): a timeout is None for none, or seconds from 0 on")
+        raise ValueError(
+            f"The 'timeout' argument must be nonnegative. Received {timeout!r}: it is seconds from 0 on, or None for no limit"
+        )
     if not ray_waitables:
         return [], []
     if num_returns <= 0:
-        raise ValueError(f"wait(num_returns={num_returns}): at least 1 must be waited for")
+        raise ValueError(f"Invalid number of objects to return {num_returns}: at least 1 must be waited for")
     if num_returns > len(ray_waitables):
-        raise ValueError(f"wait(num_returns={num_returns}): only {len(ray_waitables)} references were given")
+        raise ValueError(
+            "num_returns cannot be greater than the number of ray_waitables provided to ray.wait: it is "
+            f"{num_returns}, and {len(ray_waitables)} were given"
+        )
     return _core.wait_some(ray_waitables, num_returns, timeout, fetch_local)
 
 
@@ -160,24 +173,39 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(
-            f"kill() takes the handle of an actor, and was given {type(actor)}. To end a task, call cancel(ref, force=True)"
+            f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}. To end a task's process, "
+            "call cancel(ref, force=True)"
         )
     _session.ensure()
     if not actor._hold.is_current():
         raise ActorHandleNotFoundError(
-            f"{actor!r} is of a connection that has ended: its actor went with it, or is reached with get_actor()"
+            f"ActorHandle objects are not valid across Ray sessions. {actor!r} is of a connection that has ended: its actor "
+            "went with it, or is reached with get_actor()"
         )
     _core.kill_actor(actor._actor_id, not no_restart)
 
 
 def get_actor(name: str, namespace: str | None = None) -> Any:
-    """The handle of the living actor of this name. Raises `ValueError` where there is none."""
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"get_actor() takes the name an actor was made with, which is never empty; {name!r} was given")
-    if namespace is not None and (not isinstance(namespace, str) or not namespace):
-        raise ValueError(f"a namespace is a string that is not empty; {namespace!r} was given")
+    """The handle of the living actor of this name.
+
+    Raises `ValueError` where there is none, or where the name or the namespace is empty; `TypeError` where one is no text.
+    """
+    if not name:
+        raise ValueError(f"Please supply a non-empty value to get_actor, the name that an actor was made with; {name!r} was given")
+    if not isinstance(name, str):
+        raise TypeError(f"get_actor() takes the name that an actor was made with, which is a string; {name!r} was given")
+    if namespace is not None and not isinstance(namespace, str):
+        raise TypeError(f"namespace must be None or a string. {namespace!r} was given")
+    if namespace == "":
+        raise ValueError('"" is not a valid namespace. Pass None to not specify a namespace')
     _session.ensure()
-    actor_id, handle = _core.find_actor(name, namespace or "")
+    try:
+        actor_id, handle = _core.find_actor(name, namespace or "")
+    except ValueError as error:
+        raise ValueError(
+            f"Failed to look up actor with name '{name}'. This could because 1. You are trying to look up a named actor you "
+            f"didn't create. 2. The named actor died. 3. You did not use a namespace matching the namespace of the actor. {error}"
+        ) from None
     return actor.from_bytes(actor_id, handle)
 
 

@@ -177,7 +177,8 @@ class EventLoop:
                 return
             try:
                 result = call.target(*call.args, **(call.kwargs or {}))
-                if inspect.isawaitable(result):
+                # Other things that can be awaited, such as references, are what a plain method returns.
+                if inspect.iscoroutine(result):
                     result = await result
                 if completion.is_stream:
                     result = await _generators.drain(result, completion)

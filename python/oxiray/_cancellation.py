@@ -38,8 +38,8 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
         ray_waitable = ray_waitable.completed()
     if not isinstance(ray_waitable, ObjectRef):
         raise TypeError(
-            f"cancel() takes what a call's .remote(...) returned, and was given {type(ray_waitable)}: cancel each of "
-            "several references by itself; an actor is ended with kill(handle)"
+            f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ray_waitable)}. Cancel each "
+            "of several references by itself"
         )
     _core.cancel(ray_waitable, bool(force), bool(recursive))
 
@@ -77,18 +77,18 @@ class _Reporter:
 
 
 def cancelled(task: str, text: str) -> TaskCancelledError:
-    """The error of a call that was cancelled."""
+    """The error of a call that was cancelled; `task` is its identifier in hexadecimal digits."""
     return TaskCancelledError(task, text)
 
 
 def as_cancelled(error: BaseException, task: str) -> BaseException:
     """What a caller is to see of `error`: interrupts of any kind mean that the call was cancelled."""
     if hasattr(error, _MARK):
-        return TaskCancelledError(task, "cancel() interrupted it")
+        return cancelled(task, "cancel() interrupted it")
     if isinstance(error, KeyboardInterrupt):
-        return TaskCancelledError(task, "its code raised KeyboardInterrupt")
+        return cancelled(task, "its code raised KeyboardInterrupt")
     # Looked up, never imported: where asyncio was not loaded, nothing can be of its kinds.
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and isinstance(error, asyncio.CancelledError):
-        return TaskCancelledError(task, "its coroutine was cancelled")
+        return cancelled(task, "its coroutine was cancelled")
     return error

@@ -35,6 +35,8 @@ def dual_class(base: type[Failure], cause_class: type[BaseException]) -> Any:
 
     name = f"{base.__name__}({cause_class.__name__})"
     body: dict[str, Any] = {
+        # A read-only one of the cause's class must not hide what `initialise` sets.
+        "args": BaseException.args,
         "__module__": base.__module__,
         "__qualname__": name,
         "__doc__": f"A `{cause_class.__qualname__}` raised inside a task or an actor.",

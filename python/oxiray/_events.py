@@ -246,11 +246,30 @@ def future(reference: Any) -> concurrent.futures.Future[Any]:
     return answer
 
 
-def as_future(reference: Any) -> asyncio.Future[Any]:
-    """A future of the value in the running event loop."""
+def on_completed(reference: Any, callback: Callable[[Any], Any]) -> None:
+    """Calls `callback` in another thread with the value, or with the exception that it is; what it raises is logged."""
+    future(reference).add_done_callback(lambda done: callback(done.exception() or done.result()))
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The loop that runs in this thread, else the one that was made its own, else a new one that becomes so."""
     import asyncio
 
-    loop = asyncio.get_running_loop()
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    try:
+        loop = asyncio.get_event_loop_policy().get_event_loop()
+    except RuntimeError:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+    return loop
+
+
+def as_future(reference: Any) -> asyncio.Future[Any]:
+    """A future of the value in the event loop that runs, else in that of this thread."""
+    loop = event_loop()
     answer = loop.create_future()
 
     def settle() -> None:

@@ -18,8 +18,6 @@ from oxiray import _dual, exceptions as errors
 from oxiray._error_facts import optional_hex
 from oxiray.exceptions import RayError, RayTaskError
 
-_DEPENDENCY_HEADLINE = "  At least one of the input arguments for this task could not be computed:"
-
 
 def from_current_exception(
     function_name: str,
@@ -34,7 +32,7 @@ def from_current_exception(
 
     `cause` is what callers are to see in place of `error`.
     """
-    text = traceback_text(error)
+    text = traceback_text(error, cause)
     if cause is None:
         cause = error.cause if isinstance(error, RayTaskError) else error
     return RayTaskError(
@@ -52,13 +50,14 @@ def from_current_exception(
 def from_dependency(
     function_name: str,
     upstream: BaseException,
-    pid: int = 0,
+    pid: int | None = None,
     ip: str | None = None,
     actor_repr: str | None = None,
     actor_id: str | None = None,
 ) -> RayTaskError:
-    """The failure of a task that never ran because the argument `upstream` failed; `pid` is 0 where no process had it."""
-    text = f"{_DEPENDENCY_HEADLINE}\n{type(upstream).__module__}.{type(upstream).__qualname__}: {upstream}"
+    """The failure of a task that never ran because the argument `upstream` failed; by default this process found that out."""
+    kind = RayTaskError if isinstance(upstream, RayTaskError) else type(upstream)
+    text = f"{errors.DEPENDENCY_HEADLINE}\n{kind.__module__}.{kind.__qualname__}: {upstream}"
     cause = upstream.cause if isinstance(upstream, RayTaskError) else upstream
     return RayTaskError(function_name, text, cause, pid=pid, ip=ip, actor_repr=actor_repr, actor_id=actor_id)
 
@@ -66,13 +65,31 @@ def from_dependency(
 def of_argument(function_names: list[str], error: BaseException) -> BaseException:
     """The error to raise for tasks that never ran, each for want of the one's result before it; `error` is the argument's."""
     for name in function_names:
-        error = from_dependency(name, error).as_instanceof_cause()
+        error = from_dependency(name, error, ip=own_address()).as_instanceof_cause()
     return error
 
 
-def traceback_text(error: BaseException) -> str:
-    """The traceback of `error` as Python prints it, without this package's own frames."""
-    report = traceback.TracebackException.from_exception(error)
+_addresses: dict[str, str] = {}
+
+
+def own_address() -> str:
+    """This machine's address within the cluster, asked for once; the local one where nobody answers."""
+    from oxiray import _core
+    from oxiray.util._node import get_node_ip_address
+
+    try:
+        node_id = _core.context()["node_id"]
+        if node_id not in _addresses:
+            _addresses[node_id] = get_node_ip_address()
+        return _addresses[node_id]
+    except Exception:
+        return "127.0.0.1"
+
+
+def traceback_text(error: BaseException, seen_as: BaseException | None = None) -> str:
+    """The traceback of `error` as Python prints it, without this package's own frames; it ends in `seen_as` where that is given."""
+    shown = error if seen_as is None else seen_as
+    report = traceback.TracebackException(type(shown), shown, error.__traceback__)
     _drop_own_frames(report, set())
     text = "".join(report.format())
     limit = errors.TRACEBACK_CHARACTERS_MAX
@@ -208,10 +225,14 @@ def _cancelled(message: str, payload: object, details: dict[str, Any]) -> RayErr
     return errors.TaskCancelledError(payload or details.get("task_id"), message or None)
 
 
+def _worker_crashed(message: str, payload: object, details: dict[str, Any]) -> RayError:
+    return errors.WorkerCrashedError(f"{errors.WorkerCrashedError.default_message} {message}".rstrip())
+
+
 _BY_CODE: dict[str, _Maker] = {
     "task_unschedulable": _with_text(errors.TaskUnschedulableError),
     "actor_unschedulable": _with_text(errors.ActorUnschedulableError),
-    "worker_crashed": _plain(errors.WorkerCrashedError),
+    "worker_crashed": _worker_crashed,
     "out_of_memory": _plain(errors.OutOfMemoryError),
     "actor_died": _actor_died,
     # The answer of the call that ended the actor.

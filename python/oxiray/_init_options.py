@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from typing import Any
 from oxiray import _labels, _logging, runtime_env as environments
 from oxiray._logging import LoggingConfig
 
+#: What addresses of Ray Client begin with, and the port that they name where they name none.
+CLIENT_SCHEME = "ray://"
+CLIENT_PORT = 10001
 #: Smallest object store Ray accepts, in bytes.
 STORE_BYTES_MIN = 75 * 1024 * 1024
 #: The largest quantity of a resource; the ledger counts in ten-thousandths of one.
@@ -172,7 +176,7 @@ def init_options(
     capacity = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "labels": labels}
     sizes = {"object_store_memory": object_store_memory, **hidden}
     chosen_address = _address(address, given={**capacity, **sizes})
-    memory = _whole("_memory", "memory", hidden.get("_memory"))
+    memory = _bytes("_memory", hidden.get("_memory"))
     return InitOptions(
         address=chosen_address,
         num_cpus=_whole("num_cpus", "CPU", num_cpus),
@@ -241,16 +245,15 @@ def _check_type(name: str, value: object, expected: type) -> None:
 def _address(address: str | None, given: Mapping[str, Any]) -> str | None:
     _check_type("address", address, str)
     source = "given to init"
-    if address is None:
-        address = os.environ.get("RAY_ADDRESS") or None
+    if address in (None, "auto") and os.environ.get("RAY_ADDRESS"):
+        address = os.environ["RAY_ADDRESS"]
         source = "in the environment variable RAY_ADDRESS"
     if address is None or address == "local":
         return address
-    if address.startswith("ray://"):
-        raise ValueError(
-            f"the address {address!r} {source} asks for Ray Client, which is deprecated in Ray and absent here: give "
-            "the cluster's own address as host:port"
-        )
+    if address.startswith(CLIENT_SCHEME):
+        address = address.removeprefix(CLIENT_SCHEME)
+        if ":" not in address:
+            address = f"{address}:{CLIENT_PORT}"
     host, colon, port = address.rpartition(":")
     is_pair = bool(host and colon) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
     if address != "auto" and not is_pair:
@@ -285,6 +288,17 @@ def _whole(keyword: str, resource: str, quantity: Any) -> int | None:
         return None
     _check_quantity(keyword, resource, quantity)
     return int(quantity)
+
+
+def _bytes(keyword: str, size: Any) -> int | None:
+    """Bytes, which may be said as a fraction: a share of the machine's memory rarely is a whole number."""
+    if size is None:
+        return None
+    if not isinstance(size, (int, float)):
+        raise TypeError(f"{keyword} must be a number of bytes, but {size!r} is a {type(size)}")
+    if size != size or size > QUANTITY_MAX:
+        raise ValueError(f"{keyword} must be a finite number of at most {QUANTITY_MAX:.0e} bytes, but is {size}")
+    return _whole(keyword, "memory", math.floor(size))
 
 
 def _check_quantity(keyword: str, resource: str, quantity: Any) -> None:

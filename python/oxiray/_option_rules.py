@@ -42,7 +42,7 @@ class Rule:
 def _at_least(least: int, meaning: str) -> Check:
     def check(name: str, value: Any) -> None:
         if value is not None and value < least:
-            raise ValueError(f"the keyword '{name}' is {value}, but accepts only {meaning}")
+            raise ValueError(f"The keyword '{name}' only accepts {meaning}. It is {value}")
 
     return check
 
@@ -52,16 +52,16 @@ def check_share(name: str, quantity: Any) -> None:
     if quantity is None:
         return
     if not isinstance(quantity, (int, float)):
-        raise TypeError(f"the quantity of resource {name} must be a number, but {quantity!r} is a {type(quantity)}")
+        raise TypeError(f"The quantity of resource {name} must be a number, but {quantity!r} is a {type(quantity)}")
     if quantity < 0:
-        raise ValueError(f"the quantity of resource {name} cannot be negative: {quantity} was asked for")
+        raise ValueError(f"The quantity of resource {name} cannot be negative: {quantity} was asked for")
     if not quantity <= QUANTITY_MAX:
         # As Ray, whose conversion to a whole number fails for what is infinite.
         kind = OverflowError if quantity > sys.float_info.max else ValueError
         raise kind(f"the quantity of resource {name} must be a finite number of at most {QUANTITY_MAX:.0e}, not {quantity}")
     if isinstance(quantity, float) and quantity != 0.0 and int(quantity * UNITS_PER_WHOLE) == 0:
         raise ValueError(
-            f"the precision of the fractional quantity of resource {name} cannot go beyond 0.0001: {quantity} was "
+            f"The precision of the fractional quantity of resource {name} cannot go beyond 0.0001: {quantity} was "
             "asked for; round it up"
         )
 
@@ -72,8 +72,8 @@ def _check_resources(_: str, resources: Any) -> None:
     for keyword, name in {"num_cpus": "CPU", **_families.OPTIONS}.items():
         if name in resources:
             raise ValueError(
-                f"'resources' asks for {name}={resources[name]!r}; use the '{keyword}' keyword instead: "
-                f"{keyword}={resources[name]!r}"
+                f"Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU' in 'resources' keyword: 'resources' "
+                f"asks for {name}={resources[name]!r}; write {keyword}={resources[name]!r}"
             )
     for name, quantity in resources.items():
         if not isinstance(name, str):
@@ -99,7 +99,10 @@ def _check_num_returns(_: str, value: Any) -> None:
             "non-negative integer, 'streaming', or 'dynamic'"
         )
     if isinstance(value, int) and value < 0:
-        raise ValueError(f"num_returns must be >= 0, but got {value}.")
+        raise ValueError(
+            f"The keyword 'num_returns' only accepts None, a non-negative integer, 'streaming' (for generators), or "
+            f"'dynamic'. It is {value}"
+        )
     if isinstance(value, int) and value > RESULTS_MAX:
         raise ValueError(
             f"num_returns is {value}, but a call has at most {RESULTS_MAX} results: yield them one by one from a generator "
@@ -147,7 +150,11 @@ def _check_task_store_memory(_: str, value: Any) -> None:
 def _check_actor_store_memory(name: str, value: Any) -> None:
     _at_least(0, "None, 0 or a positive integer")(name, value)
     if value is not None:
-        warnings.warn("'object_store_memory' of an actor is deprecated and ignored", DeprecationWarning, stacklevel=5)
+        warnings.warn(
+            "Setting 'object_store_memory' for actors is deprecated since it doesn't actually reserve memory: leave it out",
+            DeprecationWarning,
+            stacklevel=5,
+        )
 
 
 def _check_concurrency_groups(_: str, value: Any) -> None:
@@ -330,8 +337,8 @@ def check_placement_group(merged: Mapping[str, Any]) -> None:
             "the scheduling_strategy option. The placement_group option is deprecated."
         )
     warnings.warn(
-        "the placement_group option is deprecated: use "
-        "scheduling_strategy=PlacementGroupSchedulingStrategy(placement_group=...)",
+        "placement_group parameter is deprecated. Use scheduling_strategy=PlacementGroupSchedulingStrategy(...) instead, "
+        "of ray.util.scheduling_strategies",
         DeprecationWarning,
         stacklevel=4,
     )
@@ -352,7 +359,8 @@ def check_named_group(group: Any, bundle_index: int) -> None:
     """Check what is said of a placement group (at `.remote()`), as far as that shows without asking for it."""
     if group in (None, "default") and bundle_index != -1:
         raise ValueError(
-            f"placement_group_bundle_index is {bundle_index}, but no placement group is given: leave it out"
+            "If placement group is not set, the value of bundle index must be -1. placement_group_bundle_index is "
+            f"{bundle_index}: leave it out, or give a placement group"
         )
     if group not in (None, "default") and not isinstance(group, PlacementGroup):
         raise ValueError(
@@ -391,11 +399,12 @@ def check_submitted_actor(given: Mapping[str, Any], *, is_async: bool) -> None:
         return
     if is_async:
         raise ValueError(
-            "allow_out_of_order_execution=False cannot hold for an asyncio actor, whose methods interleave: leave it "
-            "out, or make the methods plain functions"
+            "If you're using async actors, Ray can't execute actor tasks in order: allow_out_of_order_execution=False was "
+            "given, and the methods of an asyncio actor interleave. Leave it out, or make the methods plain functions"
         )
     if (given.get("max_concurrency") or 1) > 1:
         raise ValueError(
-            f"allow_out_of_order_execution=False cannot hold with max_concurrency={given['max_concurrency']}: leave "
-            "one of them out"
+            "If you're using multi-threaded actors, Ray can't execute actor tasks in order: "
+            f"allow_out_of_order_execution=False was given with max_concurrency={given['max_concurrency']}. Leave one of "
+            "them out"
         )

@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import pickle
 import reprlib
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from oxiray import _failures, _pickling, _switches, exceptions
@@ -43,6 +45,42 @@ def dumps(value: Any) -> tuple[list[Any], list[memoryview]]:
     except (TypeError, pickle.PicklingError, AttributeError, RecursionError) as error:
         raise TypeError(explain(value, error)) from error
     return parts, [_flat(buffer) for buffer in buffers]
+
+
+def refused(subject: str, value: Any, reason: BaseException) -> TypeError:
+    """The error for `value`, which cannot be serialized for this reason; `subject` says what it was to be."""
+    import io
+
+    from oxiray.util.check_serialize import inspect_serializability
+
+    report = io.StringIO()
+    inspect_serializability(value, print_file=report)
+    return TypeError(f"Could not serialize {subject}:\n{report.getvalue().rstrip()}\n{reason}")
+
+
+def of_arguments(error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any], callee: str) -> TypeError:
+    """The error of a call: of the first argument that cannot be serialized, where that is why, else `error` as it is."""
+    # What is wrong with the number of arguments has no cause.
+    if error.__cause__ is None:
+        return error
+    for value in (*args, *kwargs.values()):
+        if next(failing_parts(value, 0), None) is not None:
+            return refused(f"the argument {shown(value)} for a task or actor {callee}", value, error.__cause__)
+    return error
+
+
+def unreadable(error: Exception) -> exceptions.RaySystemError:
+    """The error for a value that cannot be deserialized here, which raised `error`."""
+    return exceptions.RaySystemError(error, _failures.traceback_text(error))
+
+
+def name_of(target: Any) -> str:
+    """The function or class as errors name it: with its module, or the script that it is in."""
+    module = target.__module__
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        module = Path(file).stem if file else module
+    return f"{module}.{target.__qualname__}"
 
 
 def _flat(buffer: pickle.PickleBuffer) -> memoryview:

@@ -19,7 +19,7 @@ import shlex
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ _daemon_pid: int | None = None
 _context: RayContext | None = None
 
 
-class RayContext:
+class RayContext(Mapping[str, Any]):
     """What `init` returns: facts of the connection. As a context manager it ends the connection."""
 
     def __init__(self, address_info: dict[str, Any]) -> None:
@@ -87,10 +87,6 @@ class RayContext:
 
     def __len__(self) -> int:
         return len(self.address_info)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The fact named `key`."""
-        return self.address_info.get(key, default)
 
     def __repr__(self) -> str:
         return f"RayContext(address={self.address_info['address']!r}, python_version={self.python_version!r})"

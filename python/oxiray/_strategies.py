@@ -85,17 +85,21 @@ def _check_room(
     is_actor = isinstance(options, _options.ActorOptions)
     held = options.running if isinstance(options, _options.ActorOptions) else options.resources
     if not any(_fits(held, bundle) for bundle in bundles):
-        which = "any of its bundles" if index == -1 else f"bundle {index}"
+        which = "any bundles for the placement group" if index == -1 else f"bundle {index} of the placement group"
         raise ValueError(
-            f"Cannot schedule {label} with the placement group: it asks for {held}, which does not fit into {which}, "
+            f"Cannot schedule {label} with the placement group because the resource request {_shown(held)} cannot fit into {which}, "
             f"{bundles}. Ask for less, or make the group with larger bundles"
         )
     if is_actor and not any(_fits(options.placement, bundle) for bundle in bundles):
         raise ValueError(
-            f"Cannot schedule {label} with the placement group: an actor needs {options.placement.get('CPU', 0):g} CPU while "
-            f"it is made unless num_cpus says otherwise, which does not fit into its bundles, {bundles}. Add CPU to a "
-            "bundle, or pass num_cpus=0"
+            f"Cannot schedule {label} with the placement group because the resource request {_shown(options.placement)} cannot fit "
+            f"into any bundles for the placement group, {bundles}: an actor needs {options.placement.get('CPU', 0):g} CPU while "
+            "it is made unless num_cpus says otherwise. Add CPU to a bundle, or pass num_cpus=0"
         )
+
+
+def _shown(demand: dict[str, float]) -> dict[str, float]:
+    return {name: int(amount) if amount == int(amount) else amount for name, amount in demand.items()}
 
 
 def _fits(demand: dict[str, float], bundle: dict[str, float]) -> bool:

@@ -13,9 +13,22 @@ import platform
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from oxiray import _cancellation, _core, _failures, _logging, _pickling, _session, _switches, _worker_environment, _worker_exit, exceptions
+from oxiray import (
+    _cancellation,
+    _core,
+    _failures,
+    _generators,
+    _logging,
+    _pickling,
+    _session,
+    _switches,
+    _worker_environment,
+    _worker_exit,
+    exceptions,
+)
 from oxiray._async_context import has_async_methods
 
 #: A thread that wants the interpreter waits no longer than this for a busy one, in seconds.
@@ -163,7 +176,7 @@ def load_function(body: bytes) -> Any:
     return pickle.loads(body)
 
 
-#: The actor that this process is, once its constructor has returned, and what handles of it are made of.
+#: The actor that this process is, once its constructor runs, and what handles of it are made of.
 _actor: Any = None
 _event_loops: Any = None
 own_traits = b""
@@ -174,7 +187,8 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
     global _actor, _event_loops, own_traits
     own_traits = traits
     actor_class = pickle.loads(body)
-    actor = actor_class.__new__(actor_class)
+    # Known before its constructor runs, so that errors of that name it.
+    _actor = actor = actor_class.__new__(actor_class)
 
     def initialize() -> Any:
         # Called by itself, since programs written for Ray may return something from it, or write it as async.
@@ -187,7 +201,6 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
         _event_loops.run(initialize)
     else:
         initialize()
-    _actor = actor
     return actor, None if actor_class.__repr__ is object.__repr__ else _own_name()
 
 
@@ -223,6 +236,8 @@ def method(actor: Any, name: str) -> Any:
         return lambda: True
     if name == "__ray_call__":
         return lambda function, *args, **kwargs: function(actor, *args, **kwargs)
+    if name == _generators.GATHER:
+        return lambda wanted, *args, **kwargs: _generators.Gathering(method(actor, wanted))(*args, **kwargs)
     if name == "__ray_terminate__":
         return _worker_exit.exit_actor
     if name in getattr(actor, "__dict__", ()):
@@ -233,15 +248,25 @@ def method(actor: Any, name: str) -> Any:
     return getattr(actor, name)
 
 
+def function_name(facts: Mapping[str, Any]) -> str:
+    """The qualified name of what runs by the `facts` of this process; what is of a script has the script's name for module."""
+    function = facts["function"]
+    if function is None:
+        return f"{pickle.loads(own_traits).qualified}.{facts['function_name']}"
+    module, code = function.__module__, getattr(function, "__code__", None)
+    if module == "__main__" and code is not None:
+        module = os.path.splitext(os.path.basename(code.co_filename))[0]
+    return f"{module}.{function.__name__}"
+
+
 def describe(name: str, error: BaseException, task: str) -> bytes:
     """The pickled exception that callers of `name` are to see; `task` is the call's identifier."""
     actor_repr, actor_id = None if _actor is None else _own_name(), _core.context()["actor_id"]
+    process = (os.getpid(), _failures.own_address(), actor_repr, actor_id)
     if getattr(error, "__dict__", {}).pop("_is_of_argument", False):
-        described = _failures.from_dependency(name, error, os.getpid(), "127.0.0.1", actor_repr, actor_id)
-        return _pickling.dumps(described)
+        return _pickling.dumps(_failures.from_dependency(name, error, *process))
     seen = _cancellation.as_cancelled(error, task)
-    cause = None if seen is error else seen
-    described = _failures.from_current_exception(name, error, os.getpid(), "127.0.0.1", actor_repr, actor_id, cause)
+    described = _failures.from_current_exception(name, error, *process, None if seen is error else seen)
     return _pickling.dumps(described)
 
 

@@ -13,9 +13,11 @@ import inspect
 import pickle
 from typing import Any, NamedTuple, NoReturn
 
-from oxiray import _core, _option_rules, _options, _pickling, _session, _strategies
+from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies
 from oxiray._async_context import has_async_methods
+from oxiray._generators import GATHER
 from oxiray._worker_exit import exit_actor as exit_actor
+from oxiray.exceptions import ActorAlreadyExistsError
 from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
 
 #: Methods that every actor has.
@@ -64,6 +66,8 @@ class Traits(NamedTuple):
     unordered: bool = False
     #: The names of its concurrency groups.
     groups: tuple[str, ...] = ()
+    #: The name of its class with its module.
+    qualified: str = ""
     #: The language of its class; a Rust actor that was made elsewhere may have methods that are not known here.
     language: str = "python"
 
@@ -111,7 +115,13 @@ class ActorMethod:
         """Calls the method in the actor's process; returns a reference to its result."""
         if self._generation != _session.generation:
             self._prepare()
-        return self._caller.call(args, kwargs)
+        try:
+            if self._results == "dynamic":
+                return self._caller.call((self._name, *args), kwargs)
+            return self._caller.call(args, kwargs)
+        except TypeError as error:
+            callee = f"{self._traits.class_name}.{self._name}"
+            raise _serialization.of_arguments(error, args, kwargs, callee) from None
 
     def options(self, **options: Any) -> ActorMethod:
         """The same method with other options."""
@@ -146,13 +156,18 @@ class ActorMethod:
         shape, traits = self._shape, self._traits
         ahead = self._chosen("_generator_backpressure_num_objects", -1)
         stream = stream_terms(self._results, ahead, self._chosen("_num_objects_per_yield", 1))
+        label = self._given.get("name") or ""
+        name = self._name
+        if self._results == "dynamic":
+            # The arguments begin with the method, so that they do not fit its signature.
+            label, name, shape = label or f"{traits.class_name}.{name}", GATHER, {}
         self._caller = _core.Caller.of_method(
             hold=self._hold,
             class_name=traits.class_name,
-            name=self._name,
-            label=self._given.get("name") or "",
+            name=name,
+            label=label,
             group=self._chosen("concurrency_group", ""),
-            results=1 if stream else int(self._results),
+            results=1 if stream or self._results == "dynamic" else int(self._results),
             retries=self._chosen("max_task_retries", traits.max_task_retries),
             retry_exceptions=_options.retried_as_sent(self._chosen("retry_exceptions", False), traits.language),
             stream=stream,
@@ -197,7 +212,7 @@ class ActorHandle:
         )
 
     def __dir__(self) -> list[str]:
-        return [*self._traits.methods, *_BUILT_IN]
+        return [*self._traits.methods, "__init__", *_BUILT_IN]
 
     def __hash__(self) -> int:
         return hash(self._actor_id)
@@ -220,8 +235,19 @@ class ActorHandle:
         return self._actor_id.binary(), told, self._hold.keeps
 
 
+class ActorClassMetadata(NamedTuple):
+    """What an actor class was made of."""
+
+    #: The plain class.
+    modified_class: type
+    class_name: str
+
+
 class ActorClass:
-    """A class decorated with `@remote`: make an actor of it with `.remote(...)`."""
+    """A class decorated with `@remote`: make an actor of it with `.remote(...)`.
+
+    Its other attributes are those of the plain class.
+    """
 
     def __init__(self, cls: type, options: _options.ActorOptions, code: dict[str, Any] | None = None) -> None:
         self._class = cls
@@ -237,10 +263,27 @@ class ActorClass:
             f"Actors cannot be instantiated directly: call `{self.__name__}.remote(...)` to make one in a process of its own"
         )
 
+    def __getattr__(self, name: str) -> Any:
+        cls = self.__dict__.get("_class")
+        if cls is None or (name.startswith("__") and name.endswith("__")):
+            raise AttributeError(name)
+        try:
+            return getattr(cls, name)
+        except AttributeError:
+            text = f"'ActorClass({cls.__name__})' has no attribute {name!r}, and neither has its class"
+            raise AttributeError(text, name=name, obj=self) from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._class), *object.__dir__(self)})
+
+    @property
+    def __ray_metadata__(self) -> ActorClassMetadata:
+        return ActorClassMetadata(self._class, self.__name__)
+
     def __mro_entries__(self, bases: tuple[Any, ...]) -> NoReturn:
         raise ActorClassInheritanceException(
-            f"{self.__name__} is decorated with @remote, and actor classes cannot be derived from: derive from the plain "
-            "class and decorate each class that is to be an actor"
+            "Inheriting from actor classes is not currently supported. You can instead inherit from a non-actor base class "
+            f"and make the derived class an actor class (with @ray.remote). {self.__name__} is decorated with @remote"
         )
 
     def options(self, **options: Any) -> ActorClass:
@@ -268,7 +311,7 @@ class ActorClass:
             bind(*args, **kwargs)
         _session.ensure()
         if "body" not in self._code:
-            self._code["body"] = code_of(self._class, "actor class")
+            self._code["body"] = code_of(self._class)
         traits = Traits(
             class_name=self.__name__,
             methods=methods,
@@ -276,12 +319,11 @@ class ActorClass:
             max_pending_calls=options.max_pending_calls,
             unordered=options.is_unordered(is_async=is_async),
             groups=tuple(options.concurrency_groups),
+            qualified=_serialization.name_of(self._class),
         )
-        actor_id, hold, existing = _core.create_actor(
-            class_name=self.__name__,
-            body=self._code["body"],
-            args=args,
-            kwargs=kwargs,
+        actor_id, hold, existing = self._create(
+            args,
+            kwargs,
             placement=options.placement,
             running=options.running,
             environment=_session.described_environment(options.runtime_env),
@@ -293,11 +335,25 @@ class ActorClass:
             groups=list(options.concurrency_groups.items()),
             max_restarts=options.max_restarts,
             handle=_pickling.dumps(traits),
-            strategy=_strategies.told(options, self.__name__),
+            strategy=_strategies.told(options, self.__qualname__),
         )
         if existing is not None:
             traits = pickle.loads(existing)
         return ActorHandle(actor_id, traits, hold)
+
+    def _create(self, args: tuple[Any, ...], kwargs: dict[str, Any], **described: Any) -> Any:
+        try:
+            body = self._code["body"]
+            return _core.create_actor(class_name=self.__name__, body=body, args=args, kwargs=kwargs, **described)
+        except TypeError as error:
+            callee = f"{_serialization.name_of(self._class)}.__init__"
+            raise _serialization.of_arguments(error, args, kwargs, callee) from None
+        except ActorAlreadyExistsError as error:
+            name, namespace = self._options.name, self._options.namespace or _core.context()["namespace"]
+            raise ActorAlreadyExistsError(
+                f"The name {name} (namespace={namespace}) is already taken. Please use a different name or get the existing "
+                f"actor using ray.get_actor('{name}', namespace='{namespace}'): {error}"
+            ) from None
 
     def _remote(self, args: Any = (), kwargs: Any = None, **options: Any) -> ActorHandle:
         target = self.options(**options) if options else self

@@ -19,7 +19,7 @@ import sys
 import traceback
 from typing import Any
 
-from oxiray import _dual
+from oxiray import _alias, _dual
 from oxiray._error_facts import (
     RECONSTRUCTION_REASONS,
     as_hex,
@@ -37,11 +37,14 @@ TRACEBACK_CHARACTERS_MAX = 256 * 1024
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: Parts of this package whose frames help the reader, as user code would.
 _LIBRARY_PARTS = ("util", "train")
+DEPENDENCY_HEADLINE = "  At least one of the input arguments for this task could not be computed:"
 _TRACEBACK_START = "Traceback (most recent call last):"
 
 
-def _restore(kind: type[BaseException], arguments: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
-    error = kind.__new__(kind)
+def _restore(kind: type[BaseException] | str, arguments: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    # By name where it is a class of this module, whose own name may be one that the reader cannot import.
+    known: type[BaseException] = globals()[kind] if isinstance(kind, str) else kind
+    error = known.__new__(known)
     error.args = arguments
     error.__dict__.update(state)
     return error
@@ -59,7 +62,9 @@ class RayError(Exception):
         super().__init__(*args)
 
     def __reduce__(self) -> Any:
-        return _restore, (type(self), self.args, dict(self.__dict__))
+        kind = type(self)
+        is_known = globals().get(kind.__name__) is kind
+        return _restore, (kind.__name__ if is_known else kind, self.args, dict(self.__dict__))
 
     def to_bytes(self) -> bytes:
         """The error, and its text for a reader that cannot rebuild it."""
@@ -84,7 +89,7 @@ class TaskCancelledError(RayError):
     def __init__(self, task_id: object = None, error_message: str | None = None) -> None:
         self.task_id = task_id
         self.error_message = error_message
-        which = "The task" if task_id is None else f"Task: {as_hex(task_id)}"
+        which = "This task or its dependency" if task_id is None else f"Task: TaskID({as_hex(task_id)})"
         super().__init__(f"{which} was cancelled. {error_message or ''}".rstrip())
 
 
@@ -126,18 +131,22 @@ class RayTaskError(RayError):
         if isinstance(self, cause_class):
             return self
         try:
-            dual = _dual.make(RayTaskError, self.cause)
-            dual._adopt(self)
+            return self.make_dual_exception_instance()
         except Exception as reason:
             logger.warning(
-                "the error raised by %s is a %s.%s, which no class can inherit together with RayTaskError (%s); "
-                "raising a plain RayTaskError instead: catch that, and read its `.cause`",
+                "The exception raised by %s is a %s.%s, and no class can inherit that together with RayTaskError (%s). "
+                "This exception is raised as RayTaskError only. You can use `ray_task_error.cause` to access the user exception.",
                 self.function_name,
                 cause_class.__module__,
                 cause_class.__qualname__,
                 reason,
             )
             return self
+
+    def make_dual_exception_instance(self) -> RayTaskError:
+        """The same failure as an instance of both classes; raises where no class can be both."""
+        dual = _dual.make(RayTaskError, self.cause)
+        dual._adopt(self)
         return dual
 
     def _adopt(self, failure: RayTaskError) -> None:
@@ -147,14 +156,17 @@ class RayTaskError(RayError):
     def __str__(self) -> str:
         text = self.traceback_str.strip("\n").rstrip()
         before, found, after = text.partition(_TRACEBACK_START)
-        if not found:
+        # Where an argument failed, the text tells of another process.
+        if not found or text.startswith(DEPENDENCY_HEADLINE):
             return f"{self._headline()}\n{text}"
         return f"{before}{self._headline()}{after}"
 
     def _headline(self) -> str:
         title = f"\x1b[36m{self.proctitle}\x1b[39m" if sys.stderr is not None and sys.stderr.isatty() else self.proctitle
         # A task whose argument failed had no process.
-        facts = [f"pid={self.pid}", f"ip={self.ip}"] if self.pid else []
+        facts = [f"pid={self.pid}"] if self.pid else []
+        if facts and self.ip is not None:
+            facts.append(f"ip={self.ip}")
         if self.actor_id is not None:
             facts.append(f"actor_id={self.actor_id}")
         if self.actor_repr is not None:
@@ -168,13 +180,13 @@ class RayTaskError(RayError):
         return _restore_task_error, (fields, _dual.dump(self.cause), plain)
 
 
-def _restore_task_error(fields: dict[str, Any], cause: bytes, plain: bool) -> RayTaskError:
-    error = RayTaskError(
-        fields["function_name"],
-        fields["traceback_str"],
-        _load(cause, fields["traceback_str"]),
-        *(fields[name] for name in ("proctitle", "pid", "ip", "actor_repr", "actor_id")),
-    )
+def _restore_task_error(fields: dict[str, Any], cause: bytes, plain: bool) -> RayError:
+    described = [fields[name] for name in ("proctitle", "pid", "ip", "actor_repr", "actor_id")]
+    known = _dual.load(cause)
+    if known is None:
+        unknown = RayTaskError(fields["function_name"], fields["traceback_str"], RayError(), *described)
+        return UnserializableException(f"{MODULE}.RayTaskError: {unknown}")
+    error = RayTaskError(fields["function_name"], fields["traceback_str"], known, *described)
     return error if plain else error.as_instanceof_cause()
 
 
@@ -184,15 +196,16 @@ class UnserializableException(RayError):
     def __init__(self, original_stack_trace: str) -> None:
         self._original_stack_trace = original_stack_trace
         super().__init__(
-            "the exception raised remotely cannot be rebuilt here (its class may not be importable in this "
-            f"process, or its constructor needs other arguments). What it said there:\n{original_stack_trace}"
+            "Failed to deserialize exception. Refer to https://docs.ray.io/en/latest/ray-core/objects/serialization.html"
+            "#custom-serializers-for-exceptions for more information: its class may not be importable in this process, or its "
+            f"constructor needs other arguments.\nOriginal exception:\n{original_stack_trace}"
         )
 
 
 class WorkerCrashedError(RayError):
     """The process that ran the task died before it answered."""
 
-    default_message = "the worker process died while it ran this task, and no attempt is left"
+    default_message = "The worker died unexpectedly while executing this task."
 
 
 class LocalRayletDiedError(RayError):
@@ -316,7 +329,7 @@ class ActorUnavailableError(RayActorError):
         which = "" if identity is None else f" {identity}"
         super().__init__(
             identity,
-            f"The actor{which} is unavailable: {error_message} The task may or may not have been executed on the actor; "
+            f"The actor{which} is unavailable: {error_message.rstrip('.')}. The task may or may not have been executed on the actor: "
             "set `max_task_retries` if it is safe to run it twice.",
         )
 
@@ -458,7 +471,10 @@ class AuthenticationError(RayError):
 
     def __init__(self, message: str) -> None:
         self.message = message
-        super().__init__(message)
+        mode = os.environ.get("RAY_AUTH_MODE", "disabled")
+        note = "" if mode == "token" else f" Note: RAY_AUTH_MODE is currently '{mode}' (not 'token')."
+        help_text = "See https://docs.ray.io/en/latest/ray-security/token-auth.html for how tokens are given."
+        super().__init__(f"{message.rstrip('.')}.{note} {help_text}")
 
 
 class ActorAlreadyExistsError(ValueError, RayError):
@@ -482,10 +498,17 @@ def _load(data: bytes, text: str) -> BaseException:
     return UnserializableException(text) if error is None else error
 
 
+#: The name under which programs import this module: Ray's, where `import ray` means Oxiray.
+MODULE = "ray.exceptions" if _alias.is_installed() else __name__
+
 #: Every error class of this module.
 RAY_EXCEPTION_TYPES = [
     kind for kind in list(globals().values()) if isinstance(kind, type) and issubclass(kind, RayError)
 ]
+
+for _kind in RAY_EXCEPTION_TYPES:
+    _kind.__module__ = MODULE
+del _kind
 
 __all__ = [kind.__name__ for kind in RAY_EXCEPTION_TYPES] + [
     "ActorDiedErrorContext",

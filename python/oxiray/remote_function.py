@@ -20,27 +20,37 @@ from oxiray import _core, _families, _options, _pickling, _serialization, _sessi
 logger = logging.getLogger("ray")
 
 #: A function's code larger than this is refused, in bytes: it carries data that belongs into `put`.
-_CODE_BYTES_LIMIT = 95 << 20
+CODE_BYTES_LIMIT = 100_000_000
 #: One larger than this is told of.
-_CODE_BYTES_USUAL = 10 << 20
+CODE_BYTES_USUAL = 10_000_000
 
 
-def code_of(target: Any, kind: str) -> bytes:
-    """`target`, a function or class, as bytes."""
+def code_of(target: Any) -> bytes:
+    """`target`, a function or class, as bytes.
+
+    Raises `TypeError` where it cannot be serialized, `ValueError` where it is too large.
+    """
+    is_class = inspect.isclass(target)
+    name = _serialization.name_of(target)
     try:
         body = _pickling.dumps(target)
     except Exception as error:
-        raise TypeError(f"Could not serialize the {kind} {target.__qualname__}. {_serialization.explain(target, error)}") from error
-    if len(body) > _CODE_BYTES_LIMIT:
+        subject = f"the actor class {name}.__init__" if is_class else f"the function {name}"
+        raise _serialization.refused(subject, target, error) from error
+    # As messages name it in Ray.
+    what = f"actor {target.__name__}" if is_class else f"remote function {target.__module__}.{target.__name__}"
+    if len(body) > CODE_BYTES_LIMIT:
         raise ValueError(
-            f"the {kind} {target.__qualname__} is too large: {len(body) >> 20} MiB serialized, {_CODE_BYTES_LIMIT >> 20} MiB "
-            "are allowed. It captures a large value: put() that value and pass the reference as an argument"
+            f"The {what} is too large ({len(body) >> 20} MiB > FUNCTION_SIZE_ERROR_THRESHOLD={CODE_BYTES_LIMIT >> 20} MiB). "
+            "Check that its definition is not implicitly capturing a large array or other object in scope: put() that object "
+            "and pass the reference as an argument"
         )
-    if len(body) > _CODE_BYTES_USUAL:
+    if len(body) > CODE_BYTES_USUAL:
         logger.warning(
-            "The %s %s is very large (%d MiB). Check that it does not capture a large array or other object: every worker "
-            "that runs it gets a copy. put() that object and pass the reference as an argument",
-            kind, target.__qualname__, len(body) >> 20,
+            "The %s is very large (%d MiB). Check that its definition is not implicitly capturing a large array or other "
+            "object in scope: every worker that runs it gets a copy. put() that object and pass the reference as an argument",
+            what,
+            len(body) >> 20,
         )
     return body
 
@@ -80,11 +90,6 @@ def is_generator_function(function: Any) -> bool:
 
 def stream_terms(num_returns: int | str, ahead: int, per_yield: int) -> tuple[int, int] | None:
     """How results come one by one, as the runtime is told: unread ones at most (0 for any number), and how many a yield."""
-    if num_returns == "dynamic":
-        raise ValueError(
-            "num_returns='dynamic' is deprecated in Ray and not part of Oxiray: leave num_returns out, and read the "
-            "references that the call yields as they come"
-        )
     return (max(ahead, 0), per_yield) if num_returns == "streaming" else None
 
 
@@ -96,7 +101,7 @@ class RemoteFunction:
         self._function_name = f"{function.__module__}.{function.__qualname__}"
         self._options = options
         # By everything made through `.options()`: the function is looked at and serialized once.
-        self._shared = {"positions": Positions(function)} if shared is None else shared
+        self._shared: dict[str, Any] = {"positions": Positions(function), "codes": {}} if shared is None else shared
         self._caller: Any = None
         self._generation = -1
         functools.update_wrapper(self, function)
@@ -117,7 +122,10 @@ class RemoteFunction:
         """Runs the function in another process; returns a reference to its result (a list for several, None for none)."""
         if self._generation != _session.generation or self._caller is None:
             self._prepare()
-        return self._caller.call(args, kwargs)
+        try:
+            return self._caller.call(args, kwargs)
+        except TypeError as error:
+            raise _serialization.of_arguments(error, args, kwargs, _serialization.name_of(self._function)) from None
 
     def options(self, **options: Any) -> RemoteFunction:
         """The same function with other options."""
@@ -136,18 +144,16 @@ class RemoteFunction:
         )
         _session.ensure()
         positions = self._shared["positions"]
-        if "body" not in self._shared:
-            body = code_of(self._function, "function")
-            self._shared.update(body=body, hash=hashlib.blake2b(body, digest_size=16).digest())
+        body, code_hash = self._code()
         holds_devices = any(name in options.resources for name in _families.DEVICES)
         self._caller = _core.Caller.of_function(
-            hash=self._shared["hash"],
-            body=self._shared["body"],
+            hash=code_hash,
+            body=body,
             name=options.name or self._function.__name__,
             resources=options.resources,
             environment=self._environment(),
             fresh=holds_devices and options.max_calls == 1,
-            results=1 if stream else int(options.num_returns),
+            results=1 if stream or options.num_returns == "dynamic" else int(options.num_returns),
             max_calls=options.max_calls,
             retries=options.max_retries,
             retry_exceptions=_options.retried_as_sent(options.retry_exceptions, "python"),
@@ -158,6 +164,23 @@ class RemoteFunction:
             strategy=_strategies.told(options, self._function.__name__),
         )
         self._generation = _session.generation
+
+    def _code(self) -> tuple[bytes, bytes]:
+        """The function as bytes, and their hash."""
+        options = self._options
+        is_gathering = options.num_returns == "dynamic"
+        kind = ("gathering", bool(options.retry_exceptions)) if is_gathering else "plain"
+        codes = self._shared["codes"]
+        if kind not in codes:
+            function = self._function
+            if is_gathering:
+                from oxiray._generators import Gathering
+
+                function = Gathering(function, is_retried=bool(options.retry_exceptions))
+            body = code_of(function)
+            codes[kind] = body, hashlib.blake2b(body, digest_size=16).digest()
+        known: tuple[bytes, bytes] = codes[kind]
+        return known
 
     def _environment(self) -> dict[str, Any]:
         asked, known = self._options.runtime_env, self._shared.get("environment")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from typing import Any
 
 from oxiray import _core, _environment, _families, _session
 from oxiray._async_context import current_call
+from oxiray.util.annotations import RayDeprecationWarning
 
 logger = logging.getLogger("oxiray")
 
@@ -21,8 +23,72 @@ def _facts(what: str) -> dict[str, Any]:
     return _core.context()
 
 
+def _deprecated(advice: str) -> None:
+    warnings.warn(
+        f"This API is deprecated and may be removed in future Ray releases.\n{advice}", RayDeprecationWarning, stacklevel=3
+    )
+
+
+def _check_worker() -> None:
+    if not _facts("Task ID")["is_worker"]:
+        raise AssertionError("This method is only available when the process is a worker: ask in a task or an actor")
+
+
 class RuntimeContext:
     """Facts of the process and task that ask. One object serves all."""
+
+    def get(self) -> dict[str, Any]:
+        """Deprecated: the job, the machine and the namespace, and in workers the task and the actor, by `job_id` and so on."""
+        _deprecated("Use get_xxx_id() methods to get relevant ids instead")
+        facts = _facts("Identifiers")
+        known = {
+            "job_id": _core.JobID.from_hex(facts["job_id"]),
+            "node_id": _core.NodeID.from_hex(facts["node_id"]),
+            "namespace": facts["namespace"],
+        }
+        if facts["is_worker"]:
+            known["task_id"] = self._task_id()
+            if facts["actor_id"] is not None:
+                known["actor_id"] = _core.ActorID.from_hex(facts["actor_id"])
+        return known
+
+    def _task_id(self) -> Any:
+        task = self._of_worker("task_id", "task id")
+        return None if task is None else _core.TaskID.from_hex(task)
+
+    @property
+    def job_id(self) -> Any:
+        """Deprecated: the job, as `JobID`."""
+        _deprecated("Use get_job_id() instead")
+        return _core.JobID.from_hex(_facts("Job ID")["job_id"])
+
+    @property
+    def node_id(self) -> Any:
+        """Deprecated: the machine, as `NodeID`."""
+        _deprecated("Use get_node_id() instead")
+        return _core.NodeID.from_hex(_facts("Node ID")["node_id"])
+
+    @property
+    def task_id(self) -> Any:
+        """Deprecated: the running task, as `TaskID`. Raises `AssertionError` in a driver."""
+        _deprecated("Use get_task_id() instead")
+        _check_worker()
+        return self._task_id()
+
+    @property
+    def actor_id(self) -> Any:
+        """Deprecated: this actor, as `ActorID`; None in tasks. Raises `AssertionError` in a driver."""
+        _deprecated("Use get_actor_id() instead")
+        _check_worker()
+        actor = self.get_actor_id()
+        return None if actor is None else _core.ActorID.from_hex(actor)
+
+    @property
+    def current_placement_group_id(self) -> Any:
+        """Deprecated: the placement group of this task or actor, as `PlacementGroupID`; nil outside of any."""
+        _deprecated("Use get_placement_group_id() instead")
+        group = _facts("Placement group")["placement_group"]
+        return _core.PlacementGroupID.nil() if group is None else _core.PlacementGroupID.from_hex(group)
 
     def get_job_id(self) -> str:
         """The job, as 8 hexadecimal digits."""
@@ -55,7 +121,7 @@ class RuntimeContext:
         return self._of_worker("task_name", "task name")
 
     def get_task_function_name(self) -> str | None:
-        """The running function's name; None (and a warning) in a driver."""
+        """The running function's name, `module.f` or `module.Class.method`; None (and a warning) in a driver."""
         return self._of_worker("function_name", "function name")
 
     def get_actor_name(self) -> str | None:
@@ -70,7 +136,11 @@ class RuntimeContext:
             return None
         call = current_call.get()
         if call is not None and key != "actor_id":
-            return dict(zip(("task_id", "task_name", "function_name"), call, strict=True))[key]
+            facts = {**facts, **dict(zip(("task_id", "task_name", "function_name"), call, strict=True))}
+        if key == "function_name" and facts[key] is not None:
+            from oxiray import _worker
+
+            return _worker.function_name(facts)
         return facts[key]
 
     def is_canceled(self) -> bool:
@@ -138,6 +208,11 @@ class RuntimeContext:
         granted = _facts("Accelerator ids")["devices"]
         return {name: list(granted[name][0]) if name in granted else [] for name in (*_families.DEVICES, *_RAYS_OWN)}
 
+    def get_resource_ids(self) -> dict[str, list[str]]:
+        """Deprecated: as `get_accelerator_ids`."""
+        _deprecated("Use get_accelerator_ids() instead")
+        return self.get_accelerator_ids()
+
     def get_assigned_resources(self) -> dict[str, float]:
         """Everything granted to this task or actor."""
         facts = _facts("Assigned resources")
@@ -174,5 +249,6 @@ _context = RuntimeContext()
 
 
 def get_runtime_context() -> RuntimeContext:
-    """What this process may know of itself."""
+    """What this process may know of itself. Connects where that was not done yet."""
+    _session.ensure()
     return _context

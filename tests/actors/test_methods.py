@@ -183,10 +183,11 @@ def test_calls_have_names_and_numbers_of_results() -> None:
             return context.get_task_name(), context.get_task_function_name()
 
     named = Named.remote()
-    assert ray.get(named.facts.remote()) == ["Named.facts", "facts"]
-    assert ray.get(named.facts.options(name="mine").remote()) == ["mine", "facts"]
-    assert ray.get(named.facts.options(num_returns=1, name="mine").remote()) == ("mine", "facts")
-    assert ray.get(named.facts.options(num_returns=1).options(name="both").remote()) == ("both", "facts")
+    function = f"{__name__}.test_calls_have_names_and_numbers_of_results.<locals>.Named.facts"
+    assert ray.get(named.facts.remote()) == ["Named.facts", function]
+    assert ray.get(named.facts.options(name="mine").remote()) == ["mine", function]
+    assert ray.get(named.facts.options(num_returns=1, name="mine").remote()) == ("mine", function)
+    assert ray.get(named.facts.options(num_returns=1).options(name="both").remote()) == ("both", function)
 
 
 #: What each place says, from the weakest to the strongest, and how often a call that always fails is run.

@@ -52,7 +52,6 @@ REFUSED = [
     ({"address": "nowhere"}, ValueError, "Invalid address format"),
     ({"address": ""}, ValueError, "Invalid address format"),
     ({"address": "host:99999"}, ValueError, "Invalid address format"),
-    ({"address": "ray://host:10001"}, ValueError, "Ray Client"),
     ({"address": "auto", "num_cpus": 1}, ValueError, "num_cpus must not be provided"),
     ({"address": "auto", "num_gpus": 0}, ValueError, "num_gpus must not be provided"),
     ({"address": "127.0.0.1:6379", "resources": {"a": 1}}, ValueError, "resources must not be provided"),

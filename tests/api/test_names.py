@@ -120,7 +120,7 @@ def test_small_public_names() -> None:
     kinds = Enum("kinds", {name: value for name, value in vars(accelerators).items() if name == "__getattr__" or name.isupper()})
     assert kinds.NVIDIA_H100.value == "H100"  # type: ignore[attr-defined]
     assert "__getattr__" not in vars(accelerators)
-    assert ray.JobID.from_int(3) == ray.JobID.from_hex("00000003")
+    assert ray.JobID.from_int(3) == ray.JobID.from_hex("03000000")
     assert ray.logger.name == "ray"
     assert ray.get_runtime_context().worker is ray._private.worker.global_worker
     assert [kind[int] for kind in (ray.actor.ActorHandle, ray.actor.ActorMethod)] == [ray.ActorHandle, ray.ActorMethod]

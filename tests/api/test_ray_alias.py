@@ -70,7 +70,7 @@ def test_missing_names_say_so() -> None:
         ray.rllib  # noqa: B018
     with pytest.raises(AttributeError, match="check the spelling"):
         ray.no_such_name  # noqa: B018
-    assert not hasattr(ray, "java_function")
+    assert not hasattr(ray, "widgets")
 
 
 def test_workflow_fails_as_in_ray() -> None:

@@ -52,6 +52,7 @@ def described(function: Any) -> list[tuple[str, str, str]]:
 #: Those that differ, each with why.
 DIFFERENT = {
     "ray.ObjectRefGenerator": "nobody but the runtime makes one",
+    "ray.util.actor_group.ActorGroup": "Ray hides its parameters behind *args and **kwargs",
     "ray.get": "_use_object_store is for Ray's own tests",
     "ray.init": "its keywords are those of init_options, compared below",
     "ray.put": "what Ray hides is taken among the keywords",

@@ -54,7 +54,7 @@ REFUSED = [
     ({"memory": -1}, ValueError, "memory cannot be negative"),
     ({"memory": "1"}, TypeError, "memory"),
     ({"object_store_memory": 1}, ValueError, "not implemented for tasks"),
-    ({"num_returns": -1}, ValueError, "num_returns must be >= 0"),
+    ({"num_returns": -1}, ValueError, "non-negative integer"),
     ({"num_returns": 1.5}, TypeError, "num_returns"),
     ({"num_returns": "many"}, ValueError, "num_returns"),
     ({"num_returns": "streaming"}, ValueError, "only be used with generator functions"),
@@ -307,5 +307,5 @@ def test_code_that_captures_much_is_told_of(caplog: pytest.LogCaptureFixture) ->
 
     for size, told in ((9 << 20, 0), (11 << 20, 1)):
         captured = bytes(size)
-        remote_function.code_of(lambda captured=captured: captured, "function")
+        remote_function.code_of(lambda captured=captured: captured)
         assert len({record.created for record in caplog.records if "is very large (11 MiB)" in record.getMessage()}) == told

@@ -3,7 +3,7 @@
 //! Sizes and nesting follow Ray's, since programs print, parse and slice them:
 //!
 //! ```text
-//! JobId      4   job
+//! JobId      4   number, LE
 //! ActorId   16   unique(12) · job(4)
 //! TaskId    24   unique(8)  · actor(16)     a task outside actors carries the nil actor of its job
 //! ObjectId  28   task(24)   · index(4, LE)  index 0 is never a result: results count from 1
@@ -245,7 +245,12 @@ impl PlacementGroupId {
 impl JobId {
     /// The job with this number; jobs of a cluster count from 1.
     pub const fn from_number(number: u32) -> Self {
-        Self(number.to_be_bytes())
+        Self(number.to_le_bytes())
+    }
+
+    /// The number of the job.
+    pub const fn number(&self) -> u32 {
+        u32::from_le_bytes(self.0)
     }
 }
 

@@ -49,8 +49,8 @@ fn cancel(reference: &Bound<'_, ObjectRef>, force: bool, recursive: bool) -> PyR
     let object = reference.id_on(&runtime)?;
     runtime.cancel(object, force, recursive).map_err(|NotForced| {
         PyValueError::new_err(format!(
-            "cancel(force=True) kills the process of a task, and {object} is of an actor's method, whose process serves \
-             others too: leave force out, or end the actor with kill()"
+            "force=True is not supported for actor tasks: it kills a process, and that of {object} serves others too. Leave \
+             force out, or end the actor with kill()"
         ))
     })
 }

@@ -8,14 +8,22 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The task of a thread.
-#[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) task: TaskId,
     pub(crate) name: String,
+    /// The name of the function or method.
     pub(crate) function: String,
+    /// The function, once it is there; none for a method.
+    pub(crate) called: OnceLock<Py<PyAny>>,
+}
+
+impl Running {
+    pub(crate) fn new(task: TaskId, name: String, function: String) -> Self {
+        Self { task, name, function, called: OnceLock::new() }
+    }
 }
 
 thread_local! {
@@ -55,6 +63,15 @@ pub(crate) fn enter(running: Running) {
     HERE.set(Some(running));
 }
 
+/// The task of this thread runs this function.
+pub(crate) fn calls(function: &Bound<'_, PyAny>) {
+    HERE.with_borrow(|here| {
+        if let Some(running) = here {
+            running.called.get_or_init(|| function.clone().unbind());
+        }
+    });
+}
+
 pub(crate) fn leave() {
     HERE.set(None);
 }
@@ -86,6 +103,8 @@ pub(crate) fn context(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     answer.set_item("task_id", running.as_ref().map(|running| running.task.hex()))?;
     answer.set_item("task_name", running.as_ref().map(|running| running.name.clone()))?;
     answer.set_item("function_name", running.as_ref().map(|running| running.function.clone()))?;
+    let called = running.as_ref().and_then(|running| running.called.get());
+    answer.set_item("function", called.map(|called| called.bind(py)))?;
     let devices = PyDict::new(py);
     for granted in &assigned.devices {
         devices.set_item(&granted.resource, (&granted.ids, granted.preset))?;

@@ -12,8 +12,13 @@ pub(crate) fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
+/// What is said of bytes that are no identifier of this kind.
+pub(crate) fn wrong_length(kind: &str, wanted: usize, given: usize) -> String {
+    format!("ID string needs to have length {wanted}, got {given}: {kind} takes the bytes that binary() of one returns")
+}
+
 macro_rules! id_class {
-    ($name:ident, $inner:ty, $doc:literal $(, $($more:tt)*)?) => {
+    ($name:ident, $inner:ty, $doc:literal $(, { $($more:tt)* })?) => {
         #[doc = $doc]
         #[pyclass(frozen, eq, hash, module = "oxiray._core")]
         #[derive(Clone, PartialEq, Eq, Hash)]
@@ -24,12 +29,14 @@ macro_rules! id_class {
             #[new]
             fn new(id: &[u8]) -> PyResult<Self> {
                 <$inner>::from_slice(id).map(Self).ok_or_else(|| {
-                    PyValueError::new_err(format!(
-                        concat!("a ", stringify!($name), " has {} bytes, {} were given"),
-                        <$inner>::BYTES,
-                        id.len()
-                    ))
+                    let text = wrong_length(stringify!($name), <$inner>::BYTES, id.len());
+                    PyValueError::new_err(text)
                 })
+            }
+
+            #[staticmethod]
+            fn from_binary(id: &[u8]) -> PyResult<Self> {
+                Self::new(id)
             }
 
             #[staticmethod]
@@ -77,21 +84,50 @@ macro_rules! id_class {
     };
 }
 
-id_class!(
-    JobID,
-    oxiray_ids::JobId,
-    "A driver's connection to a cluster.",
+id_class!(JobID, oxiray_ids::JobId, "A driver's connection to a cluster.", {
     /// The job of this number.
     #[staticmethod]
     fn from_int(value: u32) -> Self {
         Self(oxiray_ids::JobId::from_number(value))
     }
-);
-id_class!(ActorID, oxiray_ids::ActorId, "An actor.");
-id_class!(TaskID, oxiray_ids::TaskId, "One call of a function or method.");
+
+    /// The job's number.
+    fn int(&self) -> u32 {
+        self.0.number()
+    }
+});
+id_class!(ActorID, oxiray_ids::ActorId, "An actor.", {
+    /// The job that the actor belongs to.
+    #[getter]
+    fn job_id(&self) -> JobID {
+        JobID(self.0.job())
+    }
+});
+id_class!(TaskID, oxiray_ids::TaskId, "One call of a function or method.", {
+    /// The actor that the call runs in; outside of actors one that is nil but for its job.
+    fn actor_id(&self) -> ActorID {
+        ActorID(self.0.actor())
+    }
+
+    /// The job that the call belongs to.
+    fn job_id(&self) -> JobID {
+        JobID(self.0.job())
+    }
+
+    /// What stands for the driver of a job where a task is named.
+    #[staticmethod]
+    fn for_driver_task(job_id: &JobID) -> Self {
+        Self(oxiray_ids::ActorId::nil_of(job_id.0).creation_task())
+    }
+});
 id_class!(PlacementGroupID, oxiray_ids::PlacementGroupId, "Resources that were reserved together.");
 id_class!(NodeID, oxiray_ids::NodeId, "A machine.");
 id_class!(WorkerID, oxiray_ids::WorkerId, "A driver or worker process.");
+// Programs make identifiers of these kinds as names of their own: nothing here has one.
+id_class!(UniqueID, oxiray_ids::WorkerId, "Anything at all.");
+id_class!(FunctionID, oxiray_ids::WorkerId, "A function.");
+id_class!(ActorClassID, oxiray_ids::WorkerId, "A class of actors.");
+id_class!(ClusterID, oxiray_ids::WorkerId, "A cluster.");
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<JobID>()?;
@@ -99,5 +135,9 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TaskID>()?;
     module.add_class::<NodeID>()?;
     module.add_class::<PlacementGroupID>()?;
-    module.add_class::<WorkerID>()
+    module.add_class::<WorkerID>()?;
+    module.add_class::<UniqueID>()?;
+    module.add_class::<FunctionID>()?;
+    module.add_class::<ActorClassID>()?;
+    module.add_class::<ClusterID>()
 }

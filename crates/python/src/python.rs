@@ -2,6 +2,7 @@
 
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{ActorDeath, Failure};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
@@ -168,6 +169,13 @@ looked_up!(
 );
 
 looked_up!(
+    /// The exception for a value that cannot be deserialized: `unreadable(error)`.
+    describe_unreadable,
+    "oxiray._serialization",
+    "unreadable"
+);
+
+looked_up!(
     /// Makes a reference anew that was pickled.
     borrow,
     "oxiray._core",
@@ -202,6 +210,18 @@ pub(crate) fn failure(py: Python<'_>, failure: &Failure, object: Option<ObjectId
         describe_failure(py)?.call1((&failure.code, &failure.text, cause, object, known))
     });
     made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// The exception for a value that cannot be deserialized, which raised `error`; an interrupt stays what it is.
+pub(crate) fn unreadable(py: Python<'_>, error: &PyErr) -> PyErr {
+    if !error.is_instance_of::<PyException>(py) {
+        return error.clone_ref(py);
+    }
+    let value = error.value(py);
+    if let Some(traceback) = error.traceback(py) {
+        let _ = value.setattr("__traceback__", traceback);
+    }
+    describe_unreadable(py).and_then(|describe| describe.call1((value,))).map_or_else(|error| error, PyErr::from_value)
 }
 
 /// What is known of a dead actor, by the names that the front has for it.

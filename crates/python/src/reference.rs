@@ -1,6 +1,6 @@
 //! `ObjectRef`: a value that is here, elsewhere, or still being made.
 
-use crate::ids::{JobID, TaskID, hash};
+use crate::ids::{JobID, TaskID, hash, wrong_length};
 use crate::plain::Uncollected;
 use crate::{process, python};
 use oxiray_client::borrowing;
@@ -132,8 +132,8 @@ impl ObjectRef {
             return Ok(self.id);
         }
         Err(PyValueError::new_err(format!(
-            "ObjectRef({}) is of a connection that has ended, or of none, and its owner is unknown here: values do not \
-             outlive shutdown(), so make it anew",
+            "An application is trying to access a Ray object whose owner is unknown ({}): the reference is of a connection \
+             that has ended, or of none. Values do not outlive shutdown(): make it anew",
             self.id
         )))
     }
@@ -160,6 +160,19 @@ impl ObjectRef {
             runtime.borrow(id, runtime.identity().worker);
         }
         Ok(Self { id, runtime })
+    }
+
+    /// As the constructor.
+    #[staticmethod]
+    fn from_binary(id: &[u8]) -> PyResult<Self> {
+        Self::new(id)
+    }
+
+    /// A reference from its 56 hexadecimal digits; only where the object is known to this process.
+    #[staticmethod]
+    fn from_hex(hex: &str) -> PyResult<Self> {
+        let id = ObjectId::from_hex(hex).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Self::new(id.as_bytes())
     }
 
     #[staticmethod]
@@ -220,7 +233,13 @@ impl ObjectRef {
         slf.py().import("oxiray._events")?.getattr("future")?.call1((slf,))
     }
 
-    /// An `asyncio.Future` of the value, in the running loop.
+    /// Has another thread call `callback` with the value, or with the exception that it is, once that is there.
+    fn _on_completed<'py>(slf: &Bound<'py, Self>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        slf.py().import("oxiray._events")?.getattr("on_completed")?.call1((slf, callback))?;
+        Ok(slf.clone())
+    }
+
+    /// An `asyncio.Future` of the value, in the loop that runs, else in that of this thread.
     #[pyo3(signature = (_internal = false))]
     fn as_future<'py>(slf: &Bound<'py, Self>, _internal: bool) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("oxiray._events")?.getattr("as_future")?.call1((slf,))
@@ -272,9 +291,7 @@ pub(crate) fn as_common(this: &Bound<'_, ObjectRef>) -> PyResult<RawReference> {
 }
 
 fn parse(id: &[u8]) -> PyResult<ObjectId> {
-    ObjectId::from_slice(id).ok_or_else(|| {
-        PyValueError::new_err(format!("an ObjectRef has {} bytes, {} were given", ObjectId::BYTES, id.len()))
-    })
+    ObjectId::from_slice(id).ok_or_else(|| PyValueError::new_err(wrong_length("ObjectRef", ObjectId::BYTES, id.len())))
 }
 
 /// A reference that was pickled.

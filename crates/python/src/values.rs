@@ -47,13 +47,13 @@ pub(crate) fn load<'py>(
     match &value.content {
         Some(Content::Inline(blob)) => {
             let _expecting = Expecting::begin(py, runtime, id, value.contained);
-            blob::load_inline(py, blob)
+            blob::load_inline(py, blob).map_err(|error| python::unreadable(py, &error))
         }
         Some(Content::Stored(_)) => {
             let pinned = py.detach(|| runtime.pin(id, asked, deadline));
             load_stored(py, runtime, (id, value.contained), pinned, deadline)
         }
-        Some(Content::Raised(blob)) => Err(raised(py, blob)),
+        Some(Content::Raised(blob)) => Err(exception_in(py, blob)),
         Some(Content::Failed(failure)) => Err(python::failure(py, failure, Some(id))),
         None => Err(PyValueError::new_err(format!("object {id} arrived without a value"))),
     }
@@ -70,7 +70,7 @@ pub(crate) fn load_stored<'py>(
     match pinned {
         Ok(pinned) => {
             let _expecting = Expecting::begin(py, runtime, id, contained);
-            blob::load_pinned(py, pinned)
+            blob::load_pinned(py, pinned).map_err(|error| python::unreadable(py, &error))
         }
         Err(RuntimeError::Failed(failure)) if failure.code == LOST => {
             let again = process::patiently(py, || runtime.get_one(id, deadline))?;
@@ -85,13 +85,13 @@ pub(crate) fn load_stored<'py>(
 /// The exception of a value that is an error.
 pub(crate) fn exception(py: Python<'_>, value: &Value) -> Option<PyErr> {
     match &value.content {
-        Some(Content::Raised(blob)) => Some(raised(py, blob)),
+        Some(Content::Raised(blob)) => Some(exception_in(py, blob)),
         Some(Content::Failed(failure)) => Some(python::failure(py, failure, None)),
         _ => None,
     }
 }
 
-fn raised(py: Python<'_>, blob: &Bytes) -> PyErr {
+fn exception_in(py: Python<'_>, blob: &Bytes) -> PyErr {
     let error = blob::load_inline(py, blob).and_then(|error| python::raised(py)?.call1((error,)));
     error.map_or_else(|error| error, PyErr::from_value)
 }
@@ -126,7 +126,7 @@ fn get_all<'py>(
     timeout: Option<f64>,
 ) -> PyResult<Bound<'py, PyList>> {
     let runtime = process::required()?;
-    let ids = ids_of(&runtime, references)?;
+    let ids = ids_of(&runtime, references).map_err(|error| of_get(py, error))?;
     let until = deadline(timeout)?;
     let values = await_values(py, &runtime, &ids, until, timeout)?;
     let loaded = PyList::empty(py);
@@ -147,13 +147,21 @@ fn get_one<'py>(
     timeout: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let runtime = process::required()?;
-    let id = reference.get().id_on(&runtime)?;
+    let id = reference.get().id_on(&runtime).map_err(|error| of_get(py, error))?;
     let until = deadline(timeout)?;
     if let Some(value) = runtime.peek(id) {
         return load(py, &runtime, id, &value, None, until);
     }
     let values = await_values(py, &runtime, &[id], until, timeout)?;
     load(py, &runtime, id, &values[0], None, until)
+}
+
+/// `get` says of a reference that is not of this connection what Ray says there.
+fn of_get(py: Python<'_>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyValueError>(py) {
+        return error;
+    }
+    PyValueError::new_err(format!("You are trying to access Ray objects whose owner is unknown. {}", error.value(py)))
 }
 
 /// Waits for all of them; raises what one of them failed with as soon as that is known.
@@ -172,7 +180,7 @@ fn await_values(
         Err(RuntimeError::Unmet(Unmet::TimedOut)) => {
             let missing = ids.iter().filter(|id| runtime.peek(**id).is_none()).count();
             let text = format!(
-                "{missing} of {} values were not there within {} s: their tasks wait for resources or still run. \
+                "Get timed out: some object(s) not ready. {missing} of {} values were not there within {} s: their tasks wait for resources or still run. \
                  `oxiray status` tells what waits and for what",
                 ids.len(),
                 timeout.unwrap_or_default()
@@ -203,7 +211,7 @@ fn wait_some<'py>(
     };
     let mut seen = FxHashSet::with_capacity_and_hasher(waitables.len(), FxBuildHasher);
     if !waitables.iter().all(|waitable| seen.insert(waitable)) {
-        let text = "wait() takes each ObjectRef once, and one stands in the list twice";
+        let text = "Wait requires a list of unique ray_waitables: one reference stands in the list twice";
         return Err(PyValueError::new_err(text));
     }
     let deadline = deadline(timeout)?;
@@ -241,7 +249,14 @@ fn waitables_of(
         if let Ok(generator) = one.cast::<ObjectRefGenerator>() {
             return generator.get().task_on(runtime).map(Waitable::Item);
         }
-        id_of(runtime, one).map(Waitable::Object)
+        let Ok(reference) = one.cast::<ObjectRef>() else {
+            return Err(PyTypeError::new_err(format!(
+                "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list containing {}: pass what \
+                 .remote() or put() returned",
+                one.get_type()
+            )));
+        };
+        reference.get().id_on(runtime).map(Waitable::Object)
     };
     let (mut places, mut waitables, mut unknown) = (Vec::new(), Vec::new(), None);
     for (place, one) in list.iter().enumerate() {
@@ -269,8 +284,9 @@ fn id_of(runtime: &Runtime, reference: &Bound<'_, PyAny>) -> PyResult<ObjectId> 
     match reference.cast::<ObjectRef>() {
         Ok(reference) => reference.get().id_on(runtime),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "an ObjectRef is wanted, {} was given: pass what .remote() or put() returned",
-            reference.get_type().name()?
+            "Attempting to call `get` on the value {:.200}, which is not an ray.ObjectRef: pass what .remote() or \
+             put() returned",
+            reference.repr()?.to_string()
         ))),
     }
 }

@@ -91,6 +91,7 @@ impl Worker {
         loaded
     }
 
+    /// Writes what a call returned as its results. Where that fails, `outcome` has those of what a generator yielded before.
     pub(crate) fn results(
         &self,
         py: Python<'_>,
@@ -98,17 +99,18 @@ impl Worker {
         (count, is_common): (u32, bool),
         returned: &Bound<'_, PyAny>,
         outcome: &mut Outcome,
-    ) -> PyResult<Vec<Value>> {
-        let values = match count {
-            0 => return Ok(Vec::new()),
-            1 if !is_generator(returned)? => vec![returned.clone()],
-            _ => several(returned, count)?,
+    ) -> PyResult<()> {
+        let values: Box<dyn Iterator<Item = PyResult<Bound<'_, PyAny>>>> = match count {
+            0 => return Ok(()),
+            _ if is_generator(returned)? => Box::new(returned.try_iter()?.take(count as usize)),
+            1 => Box::new(std::iter::once(Ok(returned.clone()))),
+            _ => Box::new(several(returned, count)?.into_iter().map(Ok)),
         };
-        let mut results = Vec::with_capacity(values.len());
         let mut room = INLINE_TOTAL_BYTES;
-        for (index, value) in values.iter().enumerate() {
-            let id = task.object(index as u32 + 1);
-            let serialized = if is_common { common::serialized(value)? } else { Serialized::of(value)? };
+        for value in values {
+            let value = value?;
+            let id = task.object(outcome.results.len() as u32 + 1);
+            let serialized = if is_common { common::serialized(&value)? } else { Serialized::of(&value)? };
             self.runtime.retain_all(&serialized.contained);
             outcome.handed.extend_from_slice(&serialized.contained);
             let size = serialized.size();
@@ -117,9 +119,9 @@ impl Worker {
             if matches!(kept.content, Some(Content::Stored(_))) {
                 outcome.stored.push(id);
             }
-            results.push(kept);
+            outcome.results.push(kept);
         }
-        Ok(results)
+        check_count(outcome.results.len(), count)
     }
 }
 
@@ -134,13 +136,12 @@ fn is_stored(value: &Value) -> bool {
 }
 
 /// Whether this yields its values, of which a call takes as many as it was asked for.
-fn is_generator(returned: &Bound<'_, PyAny>) -> PyResult<bool> {
+pub(crate) fn is_generator(returned: &Bound<'_, PyAny>) -> PyResult<bool> {
     returned.is_instance(python::generator_type(returned.py())?)
 }
 
 fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<'py, PyAny>>> {
     let values: Vec<Bound<'py, PyAny>> = match returned.try_iter() {
-        Ok(values) if is_generator(returned)? => values.take(count as usize).collect::<PyResult<_>>()?,
         Ok(values) => values.collect::<PyResult<_>>()?,
         Err(_) => {
             return Err(PyValueError::new_err(format!(
@@ -149,13 +150,17 @@ fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<
             )));
         }
     };
-    if values.len() != count as usize {
-        return Err(PyValueError::new_err(format!(
-            "num_returns={count} was asked for, and the function returned {} values",
-            values.len()
-        )));
-    }
+    check_count(values.len(), count)?;
     Ok(values)
+}
+
+fn check_count(values: usize, count: u32) -> PyResult<()> {
+    if values == count as usize {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!(
+        "Task returned {values} objects, but num_returns={count}: return or yield as many, or correct num_returns"
+    )))
 }
 
 /// What a call has for its result that ended its actor.

@@ -6,8 +6,10 @@
 mod actor;
 mod thread;
 
+use crate::raised::raised;
+use crate::reference::ObjectRef;
 use crate::values_of_call::left;
-use crate::{cancel, common, context, python};
+use crate::{cancel, common, context, process, python};
 use bytes::Bytes;
 use oxiray_client::worker::{Newborn, end, group_flaw};
 use oxiray_client::{Functions, assigned, attend};
@@ -208,7 +210,9 @@ impl Worker {
                 actor.ok_or_else(|| PyValueError::new_err("a method was called on a worker that is no actor"))?;
             python::method(py)?.call1((actor, &call.name))?
         } else {
-            self.function(py, call, &under_way.ticket.code())?
+            let function = self.function(py, call, &under_way.ticket.code())?;
+            context::calls(&function);
+            function
         };
         // Some code looks at reference counts: arguments belong to the call alone from here on.
         if !runs_again {
@@ -235,9 +239,27 @@ fn flush_output(py: Python<'_>) {
     let _ = python::flush(py).and_then(PyAnyMethods::call0);
 }
 
+/// Keeps an exception as if the running call had raised it; returns a reference that raises it.
+#[pyfunction]
+fn put_raised(py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<ObjectRef> {
+    let runtime = process::required()?;
+    let name = context::running().map(|running| running.name.clone()).unwrap_or_default();
+    let (task, index) = runtime.next_put(0);
+    let value = raised(py, &name, task, &PyErr::from_value(error.clone()), false);
+    Ok(ObjectRef::adopt(runtime.clone(), runtime.put(task, index, value)))
+}
+
+/// Names this process in lists of processes.
+#[pyfunction]
+fn show_title(title: &str) {
+    oxiray_runtime::show_title(title);
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve, module)?)?;
     module.add_function(wrap_pyfunction!(divide_calls, module)?)?;
+    module.add_function(wrap_pyfunction!(put_raised, module)?)?;
+    module.add_function(wrap_pyfunction!(show_title, module)?)?;
     module.add_function(wrap_pyfunction!(thread::terminate, module)?)?;
     module.add_function(wrap_pyfunction!(serve_too, module)?)
 }

@@ -99,9 +99,12 @@ SchedulingStrategyT = Union[
 def _checked_values(operator: str, values: tuple[Any, ...]) -> list[str]:
     if not values:
         raise ValueError(f'{operator} needs at least one value, as in {operator}("a", "b")')
-    for value in values:
+    for position, value in enumerate(values):
         if not isinstance(value, str):
-            raise ValueError(f"the values of {operator} must be strings, but {value!r} is a {type(value)}")
+            raise ValueError(
+                f"Type of value in position {position} for the {operator} operator must be str, but {value!r} is a "
+                f'{type(value)}: write {operator}("a", "b")'
+            )
     return list(values)
 
 

@@ -325,7 +325,8 @@ impl HeadCore {
 
     /// Nobody has made it so long after somebody asked for it.
     pub(super) fn never_made(&mut self, id: ActorId) {
-        let text = "this cluster has no such actor: it died long ago, or another cluster made it";
+        let text =
+            "Can't find actor: this cluster has no such actor. It might be dead or it's from a different cluster";
         for client in self.actors.early.remove(&id).unwrap_or_default() {
             let failure = Failure { code: "actor_died".into(), text: text.to_owned(), cause: Bytes::new() };
             self.send(client, ActorDied { actor: id, failure: Some(failure) });

@@ -22,7 +22,7 @@ impl Worker {
         let name = format!("{}.__init__", create.class_name);
         let task = id.creation_task();
         oxiray_runtime::show_title(&name);
-        context::enter(Running { task, name: name.clone(), function: "__init__".into() });
+        context::enter(Running::new(task, name.clone(), "__init__".into()));
         borrowing::begin();
         if let Some(flaw) = self.flaw() {
             self.runtime.actor_failed(flaw);

@@ -4,7 +4,7 @@ use super::{IDLE, Known, UnderWay, Worker, become_assigned, flush_output};
 use crate::completion::Completion;
 use crate::context::{self, Running};
 use crate::raised::{asks_retry, raised};
-use crate::values_of_call::none;
+use crate::values_of_call::{is_generator, none};
 use crate::{cancel, process};
 use bytes::Bytes;
 use oxiray_client::{Attempt, Language, assigned, borrowing};
@@ -90,7 +90,7 @@ impl<'py> Language for Thread<'py> {
 
     fn attempt(&mut self, mut call: UnderWay) -> Attempt<Self> {
         let (worker, py) = (self.worker, self.py);
-        context::enter(Running { task: call.task(), name: call.own.name.clone(), function: call.call.name.clone() });
+        context::enter(Running::new(call.task(), call.own.name.clone(), call.call.name.clone()));
         borrowing::begin();
         match (worker.prepare(py, &mut call), worker.event_loop(py)) {
             (Ok((target, args, kwargs)), Some(event_loop)) => {
@@ -138,7 +138,16 @@ impl<'py> Language for Thread<'py> {
 
     fn keep(&self, call: &UnderWay, returned: Bound<'py, PyAny>, outcome: &mut Outcome) -> PyResult<()> {
         let wanted = (call.call.results, call.own.is_common);
-        outcome.results = self.worker.results(self.py, call.task(), wanted, &returned, outcome)?;
+        let Err(error) = self.worker.results(self.py, call.task(), wanted, &returned, outcome) else { return Ok(()) };
+        let retried = &call.call.retry_exceptions;
+        let ends = error.is_instance_of::<PySystemExit>(self.py);
+        let runs_again = !retried.is_empty() && asks_retry(self.py, retried, &error);
+        if outcome.results.is_empty() || !is_generator(&returned)? || ends || runs_again {
+            return Err(error);
+        }
+        // What a generator yielded before it raised stays.
+        let value = raised(self.py, &call.own.name, call.task(), &error, call.own.is_common);
+        outcome.results.resize(call.call.results as usize, value);
         Ok(())
     }
 
