@@ -22,7 +22,20 @@ from oxiray._api import (
     timeline,
     wait,
 )
-from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, PlacementGroupID, TaskID, WorkerID
+from oxiray._core import (
+    ActorClassID,
+    ActorID,
+    ClusterID,
+    FunctionID,
+    JobID,
+    NodeID,
+    ObjectRef,
+    ObjectRefGenerator,
+    PlacementGroupID,
+    TaskID,
+    UniqueID,
+    WorkerID,
+)
 from oxiray._cancellation import cancel
 from oxiray._logging import LoggingConfig
 from oxiray._session import RayContext, init, is_initialized, shutdown
@@ -32,18 +45,24 @@ from oxiray.remote_function import RemoteFunction
 from oxiray.runtime_context import RuntimeContext, get_runtime_context
 
 from oxiray import actor as actor, runtime_context as runtime_context, runtime_env as runtime_env, util as util  # isort: skip
+from oxiray._generators import DynamicObjectRefGenerator  # isort: skip
+from oxiray.cross_language import cpp_function, java_actor_class, java_function  # isort: skip
 
 #: Ray's name for a reference's identifier.
 ObjectID = ObjectRef
-SCRIPT_MODE, WORKER_MODE = 0, 1
+SCRIPT_MODE, WORKER_MODE, SPILL_WORKER_MODE, RESTORE_WORKER_MODE = 0, 1, 3, 4
 logger = logging.getLogger("ray")
 
 __all__ = [
     "ActorClass",
+    "ActorClassID",
     "ActorClassInheritanceException",
     "ActorHandle",
     "ActorID",
     "ActorMethod",
+    "ClusterID",
+    "DynamicObjectRefGenerator",
+    "FunctionID",
     "JobID",
     "LoggingConfig",
     "NodeID",
@@ -55,18 +74,22 @@ __all__ = [
     "RemoteFunction",
     "RuntimeContext",
     "TaskID",
+    "UniqueID",
     "WorkerID",
     "__commit__",
     "__version__",
     "available_resources",
     "cancel",
     "cluster_resources",
+    "cpp_function",
     "get",
     "get_actor",
     "get_gpu_ids",
     "get_runtime_context",
     "init",
     "is_initialized",
+    "java_actor_class",
+    "java_function",
     "kill",
     "method",
     "nodes",
@@ -80,3 +103,6 @@ __all__ = [
 _logging.install()
 _missing.explain(sys.modules[__name__])
 _alias.warn_of_ray()
+
+# `import oxiray` is also what `import ray` gives: what was only needed here is no name of the package.
+del annotations, logging, sys

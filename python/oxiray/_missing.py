@@ -23,6 +23,17 @@ from typing import Any
 
 #: Modules of which programs use all that `vars` has.
 _OF_CONSTANTS = ("oxiray.util.accelerators.accelerators",)
+#: Names that are looked for in another module only when somebody asks for them: the module, and the name there.
+_ELSEWHERE = {
+    "oxiray.ClientBuilder": ("oxiray.client_builder", "ClientBuilder"),
+    "oxiray.Language": ("oxiray._raylet", "Language"),
+    "oxiray.client": ("oxiray.client_builder", "client"),
+    "oxiray.log": ("oxiray._private", "log"),
+    "oxiray.ray_constants": ("oxiray._private", "ray_constants"),
+    "oxiray.serialization": ("oxiray._private", "serialization"),
+    "oxiray.state": ("oxiray._private", "state"),
+    "oxiray.worker": ("oxiray._private", "worker"),
+}
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 
 
@@ -72,6 +83,8 @@ def attributes(module: str) -> Callable[[str], Any]:
     """A `__getattr__` for a module of Oxiray that stands for one of Ray: it imports submodules, and explains."""
 
     def find(name: str) -> Any:
+        if (elsewhere := _ELSEWHERE.get(f"{module}.{name}")) is not None:
+            return getattr(importlib.import_module(elsewhere[0]), elsewhere[1])
         if not name.startswith("__") and hasattr(sys.modules[module], "__path__"):
             submodule = f"{module}.{name}"
             if importlib.util.find_spec(submodule) is not None:

@@ -41,6 +41,10 @@ _WITHOUT_EFFECT = frozenset(
 )  # fmt: skip
 
 
+#: Whether clusters on one machine are impossible here.
+cluster_not_supported = False
+
+
 class Node:
     """One node of a `Cluster`: a daemon with its workers, its resources and its object store."""
 

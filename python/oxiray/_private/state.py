@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oxiray import _missing, _session
-from oxiray._api import available_resources, cluster_resources, describe_nodes, nodes
+from oxiray._api import available_resources, cluster_resources, describe_nodes, nodes, timeline
+
+_ROWS_MAX = 10_000
 
 
 def total_resources_per_node() -> dict[str, dict[str, float]]:
@@ -29,14 +33,75 @@ def current_node_id() -> str:
     return f"node:{get_node_ip_address()}"
 
 
+def actors(
+    actor_id: str | None = None, job_id: Any = None, actor_state_name: str | None = None
+) -> dict[str, dict[str, Any]] | dict[str, Any]:
+    """What is known of actors, by their identifiers; of the one of `actor_id` alone, empty where there is none."""
+    from oxiray.util.state import list_actors
+
+    filters = [("state", "=", actor_state_name)] if actor_state_name else []
+    if job_id is not None:
+        filters.append(("job_id", "=", job_id.hex()))
+    if actor_id is not None:
+        filters.append(("actor_id", "=", actor_id))
+    known = {row.actor_id: _actor(row) for row in list_actors(filters=filters, limit=_ROWS_MAX, detail=True)}
+    return known if actor_id is None else known.get(actor_id, {})
+
+
+def _actor(row: Any) -> dict[str, Any]:
+    addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in nodes()}
+    return {
+        "ActorID": row.actor_id,
+        "ActorClassName": row.class_name,
+        "IsDetached": row.is_detached,
+        "Name": row.name or "",
+        "JobID": row.job_id,
+        "Address": {"IPAddress": addresses.get(row.node_id, ""), "NodeID": row.node_id or ""},
+        "State": row.state,
+        "NumRestarts": row.num_restarts,
+        "Pid": row.pid,
+    }
+
+
+def jobs() -> list[dict[str, Any]]:
+    """What is known of the cluster's jobs; times are in milliseconds, and 0 while they are not there."""
+    from oxiray.util.state import list_jobs
+
+    return [
+        {
+            "JobID": row.job_id,
+            "DriverIPAddress": row.driver_info.node_ip_address if row.driver_info else "",
+            "DriverPid": int(row.driver_info.pid) if row.driver_info else 0,
+            "StartTime": row.start_time or 0,
+            "EndTime": row.end_time or 0,
+            "IsDead": row.end_time is not None,
+            "Entrypoint": row.entrypoint,
+        }
+        for row in list_jobs(limit=_ROWS_MAX, detail=True)
+        if row.job_id
+    ]
+
+
+def workers() -> dict[str, dict[str, Any]]:
+    """The machine's address of each worker that lives, by the worker's identifier."""
+    from oxiray.util.state import list_workers
+
+    rows = list_workers(filters=[("is_alive", "=", True)], limit=_ROWS_MAX)
+    return {row.worker_id: {"node_ip_address": row.ip} for row in rows}
+
+
 __all__ = [
+    "actors",
     "available_resources",
     "available_resources_per_node",
     "cluster_resources",
     "current_node_id",
+    "jobs",
     "node_ids",
     "nodes",
+    "timeline",
     "total_resources_per_node",
+    "workers",
 ]
 
 __getattr__ = _missing.attributes(__name__)

@@ -5,9 +5,22 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from oxiray import SCRIPT_MODE, WORKER_MODE, _core, _missing, _session
-from oxiray._api import get, get_actor, get_gpu_ids, kill, put, remote, wait
-from oxiray._core import ActorID, JobID, NodeID, TaskID, WorkerID
+from oxiray import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, _core, _missing, _session
+from oxiray._api import (
+    available_resources,
+    cluster_resources,
+    get,
+    get_actor,
+    get_gpu_ids,
+    kill,
+    nodes,
+    put,
+    remote,
+    timeline,
+    wait,
+)
+from oxiray._cancellation import cancel
+from oxiray._core import ActorID, JobID, NodeID, ObjectRef, ObjectRefGenerator, TaskID, WorkerID
 from oxiray._events import unhandled_error_handler as _unhandled_error_handler
 from oxiray._session import RayContext, init, is_initialized, shutdown
 
@@ -114,21 +127,37 @@ class _Node:
 
 global_worker = Worker()
 
+
+def get_global_worker() -> Worker:
+    """This process."""
+    return global_worker
+
+
 __all__ = [
+    "RESTORE_WORKER_MODE",
     "SCRIPT_MODE",
+    "SPILL_WORKER_MODE",
     "WORKER_MODE",
     "RayContext",
+    "ObjectRef",
+    "ObjectRefGenerator",
     "Worker",
+    "available_resources",
+    "cancel",
+    "cluster_resources",
     "get",
     "get_actor",
+    "get_global_worker",
     "get_gpu_ids",
     "global_worker",
     "init",
     "is_initialized",
     "kill",
+    "nodes",
     "put",
     "remote",
     "shutdown",
+    "timeline",
     "wait",
 ]
 

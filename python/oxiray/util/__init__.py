@@ -7,6 +7,7 @@ from oxiray.util._node import get_node_instance_id, get_node_ip_address
 from oxiray.util.actor_pool import ActorPool
 from oxiray.util.annotations import DeveloperAPI, PublicAPI
 from oxiray.util.check_serialize import inspect_serializability
+from oxiray.util.client_connect import connect, disconnect
 from oxiray.util.debug import disable_log_once_globally, enable_periodic_logging, log_once
 from oxiray.util.helpers import as_completed, map_unordered
 from oxiray.util.placement_group import (
@@ -25,9 +26,11 @@ __all__ = [
     "accelerators",
     "annotations",
     "as_completed",
+    "connect",
     "debug",
     "deregister_serializer",
     "disable_log_once_globally",
+    "disconnect",
     "enable_periodic_logging",
     "explain",
     "get_current_placement_group",

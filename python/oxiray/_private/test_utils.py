@@ -1,0 +1,275 @@
+"""What tests of programs take from Ray: processes and actors that are waited for. For compatibility."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from oxiray import _api, _missing
+from oxiray._common.network_utils import find_free_port
+from oxiray._common.test_utils import (
+    Semaphore,
+    SignalActor,
+    async_wait_for_condition,
+    is_named_tuple,
+    run_string_as_driver,
+    wait_for_condition,
+)
+from oxiray.exceptions import RayActorError
+from oxiray.runtime_context import get_runtime_context
+from oxiray.util.state import list_actors
+
+
+def run_string_as_driver_nonblocking(
+    driver_script: str, env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts a program in a process of its own, whose standard output and error are pipes."""
+    script = "\n".join(["import os", "import sys", driver_script])
+    started = subprocess.Popen(
+        [sys.executable, "-"],
+        env=os.environ if env is None else env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert started.stdin is not None, "it is a pipe"
+    started.stdin.write(script.encode())
+    started.stdin.close()
+    return started
+
+
+def run_string_as_driver_stdout_stderr(
+    driver_script: str, env: dict[str, str] | None = None, encode: str = "utf-8"
+) -> tuple[str, str]:
+    """Runs a program in a process of its own: what it printed to standard output, and to standard error."""
+    started = run_string_as_driver_nonblocking(driver_script, env)
+    # It was closed when the script was written.
+    started.stdin = None
+    out, error = (part.decode(encode, "replace") for part in started.communicate())
+    if started.returncode:
+        raise subprocess.CalledProcessError(started.returncode, started.args, output=out, stderr=error)
+    return out, error
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        # A zombie has ended: only its parent has not heard of that.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _children_of(pid: int) -> list[int]:
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            children += [int(child) for child in task.read_text().split()]
+    return [child for child in children if _is_alive(child)]
+
+
+def wait_for_pid_to_exit(pid: int, timeout: float = 20) -> None:
+    """Waits until the process has ended. Raises `RuntimeError` past `timeout` seconds."""
+    wait_for_condition(lambda: not _is_alive(pid), timeout=timeout)
+
+
+def wait_for_children_of_pid(pid: int, num_children: int = 1, timeout: float = 20) -> None:
+    """Waits until the process has so many children. Raises `RuntimeError` past `timeout` seconds."""
+    wait_for_condition(lambda: len(_children_of(pid)) >= num_children, timeout=timeout)
+
+
+def wait_for_children_of_pid_to_exit(pid: int, timeout: float = 20) -> None:
+    """Waits until the children that the process has now have ended. Raises `RuntimeError` past `timeout` seconds."""
+    children = _children_of(pid)
+    wait_for_condition(lambda: not any(map(_is_alive, children)), timeout=timeout)
+
+
+def check_call_subprocess(argv: list[str], capture_stdout: bool = False, capture_stderr: bool = False) -> bytes:
+    """Runs a command; what it printed, where that is captured. Raises `subprocess.CalledProcessError` where it fails."""
+    ran = subprocess.run(
+        argv,
+        stdout=subprocess.PIPE if capture_stdout else None,
+        stderr=(subprocess.STDOUT if capture_stdout else subprocess.PIPE) if capture_stderr else None,
+        check=True,
+    )
+    return ran.stdout or ran.stderr or b""
+
+
+def check_call_ray(args: list[str], capture_stdout: bool = False, capture_stderr: bool = False) -> bytes:
+    """Runs the command of this package with these arguments."""
+    from oxiray import _cli
+
+    return check_call_subprocess([str(_cli.native_binary()), *args], capture_stdout, capture_stderr)
+
+
+def wait_for_num_actors(num_actors: int, state: str | None = None, timeout: float = 10) -> None:
+    """Waits until there are so many actors, in that state where one is given. Raises `RuntimeError` past `timeout` seconds."""
+    filters = [] if state is None else [("state", "=", state)]
+    wait_for_condition(lambda: len(list_actors(filters=filters, limit=10_000)) >= num_actors, timeout=timeout)
+
+
+def kill_actor_and_wait_for_failure(actor: Any, timeout: float = 10, retry_interval_ms: float = 100) -> None:
+    """Kills the process of an actor, and waits until calls fail. Raises `RuntimeError` past `timeout` seconds."""
+    pid = _api.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+    os.kill(pid, 9)
+    wait_for_pid_to_exit(pid, timeout)
+
+    def fails() -> bool:
+        try:
+            _api.get(actor.__ray_ready__.remote(), timeout=timeout)
+        except RayActorError:
+            return True
+        return False
+
+    wait_for_condition(fails, timeout=timeout, retry_interval_ms=retry_interval_ms)
+
+
+def wait_for_assertion(
+    assertion_predictor: Callable[..., Any],
+    timeout: float = 10,
+    retry_interval_ms: float = 100,
+    raise_exceptions: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Calls `assertion_predictor(**kwargs)` again and again until it raises nothing; past `timeout` seconds what it raises."""
+
+    def holds() -> bool:
+        assertion_predictor(**kwargs)
+        return True
+
+    try:
+        wait_for_condition(holds, timeout, retry_interval_ms, raise_exceptions)
+    except RuntimeError:
+        assertion_predictor(**kwargs)
+
+
+def wait_until_succeeded_without_exception(
+    func: Callable[..., Any],
+    exceptions: type[BaseException] | tuple[type[BaseException], ...],
+    *args: Any,
+    timeout_ms: float = 1000,
+    retry_interval_ms: float = 100,
+    raise_last_ex: bool = False,
+) -> bool:
+    """Calls `func(*args)` until it raises none of `exceptions`; whether it came to that in time."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            func(*args)
+            return True
+        except exceptions:
+            if time.monotonic() > deadline:
+                if raise_last_ex:
+                    raise
+                return False
+            time.sleep(retry_interval_ms / 1000)
+
+
+def same_elements(elems_a: Any, elems_b: Any) -> bool:
+    """Whether both have the same elements, in any order."""
+    rest = list(elems_b)
+    for element in elems_a:
+        if element not in rest:
+            return False
+        rest.remove(element)
+    return not rest
+
+
+def put_object(obj: Any, use_ray_put: bool) -> Any:
+    """A reference to `obj`: put, or returned by a task."""
+    if use_ray_put:
+        return _api.put(obj)
+    return _api.remote(lambda value: value).remote(obj)
+
+
+def get_other_nodes(cluster: Any, exclude_head: bool = False) -> list[Any]:
+    """The nodes of a `Cluster` that this program is not connected to; without its head where that is wanted."""
+    here = get_runtime_context().get_node_id()
+    return [
+        node
+        for node in cluster.list_all_nodes()
+        if node.node_id != here and not (exclude_head and node is cluster.head_node)
+    ]
+
+
+def get_non_head_nodes(cluster: Any) -> list[Any]:
+    """The nodes of a `Cluster` besides its head."""
+    return [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
+
+
+def is_placement_group_removed(pg: Any) -> bool:
+    """Whether the placement group was removed."""
+    from oxiray.util import placement_group_table
+
+    known = placement_group_table(pg)
+    return "state" not in known or known["state"] == "REMOVED"
+
+
+@contextlib.contextmanager
+def chdir(d: str) -> Iterator[None]:
+    """Works in the folder `d` within the block."""
+    before = os.getcwd()
+    os.chdir(d)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def recursive_fnmatch(dirpath: str, pattern: str) -> list[str]:
+    """The files below a folder whose names fit the pattern."""
+    return [str(path) for path in Path(dirpath).rglob("*") if path.is_file() and fnmatch.fnmatch(path.name, pattern)]
+
+
+def client_test_enabled() -> bool:
+    """Whether tests go through Ray Client: never."""
+    return False
+
+
+def get_current_unused_port() -> int:
+    """A TCP port that nobody listened at a moment ago."""
+    return find_free_port()
+
+
+def generate_system_config_map(**kwargs: Any) -> dict[str, Any]:
+    """Keywords of `init` that set these switches."""
+    return {"_system_config": kwargs}
+
+
+__all__ = [
+    "Semaphore",
+    "SignalActor",
+    "async_wait_for_condition",
+    "chdir",
+    "check_call_ray",
+    "check_call_subprocess",
+    "client_test_enabled",
+    "generate_system_config_map",
+    "get_current_unused_port",
+    "get_non_head_nodes",
+    "get_other_nodes",
+    "is_named_tuple",
+    "is_placement_group_removed",
+    "kill_actor_and_wait_for_failure",
+    "put_object",
+    "recursive_fnmatch",
+    "run_string_as_driver",
+    "run_string_as_driver_nonblocking",
+    "run_string_as_driver_stdout_stderr",
+    "same_elements",
+    "wait_for_assertion",
+    "wait_for_children_of_pid",
+    "wait_for_children_of_pid_to_exit",
+    "wait_for_condition",
+    "wait_for_num_actors",
+    "wait_for_pid_to_exit",
+    "wait_until_succeeded_without_exception",
+]
+
+__getattr__ = _missing.attributes(__name__)

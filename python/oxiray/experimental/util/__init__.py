@@ -1,0 +1,7 @@
+"""Types that experimental parts of Ray name, for compatibility."""
+
+from __future__ import annotations
+
+from oxiray import _missing
+
+__getattr__ = _missing.attributes(__name__)
