@@ -122,7 +122,7 @@ def test_small_public_names() -> None:
     assert "__getattr__" not in vars(accelerators)
     assert ray.JobID.from_int(3) == ray.JobID.from_hex("03000000")
     assert ray.logger.name == "ray"
-    assert ray.get_runtime_context().worker is ray._private.worker.global_worker
+    assert ray.runtime_context.RuntimeContext().worker is ray._private.worker.global_worker
     assert [kind[int] for kind in (ray.actor.ActorHandle, ray.actor.ActorMethod)] == [ray.ActorHandle, ray.ActorMethod]
 
     @ray.util.DeveloperAPI(stability="alpha")
