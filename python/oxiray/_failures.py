@@ -213,6 +213,10 @@ class ActorDiedWithPlacementGroup(errors.ActorPlacementGroupRemoved, errors.Acto
         return ActorDiedWithPlacementGroup, (self._message,)
 
 
+class TaskEndedWithPlacementGroup(errors.TaskPlacementGroupRemoved, errors.WorkerCrashedError):
+    """The task's placement group was removed: in Ray the one is raised for a task that waited, the other for one that ran."""
+
+
 def _actor_group_removed(message: str, payload: object, details: dict[str, Any]) -> RayError:
     return ActorDiedWithPlacementGroup(message)
 
@@ -238,7 +242,7 @@ _BY_CODE: dict[str, _Maker] = {
     # The answer of the call that ended the actor.
     "actor_left": _actor_died,
     "actor_unavailable": _actor_unavailable,
-    "task_placement_group_removed": _plain(errors.TaskPlacementGroupRemoved),
+    "task_placement_group_removed": _plain(TaskEndedWithPlacementGroup),
     "actor_placement_group_removed": _actor_group_removed,
     "pending_calls": _plain(errors.PendingCallsLimitExceeded),
     "owner_died": _lost(errors.OwnerDiedError),
