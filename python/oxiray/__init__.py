@@ -45,7 +45,7 @@ from oxiray.remote_function import RemoteFunction
 from oxiray.runtime_context import RuntimeContext, get_runtime_context
 
 from oxiray import actor as actor, runtime_context as runtime_context, runtime_env as runtime_env, util as util  # isort: skip
-from oxiray._generators import DynamicObjectRefGenerator  # isort: skip
+from oxiray._gathering import DynamicObjectRefGenerator  # isort: skip
 from oxiray.cross_language import cpp_function, java_actor_class, java_function  # isort: skip
 
 #: Ray's name for a reference's identifier.

@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from oxiray import _core, _events
+from oxiray import _events
 from oxiray._core import ObjectRef
 
 #: What a completion answers to an item: the call goes on, waits for its reader, or ends without one.
@@ -104,44 +104,6 @@ def iterate(returned: Any) -> Any:
             f"num_returns='streaming' was asked for, and the function returned a {type(returned).__name__}, which yields nothing"
         )
     return iter(returned)
-
-
-class DynamicObjectRefGenerator:
-    """References to all that a call with num_returns="dynamic" yielded; iterating over it again begins anew."""
-
-    def __init__(self, refs: list[ObjectRef[Any]]) -> None:
-        self._refs = refs
-
-    def __iter__(self) -> Iterator[ObjectRef[Any]]:
-        return iter(self._refs)
-
-    def __len__(self) -> int:
-        return len(self._refs)
-
-
-#: The method of every actor that calls another one, named first among the arguments, with num_returns="dynamic".
-GATHER = "__oxiray_gather__"
-
-
-class Gathering:
-    """A function with num_returns="dynamic", as workers call it."""
-
-    def __init__(self, function: Callable[..., Any], *, is_retried: bool = False) -> None:
-        self._function = function
-        self._is_retried = is_retried
-        functools.update_wrapper(self, function)
-        del self.__wrapped__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> DynamicObjectRefGenerator:
-        """What the function yields, each in an object of its own; an error that ends it is the last of them."""
-        references: list[ObjectRef[Any]] = []
-        try:
-            references.extend(_core.put(item) for item in iterate(self._function(*args, **kwargs)))
-        except Exception as error:
-            if self._is_retried:
-                raise
-            references.append(_core.put_raised(error))
-        return DynamicObjectRefGenerator(references)
 
 
 def _run_async(items: Any) -> Iterator[Any]:

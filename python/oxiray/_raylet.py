@@ -23,7 +23,7 @@ from oxiray._core import (
     UniqueID,
     WorkerID,
 )
-from oxiray._generators import DynamicObjectRefGenerator
+from oxiray._gathering import DynamicObjectRefGenerator
 from oxiray._private.async_compat import is_async_func, sync_to_async
 from oxiray._private.utils import binary_to_hex
 from oxiray.exceptions import (

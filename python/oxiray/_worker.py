@@ -20,7 +20,7 @@ from oxiray import (
     _cancellation,
     _core,
     _failures,
-    _generators,
+    _gathering,
     _logging,
     _pickling,
     _session,
@@ -236,8 +236,8 @@ def method(actor: Any, name: str) -> Any:
         return lambda: True
     if name == "__ray_call__":
         return lambda function, *args, **kwargs: function(actor, *args, **kwargs)
-    if name == _generators.GATHER:
-        return lambda wanted, *args, **kwargs: _generators.Gathering(method(actor, wanted))(*args, **kwargs)
+    if name == _gathering.GATHER:
+        return lambda wanted, *args, **kwargs: _gathering.Gathering(method(actor, wanted))(*args, **kwargs)
     if name == "__ray_terminate__":
         return _worker_exit.exit_actor
     if name in getattr(actor, "__dict__", ()):

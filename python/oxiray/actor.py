@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies
 from oxiray._async_context import has_async_methods
-from oxiray._generators import GATHER
+from oxiray._gathering import GATHER
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.exceptions import ActorAlreadyExistsError
 from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms

@@ -174,7 +174,7 @@ class RemoteFunction:
         if kind not in codes:
             function = self._function
             if is_gathering:
-                from oxiray._generators import Gathering
+                from oxiray._gathering import Gathering
 
                 function = Gathering(function, is_retried=bool(options.retry_exceptions))
             body = code_of(function)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
-import socket
+from typing import TYPE_CHECKING
 
 from oxiray import _missing
+
+if TYPE_CHECKING:
+    import socket
 
 
 def is_ipv6(host: str) -> bool:
     """Whether `host` is an address of IPv6."""
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).version == 6
     except ValueError:
@@ -40,9 +43,11 @@ def parse_address(address: str) -> tuple[str, str] | None:
     return host.removeprefix("[").removesuffix("]"), port
 
 
-def find_free_port(family: socket.AddressFamily = socket.AF_INET) -> int:
-    """A TCP port that nobody listened at a moment ago."""
-    with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
+def find_free_port(family: socket.AddressFamily | None = None) -> int:
+    """A TCP port that nobody listened at a moment ago, of IPv4 unless another family is given."""
+    import socket
+
+    with socket.socket(family or socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.bind(("", 0))
         port: int = listener.getsockname()[1]
         return port

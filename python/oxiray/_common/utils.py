@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import os
@@ -11,12 +10,15 @@ import string
 import tempfile
 from collections.abc import Callable, Coroutine
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oxiray import _events, _missing
 from oxiray._private.utils import binary_to_hex, get_system_memory, hex_to_binary
 
-_background: set[asyncio.Task[Any]] = set()
+if TYPE_CHECKING:
+    import asyncio
+
+_background: set[Any] = set()
 
 
 def env_bool(key: str, default: bool) -> bool:
@@ -87,6 +89,8 @@ def get_or_create_event_loop() -> asyncio.AbstractEventLoop:
 
 def run_background_task(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """Runs `coroutine` in the loop that runs, and keeps its task until it has ended."""
+    import asyncio
+
     task = asyncio.get_running_loop().create_task(coroutine)
     _background.add(task)
     task.add_done_callback(_background.discard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oxiray import _missing
 from oxiray._core import ObjectRefGenerator
-from oxiray._generators import DynamicObjectRefGenerator
+from oxiray._gathering import DynamicObjectRefGenerator
 
 __all__ = ["DynamicObjectRefGenerator", "ObjectRefGenerator"]
 
