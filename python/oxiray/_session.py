@@ -125,7 +125,7 @@ def _open(options: InitOptions) -> RayContext:
     job_environment = _environment.settled(options.runtime_env)
     driver_side = None
     default_lifetime = options.default_lifetime
-    session = _core.find_session(options.address, options.node_ip_address)
+    session = _found(options)
     if session is not None:
         if options.address is None:
             _refuse_capacity(session, options)
@@ -141,6 +141,20 @@ def _open(options: InitOptions) -> RayContext:
     _context = RayContext(_address_info(info))
     user_logger.info("Started a local Ray instance." if session is None else "Connected to Ray cluster.")
     return _context
+
+
+def _found(options: InitOptions) -> _Session | None:
+    try:
+        return _core.find_session(options.address, options.node_ip_address)
+    except ConnectionError:
+        # The port of a server of Ray Client means the cluster of its host, where that is this one.
+        host, _, port = (options.address or "").rpartition(":")
+        if port != str(_init_options.CLIENT_PORT):
+            raise
+        session = _core.find_session("auto", options.node_ip_address)
+        if session is None or host not in ("localhost", "127.0.0.1", session[1].rpartition(":")[0], session[3]):
+            raise
+        return session
 
 
 def _refuse_capacity(session: _Session, options: InitOptions) -> None:

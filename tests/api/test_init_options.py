@@ -160,3 +160,11 @@ def test_a_wrong_environment_of_a_submitted_job(
     monkeypatch.setenv("RAY_RUNTIME_ENV", text)
     with pytest.raises(kind, match="RAY_RUNTIME_ENV"):
         init_options()
+
+
+def test_the_address_of_a_client_is_that_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert init_options("ray://10.0.0.1:6379").address == "10.0.0.1:6379"
+    assert init_options("ray://head").address == "head:10001"
+    monkeypatch.setenv("RAY_ADDRESS", "ray://10.0.0.2:6379")
+    assert init_options("auto").address == init_options().address == "10.0.0.2:6379"
+    assert init_options("local").address == "local"
