@@ -146,12 +146,15 @@ def _open(options: InitOptions) -> RayContext:
 def _found(options: InitOptions) -> _Session | None:
     try:
         return _core.find_session(options.address, options.node_ip_address)
-    except ConnectionError:
+    except ConnectionError as missing:
         # The port of a server of Ray Client means the cluster of its host, where that is this one.
         host, _, port = (options.address or "").rpartition(":")
         if port != str(_init_options.CLIENT_PORT):
             raise
-        session = _core.find_session("auto", options.node_ip_address)
+        try:
+            session = _core.find_session("auto", options.node_ip_address)
+        except ConnectionError:
+            raise missing from None
         if session is None or host not in ("localhost", "127.0.0.1", session[1].rpartition(":")[0], session[3]):
             raise
         return session

@@ -77,7 +77,7 @@ def test_references_of_any_shape_and_order_are_counted() -> None:
 def test_references_that_cannot_be_made_anew_are_given_back() -> None:
     broken = ray.put([ray.put(1), Fails(), ray.put(2)])
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="on purpose"):
+        with pytest.raises(ray.exceptions.RaySystemError, match="on purpose"):
             ray.get(broken)
     del broken
     assert settled.settle() == {}

@@ -97,9 +97,9 @@ def test_reservations_leave_available_and_nothing_internal_shows() -> None:
 
 def test_what_does_not_fit_is_refused_when_it_is_asked_for() -> None:
     group = placement_group([{"CPU": 1, "GPU": 1}, {"GPU": 2}])
-    with pytest.raises(ValueError, match="does not fit into any of its bundles"):
+    with pytest.raises(ValueError, match="cannot fit into any bundles"):
         facts.options(num_gpus=3, scheduling_strategy=Within(group)).remote()
-    with pytest.raises(ValueError, match="does not fit into bundle 0"):
+    with pytest.raises(ValueError, match="cannot fit into bundle 0"):
         facts.options(num_gpus=2, scheduling_strategy=Within(group, 0)).remote()
     for index in (2, -2):
         with pytest.raises(ValueError, match=f"bundle index {index} is invalid"):
@@ -132,7 +132,7 @@ def test_children_are_captured_where_that_is_asked_for() -> None:
     child, escaped, too_large, (grandchild, _, home) = ray.get(captured.remote(), timeout=30)
     assert (child["group"], child["captures"]) == (group.id.hex(), True)
     assert escaped["group"] is None
-    assert "does not fit" in too_large
+    assert "cannot fit" in too_large
     assert home == grandchild["group"] == group.id.hex(), "what a captured actor makes is captured too"
     plain = ray.get(parent.options(scheduling_strategy=Within(group)).remote(), timeout=30)
     assert plain[0]["group"] is None and plain[2] is None, "without, its children run anywhere"

@@ -182,7 +182,7 @@ def test_get_refuses_what_it_cannot_get(cluster) -> None:
     cluster()
     with pytest.raises(ValueError, match="Invalid type of object refs"):
         ray.get((ray.put(1),))
-    with pytest.raises(TypeError, match="ObjectRef is wanted"):
+    with pytest.raises(TypeError, match="which is not an ray.ObjectRef"):
         ray.get([1])
     assert ray.get([]) == []
 
@@ -358,7 +358,7 @@ def test_an_absurd_quantity_is_refused(cluster) -> None:
 
 def test_an_environment_that_is_not_built_says_so(cluster) -> None:
     cluster()
-    with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="conda.*'pip' or 'uv'"):
+    with pytest.raises(ray.exceptions.RuntimeEnvSetupError, match="conda create"):
         echo.options(runtime_env={"conda": "somewhere"}).remote(1)
 
 
