@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("session")
     "name",
     """ray.ActorID ray.JobID ray.NodeID ray.TaskID ray.WorkerID ray.ObjectID ray.ObjectRef ray.UniqueID ray.FunctionID
     ray.ActorClassID ray.PlacementGroupID ray.ObjectRefGenerator ray.DynamicObjectRefGenerator ray.Language ray.client
-    ray.ClientBuilder ray.java_function ray.java_actor_class ray.cpp_function ray.SCRIPT_MODE ray.WORKER_MODE ray.worker
+    ray.ClientBuilder ray.java_function ray.java_actor_class ray.SCRIPT_MODE ray.WORKER_MODE ray.worker
     ray.state ray.log ray.ray_constants ray.serialization ray.LoggingConfig ray.method ray.timeline ray.get_gpu_ids
     ray.util.connect ray.util.disconnect ray.util.ActorPool ray.util.as_completed ray.util.map_unordered ray.util.timer
     ray.util.log_once ray.util.list_named_actors ray.util.get_node_ip_address ray.util.inspect_serializability
@@ -28,13 +28,12 @@ pytestmark = pytest.mark.usefixtures("session")
     ray._raylet.StreamingObjectRefGenerator ray._raylet.ObjectRef ray._raylet.JobID ray._raylet.RAY_NODE_ID_KEY
     ray._raylet.setproctitle ray._raylet.getproctitle ray._raylet.Language ray._raylet.RayError
     ray._private.worker.global_worker ray._private.worker.init ray._private.worker.SCRIPT_MODE
-    ray._private.utils.binary_to_hex ray._private.utils.hex_to_binary ray._private.utils.get_num_cpus
+    ray._common.utils.binary_to_hex ray._common.utils.hex_to_binary ray._private.utils.get_num_cpus
     ray._private.utils.get_system_memory ray._private.services.get_node_ip_address ray._private.state.actors
     ray._private.state.jobs ray._private.state.available_resources_per_node ray._private.state.total_resources_per_node
     ray._private.ray_constants.DEFAULT_PORT ray._private.ray_constants.LOGGER_FORMAT
     ray._private.ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE ray._private.internal_api.memory_summary
-    ray._private.internal_api.free ray._private.test_utils.wait_for_condition ray._private.test_utils.SignalActor
-    ray._private.test_utils.run_string_as_driver ray._private.test_utils.wait_for_pid_to_exit
+    ray.internal.free ray._private.test_utils.wait_for_condition ray._private.test_utils.wait_for_pid_to_exit
     ray._private.test_utils.kill_actor_and_wait_for_failure ray._private.object_ref_generator.DynamicObjectRefGenerator
     ray._private.client_mode_hook.client_mode_hook ray._private.auto_init_hook.wrap_auto_init
     ray._private.async_compat.has_async_methods ray._private.inspect_util.is_class_method
@@ -211,7 +210,7 @@ def test_actors_by_the_private_state():
     actor = Listed.remote()
     ray.get(actor.__ray_ready__.remote())
     known = ray._private.state.actors(actor._actor_id.hex())
-    assert known["ActorClassName"] == "Listed"
+    assert known["ActorClassName"].endswith("Listed")
     assert known["State"] == "ALIVE"
     assert actor._actor_id.hex() in ray._private.state.actors()
 

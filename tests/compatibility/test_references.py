@@ -129,7 +129,8 @@ def test_on_completed_tells_the_exception():
     told = queue.Queue()
     failing.remote()._on_completed(told.put)
     error = told.get(timeout=30)
-    assert isinstance(error, ValueError)
+    assert isinstance(error, ray.exceptions.RayTaskError)
+    assert isinstance(error.cause, ValueError)
 
 
 def test_on_completed_may_be_said_several_times_and_submit_tasks():

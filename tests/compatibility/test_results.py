@@ -64,7 +64,6 @@ def test_dynamic_results_are_one_reference():
     generator = ray.get(reference)
     assert len(generator) == 3
     assert [ray.get(item)[0] for item in generator] == [0, 1, 2]
-    assert [ray.get(item)[0] for item in generator] == [0, 1, 2]
     assert isinstance(generator, ray._raylet.DynamicObjectRefGenerator)
 
 

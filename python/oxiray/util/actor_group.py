@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,18 +10,8 @@ from oxiray import _missing
 
 
 @dataclass
-class ActorMetadata:
-    """What is told of an actor; a class may return more from a `_get_metadata` of its own."""
-
-    node_id: str
-    node_ip: str
-    hostname: str
-    gpu_ids: list[str] | None
-
-
-@dataclass
 class ActorWrapper:
-    """An actor of a group, and what is told of it."""
+    """An actor of a group, and what its `get_actor_metadata` returned; None where its class has none."""
 
     actor: Any
     metadata: Any
@@ -108,24 +97,17 @@ class ActorGroup:
         """Starts so many actors more, and waits until they are there."""
         args, kwargs = self._init
         actors = [self._class.remote(*args, **kwargs) for _ in range(num_actors)]
-        told: Callable[[Any], Any] = _metadata
-        metadata = oxiray.get([actor.__ray_call__.remote(told) for actor in actors])
+        tells = hasattr(self._class, "get_actor_metadata")
+        oxiray.get([actor.__ray_ready__.remote() for actor in actors])
+        metadata = oxiray.get([actor.get_actor_metadata.remote() for actor in actors]) if tells else [None] * num_actors
         self.actors += [ActorWrapper(actor, facts) for actor, facts in zip(actors, metadata, strict=True)]
 
     @property
     def actor_metadata(self) -> list[Any]:
-        """What is told of each actor."""
+        """What the `get_actor_metadata` of each actor returned; None for each where their class has none."""
         return [wrapper.metadata for wrapper in self.actors]
 
 
-def _metadata(_: Any) -> ActorMetadata:
-    import platform
-
-    node_id = oxiray.get_runtime_context().get_node_id()
-    address = oxiray.util.get_node_ip_address()
-    return ActorMetadata(node_id, address, platform.node(), [str(one) for one in oxiray.get_gpu_ids()])
-
-
-__all__ = ["ActorGroup", "ActorGroupMethod", "ActorMetadata", "ActorWrapper"]
+__all__ = ["ActorGroup", "ActorGroupMethod", "ActorWrapper"]
 
 __getattr__ = _missing.attributes(__name__)
