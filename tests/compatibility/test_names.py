@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("session")
     ray._private.state.jobs ray._private.state.available_resources_per_node ray._private.state.total_resources_per_node
     ray._private.ray_constants.DEFAULT_PORT ray._private.ray_constants.LOGGER_FORMAT
     ray._private.ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE ray._private.internal_api.memory_summary
-    ray.internal.free ray._private.test_utils.wait_for_condition ray._private.test_utils.wait_for_pid_to_exit
+    ray._private.test_utils.wait_for_condition ray._private.test_utils.wait_for_pid_to_exit
     ray._private.test_utils.kill_actor_and_wait_for_failure ray._private.object_ref_generator.DynamicObjectRefGenerator
     ray._private.client_mode_hook.client_mode_hook ray._private.auto_init_hook.wrap_auto_init
     ray._private.async_compat.has_async_methods ray._private.inspect_util.is_class_method
@@ -43,6 +43,7 @@ pytestmark = pytest.mark.usefixtures("session")
     ray._common.network_utils.parse_address ray._common.ray_option_utils.task_options
     ray._common.ray_option_utils.actor_options ray._common.signature.get_signature
     ray.util.state.common.StateSchema ray.util.state.common.ActorState ray.util.state.common.TaskState
+    ray.util.state.common.StateResource ray.util.state.common.Humanify ray.util.state.common.AVAILABLE_STATES
     ray.util.state.list_tasks ray.util.state.exception.RayStateApiException""".split(),
 )
 def test_this_name_is_there(name):
@@ -230,3 +231,11 @@ def test_locations_of_objects():
     assert known[large]["node_ids"] == [here]
     assert known[large]["object_size"] >= 8 * 10**6
     assert known[large]["did_spill"] is False
+
+
+def test_figures_as_people_read_them():
+    from ray.util.state.common import Humanify
+
+    assert Humanify.memory(1536) == "1.500 KiB"
+    assert Humanify.memory(1.5 * 2**30) == "1.500 GiB"
+    assert Humanify.duration(3661000) == "1:01:01"

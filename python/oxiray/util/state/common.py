@@ -5,8 +5,10 @@ A field that only the detailed answer has is None in the others; so is what Oxir
 
 from __future__ import annotations
 
+import datetime
+import enum
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Union
 
 #: How many rows are returned where nothing is said.
 DEFAULT_LIMIT = 100
@@ -217,3 +219,57 @@ SCHEMAS: dict[str, type[StateSchema]] = {
     "objects": ObjectState,
     "runtime_envs": RuntimeEnvState,
 }
+
+
+class StateResource(enum.Enum):
+    """What there are lists of, for compatibility."""
+
+    ACTORS = "actors"
+    JOBS = "jobs"
+    PLACEMENT_GROUPS = "placement_groups"
+    NODES = "nodes"
+    WORKERS = "workers"
+    TASKS = "tasks"
+    OBJECTS = "objects"
+    RUNTIME_ENVS = "runtime_envs"
+
+
+class SummaryResource(enum.Enum):
+    """What there are counts of, for compatibility."""
+
+    ACTORS = "actors"
+    TASKS = "tasks"
+    OBJECTS = "objects"
+
+
+class Humanify:
+    """Figures as people read them, for compatibility."""
+
+    @staticmethod
+    def timestamp(x: float) -> str:
+        """The moment `x`, in milliseconds, by the clock of this machine."""
+        return str(datetime.datetime.fromtimestamp(x / 1000))
+
+    @staticmethod
+    def memory(x: float) -> str:
+        """`x` bytes in the largest unit that leaves at least one of it."""
+        size = float(x)
+        for unit in ("B", "KiB", "MiB"):
+            if abs(size) < 1024:
+                return f"{size:.3f} {unit}"
+            size /= 1024
+        return f"{size:.3f} GiB"
+
+    @staticmethod
+    def duration(x: float) -> str:
+        """`x` milliseconds as hours, minutes and seconds."""
+        return str(datetime.timedelta(milliseconds=x))
+
+
+#: How a filter compares, and with what.
+PredicateType = str
+SupportedFilterType = Union[str, bool, int, float]
+#: The rows of all lists.
+AVAILABLE_STATES = [
+    ActorState, PlacementGroupState, NodeState, WorkerState, JobState, TaskState, ObjectState, RuntimeEnvState,
+]  # fmt: skip
