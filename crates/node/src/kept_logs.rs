@@ -107,7 +107,7 @@ impl Kept {
     fn of(path: PathBuf) -> Self {
         let mut kept = Self { path, bytes: 0, written: SystemTime::UNIX_EPOCH };
         let files = fs::read_dir(&kept.path).into_iter().flatten().flatten();
-        for file in files.filter_map(|file| file.metadata().ok()) {
+        for file in files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file) {
             kept.bytes += file.len();
             kept.written = kept.written.max(file.modified().unwrap_or(SystemTime::UNIX_EPOCH));
         }
