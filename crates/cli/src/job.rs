@@ -140,7 +140,7 @@ fn begin(address: Option<&str>) -> anyhow::Result<Visitor> {
 }
 
 fn asked(action: SubmissionAction, id: &str) -> SubmissionAsked {
-    SubmissionAsked { action: action.into(), id: id.to_owned(), ..SubmissionAsked::default() }
+    SubmissionAsked { action, id: id.to_owned(), ..SubmissionAsked::default() }
 }
 
 /// One job, as the head tells of it.

@@ -77,7 +77,7 @@ pub(crate) fn run(options: &TokenOptions) -> anyhow::Result<()> {
 }
 
 fn ask(address: Option<&str>, action: TokenAction, asked: TokenAsked) -> anyhow::Result<(String, Vec<TokenRow>)> {
-    let told = visit::ask(address, TokenAsked { action: action.into(), ..asked })?;
+    let told = visit::ask(address, TokenAsked { action, ..asked })?;
     Ok((told.text, told.rows))
 }
 

@@ -263,7 +263,7 @@ fn calls_are_answered_in_order_with_what_they_returned_or_raised() {
             owner.call(call("returns again")),
         ];
         let replies: Vec<Reply> = tasks.iter().map(|_| owner.reply()).collect();
-        assert_eq!(replies.iter().map(|reply| reply.task.clone()).collect::<Vec<_>>(), tasks);
+        assert_eq!(replies.iter().map(|reply| reply.task).collect::<Vec<_>>(), tasks);
         assert_eq!(replies[0].results, [inline("returns")]);
         // An error that several results are is sent once.
         assert_eq!((&replies[1].raised, replies[1].results.len()), (&Some(raised("fails")), 0));

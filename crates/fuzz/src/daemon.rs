@@ -220,9 +220,10 @@ fn speak(session: &Session, seed: u64, until: Instant) -> io::Result<(u64, u64)>
         while stays && Instant::now() < until {
             let mut burst = Vec::new();
             for _ in 0..BURST {
-                let kind = match is_driver {
-                    true => frames::kind_said::<ClientToDaemon>(&mut chance),
-                    false => frames::kind_said::<VisitorToDaemon>(&mut chance),
+                let kind = if is_driver {
+                    frames::kind_said::<ClientToDaemon>(&mut chance)
+                } else {
+                    frames::kind_said::<VisitorToDaemon>(&mut chance)
                 };
                 let frame = frames::frame(&mut chance, &pool, kind);
                 if !is_meant(&frame) {

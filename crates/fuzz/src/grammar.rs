@@ -78,7 +78,7 @@ impl Pool {
                     match shape.fields.get(&((key >> 3) as u32)) {
                         Some(Field::Message(inner)) => self.learn_body(inner, value),
                         Some(Field::Bytes | Field::Identifier { .. }) if value.len() <= 64 => {
-                            self.bytes(Bytes::copy_from_slice(value))
+                            self.bytes(Bytes::copy_from_slice(value));
                         }
                         Some(Field::Text) if value.len() <= 64 => {
                             self.text(String::from_utf8_lossy(value).into_owned());

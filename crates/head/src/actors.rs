@@ -283,8 +283,13 @@ impl<C: Clone> Actors<C> {
 
     /// The actors that wait for arguments of which none is awaited any more; they do not wait from here on.
     pub(crate) fn have_arguments(&mut self, is_awaited: impl Fn(ObjectId) -> bool) -> Vec<ActorId> {
-        let is_due = |_: &ActorId, objects: &mut BTreeSet<ObjectId>| !objects.iter().any(|object| is_awaited(*object));
-        self.awaiting.extract_if(.., is_due).map(|(id, _)| id).collect()
+        let is_due = |objects: &BTreeSet<ObjectId>| !objects.iter().any(|object| is_awaited(*object));
+        let due: Vec<ActorId> =
+            self.awaiting.iter().filter(|(_, objects)| is_due(objects)).map(|(id, _)| *id).collect();
+        for id in &due {
+            self.awaiting.remove(id);
+        }
+        due
     }
 
     /// The process that the actor had under another head is gone. `None` where it is not to be made anew (ACTOR-3).

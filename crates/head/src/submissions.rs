@@ -118,7 +118,7 @@ impl Submissions {
         let told = Submission {
             id: id.to_owned(),
             spec: Some(spec.clone()),
-            state: SubmissionState::Pending.into(),
+            state: SubmissionState::Pending,
             message: "its environment is made, or what it asks for is not free yet".to_owned(),
             submitted_ms: now_ms,
             ..Submission::default()
@@ -136,7 +136,7 @@ impl Submissions {
     pub(crate) fn head_ended(&mut self) -> Vec<String> {
         let living = self.by_id.values_mut().filter(|entry| !entry.told.state.is_final());
         let ended = living.map(|entry| {
-            entry.told.state = SubmissionState::Failed.into();
+            entry.told.state = SubmissionState::Failed;
             "the head that ran it ended, and it with the head".clone_into(&mut entry.told.message);
             entry.told.id.clone()
         });
@@ -165,7 +165,7 @@ impl Submissions {
             Word::Failed(_) if entry.is_stopping => (SubmissionState::Stopped, "it was stopped on request".to_owned()),
             Word::Failed(why) => (SubmissionState::Failed, why),
         };
-        (told.state, told.message) = (state.into(), message);
+        (told.state, told.message) = (state, message);
         if state.is_final() {
             told.ended_ms = now_ms;
         }

@@ -110,7 +110,6 @@ fn enter(entry: &Entry, shared: &Shared) -> Result<(Connection, Welcome, Vec<Rec
     let identity = &shared.identity;
     let socket = session::connect(Path::new(&identity.session)).map_err(yet)?;
     let mut connection = Connection::new(socket.into()).map_err(|error| yet(error.into()))?;
-    let _copy = crate::core::objects::copy;
     let returning = Returning { worker: identity.worker, job: identity.job, epoch: identity.epoch };
     let hello = Hello {
         token: entry.token.clone(),

@@ -156,7 +156,7 @@ impl Table {
                 samples.push(MetricSample {
                     name: metric.name.clone(),
                     description: metric.description.clone(),
-                    kind: metric.kind.into(),
+                    kind: metric.kind,
                     boundaries: metric.boundaries.clone(),
                     tags: tags.iter().map(tag).collect(),
                     value: if metric.kind == MetricKind::Gauge {

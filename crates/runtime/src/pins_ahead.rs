@@ -43,7 +43,7 @@ impl Drop for AskedPin {
             return;
         }
         self.shared.with(|state| {
-            if let Some(object) = state.daemon.questions.abandon(self.question, Some(self.object.clone())) {
+            if let Some(object) = state.daemon.questions.abandon(self.question, Some(self.object)) {
                 state.io.links.post(DAEMON, &Unpin { object });
             }
         });
@@ -129,7 +129,7 @@ impl<'a> PinsAhead<'a> {
             let mut asked = Vec::with_capacity(count);
             for (id, bytes) in self.later.drain(..count) {
                 let (object, question) = (id, state.daemon.questions.ask());
-                let message = Message::from(Pin { request: question, object: object.clone() });
+                let message = Message::from(Pin { request: question, object });
                 state.note_question(question, &message);
                 state.io.links.post(DAEMON, &message);
                 let shared = Arc::clone(shared);

@@ -96,7 +96,7 @@ impl Peer {
     }
 
     fn reply(&mut self, call: &Call, text: &'static str) {
-        self.say(Reply { task: call.task.clone(), results: vec![inline(text)], ..Reply::default() });
+        self.say(Reply { task: call.task, results: vec![inline(text)], ..Reply::default() });
     }
 }
 
@@ -212,7 +212,7 @@ fn tasks_that_were_not_started_go_to_another_worker() {
     let _running = submit(&runtime, work("slow"));
     let behind = submit(&runtime, work("behind"));
     let (_, given) = (slow.call(), slow.call());
-    slow.say(Returned { tasks: vec![given.task.clone()], lost: Vec::new() });
+    slow.say(Returned { tasks: vec![given.task], lost: Vec::new() });
     let request = daemon.lease_request();
     let mut other = daemon.grant(request, 2);
     let call = other.call();
@@ -233,8 +233,7 @@ fn an_actor_gets_its_calls_in_order_and_its_death_fails_them() {
     let results: Vec<ObjectId> =
         (0..3).map(|_| runtime.call_actor(actor, work("m")).expect("there is no limit").object(1)).collect();
     let Message::ActorCreate(create) = daemon.next() else { panic!("an actor was to be made") };
-    let mut process =
-        daemon.join(ActorPlaced { actor: create.actor.clone(), worker: WorkerId::generate(), is_near: false });
+    let mut process = daemon.join(ActorPlaced { actor: create.actor, worker: WorkerId::generate(), is_near: false });
     let calls: Vec<Call> = (0..3).map(|_| process.call()).collect();
     let sent: Vec<ObjectId> = calls.iter().map(|call| call.task.object(1)).collect();
     assert_eq!(sent, results);
@@ -381,7 +380,7 @@ fn a_cancelled_task_that_its_worker_gives_back_is_not_run_again() {
     let first = worker.call();
     runtime.cancel(ids[0], false, true).expect("a task may be cancelled");
     // The two cross: the worker has given the task back before it hears that nobody wants it.
-    worker.say(Returned { tasks: vec![first.task.clone()], lost: Vec::new() });
+    worker.say(Returned { tasks: vec![first.task], lost: Vec::new() });
     assert_eq!(failure_of(&runtime, ids[0]).code, "cancelled");
     loop {
         match worker.next() {
@@ -415,7 +414,7 @@ fn with_stored_argument(runtime: &Runtime, daemon: &mut Peer) -> (ObjectId, Obje
     let mut worker = daemon.grant(request, 1);
     let call = worker.call();
     let stored = Value { content: Some(Content::Stored(1 << 20)), contained: Vec::new() };
-    worker.say(Reply { task: call.task.clone(), results: vec![stored], ..Reply::default() });
+    worker.say(Reply { task: call.task, results: vec![stored], ..Reply::default() });
     value_of(runtime, argument);
     let references = vec![(Place::Position(0), argument)];
     let arguments = Arguments { references, ..Arguments::default() };
@@ -429,17 +428,17 @@ fn a_task_whose_argument_is_lost_waits_for_it_and_is_not_counted_as_begun() {
     let (runtime, mut daemon) = started();
     let (argument, used, mut worker, given) = with_stored_argument(&runtime, &mut daemon);
     let lost = LostArgument { object: argument, losses: 0 };
-    worker.say(Returned { tasks: vec![given.task.clone()], lost: vec![lost.clone()] });
+    worker.say(Returned { tasks: vec![given.task], lost: vec![lost.clone()] });
     let again = worker.call();
     assert_eq!((again.name.as_str(), again.attempt), ("make", 1), "the argument comes first");
     // What was said of the value that is gone is no news about the next.
     let stored = Value { content: Some(Content::Stored(1 << 20)), contained: Vec::new() };
     worker.say(Reply { task: again.task, results: vec![stored], ..Reply::default() });
     let used_call = worker.call();
-    assert_eq!((used_call.task.clone(), used_call.references[0].losses), (given.task.clone(), 1));
-    worker.say(Returned { tasks: vec![given.task.clone()], lost: vec![lost] });
+    assert_eq!((used_call.task, used_call.references[0].losses), (given.task, 1));
+    worker.say(Returned { tasks: vec![given.task], lost: vec![lost] });
     let at_once = worker.call();
-    assert_eq!((at_once.task.clone(), at_once.attempt), (given.task, 0));
+    assert_eq!((at_once.task, at_once.attempt), (given.task, 0));
     worker.reply(&at_once, "done");
     assert_eq!(value_of(&runtime, used), inline("done"));
 }

@@ -149,7 +149,7 @@ impl World {
         let said = &mut self.client(process).said;
         match message {
             Message::Subscribe(asked) => {
-                let object = asked.reference.as_ref().map(|reference| reference.object.clone()).unwrap_or_default();
+                let object = asked.reference.as_ref().map(|reference| reference.object).unwrap_or_default();
                 *said.subscribed.entry(object).or_default() += 1;
             }
             // All of it is said again.

@@ -37,9 +37,9 @@ impl World {
         let ends_at = self.now + self.chance.delay(3 * SECOND);
         let detached = self.chance.odds(100);
         let made = Made { bundles: bundles.len() as u32, ends_at, is_detached: detached };
-        self.client(process).program.groups.insert(group.clone(), made);
+        self.client(process).program.groups.insert(group, made);
         let strategy = self.chance.one_of(&["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]).to_owned();
-        let (bundles, known) = (told.collect(), group.clone());
+        let (bundles, known) = (told.collect(), group);
         let asked = GroupCreate { group, strategy, bundles, detached, ..GroupCreate::default() };
         if detached {
             self.detached_groups.push(known);
@@ -89,9 +89,9 @@ impl World {
     /// A place within one of the process's groups.
     pub(crate) fn within(&mut self, process: ProcessIndex) -> Option<Strategy> {
         let groups: Vec<(PlacementGroupId, u32)> =
-            self.client(process).program.groups.iter().map(|(group, made)| (group.clone(), made.bundles)).collect();
+            self.client(process).program.groups.iter().map(|(group, made)| (*group, made.bundles)).collect();
         let index = self.chance.between(0, groups.len() as u64) as usize;
-        let (group, bundles) = groups.get(index)?.clone();
+        let (group, bundles) = *groups.get(index)?;
         let bundle = self.chance.between(0, u64::from(bundles)) as u32;
         Some(Strategy {
             kind: WITHIN,
@@ -108,7 +108,7 @@ impl World {
         let is_over = |made: &Made| is_late || now >= made.ends_at;
         let groups = &self.client(process).program.groups;
         let over: Vec<PlacementGroupId> =
-            groups.iter().filter(|(_, made)| is_over(made)).map(|(group, _)| group.clone()).collect();
+            groups.iter().filter(|(_, made)| is_over(made)).map(|(group, _)| *group).collect();
         for group in over {
             let made = self.client(process).program.groups.remove(&group).expect("it was just found");
             if !made.is_detached || self.chance.odds(500) {

@@ -167,7 +167,7 @@ impl World {
         let question = Question::Kept(key.clone());
         let value = key.clone();
         let asked = |request| {
-            let (action, widely) = (action.into(), true);
+            let (action, widely) = (action, true);
             KeptRequest { request, action, key, value, widely, ..KeptRequest::default() }.into()
         };
         let request = self.with_core(process, |core| core.ask(asked));

@@ -32,7 +32,7 @@ impl World {
         let node = self.processes[process].node;
         self.nodes[node].shelf.objects.insert(object);
         let control = self.processes[process].control;
-        let message = Box::new(Stored { object: object.clone() }.into());
+        let message = Box::new(Stored { object }.into());
         self.send(control, Packet::Said { message, descriptor: None });
     }
 
@@ -66,7 +66,7 @@ impl World {
             self.nodes[node].core.locate(None, object, without, is_here);
             return self.after_event(node);
         };
-        self.queue(node, head, Locate { object: object, without }.into(), None);
+        self.queue(node, head, Locate { object, without }.into(), None);
     }
 
     /// A member asks the head where an object lies.
@@ -118,7 +118,7 @@ impl World {
                 }
             }
             None => self.nodes[node].core.copied_here(object),
-            Some(head) => self.queue(node, head, Copied { object: object }.into(), None),
+            Some(head) => self.queue(node, head, Copied { object }.into(), None),
         }
     }
 
@@ -150,7 +150,7 @@ impl World {
             }
             Some(head) => {
                 self.nodes[node].shelf.objects.insert(object);
-                self.queue(node, head, Copied { object: object }.into(), None);
+                self.queue(node, head, Copied { object }.into(), None);
             }
         }
         self.serve_readers(node, object);

@@ -296,9 +296,10 @@ fn member_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
 
 /// What a worker or a guest is said to say.
 fn relayed_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
-    let kind = match chance.bool() {
-        true => frames::kind_said::<RelayedToHead>(chance),
-        false => frames::kind_said::<RelayedOfVisitor>(chance),
+    let kind = if chance.bool() {
+        frames::kind_said::<RelayedToHead>(chance)
+    } else {
+        frames::kind_said::<RelayedOfVisitor>(chance)
     };
     let (worker, frame) = (grammar::number(chance, pool), frames::frame(chance, pool, kind));
     let body = Bytes::copy_from_slice(&frame[oxiray_wire::frame::HEADER_BYTES..]);

@@ -120,7 +120,7 @@ impl HeadCore {
             self.carry_out(out);
         }
         if !self.may_begin(from, job) {
-            return self.refuse_actor(from, asked);
+            return self.refuse_actor(from, &asked);
         }
         let namespace = match asked.namespace.as_str() {
             "" => self.jobs.known.get(job).map(|job| job.namespace.clone()).unwrap_or_default(),
@@ -163,10 +163,10 @@ impl HeadCore {
     }
 
     /// Nothing is made: neither who waits for its name nor who calls it waits for ever.
-    fn refuse_actor(&mut self, from: Key, asked: ActorCreate) {
+    fn refuse_actor(&mut self, from: Key, asked: &ActorCreate) {
         let failure = death("it was never made: its job was ending when it was asked for.");
-        let failed = Some(failure.clone());
-        self.send(from, ActorAnswer { request: asked.request, failure: failed, ..ActorAnswer::default() });
+        let answer = ActorAnswer { request: asked.request, failure: Some(failure.clone()), ..ActorAnswer::default() };
+        self.send(from, answer);
         self.send(from, ActorDied { actor: asked.actor, failure: Some(failure) });
     }
 

@@ -106,7 +106,7 @@ impl HeadCore {
             if let Some(undo) = undo {
                 self.answered_when_created(from, undo);
             }
-            return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group.clone() });
+            return self.group_await(from, &GroupAwait { request: asked.request, group: asked.group });
         }
         if let Some(undo) = undo {
             self.answered_by_next(from, undo);

@@ -85,7 +85,7 @@ impl HeadCore {
             self.tell_job(member, job);
             welcome.comes_back = false;
             if let Some(member) = self.members.by_key.get(&member) {
-                welcome.node = member.told.node.clone();
+                welcome.node = member.told.node;
                 welcome.session.clone_from(&member.told.session);
                 welcome.totals.clone_from(&member.told.totals);
             }

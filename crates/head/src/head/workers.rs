@@ -219,7 +219,7 @@ impl HeadCore {
     /// Adds why the worker ended to what its owner is told.
     pub(super) fn with_cause(&self, key: Key, ended: LeaseEnded) -> LeaseEnded {
         match self.workers.by_key.get(&key).and_then(|worker| worker.end.out_of_memory.as_ref()) {
-            Some((text, kind)) => LeaseEnded { text: text.clone(), out_of_memory: (*kind).into(), ..ended },
+            Some((text, kind)) => LeaseEnded { text: text.clone(), out_of_memory: (*kind), ..ended },
             None => ended,
         }
     }

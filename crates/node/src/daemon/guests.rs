@@ -38,7 +38,7 @@ impl Daemon {
     /// The head tells a guest who it is, for the next head.
     pub(super) fn note_guest(&mut self, key: Key, welcome: &Welcome) {
         if let Some(guest) = self.guests.get_mut(&key) {
-            let (worker, job) = (welcome.worker.clone(), welcome.job.clone());
+            let (worker, job) = (welcome.worker, welcome.job);
             guest.who = Some(Returning { worker, job, epoch: welcome.epoch });
         }
     }

@@ -131,7 +131,7 @@ impl Daemon {
     pub(super) fn head_answers(&mut self, key: Key, message: &HeadToNewcomer) {
         match message {
             HeadToNewcomer::NodeAdmitted(admitted) if admitted.epoch > self.core.epoch() => {
-                self.head_is_back(key, admitted)
+                self.head_is_back(key, admitted);
             }
             HeadToNewcomer::NodeAdmitted(_) => {
                 self.stream_over(key);

@@ -150,7 +150,7 @@ impl Daemon {
 
     fn connect(&mut self, node: NodeId) {
         if let Some(head) = self.core.head_key() {
-            return self.queue(head, &Connect { node: node }.into(), Vec::new());
+            return self.queue(head, &Connect { node }.into(), Vec::new());
         }
         let own = self.core.own_node();
         let end = self.core.member_of(node).and_then(|member| self.stream_to(member, None, own));

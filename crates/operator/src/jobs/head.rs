@@ -24,5 +24,5 @@ pub(super) fn ask(
 
 /// A question about one job.
 pub(super) fn about(action: SubmissionAction, id: &str) -> SubmissionAsked {
-    SubmissionAsked { action: action.into(), id: id.to_owned(), ..SubmissionAsked::default() }
+    SubmissionAsked { action, id: id.to_owned(), ..SubmissionAsked::default() }
 }

@@ -9,7 +9,7 @@ use crate::core::fresh_groups::FreshGroups;
 use crate::core::io::{DAEMON, Io, Role, Token};
 use crate::core::lending::Blocked;
 use crate::core::lineage::Lineage;
-use crate::core::objects::{Effects, Objects, copy};
+use crate::core::objects::{Effects, Objects};
 use crate::core::peers::{Brought, Peers};
 use crate::core::questions::Questions;
 use crate::core::resuming::Resuming;
@@ -344,7 +344,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn promise(&mut self, ids: &[ObjectId]) {
         let (promised, ready) = self.objects.promise(ids);
         if !promised.is_empty() {
-            let objects = promised.iter().copied().collect();
+            let objects = promised.clone();
             self.io.send_now(DAEMON, &Promise { objects });
         }
         for id in ready {

@@ -31,9 +31,9 @@ impl<I: Io> Client<I> {
             records.push(ObjectRecord {
                 object: id,
                 size: value.and_then(size_of),
-                stage: stage.into(),
+                stage,
                 attempt,
-                used: used.into(),
+                used,
                 site: self.objects.site(id).unwrap_or_default().to_owned(),
             });
         }

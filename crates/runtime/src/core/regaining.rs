@@ -8,7 +8,7 @@
 use crate::core::client::Client;
 use crate::core::io::Io;
 use crate::core::lineage::Reason;
-use crate::core::objects::{copy, failed, is_error};
+use crate::core::objects::{failed, is_error};
 use crate::core::recover::unreconstructable;
 use crate::core::streams::item;
 use crate::core::submit::Target;

@@ -187,7 +187,7 @@ impl TaskLog {
             task: entry.task,
             attempt: entry.attempt,
             name: entry.name.clone(),
-            stage: stage.into(),
+            stage,
             started_us: entry.started.map_or(0, microseconds),
             ended_us: if stage == TaskStage::Runs { 0 } else { microseconds(entry.ended) },
             error,
@@ -233,7 +233,7 @@ impl<I: Io> Client<I> {
                 attempt: task.attempt,
                 name: task.work.name.clone(),
                 label: task.work.label.clone(),
-                stage: stage.into(),
+                stage,
                 resources: self.leases.needs_of(task),
                 ..TaskRecord::default()
             }

@@ -133,7 +133,7 @@ fn a_group_that_the_autoscaler_brings_machines_for_is_no_news() {
 fn put(key: String, value: &str) -> KeptRequest {
     KeptRequest {
         request: 1,
-        action: KeptAction::Put.into(),
+        action: KeptAction::Put,
         namespace: "autoscaler".into(),
         key: key.into(),
         value: value.to_owned().into(),

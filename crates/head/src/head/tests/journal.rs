@@ -12,15 +12,15 @@ use proptest::prelude::*;
 
 fn put(request: u64, key: &str, value: &str) -> KeptRequest {
     let (key, value) = (key.to_owned().into(), value.to_owned().into());
-    KeptRequest { request, action: KeptAction::Put.into(), key, value, widely: true, ..KeptRequest::default() }
+    KeptRequest { request, action: KeptAction::Put, key, value, widely: true, ..KeptRequest::default() }
 }
 
 fn get(request: u64, key: &str) -> KeptRequest {
-    KeptRequest { request, action: KeptAction::Get.into(), key: key.to_owned().into(), ..KeptRequest::default() }
+    KeptRequest { request, action: KeptAction::Get, key: key.to_owned().into(), ..KeptRequest::default() }
 }
 
 fn delete(request: u64, key: &str) -> KeptRequest {
-    KeptRequest { request, action: KeptAction::Delete.into(), key: key.to_owned().into(), ..KeptRequest::default() }
+    KeptRequest { request, action: KeptAction::Delete, key: key.to_owned().into(), ..KeptRequest::default() }
 }
 
 fn kept(world: &World, client: Key, asked: u64) -> KeptAnswer {
@@ -385,9 +385,9 @@ fn a_value_outlives_its_owner_and_its_head() {
     let mut world = World::keeping(1, 0, Rows::new());
     let (owner, holder) = (world.driver(), world.driver());
     let object = ObjectId::new([9; 28]);
-    world.say(owner, Promise { objects: vec![object.clone()] });
+    world.say(owner, Promise { objects: vec![object] });
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
-    world.say(owner, Publish { object: object.clone(), value: Some(value) });
+    world.say(owner, Publish { object: object, value: Some(value) });
     let holder_id = world.core.as_head().clients.by_key[&holder].id;
     let hold = Hold { objects: vec![object], holder: holder_id, until_confirmed: false };
     world.core.as_head_mut().hold(holder, &hold);
@@ -415,9 +415,9 @@ fn what_a_worker_published_is_safe_before_it_is_killed() {
     world.say(driver, actor(1, &[CPU], &[CPU]));
     let worker = world.placed(driver, 1).expect("placed");
     let object = ObjectId::new([9; 28]);
-    world.say(worker, Promise { objects: vec![object.clone()] });
+    world.say(worker, Promise { objects: vec![object] });
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
-    world.say(worker, Publish { object: object.clone(), value: Some(value) });
+    world.say(worker, Publish { object: object, value: Some(value) });
     let driver_id = world.core.as_head().clients.by_key[&driver].id;
     let hold = Hold { objects: vec![object], holder: driver_id, until_confirmed: false };
     world.core.as_head_mut().hold(driver, &hold);

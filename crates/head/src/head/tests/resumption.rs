@@ -167,7 +167,7 @@ impl Away {
 
     fn driver_returns(&mut self) {
         let (worker, job) = self.identity;
-        let who = Returning { worker: worker, job: job, epoch: self.epoch - 1 };
+        let who = Returning { worker, job, epoch: self.epoch - 1 };
         let told = Driver { interpreter: "python".into(), ..Driver::default() };
         self.head.core.resume_driver(self.driver, told, &who).expect("it is awaited");
         self.head.settle();
