@@ -35,12 +35,11 @@ impl Daemon {
         self.queue(head, &GuestJoined { guest: key, driver, returning: None }.into(), Vec::new());
     }
 
-    /// The head tells a guest who it is, for the next head.
-    pub(super) fn note_guest(&mut self, key: Key, welcome: &Welcome) {
-        if let Some(guest) = self.guests.get_mut(&key) {
-            let (worker, job) = (welcome.worker, welcome.job);
-            guest.who = Some(Returning { worker, job, epoch: welcome.epoch });
-        }
+    /// The head tells a guest who it is, for the next head. Whether the guest knows already: an earlier head had told it.
+    pub(super) fn note_guest(&mut self, key: Key, welcome: &Welcome) -> bool {
+        let Some(guest) = self.guests.get_mut(&key) else { return false };
+        let who = Returning { worker: welcome.worker, job: welcome.job, epoch: welcome.epoch };
+        guest.who.replace(who).is_some()
     }
 
     /// The job that a guest works for, once the head has said so.

@@ -192,8 +192,10 @@ impl Daemon {
         let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
         match RelayedToNode::decode(kind, relayed.body) {
             Ok(Some(message)) => {
-                if let RelayedToNode::Newcomer(DaemonToNewcomer::Welcome(welcome)) = &message {
-                    self.note_guest(relayed.worker, welcome);
+                if let RelayedToNode::Newcomer(DaemonToNewcomer::Welcome(welcome)) = &message
+                    && self.note_guest(relayed.worker, welcome)
+                {
+                    return;
                 }
                 self.queue(relayed.worker, &message.into(), descriptors);
             }
