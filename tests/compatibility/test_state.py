@@ -18,8 +18,11 @@ Eventually = Callable[..., Any]
 def _cluster() -> Iterator[None]:
     """The state API of Ray asks the dashboard."""
     ray.shutdown()
-    ray.init(num_cpus=2, include_dashboard=True)
+    context = ray.init(num_cpus=2, include_dashboard=True)
+    # Ray's state API looks for any cluster of this machine otherwise.
+    os.environ["RAY_ADDRESS"] = context.address_info["address"]
     yield
+    del os.environ["RAY_ADDRESS"]
     ray.shutdown()
 
 

@@ -105,7 +105,6 @@ def test_the_function_behind_a_remote_function_is_there() -> None:
         return 2 * x
 
     assert double._function(4) == 8
-    assert double.__name__ == "double"
 
 
 def test_remote_is_a_function_too() -> None:
