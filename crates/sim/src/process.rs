@@ -197,12 +197,8 @@ impl World {
             borrowed.push((id, given.owner.unwrap_or_default()));
             match &argument.value {
                 Some(value) if !matches!(value.content, Some(Content::Stored(_))) => {
-                    borrowed.extend(
-                        value
-                            .contained
-                            .iter()
-                            .filter_map(|inner| Some((inner.object, inner.owner.unwrap_or_default()))),
-                    );
+                    borrowed
+                        .extend(value.contained.iter().map(|inner| (inner.object, inner.owner.unwrap_or_default())));
                 }
                 Some(_) => stored.push((id, argument.losses)),
                 None => awaited.push(id),

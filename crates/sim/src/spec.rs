@@ -66,11 +66,6 @@ impl Spec {
     }
 }
 
-/// Bytes as they travel.
-pub(crate) fn bytes(of: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(of)
-}
-
 /// An object as it travels.
 pub(crate) fn reference(id: ObjectId, owner: WorkerId) -> Reference {
     Reference { object: id, owner: Some(owner) }

@@ -202,7 +202,6 @@ impl Life {
                 let (worker, once) = (self.last_worker, chance.bool());
                 speech.pool.number(worker);
                 let id = WorkerId::new(std::array::from_fn(|_| speech.chance.u8(..)));
-                let id = id;
                 self.head.say(Placed { order: asked.order, worker, id, pid: 0, once })
             }
             Message::GroupPrepare(asked) => {

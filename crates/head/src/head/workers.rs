@@ -156,7 +156,8 @@ impl HeadCore {
 
     /// The worker's process is dead, says its machine; what descends from it may not be.
     pub(super) fn worker_died(&mut self, key: Key, said: &WorkerDied) {
-        if let Some(kind) = OutOfMemory::try_from(said.out_of_memory).ok().filter(|kind| *kind != OutOfMemory::None)
+        let kind = said.out_of_memory;
+        if kind != OutOfMemory::None
             && let Some(worker) = self.workers.by_key.get_mut(&key)
         {
             worker.end.out_of_memory.get_or_insert_with(|| (said.text.clone(), kind));

@@ -287,7 +287,6 @@ impl Daemon {
 
     /// Tells a member of a stream to another node, or that there is none to be had.
     pub(super) fn send_peer(&mut self, to: Key, node: NodeId, end: Option<End>) {
-        let node = node;
         match end {
             None => self.queue(to, &NodePeer { node, splice: None }.into(), Vec::new()),
             Some(End::Here(local)) => {

@@ -387,7 +387,7 @@ fn a_value_outlives_its_owner_and_its_head() {
     let object = ObjectId::new([9; 28]);
     world.say(owner, Promise { objects: vec![object] });
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
-    world.say(owner, Publish { object: object, value: Some(value) });
+    world.say(owner, Publish { object, value: Some(value) });
     let holder_id = world.core.as_head().clients.by_key[&holder].id;
     let hold = Hold { objects: vec![object], holder: holder_id, until_confirmed: false };
     world.core.as_head_mut().hold(holder, &hold);
@@ -417,7 +417,7 @@ fn what_a_worker_published_is_safe_before_it_is_killed() {
     let object = ObjectId::new([9; 28]);
     world.say(worker, Promise { objects: vec![object] });
     let value = Value { content: Some(Content::Inline("seven".into())), contained: vec![] };
-    world.say(worker, Publish { object: object, value: Some(value) });
+    world.say(worker, Publish { object, value: Some(value) });
     let driver_id = world.core.as_head().clients.by_key[&driver].id;
     let hold = Hold { objects: vec![object], holder: driver_id, until_confirmed: false };
     world.core.as_head_mut().hold(driver, &hold);
