@@ -41,6 +41,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_OVERRIDE_JOB_RUNTIME_ENV", "1: what init() asks for wins over RAY_RUNTIME_ENV", "0"),
         Variable("OXIRAY_TMPDIR", "the folder of the sessions of daemons, before RAY_TMPDIR", "RAY_TMPDIR"),
         Variable("RAY_TMPDIR", "the same, as in Ray", "`/tmp`"),
+        Variable("RAY_AUTH_MODE", "what an `AuthenticationError` of Ray's says of tokens; nothing else follows from it", "disabled"),
         Variable("OXIRAY_BINARY", "the program `oxiray` that is started as a daemon", "the one that is installed"),
         Variable("OXIRAY_INTERPRETER", "the Python interpreter whose workers a daemon keeps ready", "`python3`"),
         Variable("OXIRAY_PYTHON", "the interpreter that runs what a Rust program calls in Python", "`python3`"),

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 REGISTER = ROOT / "python/oxiray/_variables.py"
 NAMES = re.compile(r"[\"'`]((?:OXIRAY|RAY)_[A-Za-z0-9_]*[A-Za-z0-9])[\"'`]")
 #: Names of Python's and fragments of names, which are no variables.
-NO_VARIABLES = {"RAY_COMMIT", "RAY_VERSION", "RAY_EXCEPTION_TYPES", "RAY_TRAIN", "RAY_NODE_ID_KEY"}
+NO_VARIABLES = {"RAY_COMMIT", "RAY_VERSION", "RAY_EXCEPTION_TYPES", "RAY_TRAIN", "RAY_NODE_ID_KEY", "RAY_KILL"}
 
 
 def named_in_the_sources() -> set[str]:

@@ -20,7 +20,7 @@ const VALUE_MAX: usize = 300;
 
 /// What was done to journals, and what became of them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct Tally {
     /// Those that were opened again as they had been left.
     pub whole: u64,
     /// Those that were changed and had lost their last commits, or none.
@@ -33,10 +33,10 @@ pub struct Told {
 ///
 /// # Panics
 /// Where it holds something that it never held.
-pub fn run(seed: u64, folder: &Path) -> Told {
+pub fn run(seed: u64, folder: &Path) -> Tally {
     let mut random = Rng::with_seed(seed);
     let path = folder.join(format!("journal-{seed}"));
-    let mut told = Told::default();
+    let mut told = Tally::default();
     let mut rows = Rows::new();
     for _ in 0..random.usize(1..5) {
         let held = live(&path, &mut random, rows);

@@ -31,7 +31,7 @@ fn nothing_that_comes_over_a_connection_ends_its_reader() {
 #[test]
 fn a_changed_journal_holds_what_it_held_or_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut total = journal::Told::default();
+    let mut total = journal::Tally::default();
     for seed in 0..300 {
         let told = journal::run(seed, folder.path());
         total.whole += told.whole;
