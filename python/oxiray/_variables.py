@@ -43,7 +43,7 @@ SETTINGS: dict[str, tuple[Variable, ...]] = {
         Variable("RAY_TMPDIR", "the same, as in Ray", "`/tmp`"),
         Variable("RAY_AUTH_MODE", "what an `AuthenticationError` of Ray's says of tokens; nothing else follows from it", "disabled"),
         Variable("OXIRAY_BINARY", "the program `oxiray` that is started as a daemon", "the one that is installed"),
-        Variable("OXIRAY_INTERPRETER", "the Python interpreter whose workers a daemon keeps ready", "`python3`"),
+        Variable("OXIRAY_INTERPRETER", "the interpreter with Oxiray, which stands for one that a machine has not", "the command's own"),
         Variable("OXIRAY_PYTHON", "the interpreter that runs what a Rust program calls in Python", "`python3`"),
     ),
     "Scheduling, retries and lineage": (

@@ -74,7 +74,7 @@ def test_a_node_without_the_interpreter_has_its_own_stand_in_or_says_what_is_mis
     cluster = Cluster(initialize_head=True)
     try:
         cluster.add_node(resources={"with": 1}, env_vars={"OXIRAY_INTERPRETER": sys.executable})
-        lacking = cluster.add_node(resources={"without": 1})
+        lacking = cluster.add_node(resources={"without": 1}, env_vars={"OXIRAY_INTERPRETER": ""})
         command = [sys.executable, "-c", ELSEWHERE, str(cluster.address), asked, "with", "without"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
         assert done.returncode == 0, done.stderr

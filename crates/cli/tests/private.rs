@@ -32,7 +32,7 @@ fn a_private_daemon_ends_with_its_driver_and_leaves_nothing() {
         let (mut peer, mut child) = private(&place, r#"{"resources": {"CPU": 1}}"#);
         peer.say(driver());
         let Some(Message::Welcome(welcome)) = peer.hear() else { panic!("not welcome") };
-        assert_eq!(*welcome.job.as_bytes(), [0, 0, 0, 1]);
+        assert_eq!(*welcome.job.as_bytes(), [1, 0, 0, 0]);
         assert!(std::path::Path::new(&welcome.session).join("socket").exists());
         if says_goodbye {
             peer.say(Goodbye::default());

@@ -54,14 +54,17 @@ pub(super) fn safe_value(name: &str, value: String) -> String {
 
 /// The interpreter by which Oxiray was started here; where that is not known, the one that is found by its name.
 pub(super) fn own() -> String {
-    std::env::var(VARIABLE).unwrap_or_else(|_| "python3".to_owned())
+    known().unwrap_or_else(|| "python3".to_owned())
+}
+
+fn known() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|own| !own.is_empty())
 }
 
 /// The interpreter itself where this machine has it, else the one by which Oxiray was started here. That the two are of
 /// one minor version is seen to where they start to work.
 fn here(interpreter: &str) -> String {
-    let own = std::env::var(VARIABLE).ok();
-    chosen(interpreter, own.as_deref(), |path| Path::new(path).is_file())
+    chosen(interpreter, known().as_deref(), |path| Path::new(path).is_file())
 }
 
 fn chosen(interpreter: &str, own: Option<&str>, is_here: impl Fn(&str) -> bool) -> String {
