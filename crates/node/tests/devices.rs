@@ -39,7 +39,7 @@ impl Node {
         let inventory = Inventory::new(named).expect("an inventory");
         let desk = DeviceDesk::of(&host, &offer).expect("a descriptor");
         let plan = Plan {
-            node: NodeId::NIL,
+            node: NodeId::new([1; 28]),
             inventory,
             offer,
             labels: BTreeMap::new(),

@@ -84,7 +84,7 @@ impl Peer {
         loop {
             match self.next() {
                 Message::LeaseRequest(request) => return request.request,
-                Message::LeaseCancel(_) | Message::LeaseReturn(_) | Message::LeaseKill(_) => {}
+                Message::LeaseCancel(_) | Message::LeaseReturn(_) | Message::LeaseKill(_) | Message::Confirm(_) => {}
                 other => panic!("a lease request was expected, not {other:?}"),
             }
         }
@@ -470,7 +470,7 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
     });
     let actor = made.expect("an unnamed actor needs no answer").0;
     let first = runtime.call_actor(actor, work("m")).expect("there is no limit").object(1);
-    let mut process = daemon.join(ActorPlaced { actor, ..ActorPlaced::default() });
+    let mut process = daemon.join(ActorPlaced { actor, worker: WorkerId::generate(), is_near: false });
     let call = process.call();
     process.reply(&call, "there");
     assert_eq!(value_of(runtime, first), inline("there"));
@@ -495,7 +495,7 @@ fn a_call_to_an_actor_that_restarts_fails_after_a_while_unless_it_may_wait() {
     assert!(runtime.peek(twice).is_none(), "it has a retry left");
     assert_eq!(failure_of(&runtime, twice).code, "actor_unavailable");
     assert!(began.elapsed() >= Duration::from_secs(3), "it waited twice");
-    let placed = ActorPlaced { actor, ..ActorPlaced::default() };
+    let placed = ActorPlaced { actor, worker: WorkerId::generate(), is_near: false };
     let mut process = daemon.join(placed);
     let sent = process.call();
     process.reply(&sent, "back");

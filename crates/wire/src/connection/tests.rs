@@ -2,6 +2,7 @@ use super::*;
 use crate::frame::{CONTROL_BYTES_LIMIT, MESSAGE_BYTES_LIMIT};
 use crate::message::{Function, Goodbye, LeaseReclaim, Peer};
 use bytes::Bytes;
+use oxiray_ids::WorkerId;
 
 fn both() -> (Connection, Connection) {
     let (near, far) = Connection::pair().expect("a pair");
@@ -13,9 +14,9 @@ fn messages_and_descriptors_arrive_together_and_in_order() {
     let (mut near, mut far) = both();
     let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
     near.send(&Goodbye::default());
-    near.send_with(&Peer::default().into(), vec![writer]);
+    near.send_with(&Peer { client: WorkerId::new([1; 28]) }.into(), vec![writer]);
     near.send(&LeaseReclaim {});
-    near.send_with(&Peer::default().into(), vec![reader]);
+    near.send_with(&Peer { client: WorkerId::new([1; 28]) }.into(), vec![reader]);
     while !near.flush().expect("open") {}
     let mut inbox = Vec::new();
     while inbox.len() < 4 {
@@ -35,7 +36,7 @@ fn a_message_that_no_frame_can_carry_ends_the_connection() {
     near.send(&Goodbye::default());
     near.flush().expect("open");
     near.send(&Function { hash: Bytes::from(vec![0; MESSAGE_BYTES_LIMIT]), ..Function::default() });
-    let is_unsendable = |error| matches!(error, ConnectionError::Frame(FrameError::Unsendable { kind: 41, .. }));
+    let is_unsendable = |error| matches!(error, ConnectionError::Frame(FrameError::Unsendable { kind: 70, .. }));
     assert!(near.flush().is_err_and(is_unsendable));
     drop(near);
     let mut inbox = Vec::new();

@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(ClientToStore::decode(60_000, Bytes::new()), Ok(None));
         let malformed = Bytes::from_static(&[0xff; 9]);
         assert!(matches!(ClientToStore::decode(57, malformed), Err(FrameError::Body { kind: 57, .. })));
-        let refused = FrameError::Misdirected { kind: 71, direction: "ClientToStore" };
-        assert_eq!(ClientToStore::decode(71, Bytes::new()), Err(refused));
+        let refused = FrameError::Misdirected { kind: 22, direction: "ClientToStore" };
+        assert_eq!(ClientToStore::decode(22, Bytes::new()), Err(refused));
     }
 }

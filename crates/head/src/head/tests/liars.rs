@@ -126,7 +126,13 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
     assert_eq!(refused.count(), 2);
     // Of a million control characters each would be six in the answer.
     let name = "\u{1}".repeat(1 << 20);
-    world.say(driver, TaskLog { number: 0, records: vec![TaskRecord { name, ..TaskRecord::default() }] });
+    world.say(
+        driver,
+        TaskLog {
+            number: 0,
+            records: vec![TaskRecord { task: oxiray_ids::TaskId::new([1; 24]), name, ..TaskRecord::default() }],
+        },
+    );
     world.say(driver, TaskLog { number: 0, records: Vec::new() });
     world.say(driver, StateQuery { request: 5, kind: "tasks".into(), limit: 10, ..StateQuery::default() });
     world.pass(std::time::Duration::from_secs(6));
