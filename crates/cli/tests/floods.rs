@@ -62,9 +62,9 @@ fn flood(peer: &mut Peer, questions: u64) {
     assert!(peer.connection.flush().expect("the daemon is there"), "{questions} questions are too many for a socket");
 }
 
-/// What a visitor says that means nothing is a line in the log, which tells when it was heard.
+/// What no visitor says ends it with a line in the log, which tells when it was heard.
 fn line(message: &Message) -> String {
-    format!("a visitor sent a message of kind {} and was ignored", message.kind())
+    format!("a message of kind {} is not among those of VisitorToDaemon", message.kind())
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn a_bystander_is_heard_before_floods_that_came_earlier_are_over() {
         let _stopped = Stopped::new(&place);
         for flooder in &mut flooders {
             flood(flooder, QUESTIONS);
-            flooder.say(of_flood.clone());
             flooder.say(ClusterQuery { request: QUESTIONS });
+            flooder.say(of_flood.clone());
         }
         newcomer.greet(&place.token());
         for peer in [&mut bystander, &mut newcomer] {
-            peer.say(of_bystander.clone());
             peer.say(ClusterQuery { request: 1 });
+            peer.say(of_bystander.clone());
         }
     }
     answered(&mut bystander, 1);

@@ -65,6 +65,11 @@ impl End {
     }
 }
 
+fn an_actor() -> ActorCreate {
+    let actor = ActorId::generate(JobId::from_number(1), &mut Unique::new());
+    ActorCreate { actor, owner: WorkerId::generate(), ..ActorCreate::default() }
+}
+
 /// A worker, its daemon, and an owner that calls it.
 fn born(actor: Option<ActorCreate>) -> (Toy, End, End) {
     let (mut daemon, stream) = Connection::pair().expect("a pair");
@@ -283,7 +288,7 @@ fn calls_are_answered_in_order_with_what_they_returned_or_raised() {
 
 #[test]
 fn a_method_is_run_again_in_its_place_and_a_task_goes_back_to_its_owner() {
-    let (toy, _daemon, mut owner) = born(Some(ActorCreate::default()));
+    let (toy, _daemon, mut owner) = born(Some(an_actor()));
     let runtime = toy.runtime.clone();
     let toy = serving(toy, || {
         let retried = |name: &str, retries| Call { retry_exceptions: "fails".into(), retries, ..call(name) };
@@ -313,7 +318,7 @@ fn a_method_is_run_again_in_its_place_and_a_task_goes_back_to_its_owner() {
 
 #[test]
 fn a_cancelled_call_is_not_tried_again() {
-    let (mut toy, _daemon, mut owner) = born(Some(ActorCreate::default()));
+    let (mut toy, _daemon, mut owner) = born(Some(an_actor()));
     let runtime = toy.runtime.clone();
     runtime.end_waits_of(here);
     let (began, begun) = channel();
@@ -363,7 +368,7 @@ fn a_call_that_ends_its_worker_is_the_languages_to_answer() {
 
 #[test]
 fn a_call_that_is_handed_on_is_completed_from_elsewhere() {
-    let (toy, _daemon, mut owner) = born(Some(ActorCreate::default()));
+    let (toy, _daemon, mut owner) = born(Some(an_actor()));
     let runtime = toy.runtime.clone();
     let mut task = TaskId::NIL;
     let mut toy = serving(toy, || {
@@ -385,7 +390,7 @@ fn a_call_that_is_handed_on_is_completed_from_elsewhere() {
 
 #[test]
 fn an_actor_that_ends_says_so_and_every_thread_leaves() {
-    let (toy, daemon, _owner) = born(Some(ActorCreate::default()));
+    let (toy, daemon, _owner) = born(Some(an_actor()));
     let mut daemon = daemon;
     worker::end(&toy.runtime, true);
     let said = std::iter::from_fn(|| Some(daemon.next())).find(|message| matches!(message, Message::ActorLeaving(_)));

@@ -37,9 +37,10 @@ pub fn run(seed: u64, folder: &Path) -> Tally {
     let mut random = Rng::with_seed(seed);
     let path = folder.join(format!("journal-{seed}"));
     let mut told = Tally::default();
-    let mut rows = Rows::new();
+    // All that it ever held: where much is cut off, an earlier life's commit is the last.
+    let mut held = vec![Rows::new()];
     for _ in 0..random.usize(1..5) {
-        let held = live(&path, &mut random, rows);
+        live(&path, &mut random, &mut held);
         let was_changed = random.u8(..4) > 0 && change(&path, &mut random);
         match LogFile::open(&path) {
             Ok(opened) => {
@@ -49,12 +50,12 @@ pub fn run(seed: u64, folder: &Path) -> Tally {
                 let is_whole = at == Some(held.len() - 1);
                 assert!(was_changed || is_whole, "JOURNAL-1: seed {seed}: commits are lost and nothing was changed");
                 *if was_changed { &mut told.shorter } else { &mut told.whole } += 1;
-                rows = found;
+                held.push(found);
             }
             Err(Fault::Corrupt { .. } | Fault::Later { .. }) if was_changed => {
                 told.refused += 1;
                 fs::remove_file(&path).expect("it was there");
-                rows = Rows::new();
+                held = vec![Rows::new()];
             }
             Err(fault) => panic!("seed {seed}: {fault}"),
         }
@@ -62,11 +63,10 @@ pub fn run(seed: u64, folder: &Path) -> Tally {
     told
 }
 
-/// Opens a journal that holds these rows and commits some batches; what it held before the first and after each.
-fn live(path: &Path, random: &mut Rng, rows: Rows) -> Vec<Rows> {
+/// Opens a journal that holds the last of these rows and commits some batches; adds what it holds after each.
+fn live(path: &Path, random: &mut Rng, held: &mut Vec<Rows>) {
     let mut journal = LogFile::open(path).expect("it is as the last life left it").journal;
-    assert_eq!(*journal.rows(), rows, "it was opened before, and goes on");
-    let mut held = vec![rows];
+    assert_eq!(journal.rows(), &held[held.len() - 1], "it was opened before, and goes on");
     for _ in 0..random.usize(..COMMITS_MAX) {
         let batch: Vec<Change> = (0..random.usize(1..=ROWS_MAX)).map(|_| any_change(random)).collect();
         journal.commit(&batch).expect("the disk takes it");
@@ -79,7 +79,6 @@ fn live(path: &Path, random: &mut Rng, rows: Rows) -> Vec<Rows> {
         }
         held.push(rows);
     }
-    held
 }
 
 fn any_change(random: &mut Rng) -> Change {

@@ -25,7 +25,9 @@ fn nothing_that_peers_say_ends_the_core() {
 
 #[test]
 fn nothing_that_comes_over_a_connection_ends_its_reader() {
-    assert!(frames::run(1, 20_000) > 1_000);
+    let heard = frames::run(1, 20_000);
+    // A frame with a malformed identifier ends its connection, too.
+    assert!(heard > 400, "{heard} messages came of 20,000 frames");
 }
 
 #[test]
