@@ -163,8 +163,9 @@ pub fn body(chance: &mut Rng, shape: &Shape, pool: &Pool) -> Vec<u8> {
 fn append_body(chance: &mut Rng, shape: &Shape, pool: &Pool, out: &mut Vec<u8>) {
     for (tag, field) in &shape.fields {
         // Where an identifier is required nothing else is looked at without it.
-        let left_out = if matches!(field, Field::Identifier { is_required: true, .. }) { 1 } else { 80 };
-        if chance.u8(..) < left_out {
+        let is_required = matches!(field, Field::Identifier { is_required: true, .. });
+        let is_left_out = if is_required { chance.u16(..1024) == 0 } else { chance.u8(..) < 80 };
+        if is_left_out {
             continue;
         }
         // Where only one is meant, the last one counts.
@@ -200,9 +201,10 @@ fn append_value(chance: &mut Rng, tag: u32, field: &Field, pool: &Pool, out: &mu
         },
         Field::Identifier { bytes, .. } => {
             let known: Vec<_> = pool.bytes.iter().filter(|known| known.len() == *bytes).collect();
-            match chance.u8(..) {
-                0..4 => append_field(tag, &vec![chance.u8(..); chance.usize(..32)], out),
-                4..16 => append_field(tag, &vec![chance.u8(..); *bytes], out),
+            // One that is malformed ends a stream, so that nothing more would be heard there.
+            match chance.u16(..1024) {
+                0 => append_field(tag, &vec![chance.u8(..); chance.usize(..32)], out),
+                1..64 => append_field(tag, &vec![chance.u8(..0xff); *bytes], out),
                 _ => append_field(tag, known[chance.usize(..known.len())], out),
             }
         }

@@ -27,7 +27,7 @@ fn nothing_that_peers_say_ends_the_core() {
 fn nothing_that_comes_over_a_connection_ends_its_reader() {
     let heard = frames::run(1, 20_000);
     // A frame with a malformed identifier ends its connection, too.
-    assert!(heard > 400, "{heard} messages came of 20,000 frames");
+    assert!(heard > 1_000, "{heard} messages came of 20,000 frames");
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub(crate) enum JobEnd {
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     last_number: u32,
-    by_id: BTreeMap<JobId, Job>,
+    /// Each by its number, and so the oldest first.
+    by_number: BTreeMap<u32, Job>,
 }
 
 impl Jobs {
@@ -68,18 +69,18 @@ impl Jobs {
         self.last_number += 1;
         let id = JobId::from_number(self.last_number);
         let namespace = if namespace.is_empty() { anonymous() } else { namespace.to_owned() };
-        self.by_id.entry(id).or_insert(new(id, driver, pid, namespace))
+        self.by_number.entry(id.number()).or_insert(new(id, driver, pid, namespace))
     }
 
     /// A job of another node's, which numbers it.
     #[cfg(test)]
     pub(crate) fn learn(&mut self, id: JobId, driver: WorkerId, pid: u32, namespace: &str) {
-        self.by_id.insert(id, new(id, driver, pid, namespace.to_owned()));
+        self.by_number.insert(id.number(), new(id, driver, pid, namespace.to_owned()));
     }
 
     /// A job as another head knew it.
     pub(crate) fn restore(&mut self, job: Job) {
-        self.by_id.insert(job.id, job);
+        self.by_number.insert(job.id.number(), job);
     }
 
     /// The number of the last job.
@@ -94,7 +95,7 @@ impl Jobs {
 
     /// What listings say of a job.
     pub(crate) fn set_facts(&mut self, id: JobId, facts: JobFacts) {
-        if let Some(job) = self.by_id.get_mut(&id) {
+        if let Some(job) = self.by_number.get_mut(&id.number()) {
             job.facts = facts;
         }
     }
@@ -102,25 +103,25 @@ impl Jobs {
     /// The job's driver is gone, at this time; the first word on how and when stands. Returns the jobs that are forgotten
     /// because of that.
     pub(crate) fn end(&mut self, id: JobId, end: JobEnd, now_ms: u64) -> Vec<JobId> {
-        if let Some(job) = self.by_id.get_mut(&id).filter(|job| job.end.is_none()) {
+        if let Some(job) = self.by_number.get_mut(&id.number()).filter(|job| job.end.is_none()) {
             (job.end, job.ended_ms) = (Some(end), now_ms);
         }
         let ended: Vec<JobId> = self.iter().filter(|job| job.end.is_some()).map(|job| job.id).collect();
         let forgotten: Vec<JobId> = ended.iter().take(ended.len().saturating_sub(ENDED_JOBS_KEPT)).copied().collect();
         for id in &forgotten {
-            self.by_id.remove(id);
+            self.by_number.remove(&id.number());
         }
         forgotten
     }
 
     /// The job, where it runs or is remembered.
     pub(crate) fn get(&self, id: JobId) -> Option<&Job> {
-        self.by_id.get(&id)
+        self.by_number.get(&id.number())
     }
 
     /// All jobs that run or are remembered, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Job> {
-        self.by_id.values()
+        self.by_number.values()
     }
 }
 

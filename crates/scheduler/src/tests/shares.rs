@@ -259,7 +259,8 @@ proptest! {
                 let lease = cluster.end(lease);
                 cluster.shares.take(lease.job, &lease.demand);
                 let loses = cluster.shares.share(lease.job, std::iter::once(&wish.demand));
-                prop_assert!(gains < loses && lease.job != *job, "RECALL-3");
+                // Who is given what is free has more by then, which is not counted here.
+                prop_assert!((gains < loses || !is_full) && lease.job != *job, "RECALL-3");
                 cluster.shares.give_back(lease.job, &lease.demand);
             }
             prop_assert!(index > 0 || !is_full || !cluster.has_room(wish), "RECALL-2: without any of them there is no room");
