@@ -52,7 +52,7 @@ def kill_actor(arguments: list[str]) -> int:
 
     parser = _parser("kill-actor", "Ends a named actor.")
     parser.add_argument("actor", nargs="?", help="the actor's name")
-    parser.add_argument("--name", help="the same")
+    parser.add_argument("--name", help="the actor's name, as an option")
     parser.add_argument("--namespace", help="where it has that name")
     parser.add_argument("--force", action="store_true", help="kills it at once, rather than after the calls it has")
     parser.add_argument("--no-restart", action="store_true", help="with --force: it is not made again")

@@ -93,7 +93,8 @@ class InitOptions:
 DOCUMENTATION = """Connects to a cluster, or starts a private one on this machine that ends with this process.
 
     address: str or None. "host:port" of a node on this machine, also as "ray://host:port" (port 10001, that of Ray Client,
-        stands for the cluster's own), "auto" for the cluster of this machine, "local" for a new private one. By default RAY_ADDRESS, else the cluster of this machine, else a new private one.
+        stands for the cluster's own), "auto" for the cluster of this machine, "local" for a new private one. By default
+        RAY_ADDRESS, else the cluster of this machine, else a new private one.
     num_cpus: int or None. Processors of a new cluster; by default those of this machine.
     num_gpus: int or None. GPUs of a new cluster; by default those that are found.
     resources: dict of str to number, or None. Further resources of a new cluster, by name; none by default.

@@ -137,15 +137,14 @@ class JobSubmissionClient:
             raise ValueError("entrypoint_label_selector is not available: name a resource in entrypoint_resources")
         if metadata and not all(isinstance(text, str) for pair in metadata.items() for text in pair):
             raise TypeError(f"metadata are texts by names, got {metadata!r}")
-        resources = {"CPU": entrypoint_num_cpus, "GPU": entrypoint_num_gpus, "memory": entrypoint_memory}
         options = []
         for option, value in (
             ("submission-id", submission_id or job_id),
             ("runtime-env-json", json.dumps(dict(checked(runtime_env) or {})) if runtime_env else None),
             ("metadata-json", json.dumps(metadata) if metadata else None),
-            ("entrypoint-num-cpus", resources["CPU"]),
-            ("entrypoint-num-gpus", resources["GPU"]),
-            ("entrypoint-memory", resources["memory"]),
+            ("entrypoint-num-cpus", entrypoint_num_cpus),
+            ("entrypoint-num-gpus", entrypoint_num_gpus),
+            ("entrypoint-memory", entrypoint_memory),
             ("entrypoint-resources", json.dumps(entrypoint_resources) if entrypoint_resources else None),
         ):
             if value is not None:
@@ -156,12 +155,12 @@ class JobSubmissionClient:
     def stop_job(self, job_id: str) -> bool:
         """Asks a job to end; returns whether it had not ended yet. Raises `RuntimeError` where there is none of this id."""
         was_over = self.get_job_status(job_id).is_terminal()
-        self._run("stop", "--no-wait", job_id)
+        self._run("stop", "--no-wait", after=["--", job_id])
         return not was_over
 
     def get_job_status(self, job_id: str) -> JobStatus:
         """Where a job stands. Raises `RuntimeError` where there is none of this id."""
-        return JobStatus(json.loads(self._run("status", "--json", job_id))["status"])
+        return JobStatus(json.loads(self._run("status", "--json", after=["--", job_id]))["status"])
 
     def get_job_info(self, job_id: str) -> JobDetails:
         """All that is known of a job. Raises `RuntimeError` where there is none of this id."""
@@ -177,11 +176,11 @@ class JobSubmissionClient:
 
     def get_job_logs(self, job_id: str) -> str:
         """What a job has printed. Raises `RuntimeError` where there is none of this id."""
-        return self._run("logs", job_id)
+        return self._run("logs", after=["--", job_id])
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
         """What a job prints, until it ends. Raises `RuntimeError` where there is none of this id."""
-        command = [str(_cli.native_binary()), "job", "logs", "--follow", f"--address={self._address}", job_id]
+        command = [str(_cli.native_binary()), "job", "logs", "--follow", f"--address={self._address}", "--", job_id]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
         assert process.stdout is not None and process.stderr is not None

@@ -37,6 +37,12 @@ def test_every_variable_of_the_register_is_in_the_sources() -> None:
     assert unread == ["RAY_USAGE_STATS_ENABLED"]
 
 
+def test_the_command_line_knows_the_switches() -> None:
+    source = (ROOT / "crates/cli/src/start.rs").read_text()
+    listed = re.search(r"const SWITCHES: [^=]*= \[(.*?)\];", source, re.DOTALL)
+    assert listed is not None and tuple(re.findall(r'"(\w+)"', listed[1])) == _switches.KNOWN
+
+
 def test_the_page_is_made_from_the_register() -> None:
     assert (ROOT / "docs/environment-variables.md").read_text() == _variables.page(), "run scripts/write-variables"
 

@@ -2,6 +2,7 @@
 
 use oxiray_wire::message::ClusterReport;
 use serde::Deserialize;
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,6 +22,16 @@ struct Detail {
     workers: Vec<Holder>,
     #[serde(default)]
     autoscaler: Option<oxiray_autoscaler::Status>,
+    /// What programs asked for with `request_resources`, who may have written anything there.
+    #[serde(default)]
+    requested: Vec<Json>,
+}
+
+/// One kind of machine's part that is to fit into the cluster for good.
+#[derive(Deserialize)]
+struct Requested {
+    resources: Amounts,
+    count: u64,
 }
 
 #[derive(Deserialize)]
@@ -82,7 +93,9 @@ pub(crate) fn draw(report: &ClusterReport, is_verbose: bool, now: SystemTime) ->
     write!(text, "\nResources\n{RULE}\nTotal Usage:\n").expect(EXPECT);
     let living: Vec<&Node> = detail.nodes.iter().filter(|node| node.alive).collect();
     draw_usage(&mut text, &usage(&living, &detail, true), " ");
-    text.push_str("\nFrom request_resources:\n (none)\nPending Demands:\n");
+    text.push_str("\nFrom request_resources:\n");
+    draw_requested(&mut text, detail.requested.clone());
+    text.push_str("Pending Demands:\n");
     draw_demands(&mut text, &detail);
     for node in living.iter().filter(|_| is_verbose) {
         writeln!(text, "\nNode: {} ({})\n Usage:", node.id, name(node)).expect(EXPECT);
@@ -177,6 +190,14 @@ fn draw_usage(text: &mut String, usage: &Usage, indent: &str) {
     }
 }
 
+fn draw_requested(text: &mut String, rows: Vec<Json>) {
+    let known: Vec<Requested> = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
+    for Requested { resources, count } in &known {
+        writeln!(text, " {}: {count} from request_resources()", shape(resources)).expect(EXPECT);
+    }
+    text.push_str(if known.is_empty() { " (none)\n" } else { "" });
+}
+
 fn draw_demands(text: &mut String, detail: &Detail) {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for waiting in detail.waiting.iter().filter(|waiting| waiting.kind != "placement group") {
@@ -223,30 +244,8 @@ fn bytes(count: f64) -> String {
 /// `2026-11-25 17:41:42.566029`, in UTC.
 fn time(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (days, seconds) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{:06}", since.subsec_micros())
-}
-
-/// Year, month and day so many days after the first of January 1970.
-fn date(days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
-    let (mut year, mut rest) = (1970, days);
-    while rest >= 365 + u64::from(is_leap(year)) {
-        rest -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if rest < length {
-            break;
-        }
-        rest -= length;
-        month += 1;
-    }
-    (year, month, rest + 1)
+    let moment = oxiray_kubernetes::timestamp(since.as_secs()).replace('T', " ");
+    format!("{}.{:06}", moment.trim_end_matches('Z'), since.subsec_micros())
 }
 
 #[cfg(test)]
@@ -269,6 +268,7 @@ mod tests {
             {"state": "CREATED", "strategy": "PACK", "bundles": [{"node_id": "ab", "resources": {"CPU": 1.0}}]},
             {"state": "PENDING", "strategy": "SPREAD",
              "bundles": [{"node_id": "", "resources": {"CPU": 1.0}}, {"node_id": "", "resources": {"CPU": 1.0}}]}],
+            "requested": [{"resources": {"GPU": 1.0}, "labels": [], "count": 2}, "what a program wrote there"],
             "workers": [{"resources": {"CPU": 1.0}}, {"resources": {"CPU": 0.5}}]}"#;
         let report = ClusterReport { detail: detail.into(), ..ClusterReport::default() };
         let expected = "\
@@ -290,7 +290,7 @@ Total Usage:
  0B/100B object_store_memory
 
 From request_resources:
- (none)
+ {'GPU': 1.0}: 2 from request_resources()
 Pending Demands:
  {'CPU': 2.0}: 4+ pending tasks/actors
  {'CPU': 1.0} * 2 (SPREAD): 1+ pending placement groups
@@ -299,13 +299,5 @@ Pending Demands:
         assert_eq!(draw(&report, false, now).expect("drawn"), expected);
         let verbose = draw(&report, true, now).expect("drawn");
         assert!(verbose.ends_with("\nNode: ab (node_ab)\n Usage:\n  1.5/4.0 CPU (0.5 used of 1.0 reserved in placement groups)\n  0B/15.57GiB memory\n  0B/100B object_store_memory\n Activity:\n  Resources currently in use.\n"), "{verbose}");
-    }
-
-    #[test]
-    fn days_are_dates() {
-        assert_eq!(
-            [date(0), date(59), date(11_016), date(20_512)],
-            [(1970, 1, 1), (1970, 3, 1), (2000, 2, 29), (2026, 2, 28)]
-        );
     }
 }

@@ -17,10 +17,8 @@ pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
     if let Some(address) = config.join.as_deref().filter(|address| *address == "auto" && config.token_file.is_none()) {
         config.join = Some(visit::find(Some(address))?.description.address);
     }
-    tell_what_has_no_effect(options);
-    if let Some(text) = &options.system_config {
-        configure_system(text)?;
-    }
+    let switches = options.system_config.as_deref().map(configure_system).transpose()?.unwrap_or_default();
+    tell_what_has_no_effect(options, &switches);
     if let Some(path) = &options.autoscale {
         return start_growing(options, &config, path);
     }
@@ -226,21 +224,61 @@ fn tell(ready: &Ready) {
     }
 }
 
-fn tell_what_has_no_effect(options: &StartOptions) {
-    let without = options.without_effect.told();
+fn tell_what_has_no_effect(options: &StartOptions, switches: &[String]) {
+    let switches = switches.iter().map(|name| format!("{name} of --system-config"));
+    let without: Vec<String> = options.without_effect.told().into_iter().chain(switches).collect();
     if !without.is_empty() {
         say(&format!("note: without effect in this version: {}", without.join(", ")));
     }
 }
 
-/// Has the daemon's environment, and so its workers', say what `--system-config` says.
-fn configure_system(text: &str) -> anyhow::Result<()> {
+/// The switches that something acts on: `python/oxiray/_switches.py` says what each is.
+const SWITCHES: [&str; 10] = [
+    "allow_out_of_band_object_ref_serialization",
+    "lineage_pinning_enabled",
+    "local_fs_capacity_threshold",
+    "max_lineage_bytes",
+    "memory_monitor_refresh_ms",
+    "memory_usage_threshold",
+    "record_ref_creation_sites",
+    "task_oom_retries",
+    "task_oom_retry_delay_base_ms",
+    "task_retry_delay_ms",
+];
+
+/// Has the daemon's environment, and so its workers', say what `--system-config` says. Returns the switches that nothing
+/// acts on.
+fn configure_system(text: &str) -> anyhow::Result<Vec<String>> {
     let given: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)
         .with_context(|| format!("--system-config must be a JSON object of switches, but `{text}` is not"))?;
+    let mut without_effect = Vec::new();
     for (name, value) in given {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        // SAFETY: this is the only thread so far: daemons are started later.
-        unsafe { std::env::set_var(format!("RAY_{name}"), value) };
+        if !SWITCHES.contains(&name.as_str()) {
+            without_effect.push(name);
+        } else if value.contains('\0') {
+            bail!("--system-config: the value of {name} has a zero byte, which no variable can have");
+        } else {
+            // SAFETY: this is the only thread so far: daemons are started later.
+            unsafe { std::env::set_var(format!("RAY_{name}"), value) };
+        }
     }
-    Ok(())
+    Ok(without_effect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::configure_system;
+
+    #[test]
+    fn switches_that_nothing_acts_on_are_told_of_and_what_no_variable_can_have_is_refused() {
+        assert_eq!(
+            configure_system(r#"{"raylet_start_wait_time_s": 1, "a=b": 2}"#).expect("told"),
+            ["a=b", "raylet_start_wait_time_s"]
+        );
+        for wrong in ["[]", "{", r#"{"task_retry_delay_ms": "1\u0000"}"#] {
+            let error = configure_system(wrong).expect_err("it is no such object");
+            assert!(error.to_string().starts_with("--system-config"), "{error}");
+        }
+    }
 }

@@ -62,20 +62,19 @@ mod waiting;
 mod workers;
 
 use alarms::Alarm;
-use groups::Need;
-use oxiray_ids::Chance;
-use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts, bytes_of, identifier};
-use oxiray_wire::Message;
-use std::time::Instant;
-
 use clients::{Client, JobDetail};
+use groups::Need;
 pub use holdings::LENT;
 use members::OWN;
 pub(crate) use object_rows::NOT_RECORDED;
+use oxiray_ids::Chance;
+use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts};
+use oxiray_wire::Message;
 use oxiray_wire::message::{ClientToHead, HeadOrder, WorkerToNode};
 pub use records::table;
 pub use report::{StoreFigures, TurnFigures};
 pub use restore::NotRestored;
+use std::time::Instant;
 use waiting::{Want, Wanted};
 use workers::{Duty, Worker};
 

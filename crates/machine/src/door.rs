@@ -1,15 +1,7 @@
-//! Texts and identifiers that peers chose.
+//! Texts that peers chose.
 //!
 //! - DOOR-3: a text that names something has at most [`NAME_BYTES_MAX`] bytes, or is refused; one that only describes
 //!   something is cut there. So what is told of it fits into an answer, however many there are.
-
-/// An identifier from bytes that came over the wire; malformed ones name nothing.
-#[macro_export]
-macro_rules! identifier {
-    ($kind:ty, $bytes:expr) => {
-        <$kind>::from_slice($bytes).unwrap_or(<$kind>::NIL)
-    };
-}
 
 /// The most bytes of a name.
 pub const NAME_BYTES_MAX: usize = 1024;

@@ -1,13 +1,7 @@
-//! How identifiers, amounts and homes stand in messages.
+//! How amounts of resources stand in messages.
 
-use bytes::Bytes;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_wire::message::Amount;
-
-/// An identifier as messages have it.
-pub fn bytes_of(id: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(id)
-}
 
 /// Amounts of resources as messages have them.
 pub fn amounts<'a>(pairs: impl IntoIterator<Item = (&'a ResourceName, Quantity)>) -> Vec<Amount> {

@@ -16,7 +16,7 @@ mod plan;
 pub use device_checks::{ANY_OF_THE_DEAD, DeviceQuestion, DeviceSlot, Residue};
 pub use door::{NAME_BYTES_MAX, check_name, cut};
 pub use effect::{Effect, SubmissionOrder, Whereabouts};
-pub use encoding::{amounts, bytes_of, demand};
+pub use encoding::{amounts, demand};
 pub use names::{BundleKey, Home, Key, Monitored, Numbers, TemplateKey};
 pub use node::NodeCore;
 pub use node::ending::confined::{Confinement, Exceeded};

@@ -103,9 +103,7 @@ def check_call_subprocess(argv: list[str], capture_stdout: bool = False, capture
 
 def check_call_ray(args: list[str], capture_stdout: bool = False, capture_stderr: bool = False) -> bytes:
     """Runs the command of this package with these arguments."""
-    from oxiray import _cli
-
-    return check_call_subprocess([str(_cli.native_binary()), *args], capture_stdout, capture_stderr)
+    return check_call_subprocess([sys.executable, "-m", "oxiray._cli", *args], capture_stdout, capture_stderr)
 
 
 def wait_for_num_actors(num_actors: int, state: str | None = None, timeout: float = 10) -> None:

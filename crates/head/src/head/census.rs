@@ -7,8 +7,9 @@
 use super::door::{check_name, cut};
 use super::explain::EXPLAIN;
 use super::object_rows::ObjectsTold;
-use super::{Alarm, HeadCore, Key, bytes_of};
+use super::{Alarm, HeadCore, Key};
 use crate::listing;
+use bytes::Bytes;
 use oxiray_ids::{TaskId, WorkerId};
 use oxiray_resources::Quantity;
 use oxiray_wire::Message;
@@ -297,7 +298,7 @@ impl HeadCore {
     }
 
     fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
-        let failure = Failure { code: "state".into(), text, cause: bytes_of(&[]) };
+        let failure = Failure { code: "state".into(), text, cause: Bytes::new() };
         self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
     }
 }

@@ -10,8 +10,9 @@
 
 use super::door::check_name;
 use super::members::{Member, Members, Order};
-use super::{Alarm, Duty, Effect, HeadCore, Key, bytes_of};
+use super::{Alarm, Duty, Effect, HeadCore, Key};
 use crate::{GroupPhase, PlacementGroup};
+use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, Failure, NodeDismissed, StateReport};
@@ -79,7 +80,7 @@ impl HeadCore {
                 StateReport { request: asked.request, rows: row.to_string(), total: 1, ..StateReport::default() }
             }
             Err(text) => {
-                let failure = Failure { code: "state".into(), text, cause: bytes_of(&[]) };
+                let failure = Failure { code: "state".into(), text, cause: Bytes::new() };
                 StateReport { request: asked.request, failure: Some(failure), ..StateReport::default() }
             }
         };

@@ -218,6 +218,13 @@ impl HeadCore {
         self.pending.is_due = true;
     }
 
+    /// What is to fit into the cluster for good, as `request_resources` wrote it down.
+    pub(super) fn standing(&self) -> Json {
+        let standing = self.durable.kept.get(&(Bytes::from_static(STANDING.0), Bytes::from_static(STANDING.1)));
+        let standing: Option<Json> = standing.and_then(|value| serde_json::from_slice(value).ok());
+        standing.filter(Json::is_array).unwrap_or_else(|| json!([]))
+    }
+
     fn growth_detail(&self) -> Json {
         let own = machine(&self.members.own().view, true, false, 0);
         let holders = self.objects.locations.only_holders(|member| self.members.takes(*member));
@@ -230,12 +237,10 @@ impl HeadCore {
             let who = format!("{} `{}`", wanted.want.kind(), wanted.label);
             kind(waiting.wish, &who, waiting.count)
         });
-        let standing = self.durable.kept.get(&(Bytes::from_static(STANDING.0), Bytes::from_static(STANDING.1)));
-        let standing: Option<Json> = standing.and_then(|value| serde_json::from_slice(value).ok());
         json!({
             "machines": std::iter::once(own).chain(members).collect::<Vec<_>>(),
             "waiting": waiting.chain(self.hopes()).take(KINDS_MAX).collect::<Vec<_>>(),
-            "standing": standing.filter(Json::is_array).unwrap_or_else(|| json!([])),
+            "standing": self.standing(),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The rows of the journal: each is made from what the head has in mind now, so that what is restored from rows makes
 //! the same rows. Their tables and fields are those of `docs/formats/journal.md`; numbers never change their meaning.
 
+use super::HeadCore;
 use super::actors::Making;
-use super::{HeadCore, bytes_of};
 use crate::{Actor, ActorState, GroupOwner, JobEnd, PlacementGroup};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
@@ -163,6 +163,11 @@ pub(super) struct GroupRow {
     /// `NodeId` of each bundle that was set aside for good; empty where it has none.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     pub(super) nodes: Vec<Bytes>,
+}
+
+/// An identifier as rows have it.
+fn bytes_of(id: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(id)
 }
 
 impl HeadCore {

@@ -1,7 +1,7 @@
 //! How things are, for people and for `nodes()`.
 //!
 //! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`,
-//! `autoscaler`, `store`, `memory`, `worker_limits`, `daemon`.
+//! `autoscaler`, `requested`, `store`, `memory`, `worker_limits`, `daemon`.
 
 use super::nodes::shown_use;
 use super::workers::{Duty, Worker};
@@ -67,6 +67,7 @@ impl HeadCore {
             "workers": self.worker_list(),
             "jobs": self.job_list(),
             "autoscaler": self.growth_shown(),
+            "requested": self.standing(),
             "store": {
                 "capacity": store.capacity, "used": store.used, "pooled": store.pooled, "spilled": store.spilled,
                 "objects": store.objects, "files": store.files, "published": self.objects.known.len(),

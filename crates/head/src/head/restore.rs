@@ -9,7 +9,7 @@ use super::objects::contained_in;
 use super::records::{ActorRow, GroupRow, JobRow, KeptKey, MemberRow, Row, table};
 use super::restarts::death;
 use super::shortage::Noticed;
-use super::{HeadCore, JobDetail, identifier};
+use super::{HeadCore, JobDetail};
 use crate::{Actor, ActorState, Description, GroupDescription, GroupOwner, Job, JobEnd, JobFacts};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
@@ -18,6 +18,13 @@ use oxiray_wire::message::{ActorCreate, Value};
 use prost::Message;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// An identifier within a row. Rows are the head's own; one that is empty names nothing.
+macro_rules! id_in {
+    ($kind:ty, $bytes:expr) => {
+        <$kind>::from_slice($bytes).unwrap_or(<$kind>::NIL)
+    };
+}
 
 /// Rows are not such as this version writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -102,13 +109,13 @@ impl HeadCore {
     }
 
     fn restore_job(&mut self, id: JobId, row: JobRow) {
-        let driver_id = identifier!(WorkerId, &row.driver);
+        let driver_id = id_in!(WorkerId, &row.driver);
         let facts = JobFacts {
             entrypoint: row.entrypoint,
             metadata: row.metadata,
             started_ms: row.started_ms,
             ip: row.ip,
-            node: identifier!(NodeId, &row.node),
+            node: id_in!(NodeId, &row.node),
         };
         let end = row.ended.then(|| row.error.map_or(JobEnd::Succeeded, JobEnd::Failed));
         self.jobs.known.restore(Job {
@@ -132,8 +139,8 @@ impl HeadCore {
     fn restore_actor(&mut self, id: ActorId, row: ActorRow) {
         let description = Description {
             id,
-            job: identifier!(JobId, &row.job),
-            creator: identifier!(WorkerId, &row.creator),
+            job: id_in!(JobId, &row.job),
+            creator: id_in!(WorkerId, &row.creator),
             name: row.name,
             namespace: row.namespace,
             class_name: row.class_name,
@@ -162,7 +169,7 @@ impl HeadCore {
         let unread = || NotRestored::Row(table::GROUP);
         let asked = row.asked.ok_or_else(unread)?;
         let group = group_of(&asked).map_err(|_| unread())?;
-        let job = identifier!(JobId, &row.job);
+        let job = id_in!(JobId, &row.job);
         let owner = match ActorId::from_slice(&row.actor) {
             Some(actor) => GroupOwner::Actor(actor),
             None if asked.detached => GroupOwner::Nobody,

@@ -93,8 +93,8 @@ def get_log(
     """The last `tail` lines (all for -1) of one file, in pieces of text, or of bytes where `encoding` is None.
 
     The file is `filename`, or what the process of `actor_id`, `task_id` or `pid` printed (`suffix` "out" or "err"), or what
-    the submitted job `submission_id` did. With `follow` it never ends, and gives what is added. `filter_ansi_code` leaves colors and the like out of text.
-    Raises `RayStateApiException` where there is no such file on this machine.
+    the submitted job `submission_id` did. With `follow` it never ends, and gives what is added. `filter_ansi_code` leaves
+    colors and the like out of text. Raises `RayStateApiException` where there is no such file on this machine.
     """
     from oxiray.util.state.api import _connect
 
