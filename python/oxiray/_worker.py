@@ -89,7 +89,8 @@ def _finish() -> None:
     global _actor
     import atexit
 
-    if _actor is not None:
+    # One whose constructor has failed or goes on has nothing to tidy up.
+    if _actor is not None and _is_made:
         taken, _actor = [_actor], None
         _worker_exit.end_actor(taken)
     try:
@@ -178,13 +179,15 @@ def load_function(body: bytes) -> Any:
 
 #: The actor that this process is, once its constructor runs, and what handles of it are made of.
 _actor: Any = None
+#: Whether its constructor has returned.
+_is_made = False
 _event_loops: Any = None
 own_traits = b""
 
 
 def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits: bytes) -> tuple[Any, str | None]:
     """The actor, an object of the class in `body`, and what its output is named by, where not by the class."""
-    global _actor, _event_loops, own_traits
+    global _actor, _event_loops, _is_made, own_traits
     own_traits = traits
     actor_class = pickle.loads(body)
     # Known before its constructor runs, so that errors of that name it.
@@ -201,6 +204,7 @@ def construct(body: bytes, args: tuple[Any, ...], kwargs: dict[str, Any], traits
         _event_loops.run(initialize)
     else:
         initialize()
+    _is_made = True
     return actor, None if actor_class.__repr__ is object.__repr__ else _own_name()
 
 

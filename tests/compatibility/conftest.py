@@ -42,11 +42,11 @@ def _difference(reason: str, fails_on: str = "ray") -> tuple[str, str]:
     return reason, fails_on
 
 
-@pytest.fixture(scope="package", autouse=True)
-def _ended() -> Iterator[None]:
-    ray.shutdown()
-    yield
-    ray.shutdown()
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends the cluster that the modules share when the process goes on with another suite, or with nothing."""
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        ray.shutdown()
 
 
 @pytest.fixture
