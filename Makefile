@@ -6,6 +6,7 @@
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
+#   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
 #   bench-preload  a GPU task in a fresh worker that has PyTorch already, beside one that imports it
 #   bench-train  training beside Ray 2.60 and torchrun, two workers on the CPU; writes benches/TRAIN.md
 #   soak   20,000 tasks of random device shares with workers killed at random
@@ -27,7 +28,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -79,6 +80,9 @@ bench: $(BUILD)/bench/installed $(BUILD)/ray/made
 bench-scheduler:
 	cargo bench --quiet --locked -p oxiray-scheduler --bench cluster -- --write $(CURDIR)/benches/SCHEDULER.md
 	cargo bench --quiet --locked -p oxiray-scheduler --bench growth -- --write $(CURDIR)/benches/GROWTH.md
+
+bench-scale: $(NATIVE)
+	cargo run --release --locked -p oxiray-scale -- --daemon $(NATIVE) --write benches/SCALE.md
 
 bench-operator: venv $(BUILD)/operator-made
 	$(VENV)/bin/python benches/operate.py --write benches/OPERATOR.md

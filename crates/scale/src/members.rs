@@ -1,0 +1,129 @@
+//! All members, served by one thread.
+
+use crate::member::Member;
+use oxiray_network::JoinToken;
+use oxiray_processes::since_boot;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How many descriptors are looked at in one turn.
+const EVENTS_MAX: usize = 256;
+/// How long a turn may wait, so that the end is noticed.
+const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// Members that live until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Members {
+    is_over: Arc<AtomicBool>,
+    ready_actors: Arc<AtomicU64>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Members {
+    /// Joins so many members, one after the other, and serves those that have joined meanwhile.
+    pub(crate) fn join(address: &str, token: &JoinToken, count: u32, cpus: u32) -> io::Result<Self> {
+        let (mut turns, ready_actors) = (Turns::new()?, Arc::new(AtomicU64::new(0)));
+        for number in 0..count {
+            turns.add(Member::join(address, token, number, cpus, Arc::clone(&ready_actors))?)?;
+            turns.turn(Duration::ZERO)?;
+        }
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                turns.turn(TURN_MAX)?;
+            }
+            Ok(())
+        });
+        Ok(Self { is_over, ready_actors, thread: Some(thread) })
+    }
+
+    /// Waits until so many actors' constructors have returned.
+    pub(crate) fn await_actors(&mut self, count: u64) -> io::Result<()> {
+        while self.ready_actors.load(Ordering::Relaxed) < count {
+            self.check()?;
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// An error of the thread that serves them, where it has ended for one.
+    pub(crate) fn check(&mut self) -> io::Result<()> {
+        match self.thread.take_if(|thread| thread.is_finished()) {
+            Some(thread) => thread.join().unwrap_or_else(|_| Err(io::Error::other("the members' thread panicked"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // An error of it was seen by `check`, or comes of a head that ended first.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Turns {
+    epoll: OwnedFd,
+    members: Vec<Member>,
+    /// When each is to say its next word, by the time since the machine was started.
+    due: BTreeSet<(Duration, usize)>,
+}
+
+impl Turns {
+    fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, members: Vec::new(), due: BTreeSet::new() })
+    }
+
+    fn add(&mut self, mut member: Member) -> io::Result<()> {
+        let at = self.members.len();
+        self.due.insert((member.look_at_the_clock()?, at));
+        epoll::add(&self.epoll, &member, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Waits for what comes, and does what is due.
+    fn turn(&mut self, limit: Duration) -> io::Result<()> {
+        let left = self.due.first().map_or(limit, |(at, _)| at.saturating_sub(since_boot()).min(limit));
+        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events {
+            let (data, flags) = (event.data, event.flags);
+            let at = usize::try_from(data.u64()).expect("it is an index into `members`");
+            let member = &mut self.members[at];
+            let waited_to_write = flags.contains(epoll::EventFlags::OUT);
+            member.hear()?;
+            if member.has_unsent() != waited_to_write {
+                let out = if member.has_unsent() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+                epoll::modify(
+                    &self.epoll,
+                    &*member,
+                    epoll::EventData::new_u64(at as u64),
+                    epoll::EventFlags::IN | out,
+                )?;
+            }
+        }
+        while let Some((at, index)) = self.due.first().copied().filter(|(at, _)| *at <= since_boot()) {
+            self.due.remove(&(at, index));
+            let next = self.members[index].look_at_the_clock()?;
+            self.due.insert((next, index));
+        }
+        Ok(())
+    }
+}
