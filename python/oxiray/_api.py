@@ -93,12 +93,10 @@ def put(value: Any, **keywords: Any) -> Any:
     Raises `TypeError` for a reference and for what cannot be serialized, `ObjectStoreFullError` where there is
     no room.
     """
-    if keywords.pop("_owner", None) is not None:
-        raise ValueError("put(_owner=...) does not exist any more: whoever puts a value owns it")
-    _without_effect.tell("put", {"_tensor_transport": keywords.pop("_tensor_transport", None)})
     if keywords:
-        raise TypeError(f"put() got an unexpected keyword argument '{next(iter(keywords))}'")
-    _session.ensure()
+        _check_put(keywords)
+    if not _core.is_connected():
+        _session.ensure()
     if isinstance(value, ObjectRef):
         raise TypeError(
             "Calling 'put' on an ray.ObjectRef is not allowed: its value is kept already. Pass the reference on, or put a list "
@@ -110,6 +108,14 @@ def put(value: Any, **keywords: Any) -> Any:
         if error.__cause__ is None:
             raise
         raise _serialization.refused(f"the put value {_serialization.shown(value)}", value, error.__cause__) from None
+
+
+def _check_put(keywords: dict[str, Any]) -> None:
+    if keywords.pop("_owner", None) is not None:
+        raise ValueError("put(_owner=...) does not exist any more: whoever puts a value owns it")
+    _without_effect.tell("put", {"_tensor_transport": keywords.pop("_tensor_transport", None)})
+    if keywords:
+        raise TypeError(f"put() got an unexpected keyword argument '{next(iter(keywords))}'")
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from oxiray_ray_alias import guard
@@ -21,7 +21,6 @@ def install(file: str) -> None:
     importlib.import_module("ray._raylet")
 
 
-
 def names() -> list[str]:
     """The public names."""
     import oxiray
@@ -30,7 +29,11 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Any:
-    """What `ray` has by this name. Raises as a module does for a name that it has not, with what to do instead."""
+    """What `ray` has by this name. Raises as a module does for a name that it has not, with what to do instead.
+
+    Functions and classes become attributes of `ray` when they are first looked up: a lookup through this function takes
+    longer than a call of `ray.get`.
+    """
     import oxiray
     from oxiray import _missing
     from oxiray_ray_alias import finder
@@ -40,6 +43,8 @@ def find(name: str) -> Any:
         is_submodule = isinstance(found, ModuleType) and found.__name__ == f"oxiray.{name}"
         if is_submodule or (found is None and finder.target_of(name) is not None):
             return importlib.import_module(f"ray.{name}")
+        if isinstance(found, (FunctionType, BuiltinFunctionType, type)):
+            vars(sys.modules["ray"])[name] = found
         if found is not None:
             return found
     raise _missing.missing_attribute("ray", name, sys._getframe(1))
