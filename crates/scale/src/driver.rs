@@ -120,7 +120,7 @@ impl Driver {
     }
 
     /// Hears what comes within the limit, and sends what is queued.
-    fn serve(&mut self, limit: Duration) -> io::Result<()> {
+    pub(crate) fn serve(&mut self, limit: Duration) -> io::Result<()> {
         self.connection.flush().map_err(io::Error::other)?;
         let out = if self.connection.unsent_bytes() > 0 { PollFlags::OUT } else { PollFlags::empty() };
         let timeout = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };

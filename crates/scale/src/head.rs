@@ -3,6 +3,7 @@
 use oxiray_visitor::{Description, session};
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,11 +25,14 @@ impl Head {
     /// Starts it without processors of its own, so that all work goes to members.
     pub(crate) fn start(program: &Path) -> io::Result<Self> {
         let place = tempfile::tempdir()?;
+        // It is free when the head asks for it, unless somebody takes it within that moment; then the head says so.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = format!("--port={port}");
         let arguments = [
             "start",
             "--head",
             "--num-cpus=0",
-            "--port=0",
+            &port,
             "--node-ip-address=127.0.0.1",
             "--object-store-memory=104857600",
         ];

@@ -3,18 +3,20 @@
 use oxiray_accelerators::{Detection, offer};
 use oxiray_ids::NodeId;
 use oxiray_machine::{Effect, Key, NodeCore, Numbers, Plan};
-use oxiray_network::{Gateway, JoinToken, Limits, Newcomer, join};
+use oxiray_network::{Expectation, Gateway, JoinToken, Limits, Local, Newcomer, Ticket, Way, join};
 use oxiray_node::lease::MemberLease;
 use oxiray_processes::since_boot;
 use oxiray_resources::{Inventory, ResourceName};
+use oxiray_wire::connection::promise_pair;
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::{
-    ActorReady, DaemonToNode, Direction as _, HeadToNewcomer, HeadToNode, Heartbeat, NodeAdmitted, WorkerToNode,
+    ActorReady, DaemonToNode, Direction as _, HeadToNewcomer, HeadToNode, Heartbeat, NodeAdmitted, Splice, WorkerToNode,
 };
 use oxiray_wire::{Connection, Message};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,10 +34,23 @@ pub(crate) struct Member {
     core: NodeCore,
     connection: Connection,
     /// Carries the connection; its thread ends with it.
-    _gateway: Gateway,
+    gateway: Gateway,
+    /// Where the head is dialled.
+    head: SocketAddr,
     lease: MemberLease,
     last_pid: u32,
-    ready_actors: Arc<AtomicU64>,
+    progress: Arc<Progress>,
+    /// This member's ends of connections that its gateway is making.
+    connecting: Vec<OwnedFd>,
+}
+
+/// How far the work of all members has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Actors whose constructors have returned.
+    pub(crate) ready_actors: AtomicU64,
+    /// Connections that the head asked for and that were made or have failed.
+    pub(crate) connected: AtomicU64,
 }
 
 impl AsFd for Member {
@@ -51,7 +66,7 @@ impl Member {
         token: &JoinToken,
         number: u32,
         cpus: u32,
-        ready_actors: Arc<AtomicU64>,
+        progress: Arc<Progress>,
     ) -> io::Result<Self> {
         let (asked, protocol) = (since_boot(), protocol());
         let mut bytes = [0; NodeId::BYTES];
@@ -60,6 +75,7 @@ impl Member {
         let newcomer =
             Newcomer { address, token, node, predecessor: None, before: None, protocol: &protocol, limit: STEP_LIMIT };
         let joined = join(&newcomer).map_err(io::Error::other)?;
+        let head = joined.head;
         let (gateway, control) = Gateway::start_visiting(joined, protocol.clone(), Limits::default())?;
         let mut connection = Connection::new(control)?;
         let admitted = first_answer(&mut connection)?;
@@ -71,9 +87,15 @@ impl Member {
         core.begin_epoch(admitted.epoch);
         connection.send(&Message::from(core.serve(Some(HEAD), LISTENS.to_owned())));
         let lease = MemberLease::new(Duration::from_millis(admitted.lease_ms), asked);
-        let mut member = Self { core, connection, _gateway: gateway, lease, last_pid: 1, ready_actors };
+        let mut member = Self { core, connection, gateway, head, lease, last_pid: 1, progress, connecting: Vec::new() };
         member.flush()?;
         Ok(member)
+    }
+
+    /// This member's ends of connections that its gateway is making since the last call; each is readable once it is made
+    /// or has failed.
+    pub(crate) fn take_connecting(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.connecting)
     }
 
     /// Hears the head, and does what it says.
@@ -86,7 +108,9 @@ impl Member {
                 HeadToNode::Order(order) => self.core.head_said(order),
                 HeadToNode::Daemon(DaemonToNode::HeartbeatHeard(heard)) => self.lease.heard(heard.number),
                 HeadToNode::Daemon(DaemonToNode::Refused(refused)) => return Err(io::Error::other(refused.text)),
-                // What is for a worker goes nowhere: no worker is real.
+                HeadToNode::Daemon(DaemonToNode::Relay(relayed)) => {
+                    relayed.splice.iter().try_for_each(|splice| self.dial(splice))?;
+                }
                 HeadToNode::Daemon(_) => {}
             }
             self.settle();
@@ -103,6 +127,17 @@ impl Member {
         self.settle();
         self.flush()?;
         Ok(self.lease.next())
+    }
+
+    /// Makes the connection between a worker and a process of the head's machine. No worker is real, so that it ends once it
+    /// is made.
+    fn dial(&mut self, splice: &Splice) -> io::Result<()> {
+        let ticket = Ticket::from_slice(&splice.ticket).ok_or(io::ErrorKind::InvalidData)?;
+        let (end, socket) = promise_pair()?;
+        self.connecting.push(end);
+        let local = Local { socket, way: Way::Given };
+        self.gateway.dial(self.head, Expectation { ticket, node: splice.node, local });
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -134,7 +169,7 @@ impl Member {
             Effect::Send { to, message: Message::Assign(assign) } if assign.actor.is_some() => {
                 self.core.worker_said(to, &WorkerToNode::ActorReady(ActorReady {}));
                 self.connection.send(&Message::from(Message::from(ActorReady {}).relayed(to)));
-                self.ready_actors.fetch_add(1, Ordering::Relaxed);
+                self.progress.ready_actors.fetch_add(1, Ordering::Relaxed);
             }
             Effect::Fork { worker, .. } => {
                 self.last_pid += 1;

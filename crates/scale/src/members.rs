@@ -1,20 +1,22 @@
 //! All members, served by one thread.
 
-use crate::member::Member;
+use crate::member::{Member, Progress};
 use oxiray_network::JoinToken;
 use oxiray_processes::since_boot;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How many descriptors are looked at in one turn.
 const EVENTS_MAX: usize = 256;
+/// What the epoll calls the connection of descriptor 0.
+const FIRST_CONNECTING: u64 = 1 << 32;
 /// How long a turn may wait, so that the end is noticed.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
@@ -22,16 +24,17 @@ const TURN_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Members {
     is_over: Arc<AtomicBool>,
-    ready_actors: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Members {
     /// Joins so many members, one after the other, and serves those that have joined meanwhile.
     pub(crate) fn join(address: &str, token: &JoinToken, count: u32, cpus: u32) -> io::Result<Self> {
-        let (mut turns, ready_actors) = (Turns::new()?, Arc::new(AtomicU64::new(0)));
+        let progress = Arc::new(Progress::default());
+        let mut turns = Turns::new(Arc::clone(&progress))?;
         for number in 0..count {
-            turns.add(Member::join(address, token, number, cpus, Arc::clone(&ready_actors))?)?;
+            turns.add(Member::join(address, token, number, cpus, Arc::clone(&progress))?)?;
             turns.turn(Duration::ZERO)?;
         }
         let is_over = Arc::new(AtomicBool::new(false));
@@ -42,16 +45,13 @@ impl Members {
             }
             Ok(())
         });
-        Ok(Self { is_over, ready_actors, thread: Some(thread) })
+        Ok(Self { is_over, progress, thread: Some(thread) })
     }
 
-    /// Waits until so many actors' constructors have returned.
-    pub(crate) fn await_actors(&mut self, count: u64) -> io::Result<()> {
-        while self.ready_actors.load(Ordering::Relaxed) < count {
-            self.check()?;
-            std::thread::yield_now();
-        }
-        Ok(())
+    /// How far their work has come.
+    pub(crate) fn progress(&mut self) -> io::Result<&Progress> {
+        self.check()?;
+        Ok(&self.progress)
     }
 
     /// An error of the thread that serves them, where it has ended for one.
@@ -79,11 +79,25 @@ struct Turns {
     members: Vec<Member>,
     /// When each is to say its next word, by the time since the machine was started.
     due: BTreeSet<(Duration, usize)>,
+    /// Connections that are being made, by what the epoll calls them: all that is no member's index.
+    connecting: BTreeMap<u64, OwnedFd>,
+    progress: Arc<Progress>,
 }
 
 impl Turns {
-    fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, members: Vec::new(), due: BTreeSet::new() })
+    fn new(progress: Arc<Progress>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll, members: Vec::new(), due: BTreeSet::new(), connecting: BTreeMap::new(), progress })
+    }
+
+    /// Watches the connections that a member has begun to make.
+    fn watch_connecting(&mut self, at: usize) -> io::Result<()> {
+        for end in self.members[at].take_connecting() {
+            let name = FIRST_CONNECTING + u64::from(end.as_raw_fd().unsigned_abs());
+            epoll::add(&self.epoll, &end, epoll::EventData::new_u64(name), epoll::EventFlags::IN)?;
+            self.connecting.insert(name, end);
+        }
+        Ok(())
     }
 
     fn add(&mut self, mut member: Member) -> io::Result<()> {
@@ -105,6 +119,10 @@ impl Turns {
         }
         for event in events {
             let (data, flags) = (event.data, event.flags);
+            if self.connecting.remove(&data.u64()).is_some() {
+                self.progress.connected.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let at = usize::try_from(data.u64()).expect("it is an index into `members`");
             let member = &mut self.members[at];
             let waited_to_write = flags.contains(epoll::EventFlags::OUT);
@@ -118,6 +136,7 @@ impl Turns {
                     epoll::EventFlags::IN | out,
                 )?;
             }
+            self.watch_connecting(at)?;
         }
         while let Some((at, index)) = self.due.first().copied().filter(|(at, _)| *at <= since_boot()) {
             self.due.remove(&(at, index));

@@ -39,8 +39,8 @@ pub(crate) fn page(arguments: &Arguments, rows: &[Row]) -> String {
         "# A head with many members
 
 `make bench-scale`: a real head, started by `oxiray start --head`, with members that one program plays: each joins over TLS
-on loopback, has the real core of a node with its own ledger, answers each order, and says ten words in each lease of 10 s;
-its workers exist by name only. Every member holds {} actors and {} placement group of one bundle. Placement is timed
+on loopback, has the real core of a node with its own ledger, answers each order, dials each connection that the head asks
+for, and says ten words in each lease of 10 s; its workers exist by name only. Every member holds {} actors and {} placement group of one bundle. Placement is timed
 {} times from the driver's request to the grant with room and an empty queue, and as often from the return of a worker to
 the grant for one of the requests that wait. The head, all members and the driver share this machine's processors, so that
 latencies contain the members' work too.

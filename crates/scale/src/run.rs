@@ -6,10 +6,15 @@ use crate::head::Head;
 use crate::members::Members;
 use oxiray_network::JoinToken;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How many CPUs of each member neither actors nor groups hold.
 const CPUS_LEFT: u32 = 1;
+/// How many connections to actors may be under way before no more actors are made: they are all this one program's.
+const CONNECTING_MAX: u64 = 256;
+/// For how long the driver listens before it looks again how many actors are ready.
+const MOMENT: Duration = Duration::from_millis(1);
 /// For how long an idle head is watched.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -66,9 +71,16 @@ pub(crate) fn measure(arguments: &Arguments, members: u32) -> io::Result<Row> {
         driver.await_all(groups).map(drop)
     })?;
     let acted = timed(|| {
-        (0..actors).try_for_each(|_| driver.create_actor())?;
-        driver.await_all(actors)?;
-        played.await_actors(actors)
+        for number in 0..actors {
+            driver.create_actor()?;
+            while played.progress()?.connected.load(Ordering::Relaxed) + CONNECTING_MAX <= number {
+                driver.serve(MOMENT)?;
+            }
+        }
+        while played.progress()?.ready_actors.load(Ordering::Relaxed) < actors {
+            driver.serve(MOMENT)?;
+        }
+        driver.await_all(actors).map(drop)
     })?;
     let with_actors = head.memory_bytes()?;
 
