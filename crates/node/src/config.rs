@@ -1,7 +1,7 @@
 //! What a daemon is told at its start, and what the machine makes of it.
 
-use crate::daemon::MonitorOptions;
 use crate::limits::Limits;
+use crate::workers::memory::MonitorOptions;
 use crate::{lease, machine};
 use oxiray_accelerators::{Host, detect, offer};
 use oxiray_ids::NodeId;

@@ -108,8 +108,22 @@ pub(crate) struct ControlGroups {
 }
 
 impl ControlGroups {
+    /// As the variables say, in this session. Lines for the log come along: what can be limited, and what is wrong with the
+    /// variables.
+    pub(crate) fn begin(
+        limits: Option<&Limits>,
+        variables: &BTreeMap<String, String>,
+        session: &Path,
+    ) -> (Self, Vec<String>) {
+        let (options, wrong) = Options::of(variables);
+        let groups = Self::make(limits, options, session);
+        let [memory, processes] = groups.described();
+        let found = [format!("memory= of workers: {memory}"), format!("processes of workers: {processes}")];
+        (groups, wrong.into_iter().chain(found).collect())
+    }
+
     /// Finds out whether groups can be made, by making them.
-    pub(crate) fn make(limits: Option<&Limits>, options: Options, session: &Path) -> Self {
+    fn make(limits: Option<&Limits>, options: Options, session: &Path) -> Self {
         let name = format!("{PREFIX}{}-{:08x}", std::process::id(), u32::from_ne_bytes(oxiray_ids::random()));
         let place = |controller: &str| -> Result<Place, String> {
             let limits = limits.ok_or("the kernel does not tell what this process is bounded by")?;

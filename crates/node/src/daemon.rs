@@ -5,65 +5,47 @@
 //! - DAEMON-2: when the daemon ends, every process that descends from it is dead first, and its session's
 //!   directory is gone.
 //! - DAEMON-3: nothing that a peer says keeps the others waiting for longer than a turn of the loop: each is heard for a
-//!   moment at a time (`turns.rs`), also when it is dead and much that it said is unread.
+//!   moment at a time (`crate::turns`), also when it is dead and much that it said is unread.
 
 mod admission;
-mod arrival;
 mod confining;
-mod descriptors;
 mod effects;
 mod entry;
 mod environments;
-mod freight;
 mod guests;
 mod heartbeats;
-mod interpreters;
-mod join;
 mod journal;
-mod line_log;
 mod members;
 mod memory;
 mod network;
 mod output;
 mod packages;
-mod poller;
 mod preparing;
 mod processes;
 mod returning;
-mod standby;
 mod start;
-mod store_desk;
 mod streams;
 mod submissions;
-mod succession;
 mod transfer;
-mod turn_times;
-mod turns;
-mod worker_logs;
 
+use crate::children::Children;
 use crate::device_desk::{DeviceAnswer, DeviceDesk};
+use crate::door::Door;
+use crate::journal::JournalDesk;
+use crate::lifetime::{Ended, Lifetime};
+use crate::line_log::LineLog;
+use crate::membership::Membership;
+use crate::network::Network;
+use crate::objects::Objects;
+use crate::poller::{Event, Poller, Token};
 use crate::session::Session;
-use admission::Door;
-use heartbeats::Ended;
-use line_log::LineLog;
-use network::Network;
-use output::Pipe;
+use crate::streams::Streams;
+use crate::turn::{Turn, now_ms};
+use crate::workers::Workers;
 use oxiray_head::Core;
-use oxiray_machine::{Key, Origin, TemplateKey};
-use oxiray_processes::Brood;
-use poller::{Event, Poller, Token};
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use store_desk::StoreDesk;
-use streams::Stream;
-use transfer::Transfer;
-use turn_times::TurnTimes;
-use turns::Turns;
-use worker_logs::WorkerLogs;
 
-pub use memory::MonitorOptions;
-pub use start::{Mode, Ready, StartError, run};
+pub use start::{Mode, Ready, run};
 
 /// For how long peers are heard before the core settles, answers are sent, and it is looked for what else there is.
 const TURN_LIMIT: Duration = Duration::from_millis(4);
@@ -72,89 +54,27 @@ const MOMENT: Duration = Duration::from_micros(500);
 /// How much may wait for the journal before nobody is heard until it is written.
 const HELD_BACK_MAX: usize = 10_000;
 
-/// A worker's process, from the order to fork it until its tree is gone.
-#[derive(Debug)]
-pub(crate) struct Process {
-    template: TemplateKey,
-    pid: u32,
-    pidfd: Option<OwnedFd>,
-    /// To be killed as soon as it can be.
-    is_doomed: bool,
-    /// How it ended, once all that descends from it is gone; what it said last is yet to be heard.
-    end: Option<String>,
-    output: Pipe,
-    errors: Pipe,
-}
-
-/// A template's process.
-#[derive(Debug)]
-pub(crate) struct TemplateProcess {
-    pid: u32,
-    origin: Origin,
-    connection: oxiray_wire::Connection,
-}
-
-/// Everything that the daemon has open.
+/// Everything that the daemon has open. Each part has its fields and what is done with them alone in a file of its own, beside
+/// this folder; the files in it are about what several parts have to do with.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     core: Core,
     poller: Poller,
-    brood: Brood,
-    stop_signals: OwnedFd,
+    turn: Turn,
     door: Door,
-    /// Address that `init(address=…)` takes.
-    address: String,
-    transfer: Transfer,
-    /// How many nodes were ever let in.
-    members_admitted: u32,
+    streams: Streams,
+    children: Children,
+    workers: Workers,
+    objects: Objects,
+    devices: DeviceDesk,
+    membership: Membership,
     /// Where this daemon has to do with other machines.
     network: Option<Network>,
-    /// Where this member finds its head again.
-    way: Option<join::Way>,
-    /// The drivers that this member let in.
-    guests: BTreeMap<Key, guests::Guest>,
-    /// The head that this member waits for.
-    away: Option<returning::Away>,
-    /// How it will have ended.
-    ended: Ended,
-    /// Whoever started this daemon, where it is to end with that process.
-    starter: Option<OwnedFd>,
-    streams: BTreeMap<Key, Stream>,
-    /// Streams with something to send.
-    dirty: BTreeSet<Key>,
-    /// Streams and pipes with something to be read.
-    turns: Turns<Token>,
-    turn_times: TurnTimes,
-    /// Who asked how things are, and under which number: all are answered from one report.
-    askers: Vec<(Key, u64)>,
-    templates: BTreeMap<TemplateKey, TemplateProcess>,
-    /// Started before there was anything else, and not yet asked for.
-    early_template: Option<TemplateProcess>,
-    preparations: BTreeMap<u64, environments::Preparation>,
-    packages: packages::Packages,
-    /// The processes of submitted jobs.
-    submitted: BTreeMap<Key, submissions::Submitted>,
-    /// Why the template of that name could not be started.
-    unstarted: BTreeMap<TemplateKey, String>,
-    processes: BTreeMap<Key, Process>,
-    by_pid: BTreeMap<u32, Key>,
-    store: StoreDesk,
-    devices: DeviceDesk,
-    memory: memory::MemoryWatch,
-    control_groups: crate::control_groups::ControlGroups,
     /// Where a head writes down what must outlive it.
-    journal: Option<journal::JournalDesk>,
-    log: LineLog,
-    worker_logs: WorkerLogs,
+    journal: Option<JournalDesk>,
     session: Session,
-    /// The driver that a private daemon lives for.
-    only_driver: Option<Key>,
-    is_stopping: bool,
-    /// Whether a signal ends the head and not its cluster.
-    keeps_cluster: bool,
-    /// What pipes are read into.
-    scratch: Box<[u8]>,
-    now: Instant,
+    log: LineLog,
+    lifetime: Lifetime,
 }
 
 impl Daemon {
@@ -163,18 +83,14 @@ impl Daemon {
         self.look_at_memory();
         self.carry_out();
         self.open_door();
-        while !self.is_stopping {
-            let own = [self.core.next_alarm(), self.store.next_deadline(), self.admission_deadline()];
-            let turns = [self.network_deadline(), self.return_deadline(), self.turn_deadline()];
-            let others = [self.submission_deadline(), self.progress_deadline(), self.memory_deadline()];
-            let deadlines = own.into_iter().chain(turns).chain(others);
-            let limit = deadlines.flatten().min().map(|at| at.saturating_duration_since(Instant::now()));
+        while !self.lifetime.is_stopping() {
+            let limit = self.deadline().map(|at| at.saturating_duration_since(Instant::now()));
             // What was read and not handled is told of by nobody else.
-            let limit = if self.turns.is_empty() { limit } else { Some(Duration::ZERO) };
+            let limit = if self.streams.turns.is_empty() { limit } else { Some(Duration::ZERO) };
             let ready = self.poller.wait(limit)?;
-            self.now = Instant::now();
-            self.core.set_now(self.now);
-            self.core.set_wall_clock(entry::now_ms());
+            self.turn.begin();
+            self.core.set_now(self.turn.now);
+            self.core.set_wall_clock(now_ms());
             if !self.may_go_on() || !self.is_its_turn() {
                 break;
             }
@@ -183,7 +99,7 @@ impl Daemon {
             }
             self.hear_in_turn();
             self.look_at_memory();
-            self.store.expire(self.now);
+            self.objects.store.expire(self.turn.now);
             self.end_slow_newcomers();
             self.end_stalled();
             self.end_overdue_submissions();
@@ -195,16 +111,21 @@ impl Daemon {
             }
             self.open_door();
             self.tell_turned_away();
-            self.turn_ends();
+            if let Some(line) = self.turn.end() {
+                self.log.line(&line);
+            }
         }
         Ok(self.end())
     }
 
-    fn turn_ends(&mut self) {
-        let now = Instant::now();
-        if self.turn_times.ended(now - self.now, now) {
-            self.log.line(&self.turn_times.line());
-        }
+    /// When something is to be done, whatever happens until then.
+    fn deadline(&self) -> Option<Instant> {
+        let own = [self.core.next_alarm(), self.objects.store.next_deadline(), self.admission_deadline()];
+        let network = self.network.as_ref().and_then(Network::deadline);
+        let turns = [network, self.membership.return_deadline(), self.turn_deadline()];
+        let memory = self.workers.memory.deadline(self.turn.now);
+        let others = [self.children.submissions.deadline(), self.streams.progress_deadline(), memory];
+        own.into_iter().chain(turns).chain(others).flatten().min()
     }
 
     /// DAEMON-3: what peers and workers say and print waits for its turn, which is in this turn of the loop for whoever had
@@ -214,17 +135,14 @@ impl Daemon {
             Token::Listener => self.admit(),
             Token::Stop => {
                 self.log.line("a signal asks to stop");
-                if self.keeps_cluster && self.journal.is_some() {
-                    self.ended = Ended::Left;
-                }
-                self.is_stopping = true;
+                self.lifetime.signalled(self.journal.is_some());
             }
             Token::Children => self.reap_templates(),
-            Token::Store => self.store.progress(),
+            Token::Store => self.objects.store.progress(),
             Token::Devices => self.devices_answered(),
             Token::Journal => self.journal_answered(),
             Token::Stream(key) => self.stream_ready(key, event.is_hung_up),
-            Token::Output(_) | Token::Errors(_) => self.turns.add(event.token),
+            Token::Output(_) | Token::Errors(_) => self.streams.turns.add(event.token),
             Token::Worker(key) => self.worker_process_died(key),
             Token::Driver(key) => self.driver_process_died(key),
             Token::Template(key) => self.serve_template(key),
@@ -233,7 +151,7 @@ impl Daemon {
             Token::ProcessLimits => self.processes_met_limits(false),
             Token::Starter => {
                 self.log.line("the process that started this daemon is gone");
-                self.is_stopping = true;
+                self.lifetime.stop();
             }
         }
     }
@@ -252,8 +170,8 @@ impl Daemon {
         let mut began = Instant::now();
         let until = began + TURN_LIMIT;
         while began < until
-            && !self.has_enough_askers()
-            && let Some(token) = self.turns.next()
+            && !self.turn.has_enough_askers()
+            && let Some(token) = self.streams.turns.next()
         {
             let has_more = match token {
                 Token::Stream(key) => self.hear(key, until.min(began + MOMENT)),
@@ -265,7 +183,7 @@ impl Daemon {
                 _ => false,
             };
             let now = Instant::now();
-            self.turns.heard(now - began, has_more);
+            self.streams.turns.heard(now - began, has_more);
             began = now;
         }
     }
@@ -275,27 +193,25 @@ impl Daemon {
         self.finish_writing();
         self.dismiss_all();
         self.flush_all();
-        let head = self.core.head_key().and_then(|head| self.streams.remove(&head));
-        let head = head.filter(|head| !head.is_over && matches!(self.ended, Ended::Stopped));
-        self.streams.clear();
-        self.templates.clear();
-        self.early_template = None;
+        let head = self.streams.end_all_but(self.core.head_key());
+        let head = head.filter(|head| !head.is_over && matches!(self.lifetime.ended(), Ended::Stopped));
+        self.children.templates.clear();
         self.end_brood();
-        if let (Some(network), Ended::Stopped) = (self.network, &self.ended) {
+        if let (Some(network), Ended::Stopped) = (self.network, self.lifetime.ended()) {
             if let Some(head) = head {
                 Self::say_farewell(head.connection);
             }
             network.finish();
         }
-        if let (Some(journal), Ended::Stopped) = (self.journal, &self.ended) {
+        if let (Some(journal), Ended::Stopped) = (self.journal, self.lifetime.ended()) {
             journal.finish();
         }
-        self.log.line(&self.turn_times.line());
+        self.log.line(&self.turn.line());
         self.log.line("the daemon ends");
-        self.control_groups.remove();
-        if !matches!(self.ended, Ended::Left) {
+        self.workers.control_groups.remove();
+        if !matches!(self.lifetime.ended(), Ended::Left) {
             self.session.remove();
         }
-        self.ended
+        self.lifetime.into_ended()
     }
 }

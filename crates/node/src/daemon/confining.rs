@@ -1,36 +1,20 @@
 //! The control groups of workers: made, given limits, asked why a worker died.
 
 use super::Daemon;
-use super::line_log::LineLog;
-use crate::control_groups::{ControlGroups, Killed, Options};
-use crate::limits::Limits;
-use crate::session::Session;
-use oxiray_machine::{Confinement, Key, Plan};
-
-/// Finds out what can be limited, and says so in the log.
-pub(super) fn begin((plan, limits): (&Plan, Option<&Limits>), session: &Session, log: &mut LineLog) -> ControlGroups {
-    let (options, wrong) = Options::of(&plan.variables);
-    if let Some(wrong) = wrong {
-        log.line(&wrong);
-    }
-    let groups = ControlGroups::make(limits, options, session.directory());
-    let [memory, processes] = groups.described();
-    log.line(&format!("memory= of workers: {memory}"));
-    log.line(&format!("processes of workers: {processes}"));
-    groups
-}
+use crate::control_groups::Killed;
+use oxiray_machine::{Confinement, Key};
 
 impl Daemon {
     /// The files by which a worker that is to be forked enters its groups.
     pub(super) fn groups_of_new(&mut self, key: Key) -> Vec<String> {
-        self.control_groups.take(key).unwrap_or_else(|error| {
+        self.workers.control_groups.take(key).unwrap_or_else(|error| {
             self.log.line(&format!("worker {key} has no limits: its control group cannot be made: {error}"));
             Vec::new()
         })
     }
 
     pub(super) fn confine(&mut self, told: Confinement) {
-        let Some(cell) = self.control_groups.of(told.worker) else { return };
+        let Some(cell) = self.workers.control_groups.of(told.worker) else { return };
         if let Err(error) = cell.limit_memory(told.memory) {
             self.log.line(&format!("the memory of worker {} cannot be limited: {error}", told.worker));
         }
@@ -38,7 +22,7 @@ impl Daemon {
 
     /// A client is about to write an object to the store.
     pub(super) fn allow_object(&mut self, client: Key, bytes: u64) {
-        let allowed = self.control_groups.of(client).map_or(Ok(()), |cell| cell.allow_object(bytes));
+        let allowed = self.workers.control_groups.of(client).map_or(Ok(()), |cell| cell.allow_object(bytes));
         if let Err(error) = allowed {
             self.log.line(&format!("the memory limit of worker {client} does not follow what it stores: {error}"));
         }
@@ -47,7 +31,7 @@ impl Daemon {
     /// Tells the core where the kernel killed a process of the worker's because its group met its own limit. Returns
     /// whether the kernel killed one, for that or for a limit further up.
     pub(super) fn look_for_kills(&mut self, key: Key) -> bool {
-        let found = self.control_groups.of(key).map_or(Killed::Nobody, |cell| cell.kill());
+        let found = self.workers.control_groups.of(key).map_or(Killed::Nobody, |cell| cell.kill());
         if let Killed::OverItsLimit(exceeded) = found {
             self.core.exceeded_memory(key, exceeded);
         }
@@ -56,17 +40,17 @@ impl Daemon {
 
     /// Workers of which a part was killed end as a whole; groups that could not be removed are tried again.
     pub(super) fn look_at_groups(&mut self) {
-        for key in self.control_groups.limited() {
+        for key in self.workers.control_groups.limited() {
             self.look_for_kills(key);
         }
-        self.control_groups.look_again();
+        self.workers.control_groups.look_again();
         self.processes_met_limits(true);
     }
 
     /// Tells the core of workers whose forks fail: of those that the kernel told of, or of all.
     pub(super) fn processes_met_limits(&mut self, of_all: bool) {
-        let limit = self.control_groups.processes_max();
-        for key in self.control_groups.met_limits(of_all) {
+        let limit = self.workers.control_groups.processes_max();
+        for key in self.workers.control_groups.met_limits(of_all) {
             self.core.met_process_limit(key, limit);
         }
     }

@@ -1,8 +1,10 @@
 //! Carrying out what the core decided, and handing it what clients say.
 
-use super::store_desk::Answer;
-use super::{Daemon, Token};
+use super::Daemon;
+use crate::children::packages::Wanted;
 use crate::machine;
+use crate::objects::Answer;
+use crate::poller::Token;
 use oxiray_head::StoreFigures;
 use oxiray_ids::ObjectId;
 use oxiray_machine::{Effect, Key};
@@ -11,9 +13,6 @@ use oxiray_wire::message::{
     ClientToDaemon, ClientToHead, ClientToStore, Holdings, Peer, Recover, ReportQuery, StoreRefused, Stored,
 };
 use std::time::Instant;
-
-/// How many questions one report answers: a turn is over when so many have asked, before their answers are too many.
-const ASKERS_MAX: usize = 64;
 
 impl Daemon {
     /// Lets the core settle and carries out what comes of it, until nothing more does; then sends.
@@ -26,7 +25,7 @@ impl Daemon {
     pub(super) fn settle(&mut self) {
         loop {
             self.answer_from_store();
-            self.core.store_holds(self.store.used_bytes());
+            self.core.store_holds(self.objects.store.used_bytes());
             let effects = self.core.settle();
             if effects.is_empty() {
                 break;
@@ -42,9 +41,9 @@ impl Daemon {
             Effect::Send { to, message } => self.queue(to, &message, Vec::new()),
             Effect::Join { client, placed, worker, peer } => self.join(client, &placed, worker, peer),
             Effect::StartTemplate { template, origin } => self.start_template(template, &origin),
-            Effect::EndTemplate { template } => self.end_template(template),
+            Effect::EndTemplate { template } => self.children.templates.end(template),
             Effect::Prepare { number, interpreter, specification, cached } => {
-                self.start_preparation(number, &interpreter, &specification, &cached);
+                self.start_preparation(number, Wanted { interpreter, specification, cached });
             }
             Effect::EndPreparation { number } => self.end_preparation(number),
             Effect::Fork { worker, template } => self.fork_worker(worker, template),
@@ -56,11 +55,8 @@ impl Daemon {
             Effect::Close { client } => self.close_when_sent(client),
             Effect::Located(found) => self.tell_whereabouts(found),
             Effect::Copy { object } => self.copy_here(object),
-            Effect::Delete { object } => self.delete(object),
-            Effect::LeaveStore { client } => {
-                self.transfer.fetches.reader_gone(client);
-                self.store.client_gone(client);
-            }
+            Effect::Delete { object } => self.objects.delete(object),
+            Effect::LeaveStore { client } => self.objects.client_gone(client),
             Effect::Write(changes) => self.write_rows(changes),
             Effect::AskDevice(question) => self.devices.ask(question),
             Effect::MeasureDevices => self.devices.measure(),
@@ -78,16 +74,16 @@ impl Daemon {
     /// Passes on what the store has said, and fetches on, until neither has anything.
     pub(super) fn answer_from_store(&mut self) {
         loop {
-            for Answer { to, message, descriptor, stored } in self.store.answers() {
-                if self.store.is_itself(to) {
+            for Answer { to, message, descriptor, stored } in self.objects.store.answers() {
+                if self.objects.store.is_itself(to) {
                     self.store_said(to, message);
                     continue;
                 }
                 if let Some(object) = stored
                     && !self.stored(to, object)
                 {
-                    self.store.client_gone(to);
-                    self.store.delete(object);
+                    self.objects.store.client_gone(to);
+                    self.objects.store.delete(object);
                     continue;
                 }
                 self.queue(to, &message.into(), descriptor.into_iter().collect());
@@ -98,16 +94,9 @@ impl Daemon {
         }
     }
 
-    /// Nobody is to read the object any more.
-    pub(super) fn delete(&mut self, object: ObjectId) {
-        self.transfer.freights.close(object);
-        self.store.delete(object);
-        self.transfer.fetches.deleted(object);
-    }
-
     /// Who holds which objects, and where they lie.
     pub(super) fn tell_holdings(&mut self, asker: Key, request: u64) {
-        let detail = self.core.holdings(|object| self.store.describe(object));
+        let detail = self.core.holdings(|object| self.objects.store.describe(object));
         self.queue(asker, &Holdings { request, detail }.into(), Vec::new());
     }
 
@@ -135,7 +124,7 @@ impl Daemon {
     /// What is asked about the cluster by somebody who may ask.
     pub(super) fn report_asked(&mut self, asker: Key, asked: &ReportQuery) {
         match asked {
-            ReportQuery::ClusterQuery(asked) => self.askers.push((asker, asked.request)),
+            ReportQuery::ClusterQuery(asked) => self.turn.ask(asker, asked.request),
             ReportQuery::HoldingsQuery(asked) => self.tell_holdings(asker, asked.request),
         }
     }
@@ -150,9 +139,9 @@ impl Daemon {
                 let (request, object, size) = (asked.request, asked.object, asked.size);
                 self.allow_object(from, size);
                 if asked.ahead {
-                    self.store.lend(from, request, object, size, self.now);
+                    self.objects.store.lend(from, request, object, size, self.turn.now);
                 } else {
-                    self.store.allocate(from, request, object, size, self.now);
+                    self.objects.store.allocate(from, request, object, size, self.turn.now);
                 }
                 Ok(())
             }
@@ -162,16 +151,16 @@ impl Daemon {
                 Ok(())
             }
             ClientToStore::SegmentsUnmapped(said) => {
-                self.store.unmapped(from, &said.files);
+                self.objects.store.unmapped(from, &said.files);
                 Ok(())
             }
-            ClientToStore::Seal(said) => self.store.seal(from, said.object),
+            ClientToStore::Seal(said) => self.objects.store.seal(from, said.object),
             ClientToStore::Abort(said) => {
-                let result = self.store.abort(from, said.object);
+                let result = self.objects.store.abort(from, said.object);
                 self.core.unstored_here(from, said.object);
                 result
             }
-            ClientToStore::Unpin(said) => self.store.unpin(from, said.object),
+            ClientToStore::Unpin(said) => self.objects.store.unpin(from, said.object),
         };
         if let Err(error) = result {
             self.log.line(&format!("client {from}: {error}"));
@@ -182,12 +171,12 @@ impl Daemon {
 
     /// The store is to know whose files the client may be given: a process of no job is given none of any.
     fn know_job(&mut self, client: Key) {
-        let job = self.core.job_of_process(client).or_else(|| self.job_of_guest(client));
-        self.store.client_of(client, job.unwrap_or_default());
+        let job = self.core.job_of_process(client).or_else(|| self.membership.job_of_guest(client));
+        self.objects.store.client_of(client, job.unwrap_or_default());
     }
 
     fn can_be_read(&self, object: ObjectId) -> bool {
-        self.store.has(object) || self.core.holder_of(object).is_some()
+        self.objects.store.has(object) || self.core.holder_of(object).is_some()
     }
 
     /// A client writes an object: the directory learns of its first holder; `false` where the client is gone.
@@ -208,22 +197,17 @@ impl Daemon {
         }
     }
 
-    /// Whether it is time to answer.
-    pub(super) fn has_enough_askers(&self) -> bool {
-        self.askers.len() >= ASKERS_MAX
-    }
-
     /// Whoever asked in this turn is told how things are at its end. Many may ask much, and a report is made once.
     fn answer_askers(&mut self) {
-        let askers = std::mem::take(&mut self.askers);
+        let askers = self.turn.take_askers();
         let Ok(count) = u32::try_from(askers.len()) else { return };
         if count == 0 {
             return;
         }
         let began = Instant::now();
-        let memory = self.memory.nearest.clone();
-        let (limits, turns) = (self.control_groups.described(), self.turn_times.figures());
-        let figures = StoreFigures { pid: std::process::id(), memory, limits, turns, ..self.store.figures() };
+        let memory = self.workers.memory.nearest().cloned();
+        let (limits, turns) = (self.workers.control_groups.described(), self.turn.figures());
+        let figures = StoreFigures { pid: std::process::id(), memory, limits, turns, ..self.objects.store.figures() };
         let mut report = Message::from(self.core.report(0, &figures, machine::resident_bytes()));
         for (asker, request) in &askers {
             if let Message::ClusterReport(report) = &mut report {
@@ -234,8 +218,8 @@ impl Daemon {
         let took = began.elapsed() / count;
         for (asker, _) in askers {
             let way = self.way_to(asker);
-            if self.streams.contains_key(&way) {
-                self.turns.charge(Token::Stream(way), took);
+            if self.streams.get(way).is_some() {
+                self.streams.turns.charge(Token::Stream(way), took);
             }
         }
     }

@@ -3,64 +3,45 @@
 //! What is about this node's own store stays here; all else is passed on under the guest's number.
 
 use super::Daemon;
-use super::streams::Role;
-use oxiray_ids::JobId;
+use crate::membership::Guest;
+use crate::poller::Token;
+use crate::streams::Role;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, Returning, VisitorToDaemon, Welcome};
+use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, VisitorToDaemon};
 use std::os::fd::OwnedFd;
-
-/// A driver that this member let in.
-#[derive(Debug)]
-pub(super) struct Guest {
-    driver: Driver,
-    /// Who it is to the head.
-    who: Option<Returning>,
-}
 
 impl Daemon {
     /// Somebody who may come in came to this member.
     pub(super) fn admit_guest(&mut self, head: Key, key: Key, driver: Option<Driver>, pidfd: Option<OwnedFd>) {
         if let Some(pidfd) = &pidfd
-            && let Err(error) = self.poller.watch(pidfd, super::Token::Driver(key))
+            && let Err(error) = self.poller.watch(pidfd, Token::Driver(key))
         {
             self.log.line(&format!("the process of driver {key} cannot be watched: {error}"));
         }
-        let Some(stream) = self.streams.get_mut(&key) else { return };
+        let Some(stream) = self.streams.get_mut(key) else { return };
         stream.connection.prove();
         stream.role = if driver.is_some() { Role::Driver(pidfd) } else { Role::Visitor };
         if let Some(driver) = &driver {
-            self.guests.insert(key, Guest { driver: driver.clone(), who: None });
+            self.membership.guests.insert(key, Guest { driver: driver.clone(), who: None });
         }
         self.queue(head, &GuestJoined { guest: key, driver, returning: None }.into(), Vec::new());
-    }
-
-    /// The head tells a guest who it is, for the next head. Whether the guest knows already: an earlier head had told it.
-    pub(super) fn note_guest(&mut self, key: Key, welcome: &Welcome) -> bool {
-        let Some(guest) = self.guests.get_mut(&key) else { return false };
-        let who = Returning { worker: welcome.worker, job: welcome.job, epoch: welcome.epoch };
-        guest.who.replace(who).is_some()
-    }
-
-    /// The job that a guest works for, once the head has said so.
-    pub(super) fn job_of_guest(&self, key: Key) -> Option<JobId> {
-        Some(self.guests.get(&key)?.who.as_ref()?.job)
     }
 
     /// Another head is to know the guests, too. What the command line asked is not asked again.
     pub(super) fn guests_return(&mut self, head: Key, epoch: u64) {
         let visitors = self.streams.iter().filter(|(_, stream)| matches!(stream.role, Role::Visitor));
-        for key in visitors.map(|(key, _)| *key).collect::<Vec<_>>() {
+        for key in visitors.map(|(key, _)| key).collect::<Vec<_>>() {
             self.stream_over(key);
         }
-        for (guest, told) in std::mem::take(&mut self.guests) {
+        for (guest, told) in std::mem::take(&mut self.membership.guests) {
             let (driver, returning) = (Some(told.driver.clone()), told.who.clone());
             self.queue(head, &GuestJoined { guest, driver, returning }.into(), Vec::new());
             if told.who.is_some() {
                 self.queue(guest, &HeadBack { epoch }.into(), Vec::new());
                 self.await_word_of(guest);
             }
-            self.guests.insert(guest, told);
+            self.membership.guests.insert(guest, told);
         }
     }
 
@@ -80,10 +61,9 @@ impl Daemon {
 
     /// The stream of a guest of this member is over.
     pub(super) fn guest_over(&mut self, head: Key, key: Key) {
-        self.guests.remove(&key);
+        self.membership.guests.remove(&key);
         self.queue(head, &GuestLeft { guest: key }.into(), Vec::new());
-        self.transfer.fetches.reader_gone(key);
-        self.store.client_gone(key);
+        self.objects.client_gone(key);
     }
 
     /// The head has nothing more to say to the guest.
@@ -96,10 +76,7 @@ impl Daemon {
         if let Some((member, guest)) = self.core.route(client) {
             return self.queue(member, &GuestClose { guest }.into(), Vec::new());
         }
-        if let Some(stream) = self.streams.get_mut(&client) {
-            stream.is_closing = true;
-            self.dirty.insert(client);
-        }
+        self.streams.close_when_sent(client);
     }
 
     /// The stream by which a client is told something: its own, or that of its member.

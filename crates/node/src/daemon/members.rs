@@ -1,9 +1,10 @@
 //! Nodes among each other: members let in by a head, and a member's messages to and from its head.
 
 use super::Daemon;
-use super::descriptors::pidfd_of;
-use super::network::Purpose;
-use super::streams::Role;
+use crate::descriptors::pidfd_of;
+use crate::network::Purpose;
+use crate::poller::Token;
+use crate::streams::Role;
 use oxiray_machine::Key;
 use oxiray_network::Local;
 use oxiray_wire::Message;
@@ -12,9 +13,6 @@ use oxiray_wire::message::{
     NodeOfWorker, NodeReport, NodeToDaemon, NodeToHead, Relay, RelayedOfVisitor, RelayedToHead, RelayedToNode, Sought,
 };
 use std::os::fd::OwnedFd;
-
-/// Members are told apart by addresses of the loopback network, the head's own excepted.
-pub(super) const FIRST_MEMBER: u32 = 2;
 
 /// Why a member is given up that joins as another than it is.
 const NOT_ITS_CERTIFICATE: &str = "it says that it is another node than its certificate says";
@@ -31,25 +29,22 @@ impl Daemon {
             Err(text) => return self.refuse(key, &text),
         };
         if let Some(pidfd) = &pidfd
-            && let Err(error) = self.poller.watch(pidfd, super::Token::Driver(key))
+            && let Err(error) = self.poller.watch(pidfd, Token::Driver(key))
         {
             self.log.line(&format!("the process of member {key} cannot be watched: {error}"));
         }
-        let Some(stream) = self.streams.get_mut(&key) else { return };
+        let Some(stream) = self.streams.get_mut(key) else { return };
         stream.connection.prove();
         stream.role = Role::Member(pidfd);
-        let number = FIRST_MEMBER + self.members_admitted;
-        self.members_admitted += 1;
-        let [_, high, middle, low] = number.to_be_bytes();
-        let ip = format!("127.{high}.{middle}.{low}");
-        let (address, epoch) = (self.address.clone(), self.core.epoch());
+        let ip = self.membership.next_address();
+        let (address, epoch) = (self.membership.address.clone(), self.core.epoch());
         let admitted = NodeAdmitted { ip, address, epoch, ..NodeAdmitted::default() };
         self.queue(key, &admitted.into(), Vec::new());
     }
 
     /// The process of a member is to go; its end is noticed as any other's.
     pub(super) fn kill_member(&mut self, key: Key) {
-        let Some(stream) = self.streams.get(&key) else { return };
+        let Some(stream) = self.streams.get(key) else { return };
         if let Role::Member(Some(pidfd)) = &stream.role
             && let Err(error) = oxiray_processes::kill_by_pidfd(pidfd)
         {
@@ -82,7 +77,7 @@ impl Daemon {
             if !self.is_honest(from, &node) {
                 return self.give_up(from, NOT_ITS_CERTIFICATE);
             }
-            self.keep_address(&node.ip);
+            self.membership.keep_address(&node.ip);
         }
         self.core.member_said(from, report);
     }
@@ -157,9 +152,9 @@ impl Daemon {
     fn daemon_of_head_said(&mut self, message: DaemonToNode, descriptors: Vec<OwnedFd>) {
         match message {
             DaemonToNode::Relay(relayed) => self.pass_down(*relayed, descriptors),
-            DaemonToNode::ObjectDelete(said) => self.delete(said.object),
+            DaemonToNode::ObjectDelete(said) => self.objects.delete(said.object),
             DaemonToNode::Seek(asked) => {
-                let sought = Sought { search: asked.search, is_here: self.has_of_its_own(asked.object) };
+                let sought = Sought { search: asked.search, is_here: self.objects.has_of_its_own(asked.object) };
                 if let Some(head) = self.core.head_key() {
                     self.queue(head, &sought.into(), Vec::new());
                 }
@@ -179,7 +174,7 @@ impl Daemon {
             DaemonToNode::CopyWanted(asked) => self.copy_here(asked.object),
             DaemonToNode::NodeDismissed(said) => {
                 self.log.line(&said.text);
-                self.is_stopping = true;
+                self.lifetime.stop();
             }
             DaemonToNode::Refused(said) => self.head_stays_away(&said.text),
         }
@@ -193,7 +188,7 @@ impl Daemon {
         match RelayedToNode::decode(kind, relayed.body) {
             Ok(Some(message)) => {
                 if let RelayedToNode::Newcomer(DaemonToNewcomer::Welcome(welcome)) = &message
-                    && self.note_guest(relayed.worker, welcome)
+                    && self.membership.note_guest(relayed.worker, welcome)
                 {
                     return;
                 }
@@ -215,7 +210,7 @@ impl Daemon {
     pub(super) fn client_of_member_said(&mut self, head: Key, from: Key, message: ClientToDaemon) {
         let message = match message {
             ClientToDaemon::Store(ClientToStore::Abort(said)) => {
-                if let Err(error) = self.store.abort(from, said.object) {
+                if let Err(error) = self.objects.store.abort(from, said.object) {
                     self.log.line(&format!("client {from}: {error}"));
                 }
                 said.into()

@@ -1,26 +1,27 @@
 //! What is found out and set up before a daemon can serve: the machine, the cluster to join, the session's door.
 
-use super::arrival::{Arrival, Return, arrive};
-use super::entry::Entry;
-use super::join::{self, Joined, Way};
-use super::journal::Keeping;
-use super::network::Network;
-use super::start::{StartError, Step as _};
-use super::store_desk::StoreDesk;
+use crate::arrival::{Arrival, Return, arrive};
+use crate::authority_file;
 use crate::config::{self, Bounds, Config, PlanError};
 use crate::device_desk::DeviceDesk;
+use crate::entry::Entry;
+use crate::join::{self, Joined, Way};
+use crate::journal::Keeping;
+use crate::network::Network;
+use crate::objects::StoreDesk;
 use crate::session::{self, Session};
+use crate::start_error::{StartError, Step as _};
 use oxiray_accelerators::Host;
 use oxiray_ids::NodeId;
 use oxiray_journal::Store;
 use oxiray_machine::Plan;
-use oxiray_network::{Authority, AuthorityParts, Gateway, Limits, Options};
+use oxiray_network::{Authority, Gateway, Limits, Options};
 use oxiray_visitor::Description;
 use oxiray_visitor::session::living;
 use oxiray_wire::frame::protocol;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The port that addresses end with where nothing else is said, as Ray's do.
@@ -85,7 +86,7 @@ pub(super) fn prepare(
         (None, Some(address)) => {
             let before = keeping.as_ref().map(Keeping::authority).transpose()?.flatten();
             let made = match &config.authority_file {
-                Some(file) => read_authority(file)?,
+                Some(file) => authority_file::read(file)?,
                 None => before.map_or_else(Authority::make, Ok)?,
             };
             authority = Some(made.to_parts());
@@ -162,22 +163,6 @@ fn enter(
     let token_file = config.token_file.clone().unwrap_or_default();
     let way = Way::Far { address: address.to_owned(), token_file };
     Ok((Some(Joined { connection, admitted, way }), Some(network)))
-}
-
-/// The authority that was given cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("the cluster's authority cannot be read from {}: {why}", path.display())]
-pub struct AuthorityFault {
-    path: PathBuf,
-    why: String,
-}
-
-/// The authority that whoever started the head has made.
-fn read_authority(path: &Path) -> Result<Authority, AuthorityFault> {
-    let fault = |why: String| AuthorityFault { path: path.to_owned(), why };
-    let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
-    let parts = AuthorityParts::parse(&text).map_err(|error| fault(error.to_string()))?;
-    Authority::from_parts(&parts).map_err(|error| fault(error.to_string()))
 }
 
 /// Listens for nodes of other machines.

@@ -6,64 +6,41 @@
 //!   anything else that it says is passed on.
 
 use super::Daemon;
-use super::arrival::rejoin;
-use super::join::Way;
-use super::streams::{Role, Stream};
+use crate::arrival::rejoin;
+use crate::join::Way;
+use crate::membership::{Away, Dialling};
+use crate::streams::{Role, Stream};
 use oxiray_machine::Key;
-use oxiray_network::{JoinFailure, Joined};
 use oxiray_visitor::{Description, session};
 use oxiray_wire::message::{HeadToNewcomer, Hello, Newcomer, NodeAdmitted};
 use oxiray_wire::{Connection, Message};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// How long a member on the head's machine waits for it. Others have a lease.
 const NEAR_LIMIT: Duration = Duration::from_secs(10);
-/// The shortest and the longest time between two tries, in milliseconds.
-const PAUSE_MS: (u64, u64) = (50, 250);
-
-/// A head that is away.
-#[derive(Debug)]
-pub(super) struct Away {
-    since: Instant,
-    next_try: Instant,
-    /// The stream to whoever answers at the head's socket.
-    dialled: Option<Key>,
-    /// What becomes of dialling another machine.
-    joining: Option<Receiver<Result<Joined, JoinFailure>>>,
-}
-
 impl Daemon {
     /// The stream to the head is over. Where that is to come back, the node goes on without it for now.
     pub(super) fn head_silent(&mut self) {
-        if self.is_stopping {
+        if self.lifetime.is_stopping() {
             return;
         }
         if self.core.epoch() == 0 {
             return self.head_stays_away("the head is gone");
         }
         self.log.line("the stream to the head is over: work goes on, and the head is looked for");
-        let (dialled, joining) = (None, None);
-        self.away = Some(Away { since: self.now, next_try: self.now, dialled, joining });
-    }
-
-    /// When the head is looked for next.
-    pub(super) fn return_deadline(&self) -> Option<Instant> {
-        self.away.as_ref().map(|away| away.next_try)
+        self.membership.away = Some(Away::new(self.turn.now));
     }
 
     /// Looks for the head, where it is time.
     pub(super) fn look_for_head(&mut self) {
-        let (Some(away), Some(way)) = (&mut self.away, &self.way) else { return };
-        if self.is_stopping || away.next_try > self.now {
+        if self.lifetime.is_stopping() {
             return;
         }
-        let [random] = oxiray_ids::random::<1>();
-        let pause = PAUSE_MS.0 + u64::from(random) * (PAUSE_MS.1 - PAUSE_MS.0) / 255;
-        away.next_try = self.now + Duration::from_millis(pause);
-        match way.clone() {
-            Way::Near(_) if self.now >= away.since + NEAR_LIMIT => {
+        let Some((way, since)) = self.membership.is_to_look(self.turn.now) else { return };
+        match way {
+            Way::Near(_) if self.turn.now >= since + NEAR_LIMIT => {
                 self.head_stays_away("the head did not come back within 10 s");
             }
             Way::Near(directory) => self.dial_near(&directory),
@@ -72,7 +49,7 @@ impl Daemon {
     }
 
     fn dial_near(&mut self, directory: &Path) {
-        if self.away.as_ref().is_none_or(|away| away.dialled.is_some()) {
+        if self.membership.away.as_ref().is_none_or(Away::is_answered) {
             return;
         }
         let Some(description) = Description::read(directory) else { return };
@@ -84,46 +61,41 @@ impl Daemon {
     }
 
     /// It blocks, so that a thread does it.
-    fn dial_far(&mut self, address: String, token_file: std::path::PathBuf) {
-        let Some(away) = &mut self.away else { return };
-        if away.dialled.is_some() {
-            return;
-        }
-        let Some(joining) = &away.joining else {
-            let (sender, receiver) = channel();
-            let node = self.core.own_node();
-            let before = self.network.as_ref().map(|network| network.badge.credentials.last_certificate());
-            let dial = move || drop(sender.send(rejoin(&address, &token_file, node, before.as_ref())));
-            if oxiray_threads::spawn(oxiray_threads::RETURN, dial).is_ok() {
-                away.joining = Some(receiver);
+    fn dial_far(&mut self, address: String, token_file: PathBuf) {
+        let Some(away) = self.membership.away.as_mut().filter(|away| !away.is_answered()) else { return };
+        match away.take_call() {
+            Dialling::UnderWay => {}
+            Dialling::Nobody => {
+                let (sender, receiver) = channel();
+                let node = self.core.own_node();
+                let before = self.network.as_ref().map(|network| network.badge.credentials.last_certificate());
+                let dial = move || drop(sender.send(rejoin(&address, &token_file, node, before.as_ref())));
+                if oxiray_threads::spawn(oxiray_threads::RETURN, dial).is_ok() {
+                    away.calls(receiver);
+                }
             }
-            return;
-        };
-        let joined = match joining.try_recv() {
-            Ok(joined) => joined,
-            Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => Err(JoinFailure::Broken(std::io::ErrorKind::Other.into())),
-        };
-        away.joining = None;
-        let carried = joined.ok().and_then(|joined| self.network.as_mut()?.carry(joined).ok());
-        if let Some(connection) = carried.and_then(|local| Connection::new(local).ok()) {
-            self.greet_head(connection);
+            Dialling::Over(joined) => {
+                let carried = joined.and_then(|joined| self.network.as_mut()?.carry(*joined).ok());
+                if let Some(connection) = carried.and_then(|local| Connection::new(local).ok()) {
+                    self.greet_head(connection);
+                }
+            }
         }
     }
 
     fn greet_head(&mut self, connection: Connection) {
         let key = self.core.new_key();
         self.add_stream(key, Stream::new(connection, Role::Returning, 0));
-        self.dirty.insert(key);
-        if let Some(away) = &mut self.away {
-            away.dialled = self.streams.contains_key(&key).then_some(key);
+        self.streams.is_to_flush(key);
+        if let Some(away) = &mut self.membership.away {
+            away.answered(self.streams.get(key).map(|_| key));
         }
     }
 
     /// Whoever answers at the head's address does not let this node in, or is gone again.
     pub(super) fn head_not_back(&mut self, key: Key) {
-        if let Some(away) = self.away.as_mut().filter(|away| away.dialled == Some(key)) {
-            away.dialled = None;
+        if let Some(away) = &mut self.membership.away {
+            away.hung_up(key);
         }
     }
 
@@ -142,14 +114,14 @@ impl Daemon {
     }
 
     fn head_is_back(&mut self, key: Key, admitted: &NodeAdmitted) {
-        let Some(away) = self.away.take() else { return };
-        if let Some(stream) = self.streams.get_mut(&key) {
+        let Some(away) = self.membership.away.take() else { return };
+        if let Some(stream) = self.streams.get_mut(key) {
             stream.role = Role::Head;
         }
-        let seconds = away.since.elapsed().as_secs_f64();
+        let seconds = away.since().elapsed().as_secs_f64();
         self.log.line(&format!("the head is back after {seconds:.1} s, as number {}", admitted.epoch));
         let listens = self.network.as_ref().map(|network| network.address().to_string()).unwrap_or_default();
-        let stored = self.store.objects().collect();
+        let stored = self.objects.store.objects().collect();
         for worker in self.core.serve_next_head(key, admitted.epoch, listens, stored) {
             self.await_word_of(worker);
         }
@@ -157,12 +129,12 @@ impl Daemon {
         self.carry_out();
         self.guests_return(key, admitted.epoch);
         self.ask_next_head(key);
-        self.transfer.fetches.ask_again();
+        self.objects.fetches.ask_again();
     }
 
     /// RETURN-2.
     pub(super) fn await_word_of(&mut self, client: Key) {
-        if let Some(stream) = self.streams.get_mut(&client) {
+        if let Some(stream) = self.streams.get_mut(client) {
             stream.is_unresumed = true;
         }
     }
@@ -170,7 +142,7 @@ impl Daemon {
     /// RETURN-2: whether what a worker says is for the head that there is now.
     pub(super) fn is_for_this_head(&mut self, worker: Key, message: &Message) -> bool {
         let epoch = self.core.epoch();
-        let Some(stream) = self.streams.get_mut(&worker) else { return true };
+        let Some(stream) = self.streams.get_mut(worker) else { return true };
         if matches!(message, Message::ClientResume(told) if told.epoch == epoch) {
             stream.is_unresumed = false;
         }
@@ -179,21 +151,11 @@ impl Daemon {
 
     /// The work of this node ends.
     pub(super) fn head_stays_away(&mut self, why: &str) {
-        self.away = None;
+        self.membership.away = None;
         if self.network.is_some() {
             return self.lose_head(why);
         }
         self.log.line(&format!("{why}, and this node ends"));
-        self.is_stopping = true;
-    }
-
-    /// A member that comes back keeps its address.
-    pub(super) fn keep_address(&mut self, ip: &str) {
-        let number = ip.parse::<std::net::Ipv4Addr>().ok().filter(std::net::Ipv4Addr::is_loopback).map(|ip| {
-            let [_, high, middle, low] = ip.octets();
-            u32::from_be_bytes([0, high, middle, low])
-        });
-        let after = number.and_then(|number| number.checked_sub(super::members::FIRST_MEMBER)).map_or(0, |it| it + 1);
-        self.members_admitted = self.members_admitted.max(after);
+        self.lifetime.stop();
     }
 }

@@ -1,37 +1,41 @@
 //! How a daemon comes to life.
 
-use super::admission::Door;
-use super::arrival::{Predecessor, Return};
-use super::descriptors::raise_limit;
-use super::heartbeats::Ended;
-use super::join::{JoinError, Joined};
-use super::journal::JournalDesk;
-use super::line_log::LineLog;
-use super::network::Network;
-use super::poller::{Poller, Token};
+use super::Daemon;
 use super::preparing::{DEFAULT_PORT, Prepared, prepare};
-use super::processes::SESSION_VARIABLE;
-use super::streams::{Role, Stream};
-use super::{Daemon, TemplateProcess, succession};
-use crate::config::{Config, PlanError};
+use crate::arrival::Return;
+use crate::children::templates::TemplateProcess;
+use crate::children::{Children, SESSION_VARIABLE};
+use crate::config::Config;
+use crate::control_groups::{self, ControlGroups};
+use crate::descriptors::raise_limit;
+use crate::door::Door;
+use crate::join::Joined;
+use crate::journal::JournalDesk;
 use crate::lease::patience;
+use crate::lifetime::{Ended, Lifetime, Predecessor};
+use crate::line_log::LineLog;
+use crate::membership::Membership;
+use crate::network::Network;
+use crate::objects::Objects;
+use crate::poller::{Poller, Token};
 use crate::session::{self, Session};
+use crate::start_error::{LEFTOVERS_LIMIT, StartError, Step as _};
+use crate::streams::{Role, Stream, Streams};
+use crate::succession;
+use crate::turn::Turn;
+use crate::workers::Workers;
+use crate::workers::memory::MemoryWatch;
 use oxiray_head::Core;
 use oxiray_journal::Store;
 use oxiray_machine::Origin;
-use oxiray_processes::{Brood, BroodError, kill_by_pidfd, pidfd_of, started_with, stop_signals};
+use oxiray_processes::{Brood, kill_by_pidfd, pidfd_of, started_with, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long what a killed head started may take to end.
-const LEFTOVERS_LIMIT: Duration = Duration::from_secs(10);
+use std::time::Instant;
 
 /// Whom the daemon lives for.
 #[derive(Debug)]
@@ -80,101 +84,6 @@ impl Ready {
             listens: None,
             token_file: None,
         }
-    }
-}
-
-/// Why a daemon did not start, or could not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// What was asked for does not fit the machine.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// Child processes cannot be watched.
-    #[error(transparent)]
-    Brood(#[from] BroodError),
-    /// The cluster to join does not let this node in.
-    #[error(transparent)]
-    Join(#[from] JoinError),
-    /// Another session has the port.
-    #[error("a session of this user has port {port} already ({}): stop it with `oxiray stop`, or choose another --port", directory.display())]
-    PortTaken {
-        /// The port.
-        port: u16,
-        /// The session that has it.
-        directory: PathBuf,
-    },
-    /// Nodes of other machines could not come.
-    #[error(
-        "this node cannot listen at {address} for nodes of other machines: {source}. Choose another --port, or name one of this machine's addresses with --node-ip-address"
-    )]
-    Listen {
-        /// Where it was to listen.
-        address: SocketAddr,
-        /// What happened.
-        source: io::Error,
-    },
-    /// The head's journal cannot be used.
-    #[error(transparent)]
-    Journal(#[from] oxiray_journal::Fault),
-    /// What the head that was killed had started may hold devices.
-    #[error(
-        "processes that the killed head started have not ended {} s after they were killed, and may hold devices: {pids:?}. Start it again when they are gone, or begin anew with `oxiray start --head --fresh`", LEFTOVERS_LIMIT.as_secs()
-    )]
-    Leftovers {
-        /// The processes.
-        pids: Vec<u32>,
-    },
-    /// What is to be the store is none.
-    #[error("{0}")]
-    Store(String),
-    /// etcd cannot know this head.
-    #[error(transparent)]
-    Access(#[from] oxiray_journal::AccessFault),
-    /// Another head has the store.
-    #[error("the cluster in {store} has a head: {holder}. Start this one with --standby, to go on where that one ends")]
-    HeadElsewhere {
-        /// The store.
-        store: String,
-        /// Who has it.
-        holder: String,
-    },
-    /// A standby waited for a cluster that was ended.
-    #[error(
-        "the cluster in {store} was ended with `oxiray stop`, and so is its standby: start it anew without --standby"
-    )]
-    Over {
-        /// The store.
-        store: String,
-    },
-    /// It was asked to end while it waited.
-    #[error("it was asked to end while it waited")]
-    Stopped,
-    /// What the head's journal holds cannot be read.
-    #[error(transparent)]
-    Rows(#[from] oxiray_head::NotRestored),
-    /// The authority that was given is none.
-    #[error(transparent)]
-    AuthorityFile(#[from] super::preparing::AuthorityFault),
-    /// No certificates can be made.
-    #[error(transparent)]
-    Authority(#[from] oxiray_network::AuthorityError),
-    /// The operating system refused.
-    #[error("the daemon cannot {step}: {source}")]
-    System {
-        /// What for.
-        step: &'static str,
-        /// What it said.
-        source: io::Error,
-    },
-}
-
-pub(super) trait Step<T> {
-    fn step(self, step: &'static str) -> Result<T, StartError>;
-}
-
-impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
-    fn step(self, step: &'static str) -> Result<T, StartError> {
-        self.map_err(|error| StartError::System { step, source: error.into() })
     }
 }
 
@@ -258,7 +167,7 @@ impl Foundation {
         let resumed = resumable(config, &home);
         if let Some(session) = &resumed {
             end_leftovers(session.directory())?;
-            crate::control_groups::remove_left(session.directory());
+            control_groups::remove_left(session.directory());
         }
         let mut session = resumed.map_or_else(|| Session::make(&root), Ok).step("make the directory of its session")?;
         if root != home
@@ -331,7 +240,10 @@ impl Foundation {
                 }
             };
         plan.warnings.iter().for_each(|warning| log.line(warning));
-        let control_groups = super::confining::begin((&plan, bounds.limits.as_ref()), &session, &mut log);
+        let (control_groups, told) = ControlGroups::begin(bounds.limits.as_ref(), &plan.variables, session.directory());
+        for line in &told {
+            log.line(line);
+        }
         let warnings = plan.warnings.clone();
         let text = session.directory().display().to_string();
         let now = Instant::now();
@@ -353,44 +265,19 @@ impl Foundation {
         let mut daemon = Daemon {
             core,
             poller: Poller::new().step("make an epoll")?,
-            brood,
-            stop_signals,
+            turn: Turn::new(now),
             door: Door::new(listener, description.token),
-            address,
-            transfer: super::transfer::Transfer::default(),
-            members_admitted: 0,
-            network,
-            way: joined.as_ref().map(|joined| joined.way.clone()),
-            guests: BTreeMap::new(),
-            away: None,
-            ended: Ended::Stopped,
-            keeps_cluster: config.keeps_cluster,
-            starter: starter(),
-            streams: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            turns: super::turns::Turns::new(),
-            turn_times: super::turn_times::TurnTimes::new(),
-            askers: Vec::new(),
-            templates: BTreeMap::new(),
-            early_template: template,
-            preparations: BTreeMap::new(),
-            submitted: BTreeMap::new(),
-            packages: super::packages::Packages::default(),
-            unstarted: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            by_pid: BTreeMap::new(),
-            store,
+            streams: Streams::new(),
+            children: Children::new(brood, template),
+            workers: Workers::new(control_groups, MemoryWatch::new(bounds.limits, bounds.monitor), session.logs()),
+            objects: Objects::new(store),
             devices,
-            memory: super::memory::MemoryWatch::new(bounds),
-            control_groups,
+            membership: Membership::new(address, joined.as_ref().map(|joined| joined.way.clone())),
+            network,
             journal: journal.map(JournalDesk::start).transpose().step("start the thread of its journal")?,
-            log,
-            worker_logs: super::worker_logs::WorkerLogs::new(session.logs()),
             session,
-            only_driver: None,
-            is_stopping: false,
-            scratch: vec![0; super::output::READ_BYTES].into(),
-            now,
+            log,
+            lifetime: Lifetime::new(stop_signals, starter(), config.keeps_cluster),
         };
         daemon.watch_all().step("watch its descriptors")?;
         if driver.is_none() {
@@ -412,7 +299,7 @@ impl Foundation {
             let key = daemon.core.new_key();
             let connection = Connection::new(driver).step("use its driver's stream")?;
             daemon.add_stream(key, Stream::new(connection, Role::Expected, 0));
-            daemon.only_driver = Some(key);
+            daemon.lifetime.live_for(key);
         }
         ready(&told);
         Ok(daemon)
@@ -421,20 +308,17 @@ impl Foundation {
 
 impl Daemon {
     fn watch_all(&self) -> io::Result<()> {
-        self.poller.watch(&self.stop_signals, Token::Stop)?;
-        self.poller.watch(self.brood.watch_fd(), Token::Children)?;
+        self.lifetime.watch(&self.poller)?;
+        self.poller.watch(self.children.brood.watch_fd(), Token::Children)?;
         self.poller.watch(&self.devices, Token::Devices)?;
         if let Some(journal) = &self.journal {
             self.poller.watch(journal, Token::Journal)?;
         }
         self.watch_network()?;
-        if let Some(starter) = &self.starter {
-            self.poller.watch(starter, Token::Starter)?;
-        }
-        if let Some(events) = self.control_groups.watch_fd() {
+        if let Some(events) = self.workers.control_groups.watch_fd() {
             self.poller.watch(events, Token::ProcessLimits)?;
         }
-        if let Some(wake) = self.store.wake_fd() {
+        if let Some(wake) = self.objects.store.wake_fd() {
             self.poller.watch(wake, Token::Store)?;
         }
         Ok(())

@@ -1,60 +1,39 @@
-//! Objects that go from node to node: the shell of [`Fetches`](crate::fetches::Fetches) and of
-//! [`Giving`](crate::giving::Giving).
+//! Objects that go from node to node: carries out what [`Fetches`](crate::fetches::Fetches) and
+//! [`Giving`](crate::giving::Giving) decide.
 //!
-//! - TRANSFER-1: while an object is read for another node it is pinned by the stream to that node, and goes with it.
 //! - TRANSFER-2: whoever needs a stream to another node asks the head for one. The head remembers none, so a stream that
 //!   broke is made again like the first.
 
 use super::Daemon;
-use super::freight::Freights;
-use super::network::End;
-use super::store_desk::OWN;
-use super::streams::{Role, Stream};
-use crate::fetches::{Fetches, Step};
-use crate::giving::{Giving, Next, Place};
+use crate::fetches::Step;
+use crate::giving::{Next, Place};
+use crate::network::End;
+use crate::objects::{OWN, Sealed, segment_of};
+use crate::streams::{Role, Stream};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::{Key, Whereabouts};
 use oxiray_network::{Local, Way};
-use oxiray_store::{FileId, SegmentId};
+use oxiray_store::SegmentId;
 use oxiray_wire::Connection;
 use oxiray_wire::message::{
     Chunk, Connect, Copied, CopyRefused, Failure, Fetch, Fetched, Locate, Located, NodeToNode, Stamp, StoreRefused,
     StoreToClient,
 };
-use std::collections::BTreeMap;
 
 /// The largest piece that another node is given.
 const PIECE_BYTES_MAX: u64 = 16 << 20;
 
-/// What this node and others give each other.
-#[derive(Debug, Default)]
-pub(super) struct Transfer {
-    pub(super) fetches: Fetches,
-    pub(super) freights: Freights,
-    /// Where objects on their way here are written, and how many bytes it has.
-    pub(super) rooms: BTreeMap<ObjectId, (SegmentId, u64)>,
-    giving: Giving,
-}
-
-fn segment_of(file: u64, offset: u64) -> SegmentId {
-    SegmentId { file: FileId(file), offset }
-}
-
 impl Daemon {
     /// Reads an object for a client: from this node's store, or from another's by way of it.
     pub(super) fn read(&mut self, from: Key, request: u64, object: ObjectId) {
-        let is_coming = self.transfer.fetches.is_coming(object);
         let is_alone = self.core.head_key().is_none() && !self.core.has_members();
-        if !is_coming && (is_alone || self.store.has(object)) {
-            return self.store.pin(from, request, object, self.now);
-        }
-        self.transfer.fetches.want(object, from, request);
+        self.objects.read(from, request, object, is_alone, self.turn.now);
     }
 
     /// Carries out what the fetches want done; whether there was anything.
     pub(super) fn go_on_fetching(&mut self) -> bool {
-        let steps = self.transfer.fetches.steps();
+        let steps = self.objects.fetches.steps();
         let is_any = !steps.is_empty();
         for step in steps {
             self.fetch_on(step);
@@ -67,32 +46,31 @@ impl Daemon {
             Step::Locate { object, without } => self.locate(object, without),
             Step::Connect { node } => self.connect(node),
             Step::Ask { link, number, object, offset, length } => {
-                let beside = self.has_hold(link, number, object);
+                let beside = self.objects.has_hold(link, number, object);
                 let asked = Fetch { object, offset, number, length, beside };
                 self.queue(link, &asked.into(), Vec::new());
             }
             Step::Done { link, number } => {
-                self.transfer.freights.close_attempt(link, number);
+                self.objects.attempt_over(link, number);
                 self.queue(link, &Fetched { number }.into(), Vec::new());
             }
-            Step::Allocate { request, object, size } => self.store.allocate(OWN, request, object, size, self.now),
-            Step::Write { object, offset, bytes } => self.write(object, offset, &bytes),
-            Step::Seal { object, stamp } => self.seal_copy(object, stamp),
-            Step::GiveUp { object } => {
-                self.transfer.freights.close(object);
-                self.transfer.rooms.remove(&object);
-                // Where there is no room yet, the request for it is struck out.
-                if self.store.abort(OWN, object).is_err() {
-                    self.store.delete(object);
+            Step::Allocate { request, object, size } => {
+                self.objects.store.allocate(OWN, request, object, size, self.turn.now);
+            }
+            Step::Write { object, offset, bytes } => {
+                if let Err(text) = self.objects.write(object, offset, &bytes) {
+                    self.log.line(&text);
                 }
             }
+            Step::Seal { object, stamp } => self.seal_copy(object, stamp),
+            Step::GiveUp { object } => self.objects.give_up_fetch(object),
             // It was to be here, and is, or cannot be.
             Step::Read { reader: OWN, object, .. } => self.copy_here(object),
             Step::Refuse { reader: OWN, object, .. } => match self.core.head_key() {
                 Some(head) => self.queue(head, &CopyRefused { object }.into(), Vec::new()),
                 None => self.core.cannot_come(None, object),
             },
-            Step::Read { reader, request, object } => self.store.pin(reader, request, object, self.now),
+            Step::Read { reader, request, object } => self.objects.store.pin(reader, request, object, self.turn.now),
             Step::Refuse { reader, request, object, failure } => {
                 let failure = Some(failure.unwrap_or_else(|| lost(object)));
                 self.queue(reader, &StoreRefused { request, failure }.into(), Vec::new());
@@ -102,8 +80,8 @@ impl Daemon {
 
     /// Has a copy of an object in this node's store, for nobody in particular.
     pub(super) fn copy_here(&mut self, object: ObjectId) {
-        if self.transfer.fetches.is_coming(object) || !self.store.has(object) {
-            return self.transfer.fetches.want(object, OWN, 0);
+        if !self.objects.copy_here(object) {
+            return;
         }
         match self.core.head_key() {
             Some(head) => self.queue(head, &Copied { object }.into(), Vec::new()),
@@ -125,25 +103,20 @@ impl Daemon {
             let located = Located { object, failure: Some(failure), ..Located::default() };
             return self.queue(member, &located.into(), Vec::new());
         }
-        let is_here = self.has_of_its_own(object);
+        let is_here = self.objects.has_of_its_own(object);
         self.core.locate(Some(member), object, asked.without, is_here);
-    }
-
-    /// Whether this node's store has the object other than as a copy on its way here.
-    pub(super) fn has_of_its_own(&self, object: ObjectId) -> bool {
-        self.store.has(object) && !self.transfer.fetches.is_coming(object)
     }
 
     /// The core knows where an object is.
     pub(super) fn tell_whereabouts(&mut self, found: Whereabouts) {
         let Whereabouts { asker, object, node } = found;
-        let Some(member) = asker else { return self.transfer.fetches.located(object, node, None) };
+        let Some(member) = asker else { return self.objects.fetches.located(object, node, None) };
         self.queue(member, &Located { object, node, failure: None }.into(), Vec::new());
     }
 
     /// The head says where an object is.
     pub(super) fn located(&mut self, said: Located) {
-        self.transfer.fetches.located(said.object, said.node, said.failure);
+        self.objects.fetches.located(said.object, said.node, said.failure);
     }
 
     // --- streams ---
@@ -196,22 +169,11 @@ impl Daemon {
             };
             let key = self.core.new_key();
             self.add_stream(key, Stream::new(connection, Role::Node, 0));
-            self.store.serve_itself(key);
-            if let Way::Freight(freight) = way {
-                self.transfer.freights.add(key, freight);
-                self.transfer.fetches.has_freight(key);
-            }
-            self.streams.contains_key(&key).then_some(key)
+            let freight = if let Way::Freight(freight) = way { Some(freight) } else { None };
+            self.objects.add_link(key, freight);
+            self.streams.get(key).map(|_| key)
         });
-        self.transfer.fetches.linked(node, link);
-    }
-
-    /// The stream to another node is over (TRANSFER-1).
-    pub(super) fn link_over(&mut self, link: Key) {
-        self.transfer.freights.link_over(link);
-        self.transfer.giving.link_over(link);
-        self.store.client_gone(link);
-        self.transfer.fetches.link_over(link);
+        self.objects.fetches.linked(node, link);
     }
 
     /// What another node says on its stream.
@@ -220,9 +182,13 @@ impl Daemon {
             NodeToNode::Fetch(asked) => self.give_piece(link, &asked),
             NodeToNode::Fetched(said) => self.end_giving(link, said.number),
             NodeToNode::Chunk(chunk) if chunk.missing => {
-                self.transfer.fetches.missing(link, chunk.object, chunk.number, chunk.failure);
+                self.objects.fetches.missing(link, chunk.object, chunk.number, chunk.failure);
             }
-            NodeToNode::Chunk(chunk) => self.piece_came(link, chunk.object, *chunk),
+            NodeToNode::Chunk(chunk) => {
+                if let Err(text) = self.objects.piece_came(link, *chunk) {
+                    self.log.line(&text);
+                }
+            }
             NodeToNode::Refused(said) => self.log.line(&format!("another node ends its stream: {}", said.text)),
         }
     }
@@ -231,10 +197,10 @@ impl Daemon {
 
     fn give_piece(&mut self, link: Key, asked: &Fetch) {
         let object = asked.object;
-        let is_here = self.has_of_its_own(object);
-        match self.transfer.giving.asked(link, object, asked.clone(), is_here) {
+        let is_here = self.objects.has_of_its_own(object);
+        match self.objects.giving.asked(link, object, asked.clone(), is_here) {
             Ok(Next::Send(place)) => self.send_piece(link, object, asked, place),
-            Ok(Next::Pin(question)) => self.store.pin(link, question, object, self.now),
+            Ok(Next::Pin(question)) => self.objects.store.pin(link, question, object, self.turn.now),
             Ok(Next::Owed) => {}
             Ok(Next::Missing) => self.say_missing(link, asked.number, object, None),
             Err(error) => self.expel(link, &format!("it broke the protocol: {error}")),
@@ -244,12 +210,12 @@ impl Daemon {
     fn send_piece(&mut self, link: Key, object: ObjectId, asked: &Fetch, (segment, size): Place) {
         let Fetch { offset, number, length, beside, .. } = *asked;
         let count = size.saturating_sub(offset).min(length).min(PIECE_BYTES_MAX);
-        let stamp = self.store.stamp_of(object);
+        let stamp = self.objects.store.stamp_of(object);
         let chunk = Chunk { object, offset, size, number, stamp, ..Chunk::default() };
         if beside && count > 0 && self.load_piece(link, &chunk, segment, count) {
             return;
         }
-        match self.store.bytes_of(segment, offset, count) {
+        match self.objects.store.bytes_of(segment, offset, count) {
             Ok(bytes) => self.queue(link, &Chunk { bytes, ..chunk }.into(), Vec::new()),
             Err(error) => {
                 self.log.line(&format!("object {object} cannot be read for another node: {error}"));
@@ -265,13 +231,19 @@ impl Daemon {
     }
 
     fn end_giving(&mut self, link: Key, number: u64) {
-        self.transfer.freights.recall(link, number);
-        if let Some(object) = self.transfer.giving.end(link, number)
-            && let Err(error) = self.store.unpin(link, object)
-        {
+        if let Err(error) = self.objects.end_giving(link, number) {
             self.log.line(&format!("node stream {link}: {error}"));
         }
-        self.store.trim_mappings();
+    }
+
+    /// Gives a piece beside the messages; `false` where it must be in one.
+    fn load_piece(&mut self, link: Key, chunk: &Chunk, segment: SegmentId, bytes: u64) -> bool {
+        let Some(position) = self.streams.get(link).map(|stream| stream.connection.position()) else { return false };
+        if !self.objects.load(link, position, chunk, segment, bytes) {
+            return false;
+        }
+        self.queue(link, &Chunk { beside: bytes, bytes: Bytes::new(), ..chunk.clone() }.into(), Vec::new());
+        true
     }
 
     // --- the store's answers ---
@@ -280,25 +252,20 @@ impl Daemon {
     pub(super) fn store_said(&mut self, to: Key, message: StoreToClient) {
         match message {
             StoreToClient::Allocated(said) => {
-                if let Some(object) = self.transfer.fetches.room(said.request) {
-                    self.transfer.rooms.insert(object, (segment_of(said.file, said.offset), said.size));
-                }
+                self.objects.has_room(said.request, (segment_of(said.file, said.offset), said.size));
             }
             StoreToClient::Pinned(said) => {
                 let place = (segment_of(said.file, said.offset), said.size);
-                let Some((object, owed)) = self.transfer.giving.pinned(to, said.request, place) else { return };
+                let Some((object, owed)) = self.objects.giving.pinned(to, said.request, place) else { return };
                 match owed {
                     Some(owed) => owed.iter().for_each(|asked| self.send_piece(to, object, asked, place)),
                     // It was given up meanwhile.
-                    None => drop(self.store.unpin(to, object)),
+                    None => drop(self.objects.store.unpin(to, object)),
                 }
             }
-            StoreToClient::StoreRefused(said) if to == OWN => match self.transfer.fetches.object_of(said.request) {
-                Some(object) if self.store.has(object) => self.transfer.fetches.is_here(said.request),
-                _ => self.transfer.fetches.no_room(said.request, said.failure),
-            },
+            StoreToClient::StoreRefused(said) if to == OWN => self.objects.has_no_room(said.request, said.failure),
             StoreToClient::StoreRefused(said) => {
-                let Some((number, object)) = self.transfer.giving.not_pinned(to, said.request) else { return };
+                let Some((number, object)) = self.objects.giving.not_pinned(to, said.request) else { return };
                 let failure = said.failure.filter(|failure| failure.code != "object_lost");
                 self.say_missing(to, number, object, failure);
             }
@@ -307,33 +274,15 @@ impl Daemon {
         }
     }
 
-    fn write(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) {
-        let Some((segment, _)) = self.transfer.rooms.get(&object).copied() else { return };
-        if let Err(error) = self.store.write(segment, offset, bytes) {
-            self.transfer.freights.close(object);
-            // What is not in a room any more is not sealed, wherever its fetch stands.
-            self.transfer.rooms.remove(&object);
-            // It fails only where the object was deleted, which ended its room.
-            let _ = self.store.abort(OWN, object);
-            let text = format!("object {object} was fetched from another node and cannot be written here: {error}");
-            self.log.line(&text);
-            let failure = Failure { code: "store_full".into(), text, cause: Bytes::new() };
-            self.transfer.fetches.unwritable(object, failure);
-        }
-    }
-
     fn seal_copy(&mut self, object: ObjectId, stamp: Stamp) {
-        if self.transfer.rooms.remove(&object).is_none() {
-            return;
+        match self.objects.seal_copy(object, stamp) {
+            Ok(Sealed::Here) => {}
+            Ok(Sealed::GivenUp) => return,
+            Err(error) => return self.log.line(&format!("object {object} from another node: {error}")),
         }
-        self.store.trim_mappings();
-        if let Err(error) = self.store.seal(OWN, object) {
-            return self.log.line(&format!("object {object} from another node: {error}"));
-        }
-        self.store.has_stamp(object, stamp);
         match self.core.head_key() {
             Some(head) => self.queue(head, &Copied { object }.into(), Vec::new()),
-            None if !self.core.is_stored(object) => self.store.delete(object),
+            None if !self.core.is_stored(object) => self.objects.store.delete(object),
             None => self.core.copied_here(object),
         }
     }

@@ -11,7 +11,7 @@ const PART_BITS: u32 = 3;
 /// Enough for 33 s; what is longer counts as that.
 const BUCKETS: usize = 192;
 /// A turn above this is worth a line in the log.
-pub(super) const LONG: Duration = Duration::from_millis(5);
+pub(crate) const LONG: Duration = Duration::from_millis(5);
 /// The least time between two such lines.
 const LINE_PERIOD: Duration = Duration::from_secs(10);
 /// For these lengths in milliseconds a line says how many turns were longer.
@@ -19,7 +19,7 @@ const SHOWN_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
 /// The turns since the daemon began.
 #[derive(Debug)]
-pub(super) struct TurnTimes {
+pub(crate) struct TurnTimes {
     counts: [u64; BUCKETS],
     longer: [u64; SHOWN_MS.len()],
     count: u64,
@@ -46,7 +46,7 @@ fn end_of(bucket: usize) -> u64 {
 }
 
 impl TurnTimes {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             counts: [0; BUCKETS],
             longer: [0; SHOWN_MS.len()],
@@ -58,7 +58,7 @@ impl TurnTimes {
     }
 
     /// A turn is over. Returns whether it is time for a line in the log.
-    pub(super) fn ended(&mut self, took: Duration, now: Instant) -> bool {
+    pub(crate) fn ended(&mut self, took: Duration, now: Instant) -> bool {
         let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.counts[bucket_of(microseconds)] += 1;
         for (longer, _) in self.longer.iter_mut().zip(SHOWN_MS).filter(|(_, shown)| microseconds > shown * 1000) {
@@ -74,7 +74,7 @@ impl TurnTimes {
         is_due
     }
 
-    pub(super) fn figures(&self) -> TurnFigures {
+    pub(crate) fn figures(&self) -> TurnFigures {
         let longest_us = u64::try_from(self.longest.as_micros()).unwrap_or(u64::MAX);
         let above = self.count / 1000;
         let mut counted = 0;
@@ -87,7 +87,7 @@ impl TurnTimes {
     }
 
     /// For the log; `tests/chaos` reads it there.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let TurnFigures { count, p999_us, longest_us } = self.figures();
         let longer: Vec<String> =
             SHOWN_MS.iter().zip(&self.longer).map(|(shown, count)| format!("{shown} ms: {count}")).collect();

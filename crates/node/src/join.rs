@@ -1,6 +1,6 @@
 //! How a node comes to a cluster that runs already.
 
-use super::arrival::TokenFault;
+use crate::token_file::TokenFault;
 use oxiray_network::JoinFailure;
 use oxiray_visitor::{Description, session};
 use oxiray_wire::Connection;
@@ -15,15 +15,15 @@ const ADMISSION_LIMIT: Duration = Duration::from_secs(30);
 
 /// A node that was let in.
 #[derive(Debug)]
-pub(super) struct Joined {
-    pub(super) connection: Connection,
-    pub(super) admitted: NodeAdmitted,
-    pub(super) way: Way,
+pub(crate) struct Joined {
+    pub(crate) connection: Connection,
+    pub(crate) admitted: NodeAdmitted,
+    pub(crate) way: Way,
 }
 
 /// Where the head is found again.
 #[derive(Debug, Clone)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// On this machine, by its session's directory.
     Near(PathBuf),
     /// On another machine.
@@ -104,7 +104,7 @@ fn running(there: &[String]) -> String {
 }
 
 /// Greets the head at `address`, which is found by its session under `root`.
-pub(super) fn join(root: &Path, address: &str) -> Result<Joined, JoinError> {
+pub(crate) fn join(root: &Path, address: &str) -> Result<Joined, JoinError> {
     let heads: Vec<_> = session::living(root).into_iter().filter(|found| !found.description.member).collect();
     let Some(found) = heads.iter().find(|found| found.description.answers_to(address)) else {
         let there = heads.into_iter().map(|found| found.description.address).collect();
@@ -131,7 +131,7 @@ fn greet(directory: &Path, description: &Description) -> io::Result<Result<Joine
 
 /// What the head says to a node that comes; nothing where it is of another build. Nothing else is said to the node before it
 /// has described itself.
-pub(super) fn first_answer(connection: &mut Connection) -> io::Result<Option<HeadToNewcomer>> {
+pub(crate) fn first_answer(connection: &mut Connection) -> io::Result<Option<HeadToNewcomer>> {
     let first = connection.first_message(Some(Instant::now() + ADMISSION_LIMIT)).map_err(io::Error::other)?;
     let (received, _) = first.ok_or(io::ErrorKind::TimedOut)?;
     Ok(HeadToNewcomer::sort(received.message).ok())

@@ -1,6 +1,6 @@
 //! Files that lines are appended to and that do not grow without end.
 
-use super::descriptors::with_reserve;
+use crate::descriptors::with_reserve;
 use oxiray_wire::plain;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,17 +1,10 @@
-//! A head whose journal lies in etcd: it waits for its turn, and ends when another has it.
-//!
-//! - HEADS-2: before anything is served, a head looks whether it still is one; one that was stopped, or cut off from
-//!   etcd, for longer than its lease ends all that it had started and serves nothing more.
+//! A head whose journal lies in etcd: it waits for its turn.
 
-use super::Daemon;
-use super::heartbeats::Ended;
-use super::journal::JournalDesk;
-use super::start::{StartError, Step as _};
 use crate::config::{Config, StoreConfig};
 use crate::machine;
 use crate::session::{self, Session};
+use crate::start_error::{StartError, Step as _};
 use oxiray_journal::{Claim, EtcdAccess, EtcdAddress, EtcdStore};
-use oxiray_processes::since_boot;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -23,7 +16,7 @@ const LOOK_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const TURN_LIMIT: Duration = Duration::from_secs(6);
 
 /// Becomes the head that writes to the store of that name.
-pub(super) fn claim(
+pub(crate) fn claim(
     config: &Config,
     store: &StoreConfig,
     session: &Session,
@@ -56,29 +49,5 @@ pub(super) fn claim(
         if matches!(poll(&mut watched, Some(&LOOK_PERIOD)), Ok(ready) if ready > 0) {
             return Err(StartError::Stopped);
         }
-    }
-}
-
-impl Daemon {
-    /// When it has to be looked whether this still is the head.
-    pub(super) fn turn_deadline(&self) -> Option<Instant> {
-        let until = self.journal.as_ref()?.held_until()?;
-        Some(Instant::now() + until.saturating_sub(since_boot()))
-    }
-
-    /// HEADS-2.
-    pub(super) fn is_its_turn(&mut self) -> bool {
-        let until = self.journal.as_ref().and_then(JournalDesk::held_until);
-        if until.is_none_or(|until| since_boot() < until) {
-            return true;
-        }
-        self.lose_turn("etcd has not answered for as long as this head's lease lasts");
-        false
-    }
-
-    pub(super) fn lose_turn(&mut self, why: &str) {
-        self.log.line(&format!("{why}: another may be the head now, and this one ends"));
-        self.ended = Ended::LostTurn;
-        self.is_stopping = true;
     }
 }

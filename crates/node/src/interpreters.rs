@@ -34,10 +34,10 @@ macro_rules! program {
         )
     };
 }
-pub(super) use program;
+pub(crate) use program;
 
 /// What starts an interpreter, itself found outside of the working directory, and told to look for code elsewhere only.
-pub(super) fn command(interpreter: &str) -> io::Result<Command> {
+pub(crate) fn command(interpreter: &str) -> io::Result<Command> {
     let mut command = Command::new(oxiray_processes::program(here(interpreter))?);
     for name in SEARCH_PATHS {
         if let Ok(value) = std::env::var(name) {
@@ -48,12 +48,12 @@ pub(super) fn command(interpreter: &str) -> io::Result<Command> {
 }
 
 /// The value of a variable for a process of Oxiray's: the working directory is on no search path.
-pub(super) fn safe_value(name: &str, value: String) -> String {
+pub(crate) fn safe_value(name: &str, value: String) -> String {
     if SEARCH_PATHS.contains(&name) { oxiray_processes::without_working_directory(&value) } else { value }
 }
 
 /// The interpreter by which Oxiray was started here; where that is not known, the one that is found by its name.
-pub(super) fn own() -> String {
+pub(crate) fn own() -> String {
     known().unwrap_or_else(|| "python3".to_owned())
 }
 

@@ -5,7 +5,7 @@
 //!   [`FILES_MAX`]: what was written to longest ago goes first.
 //! - FILES-3: no file is kept open, since a machine may have more workers than a process may have files.
 
-use super::descriptors::with_reserve;
+use crate::descriptors::with_reserve;
 use oxiray_ids::{JobId, WorkerId};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -27,25 +27,25 @@ const BYTES_BETWEEN_LOOKS: u64 = SESSION_BYTES_MAX / 8;
 const FILES_BETWEEN_LOOKS: usize = FILES_MAX / 8;
 
 #[derive(Debug)]
-pub(super) struct WorkerLogs {
+pub(crate) struct WorkerLogs {
     directory: PathBuf,
     bytes: u64,
     files: usize,
 }
 
 impl WorkerLogs {
-    pub(super) fn new(directory: PathBuf) -> Self {
+    pub(crate) fn new(directory: PathBuf) -> Self {
         Self { directory, bytes: 0, files: 0 }
     }
 
     /// Where the lines of a worker are, under the name that Ray gives to such a file.
-    pub(super) fn path(&self, (worker, job): (WorkerId, JobId), pid: u32, is_error: bool) -> PathBuf {
+    pub(crate) fn path(&self, (worker, job): (WorkerId, JobId), pid: u32, is_error: bool) -> PathBuf {
         let ending = if is_error { "err" } else { "out" };
         self.directory.join(format!("worker-{worker}-{job}-{pid}.{ending}"))
     }
 
     /// FILES-1. Where the disk is full, the lines are shown and not kept.
-    pub(super) fn append(&mut self, path: &Path, lines: &[u8]) {
+    pub(crate) fn append(&mut self, path: &Path, lines: &[u8]) {
         let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         let Ok(mut file) = open().or_else(|_| with_reserve(open)) else { return };
         let before = file.metadata().map_or(0, |found| found.len());

@@ -12,7 +12,7 @@ use std::io;
 const RESERVE: u64 = 16;
 
 /// Raises the limit as far as it goes, but for the reserve: each worker takes a handful, and each large object one.
-pub(super) fn raise_limit() {
+pub(crate) fn raise_limit() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let current = maximum.map(|most| if most > 4 * RESERVE { most - RESERVE } else { most });
     // Where it is refused, the limit stays as it is, and errors name it.
@@ -20,7 +20,7 @@ pub(super) fn raise_limit() {
 }
 
 /// Does what must not fail for want of a descriptor (DESCRIPTORS-1).
-pub(super) fn with_reserve<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn with_reserve<T>(work: impl FnOnce() -> T) -> T {
     let before = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
     let result = work();
@@ -32,7 +32,7 @@ pub(super) fn with_reserve<T>(work: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// Where there are no descriptors left: nobody would hear of its death.
-pub(super) fn pidfd_of(pid: u32) -> Result<Option<OwnedFd>, String> {
+pub(crate) fn pidfd_of(pid: u32) -> Result<Option<OwnedFd>, String> {
     match oxiray_processes::pidfd_of(pid) {
         Err(error @ (Errno::MFILE | Errno::NFILE)) => {
             Err(format!("process {pid} cannot be watched: {}", in_words(&error.into())))
@@ -42,7 +42,7 @@ pub(super) fn pidfd_of(pid: u32) -> Result<Option<OwnedFd>, String> {
 }
 
 /// What an error says, and where it is for want of descriptors, the way out.
-pub(super) fn in_words(error: &io::Error) -> String {
+pub(crate) fn in_words(error: &io::Error) -> String {
     if !matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) {
         return error.to_string();
     }

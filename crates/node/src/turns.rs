@@ -39,7 +39,7 @@ struct Current<T> {
 
 /// Those that have something to say, and what each has had.
 #[derive(Debug)]
-pub(super) struct Turns<T> {
+pub(crate) struct Turns<T> {
     /// By their accounts; among equals, who came first. Nobody in particular stands for the line of those that are behind.
     waiting: BTreeSet<(Duration, u64, Option<T>)>,
     accounts: BTreeMap<T, Account>,
@@ -53,7 +53,7 @@ pub(super) struct Turns<T> {
 }
 
 impl<T: Copy + Ord> Turns<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             waiting: BTreeSet::new(),
             accounts: BTreeMap::new(),
@@ -67,12 +67,12 @@ impl<T: Copy + Ord> Turns<T> {
     }
 
     /// Whether nobody waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Somebody has something to say.
-    pub(super) fn add(&mut self, who: T) {
+    pub(crate) fn add(&mut self, who: T) {
         let credited = self.credited();
         if let Some(current) = self.current.as_mut().filter(|current| current.who == who) {
             current.came_again = true;
@@ -89,7 +89,7 @@ impl<T: Copy + Ord> Turns<T> {
     }
 
     /// Who is heard next. [`Turns::heard`] follows.
-    pub(super) fn next(&mut self) -> Option<T> {
+    pub(crate) fn next(&mut self) -> Option<T> {
         let (taken, _, peer) = self.waiting.pop_first()?;
         self.shared = self.shared.max(taken);
         let who = if let Some(who) = peer {
@@ -106,7 +106,7 @@ impl<T: Copy + Ord> Turns<T> {
     }
 
     /// How long the one that was next was heard, and whether it has more to say.
-    pub(super) fn heard(&mut self, took: Duration, has_more: bool) {
+    pub(crate) fn heard(&mut self, took: Duration, has_more: bool) {
         let count = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX).saturating_add(1);
         self.shared += took / count;
         let credited = self.credited();
@@ -143,7 +143,7 @@ impl<T: Copy + Ord> Turns<T> {
     }
 
     /// Something took time that was done later for somebody who had been heard.
-    pub(super) fn charge(&mut self, who: T, took: Duration) {
+    pub(crate) fn charge(&mut self, who: T, took: Duration) {
         let credited = self.credited();
         let account = self.accounts.entry(who).or_default();
         account.taken = account.taken.max(credited) + took;
@@ -154,7 +154,7 @@ impl<T: Copy + Ord> Turns<T> {
     }
 
     /// Somebody is gone (TURNS-4).
-    pub(super) fn forget(&mut self, who: T) {
+    pub(crate) fn forget(&mut self, who: T) {
         let account = self.accounts.remove(&who).unwrap_or_default();
         if let Some((taken, arrival)) = account.place {
             self.waiting.remove(&(taken, arrival, Some(who)));

@@ -1,11 +1,13 @@
 //! How a node comes to a cluster on another machine, the first time and again.
 
-use super::heartbeats::Home;
-use super::join::{JoinError, first_answer};
-use super::network::Network;
 use crate::config::Config;
+use crate::head_link::HeadLink;
+use crate::join::{JoinError, first_answer};
+use crate::lifetime::Predecessor;
+use crate::network::Network;
+use crate::token_file::{self, TokenFault};
 use oxiray_ids::NodeId;
-use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, LastCertificate, Limits, Newcomer, TokenError, join};
+use oxiray_network::{Gateway, JoinFailure, JoinToken, Joined, LastCertificate, Limits, Newcomer, join};
 use oxiray_processes::since_boot;
 use oxiray_wire::Connection;
 use oxiray_wire::frame::protocol;
@@ -14,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long each step of joining may take.
@@ -23,47 +25,19 @@ const STEP_LIMIT: Duration = Duration::from_secs(5);
 const RETURN_LIMIT: Duration = Duration::from_secs(600);
 /// How long it waits between two tries.
 const RETURN_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
-/// The largest file that is read as a token.
-const TOKEN_FILE_BYTES_LIMIT: u64 = 4096;
 
 /// A node that was let in by a head on another machine.
 #[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) network: Network,
-    pub(super) connection: Connection,
-    pub(super) admitted: NodeAdmitted,
-}
-
-/// Why the token cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenFault {
-    /// The file cannot be read.
-    #[error("{0}")]
-    Unread(#[source] io::Error),
-    /// Others may read it, so that it may not be a secret any more.
-    #[error(
-        "others than its owner may read it (mode {0:o}): make it 0600, and have the cluster started anew where others may have"
-    )]
-    Open(u32),
-    /// It is no token.
-    #[error(transparent)]
-    Form(#[from] TokenError),
-}
-
-/// What a node was that lost its head.
-#[derive(Debug, Clone)]
-pub(crate) struct Predecessor {
-    pub(super) node: NodeId,
-    /// By what the head knows that the successor is the same machine.
-    pub(super) certificate: Option<LastCertificate>,
-    /// Whether a head that was killed is started again: one without a journal never is.
-    pub(super) head_may_come_back: bool,
+pub(crate) struct Arrival {
+    pub(crate) network: Network,
+    pub(crate) connection: Connection,
+    pub(crate) admitted: NodeAdmitted,
 }
 
 /// What a node that tries to join again and again has to watch meanwhile.
-pub(super) struct Return<'a> {
+pub(crate) struct Return<'a> {
     /// Who it was, where it had joined before.
-    pub(super) predecessor: Option<Predecessor>,
+    pub(crate) predecessor: Option<Predecessor>,
     /// For how long it tries.
     limit: Duration,
     /// Readable when it is to end.
@@ -74,7 +48,7 @@ pub(super) struct Return<'a> {
 
 impl<'a> Return<'a> {
     /// Where a node is to try again: one that had joined before, or that may be earlier than its head.
-    pub(super) fn of(
+    pub(crate) fn of(
         before: Option<Predecessor>,
         config: &Config,
         stop: &'a OwnedFd,
@@ -88,24 +62,11 @@ impl<'a> Return<'a> {
     }
 }
 
-pub(super) fn read_token(path: &Path) -> Result<JoinToken, TokenFault> {
-    use std::io::Read as _;
-    use std::os::unix::fs::PermissionsExt as _;
-    let file = std::fs::File::open(path).map_err(TokenFault::Unread)?;
-    let mode = file.metadata().map_err(TokenFault::Unread)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(TokenFault::Open(mode));
-    }
-    let mut text = String::new();
-    file.take(TOKEN_FILE_BYTES_LIMIT).read_to_string(&mut text).map_err(TokenFault::Unread)?;
-    Ok(JoinToken::parse(&text)?)
-}
-
 /// Joins as `config` says: once, or again and again where `back` says so.
-pub(super) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -> Result<Arrival, JoinError> {
+pub(crate) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -> Result<Arrival, JoinError> {
     let address = config.join.clone().unwrap_or_default();
     let path = config.token_file.clone().unwrap_or_default();
-    let token = read_token(&path).map_err(|source| token_error(&path, source))?;
+    let token = token_file::read(&path).map_err(|source| token_error(&path, source))?;
     let until = Instant::now() + back.map_or(Duration::ZERO, |back| back.limit);
     // The head's, and those of its standbys.
     let mut addresses = address.split(',').cycle();
@@ -164,14 +125,14 @@ fn is_to_end(back: &Return<'_>) -> bool {
 }
 
 /// Goes to a head that came back, as the node that the last one had let in. It blocks.
-pub(super) fn rejoin(
+pub(crate) fn rejoin(
     address: &str,
     token_file: &Path,
     node: NodeId,
     before: Option<&LastCertificate>,
 ) -> Result<Joined, JoinFailure> {
     let unread = |fault: TokenFault| JoinFailure::Broken(io::Error::other(fault.to_string()));
-    let (token, protocol) = (read_token(token_file).map_err(unread)?, protocol());
+    let (token, protocol) = (token_file::read(token_file).map_err(unread)?, protocol());
     let at = |address| {
         let newcomer = Newcomer {
             address,
@@ -228,20 +189,15 @@ fn attempt(
     };
     admitted.ip = own.to_string();
     let lease = Duration::from_millis(admitted.lease_ms);
-    let home = Home::new(head, lease, asked).map_err(|error| silent(error.into()))?;
-    let network = Network::of_member(gateway, credentials, lease, home);
+    let link = HeadLink::new(head, lease, asked).map_err(|error| silent(error.into()))?;
+    let network = Network::of_member(gateway, credentials, lease, link);
     Ok(Arrival { network, connection, admitted: *admitted })
 }
 
 /// Where others reach this node: what was said, or what the head sees.
-pub(super) fn own_address(config: &Config, seen: IpAddr) -> Result<IpAddr, JoinError> {
+pub(crate) fn own_address(config: &Config, seen: IpAddr) -> Result<IpAddr, JoinError> {
     match &config.node_ip_address {
         None => Ok(seen),
         Some(text) => text.parse().map_err(|_| JoinError::Address { text: text.clone() }),
     }
-}
-
-/// The file for the token in a session's directory.
-pub(super) fn token_path(session: &Path) -> PathBuf {
-    session.join("join-token")
 }

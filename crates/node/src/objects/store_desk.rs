@@ -23,7 +23,7 @@ const ROOM_LIMIT: Duration = Duration::from_secs(5);
 const PIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Stands for this node itself, which writes what it fetches from others.
-pub(super) const OWN: Key = 0;
+pub(crate) const OWN: Key = 0;
 
 /// What is to be told to a client.
 #[derive(Debug)]
@@ -78,12 +78,12 @@ impl StoreDesk {
     }
 
     /// Memory for segments of so many bytes is there.
-    pub(super) fn set_bound(&mut self, bytes: u64) {
+    pub(crate) fn set_bound(&mut self, bytes: u64) {
         self.store.set_bound(bytes);
     }
 
     /// Bytes that the store is about to give back.
-    pub(super) fn leaving_bytes(&self) -> u64 {
+    pub(crate) fn leaving_bytes(&self) -> u64 {
         self.store.leaving_bytes()
     }
 
@@ -100,48 +100,48 @@ impl StoreDesk {
     }
 
     /// The client is a process of this job, and is given files of that job only (STORE-6).
-    pub(super) fn client_of(&mut self, client: Key, job: JobId) {
+    pub(crate) fn client_of(&mut self, client: Key, job: JobId) {
         self.store.client_of(ClientId(client), job);
     }
 
     /// From here on, what is said to this client is for this daemon.
-    pub(super) fn serve_itself(&mut self, client: Key) {
+    pub(crate) fn serve_itself(&mut self, client: Key) {
         self.itself.insert(client);
     }
 
     /// Whether what is said to this client is for this daemon.
-    pub(super) fn is_itself(&self, client: Key) -> bool {
+    pub(crate) fn is_itself(&self, client: Key) -> bool {
         self.itself.contains(&client)
     }
 
     /// Bytes of a pinned object.
-    pub(super) fn bytes_of(&self, segment: SegmentId, offset: u64, count: u64) -> io::Result<bytes::Bytes> {
+    pub(crate) fn bytes_of(&self, segment: SegmentId, offset: u64, count: u64) -> io::Result<bytes::Bytes> {
         let count = usize::try_from(count).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         self.store.read(segment, offset, count).map(bytes::Bytes::from)
     }
 
     /// A pinned object of `size` bytes, or room for one that this daemon was given, mapped.
-    pub(super) fn mapping_of(&mut self, segment: SegmentId, size: u64) -> Option<Arc<WriteMapping>> {
+    pub(crate) fn mapping_of(&mut self, segment: SegmentId, size: u64) -> Option<Arc<WriteMapping>> {
         self.store.mapping_of(segment, size)
     }
 
     /// A mapping is used no more.
-    pub(super) fn trim_mappings(&mut self) {
+    pub(crate) fn trim_mappings(&mut self) {
         self.store.trim_mappings();
     }
 
     /// Writes into room that this daemon was given.
-    pub(super) fn write(&self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, segment: SegmentId, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.store.write(segment, offset, bytes)
     }
 
     /// The same for all copies of one writing of an object.
-    pub(super) fn stamp_of(&mut self, object: ObjectId) -> Stamp {
+    pub(crate) fn stamp_of(&mut self, object: ObjectId) -> Stamp {
         *self.stamps.entry(object).or_insert_with(|| Stamp(u64::from_ne_bytes(oxiray_ids::random())))
     }
 
     /// The object that was fetched is of this writing.
-    pub(super) fn has_stamp(&mut self, object: ObjectId, stamp: Stamp) {
+    pub(crate) fn has_stamp(&mut self, object: ObjectId, stamp: Stamp) {
         self.stamps.insert(object, stamp);
     }
 

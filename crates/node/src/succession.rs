@@ -1,13 +1,13 @@
 //! What a member leaves to the process that is started in its place, should the switch end it (BEAT-2).
 
-use super::Daemon;
-use super::arrival::Predecessor;
-use super::line_log::LineLog;
 use crate::config::Config;
+use crate::lifetime::Predecessor;
+use crate::line_log::LineLog;
 use oxiray_ids::NodeId;
 use oxiray_network::LastCertificate;
 use oxiray_processes::{BroodError, leave_note, supervise};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,28 +29,17 @@ struct Note {
 
 /// Gives a daemon that is to have a lease its supervisor, and goes on in a process of its own: whether that takes the place
 /// of another, and who that one was.
-pub(super) fn begin(config: &Config, keeps_output: bool) -> Result<(bool, Option<Predecessor>), BroodError> {
+pub(crate) fn begin(config: &Config, keeps_output: bool) -> Result<(bool, Option<Predecessor>), BroodError> {
     let note = if config.has_lease() { supervise(keeps_output)? } else { None };
     Ok((note.is_some(), note.and_then(|note| Note::take_over(&note))))
 }
 
-impl Daemon {
-    /// Leaves a note, where this process has a supervisor.
-    pub(super) fn leave_note(&mut self) {
-        let Some(network) = &self.network else { return };
-        let Predecessor { node, certificate, head_may_come_back } = self.as_predecessor();
-        let note = Note {
-            log: self.session.logs().join("daemon.log"),
-            node: node.hex(),
-            lease: network.lease,
-            head_may_come_back,
-            certificate: certificate.map(|certificate| certificate.to_parts()),
-        };
-        let left = serde_json::to_vec(&note).map_err(Into::into).and_then(|note| leave_note(&note));
-        if let Err(error) = left {
-            self.log.line(&format!("should this node be stopped for too long, it cannot come back: {error}"));
-        }
-    }
+/// Leaves a note of the member that logs to `log` and has such a `lease`, where this process has a supervisor.
+pub(crate) fn leave(log: PathBuf, lease: Duration, own: Predecessor) -> io::Result<()> {
+    let Predecessor { node, certificate, head_may_come_back } = own;
+    let certificate = certificate.map(|certificate| certificate.to_parts());
+    let note = Note { log, node: node.hex(), lease, head_may_come_back, certificate };
+    serde_json::to_vec(&note).map_err(io::Error::from).and_then(|note| leave_note(&note))
 }
 
 impl Note {

@@ -1,0 +1,222 @@
+//! The processes of workers: what each is, what it prints, and the memory and processes that it may have.
+
+mod logs;
+pub(crate) mod memory;
+mod output;
+
+use crate::control_groups::ControlGroups;
+use crate::logs::Printed;
+use crate::poller::{Poller, Token};
+use logs::WorkerLogs;
+use memory::MemoryWatch;
+use output::{Pipe, READ_BYTES};
+use oxiray_ids::{JobId, WorkerId};
+use oxiray_machine::{Key, TemplateKey};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// A worker's process, from the order to fork it until its tree is gone.
+#[derive(Debug)]
+struct Process {
+    template: TemplateKey,
+    /// 0 until it is forked.
+    pid: u32,
+    pidfd: Option<OwnedFd>,
+    /// To be killed as soon as it can be.
+    is_doomed: bool,
+    /// How it ended, once all that descends from it is gone; what it said last is yet to be heard.
+    end: Option<String>,
+    output: Pipe,
+    errors: Pipe,
+}
+
+impl Process {
+    fn pipe(&mut self, is_error: bool) -> &mut Pipe {
+        if is_error { &mut self.errors } else { &mut self.output }
+    }
+}
+
+/// All workers' processes.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    by_key: BTreeMap<Key, Process>,
+    by_pid: BTreeMap<u32, Key>,
+    pub(crate) control_groups: ControlGroups,
+    pub(crate) memory: MemoryWatch,
+    logs: WorkerLogs,
+    /// What pipes are read into.
+    scratch: Box<[u8]>,
+}
+
+impl Workers {
+    /// `logs`: the folder of the files that keep what workers print.
+    pub(crate) fn new(control_groups: ControlGroups, memory: MemoryWatch, logs: PathBuf) -> Self {
+        Self {
+            by_key: BTreeMap::new(),
+            by_pid: BTreeMap::new(),
+            control_groups,
+            memory,
+            logs: WorkerLogs::new(logs),
+            scratch: vec![0; READ_BYTES].into(),
+        }
+    }
+
+    pub(crate) fn has(&self, key: Key) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// The process of a worker; 0 where it is not forked yet, or gone.
+    pub(crate) fn pid_of(&self, key: Key) -> u32 {
+        self.by_key.get(&key).map_or(0, |process| process.pid)
+    }
+
+    pub(crate) fn of_pid(&self, pid: u32) -> Option<Key> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    /// The workers that a template forked, or is to fork.
+    pub(crate) fn of_template(&self, template: TemplateKey) -> Vec<Key> {
+        self.by_key.iter().filter(|(_, process)| process.template == template).map(|(key, _)| *key).collect()
+    }
+
+    /// Bytes of memory that each worker's processes have for themselves.
+    pub(crate) fn own_bytes(&self) -> BTreeMap<Key, u64> {
+        let living = self.by_key.iter().filter(|(_, process)| process.pid > 0);
+        living.map(|(key, process)| (*key, memory::own_bytes(process.pid))).collect()
+    }
+
+    // --- from the order to fork a worker until all of it is gone ---
+
+    /// A worker is to be forked, and prints into these pipes.
+    pub(crate) fn add(&mut self, key: Key, template: TemplateKey, output: OwnedFd, errors: OwnedFd) {
+        let (output, errors) = (Pipe::new(output), Pipe::new(errors));
+        let process = Process { template, pid: 0, pidfd: None, is_doomed: false, end: None, output, errors };
+        self.by_key.insert(key, process);
+    }
+
+    /// A worker was forked. Returns whether it is to be killed already; nothing where nobody knows it any more.
+    pub(crate) fn forked(&mut self, key: Key, pid: u32, pidfd: Option<OwnedFd>) -> Option<bool> {
+        let process = self.by_key.get_mut(&key)?;
+        (process.pid, process.pidfd) = (pid, pidfd);
+        self.by_pid.insert(pid, key);
+        Some(process.is_doomed)
+    }
+
+    /// A descriptor of the worker's own process.
+    pub(crate) fn pidfd_of(&self, key: Key) -> Option<&OwnedFd> {
+        self.by_key.get(&key)?.pidfd.as_ref()
+    }
+
+    /// Kills a worker, at once or as soon as it is forked.
+    pub(crate) fn kill(&mut self, key: Key) -> Result<(), Errno> {
+        let Some(process) = self.by_key.get_mut(&key) else { return Ok(()) };
+        process.is_doomed = true;
+        self.control_groups.end(key);
+        process.pidfd.as_ref().map_or(Ok(()), oxiray_processes::kill_by_pidfd)
+    }
+
+    /// All of a worker is dead, in this way; `false` where that is known already. What it said last is yet to be heard.
+    pub(crate) fn ended(&mut self, key: Key, text: &str) -> bool {
+        let Some(process) = self.by_key.get_mut(&key).filter(|process| process.end.is_none()) else { return false };
+        process.end = Some(text.to_owned());
+        // Another process may have its number from here on.
+        self.by_pid.remove(&process.pid);
+        true
+    }
+
+    /// How a worker ended of which all is dead.
+    pub(crate) fn take_end(&mut self, key: Key) -> Option<String> {
+        self.by_key.get_mut(&key)?.end.take()
+    }
+
+    /// Ends all that is known of a worker here.
+    pub(crate) fn remove(&mut self, poller: &Poller, key: Key) {
+        if let Some(process) = self.by_key.remove(&key)
+            && let Some(pidfd) = &process.pidfd
+        {
+            poller.forget(pidfd);
+        }
+        self.control_groups.release(key);
+    }
+
+    // --- what it prints ---
+
+    /// From here on a worker's output is read: its process id is known.
+    pub(crate) fn watch_output(&self, poller: &Poller, key: Key) -> Result<(), Errno> {
+        let Some(process) = self.by_key.get(&key) else { return Ok(()) };
+        let output = poller.watch(&process.output.descriptor, Token::Output(key));
+        output.and(poller.watch(&process.errors.descriptor, Token::Errors(key)))
+    }
+
+    /// One read of a worker's output, and the process that printed it; nothing of it is read where it is to pause.
+    pub(crate) fn read(
+        &mut self,
+        poller: &Poller,
+        key: Key,
+        is_error: bool,
+        pauses: bool,
+    ) -> Option<(u32, Vec<Printed>)> {
+        let process = self.by_key.get_mut(&key)?;
+        let pid = process.pid;
+        let pipe = process.pipe(is_error);
+        if pauses {
+            pipe.is_paused = true;
+            poller.forget(&pipe.descriptor);
+            return None;
+        }
+        let printed = pipe.read(&mut self.scratch);
+        if pipe.is_over {
+            poller.forget(&pipe.descriptor);
+        }
+        Some((pid, printed?))
+    }
+
+    /// All that a worker of which all is dead has printed into a pipe and that was not read yet.
+    pub(crate) fn drain(&mut self, poller: &Poller, key: Key, is_error: bool) -> (u32, Vec<Printed>) {
+        let Some(process) = self.by_key.get_mut(&key) else { return (0, Vec::new()) };
+        let pid = process.pid;
+        let pipe = process.pipe(is_error);
+        poller.forget(&pipe.descriptor);
+        let mut all = Vec::new();
+        // Somebody else may have the other end, and print for ever.
+        for _ in 0..pipe.reads_left() {
+            match pipe.read(&mut self.scratch) {
+                Some(printed) => all.extend(printed),
+                None => break,
+            }
+        }
+        all.extend(pipe.finish());
+        (pid, all)
+    }
+
+    /// The workers whose output is not read, since whom it is for has enough to read.
+    pub(crate) fn paused(&self) -> impl Iterator<Item = Key> {
+        let is_paused = |process: &Process| process.output.is_paused || process.errors.is_paused;
+        self.by_key.iter().filter(move |(_, process)| is_paused(process)).map(|(key, _)| *key)
+    }
+
+    /// A worker's output is read again.
+    pub(crate) fn resume(&mut self, poller: &Poller, key: Key) {
+        let Some(process) = self.by_key.get_mut(&key) else { return };
+        for (pipe, token) in [(&mut process.output, Token::Output(key)), (&mut process.errors, Token::Errors(key))] {
+            if std::mem::replace(&mut pipe.is_paused, false) {
+                // It fails only where the descriptor is watched already.
+                let _ = poller.watch(&pipe.descriptor, token);
+            }
+        }
+    }
+
+    /// Keeps what a worker has printed in its file.
+    pub(crate) fn keep(&mut self, named: (WorkerId, JobId), pid: u32, is_error: bool, printed: &[Printed]) {
+        let path = self.logs.path(named, pid, is_error);
+        let lines: Vec<&[u8]> = printed.iter().map(|printed| &printed.lines[..]).collect();
+        self.logs.append(&path, &lines.concat());
+    }
+
+    /// A file that keeps what a worker printed: its errors, where it printed any.
+    pub(crate) fn file_of(&self, named: (WorkerId, JobId), pid: u32) -> Option<PathBuf> {
+        [true, false].map(|is_error| self.logs.path(named, pid, is_error)).into_iter().find(|file| file.exists())
+    }
+}
