@@ -1,6 +1,6 @@
 //! Placement groups, as the language front uses them.
 
-use crate::core::groups::is_plain;
+use crate::core::client::groups::is_plain;
 use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;

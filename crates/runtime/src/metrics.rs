@@ -8,11 +8,8 @@
 //! - RECORD-3: the table has at most [`LINES_MAX`] lines, counted as the daemon counts them.
 //! - RECORD-4: the table's lock is the innermost: nothing else is locked or called while it is held.
 
-use crate::core::DAEMON;
-use crate::runtime::Runtime;
-use crate::shell::State;
 pub use oxiray_wire::message::MetricKind;
-use oxiray_wire::message::{MetricSample, MetricTag, Metrics};
+use oxiray_wire::message::{MetricSample, MetricTag};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,8 +25,6 @@ const LINES_MAX: usize = 10_000;
 const METRICS_MAX: usize = 1000;
 /// The most bytes of one combination of tags, and of a metric's name.
 const TEXT_BYTES_MAX: usize = 1024;
-/// Samples in one message.
-const BATCH_MAX: usize = 1000;
 
 static TABLE: Mutex<Table> = Mutex::new(Table { metrics: Vec::new(), lines: 0, has_changed: false });
 
@@ -190,7 +185,13 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    fn arm(&mut self, now: Instant) {
+    /// The daemon was told of all there is.
+    pub(crate) fn told(now: Instant) -> Self {
+        Self { at: None, told: Some(now) }
+    }
+
+    /// Something is to be told.
+    pub(crate) fn arm(&mut self, now: Instant) {
         let earliest = self.told.map_or(now, |told| told + PERIOD);
         self.at.get_or_insert(earliest.max(now + SOON));
     }
@@ -210,46 +211,21 @@ pub fn declare_metric(
     table().declare(kind, name, description, boundaries)
 }
 
-/// Records a value. Where it says so, [`Runtime::tell_metrics_soon`] is to be called if there is a runtime.
+/// Records a value. Where it says so, [`crate::Runtime::tell_metrics_soon`] is to be called if there is a runtime.
 pub fn record_metric(metric: MetricIndex, tags: Vec<(String, String)>, value: f64) -> Result<bool, NotKept> {
     table().record(metric, tags, value)
 }
 
-/// A connection begins: gauges are told once more, and what was recorded without one now.
-pub fn begin_metrics(runtime: &Runtime) {
-    let has_changed = {
-        let mut table = table();
-        table.begin();
-        table.has_changed
-    };
-    if has_changed {
-        runtime.tell_metrics_soon();
-    }
+/// Gauges are told once more to the next daemon. Returns whether there is something to be told.
+pub(crate) fn begin_table() -> bool {
+    let mut table = table();
+    table.begin();
+    table.has_changed
 }
 
-impl Runtime {
-    /// Something was recorded: it is told in a while.
-    pub fn tell_metrics_soon(&self) {
-        self.shared.with(|state| {
-            state.io.metrics.arm(Instant::now());
-            state.signals.timer_moved = true;
-        });
-    }
-}
-
-impl State {
-    /// Tells the daemon of what was recorded since it was told last.
-    pub(crate) fn tell_of_metrics(&mut self) {
-        self.io.metrics = Telling { at: None, told: Some(Instant::now()) };
-        if self.daemon.lost.is_some() {
-            return;
-        }
-        let mut samples = table().take().into_iter().peekable();
-        while samples.peek().is_some() {
-            let samples = samples.by_ref().take(BATCH_MAX).collect();
-            self.io.links.post_now(DAEMON, &Metrics { samples });
-        }
-    }
+/// What nobody was told of.
+pub(crate) fn take_samples() -> Vec<MetricSample> {
+    table().take()
 }
 
 #[cfg(test)]

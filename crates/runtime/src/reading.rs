@@ -1,6 +1,6 @@
 //! Results that come one by one, as the language front reads them.
 
-use crate::core::reading::Next;
+use crate::core::client::reading::Next;
 use crate::core::streams::item;
 use crate::runtime::{Runtime, RuntimeError};
 use oxiray_ids::{ObjectId, TaskId};

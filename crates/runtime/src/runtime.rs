@@ -1,15 +1,17 @@
 //! The runtime of one process, as the language front uses it.
 
-use crate::away::{Away, Entry};
-use crate::cancel::waits_for_nothing;
+use crate::away::Entry;
 use crate::core::DAEMON;
-use crate::core::client::{Identity, News};
 use crate::core::contained::Seen;
+use crate::core::identity::Identity;
 use crate::core::objects::is_error;
 use crate::core::questions::DaemonAnswer;
+use crate::core::signals::News;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
-use crate::lead::{Shared, Unmet};
+use crate::lead::Shared;
+use crate::lead::protocol::Unmet;
 use crate::links::Links;
+use crate::returning;
 use crate::shell::{Shell, State};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
@@ -53,6 +55,15 @@ impl Identity {
     }
 }
 
+/// What a call meets that waits for something after it was cancelled.
+fn waits_for_nothing() -> RuntimeError {
+    RuntimeError::Failed(Failure {
+        code: "cancelled".into(),
+        text: "this call was cancelled, so that it waits for nothing more".into(),
+        cause: Bytes::new(),
+    })
+}
+
 /// An actor to be made.
 #[derive(Debug, Clone)]
 pub struct ActorWork {
@@ -92,7 +103,7 @@ impl Runtime {
         }
         let shared = Arc::new(Shared::new(state)?);
         if let Some(entry) = entry {
-            let away = Away::new(entry, &shared);
+            let away = returning::away(entry, &shared);
             shared.with(|state| {
                 state.io.away = Some(away);
                 state.wait_for_daemon();

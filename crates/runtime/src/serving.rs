@@ -2,7 +2,7 @@
 
 use crate::core::execute::{Duty, Outcome, Ticket};
 use crate::interrupts::Knocker;
-use crate::lead::Unmet;
+use crate::lead::protocol::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::shell::State;
 use oxiray_ids::{ObjectId, TaskId};

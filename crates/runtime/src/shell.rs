@@ -1,11 +1,15 @@
 //! What surrounds the core of a real process: sockets and rings, mapped files, threads, and the clock.
 
+mod interrupts;
+mod unfinished;
+
 use crate::away::Away;
 use crate::core::{Client, DAEMON, Io, Role, Token};
 use crate::interrupts::Knocker;
-use crate::lead::Lead;
+use crate::lead::protocol::Lead;
 use crate::links::Links;
 use crate::metrics::Telling;
+use crate::spin::Spin;
 use crate::unfinished::Unfinished;
 use crate::watched::{Noticed, Sign};
 use bytes::Bytes;
@@ -29,6 +33,9 @@ pub(crate) struct Shell {
     pub(crate) links: Links,
     pub(crate) unfinished: Unfinished,
     pub(crate) lead: Lead,
+    pub(crate) spin: Spin,
+    /// Streams of which something is noticed: a list that is kept, since one a turn is felt.
+    pub(crate) noticed: Vec<Noticed>,
     pub(crate) metrics: Telling,
     /// How a driver finds its daemon again.
     pub(crate) away: Option<Away>,
@@ -49,6 +56,8 @@ impl Shell {
             links,
             unfinished: Unfinished::default(),
             lead: Lead::default(),
+            spin: Spin::default(),
+            noticed: Vec::new(),
             metrics: Telling::default(),
             away: None,
             segments: SegmentCache::default(),
@@ -126,7 +135,7 @@ impl Io for Shell {
     }
 
     fn look_for_daemon(&mut self) -> bool {
-        self.begin_to_look()
+        self.away.as_mut().is_some_and(Away::begin_to_look)
     }
 
     fn give_daemon_up(&mut self) {

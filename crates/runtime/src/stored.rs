@@ -1,9 +1,9 @@
 //! Values in the machine's store, as the language front uses them.
 
-use crate::core::DAEMON;
-use crate::core::program::Retained;
+use crate::core::client::program::Retained;
 use crate::core::questions::{DaemonAnswer, OBJECT_SEALED};
 use crate::core::retrying::MemoryRetries;
+use crate::core::{DAEMON, INLINE_BYTES};
 use crate::lead::Shared;
 use crate::pins_ahead::AskedPin;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
@@ -77,6 +77,18 @@ pub struct Figures {
 }
 
 impl Runtime {
+    /// For the next object that this process puts, of `size` bytes: a task of the connection's own, and the object's
+    /// number there. An object larger than [`INLINE_BYTES`] is stored next under that name.
+    pub fn next_put(&self, size: usize) -> (TaskId, u32) {
+        let with_room =
+            if size > INLINE_BYTES { self.shared.with_time(|state| state.name_with_room(size)) } else { None };
+        with_room.unwrap_or_else(|| self.new_name())
+    }
+
+    pub(crate) fn new_name(&self) -> (TaskId, u32) {
+        self.shared.puts.next(self.shared.identity.job)
+    }
+
     /// Room in the store for an object, written by `write` and sealed; nothing where an earlier attempt of the same task
     /// wrote it.
     pub fn store(&self, id: ObjectId, size: usize, write: impl FnOnce(&mut [u8])) -> Result<(), RuntimeError> {

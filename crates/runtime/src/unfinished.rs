@@ -13,7 +13,6 @@
 //! the client itself; its end and the daemon's are heard of by other means.
 
 use crate::core::{Role, Token};
-use crate::shell::State;
 use std::time::{Duration, Instant};
 
 /// How long from one look to the next.
@@ -46,27 +45,29 @@ impl Default for Unfinished {
     }
 }
 
-impl State {
-    /// A stream was read as far as there was something: it is looked at later where that was in the midst of a frame.
-    pub(crate) fn watch_progress(&mut self, token: Token) {
-        let Some(since) = self.io.links.stalled_since(token) else { return };
-        let Some(role) = self.peers.role(token) else { return };
-        let is_known = self.io.unfinished.streams.iter().any(|begun| begun.token == token);
+impl Unfinished {
+    /// A stream was read to the midst of a frame whose last bytes came then.
+    pub(crate) fn watch(&mut self, token: Token, role: Role, since: Instant) {
+        let is_known = self.streams.iter().any(|begun| begun.token == token);
         if is_known || !matches!(role, Role::Lease(_) | Role::Actor(_)) {
             return;
         }
-        self.io.unfinished.streams.push(Begun { token, role, since, looks: 0 });
-        if self.io.unfinished.looks_at.is_none() {
-            self.io.unfinished.looks_at = Some(Instant::now() + self.io.unfinished.period);
+        self.streams.push(Begun { token, role, since, looks: 0 });
+        if self.looks_at.is_none() {
+            self.looks_at = Some(Instant::now() + self.period);
         }
     }
 
-    /// Looks at them all, and ends those of which nothing has come for too long.
-    pub(crate) fn look_at_unfinished(&mut self, now: Instant) {
+    /// Looks at all; `stalled_since` says of a stream when the last bytes of an unfinished frame came. Returns those of which
+    /// nothing has come for too long.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        stalled_since: impl Fn(Token) -> Option<Instant>,
+    ) -> Vec<(Token, Role)> {
         let mut late = Vec::new();
-        let links = &self.io.links;
-        self.io.unfinished.streams.retain_mut(|begun| {
-            let Some(since) = links.stalled_since(begun.token) else { return false };
+        self.streams.retain_mut(|begun| {
+            let Some(since) = stalled_since(begun.token) else { return false };
             begun.looks = if since == begun.since { begun.looks + 1 } else { 0 };
             begun.since = since;
             let is_late = begun.looks >= LOOKS;
@@ -74,24 +75,13 @@ impl State {
             !is_late
         });
         // UNFINISHED-2, UNFINISHED-3.
-        self.io.unfinished.looks_at =
-            (!self.io.unfinished.streams.is_empty()).then_some(now + self.io.unfinished.period);
-        for (token, role) in late {
-            self.give_up_stalled(token, role);
-        }
+        self.looks_at = (!self.streams.is_empty()).then_some(now + self.period);
+        late
     }
 
-    fn give_up_stalled(&mut self, token: Token, role: Role) {
-        let why = format!(
-            "it began to send something, and nothing more of it came for {} s, so that its stream was closed",
-            (self.io.unfinished.period * LOOKS).as_secs_f64()
-        );
-        let who = match role {
-            Role::Actor(actor) => format!("the process of actor {actor}"),
-            _ => "a worker".to_owned(),
-        };
-        self.io.links.remove(token);
-        self.stream_stalled(token, &who, why);
+    /// For how long nothing has come of a stream that ends.
+    pub(crate) fn limit(&self) -> Duration {
+        self.period * LOOKS
     }
 }
 

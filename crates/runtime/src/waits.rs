@@ -6,10 +6,10 @@
 //! must cost little more than reading what it was given: it looks at each object once, and after that only when a
 //! value came, only at those that had none, and no further than the answer needs.
 
+use crate::core::client::reading::Waitable;
 use crate::core::contained::Seen;
 use crate::core::objects::{Objects, is_error};
-use crate::core::reading::Waitable;
-use crate::lead::Unmet;
+use crate::lead::protocol::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::shell::State;
 use oxiray_ids::ObjectId;

@@ -6,10 +6,12 @@ mod common;
 
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique, WorkerId};
-use oxiray_runtime::{ActorWork, Arguments, Class, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work};
+use oxiray_runtime::{
+    ActorWork, Arguments, Class, Duty, News, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
+};
 use oxiray_wire::message::{
     self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, LeaseEnded,
-    LeaseGranted, LeaseRefused, LostArgument, Published, Reply, Returned, Value,
+    LeaseGranted, LeaseRefused, LostArgument, Notice, Published, Reply, Returned, Value,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -476,6 +478,9 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
     assert_eq!(value_of(runtime, first), inline("there"));
     let failure = Failure { code: "actor_unavailable".into(), text: "it died".into(), cause: Bytes::new() };
     daemon.say(ActorRestarting { actor, failure: Some(failure), ..ActorRestarting::default() });
+    // What comes after it is heard after it: what is called from here on is called while the actor restarts.
+    daemon.say(Notice { text: "it restarts".into(), job: None });
+    assert!(matches!(runtime.next_news(), News::Notice(_)));
     actor
 }
 

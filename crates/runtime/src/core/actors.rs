@@ -1,32 +1,18 @@
 //! Actors as their callers see them: one ordered stream of calls to each.
-//!
-//! - ACTORS-1: calls of this process to one actor are sent in the order made, each once its arguments are there; calls
-//!   of an actor that takes them out of order, in the order in which their arguments are.
-//! - ACTORS-2: after an actor's stream ends, the daemon's word decides what becomes of calls under way: those with
-//!   retries left are sent again, in order and before later ones, when the actor is there again.
-//! - ACTORS-3: this process uses the actor's anchor as long as it has a handle that counts, or a call that such a
-//!   handle made is not answered. With the last use anywhere the actor ends.
-//! - ACTORS-4: a call to an actor that is made anew waits for so long at most; then it fails, or uses a retry up and waits
-//!   again.
 
-use crate::core::client::Client;
-use crate::core::creation::Creation;
-use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::submit::{Target, Task};
-use bytes::Bytes;
+use crate::core::io::Token;
+use crate::core::work::Arguments;
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
-use oxiray_wire::message::{
-    ActorConnect, ActorCreate, ActorDied, ActorKill, ActorPlaced, ActorRestarting, ActorToCaller, Cancel, Failure,
-};
+use oxiray_wire::message::{ActorCreate, Failure};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How long a call waits for an actor that is made anew (ACTORS-4).
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-enum Stream {
+pub(crate) enum Stream {
     /// Nobody has asked for one.
     None,
     /// Asked for, or lost and waiting for the verdict.
@@ -36,37 +22,37 @@ enum Stream {
 }
 
 #[derive(Debug)]
-struct Actor {
-    stream: Stream,
+pub(crate) struct Actor {
+    pub(crate) stream: Stream,
     /// The process that the last stream led to, until it is known to be dead.
-    process: Option<WorkerId>,
-    queue: VecDeque<TaskId>,
+    pub(crate) process: Option<WorkerId>,
+    pub(crate) queue: VecDeque<TaskId>,
     /// Calls that enter the queue when their arguments are there, whatever others do.
-    unready: FxHashSet<TaskId>,
+    pub(crate) unready: FxHashSet<TaskId>,
     /// How many calls were sent and are not answered; each knows its place in the order ([`Task::sent`]).
-    under_way: usize,
-    sent: u64,
+    pub(crate) under_way: usize,
+    pub(crate) sent: u64,
     /// This process made it, and it ends with this process.
-    is_own: bool,
-    handles: usize,
+    pub(crate) is_own: bool,
+    pub(crate) handles: usize,
     /// How many of the handles keep the actor.
-    keeping: usize,
+    pub(crate) keeping: usize,
     /// ACTORS-3.
-    is_anchored: bool,
+    pub(crate) is_anchored: bool,
     /// This process asked for its end: nothing more is sent, and the verdict is awaited.
-    killed: bool,
+    pub(crate) killed: bool,
     /// This process asked for the end of its process: nothing more is sent to that one.
-    paused: bool,
+    pub(crate) paused: bool,
     /// When calls that may not be retried fail, since the actor is made anew for so long (ACTORS-4).
-    unavailable_at: Option<Instant>,
+    pub(crate) unavailable_at: Option<Instant>,
     /// What its constructor's arguments refer to, kept until it is dead.
-    arguments: Vec<ObjectId>,
+    pub(crate) arguments: Vec<ObjectId>,
     /// What the daemon was told to make it, until it has a process.
-    creates: Vec<ActorCreate>,
+    pub(crate) creates: Vec<ActorCreate>,
 }
 
 impl Actor {
-    fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.queue.is_empty() && self.under_way == 0 && self.unready.is_empty()
     }
 
@@ -75,10 +61,19 @@ impl Actor {
     }
 }
 
+/// An actor whose constructor's arguments are not all there.
+#[derive(Debug)]
+pub(crate) struct Creation {
+    pub(crate) actor: ActorId,
+    pub(crate) create: ActorCreate,
+    pub(crate) arguments: Arguments,
+    pub(crate) waiting_for: usize,
+}
+
 /// Every actor this process has, or had, a handle of.
 #[derive(Debug, Default)]
 pub(crate) struct Actors {
-    known: FxHashMap<ActorId, Actor>,
+    pub(crate) known: FxHashMap<ActorId, Actor>,
     /// Those whose constructor's arguments are not all there, by what waits for them.
     pub(crate) creations: FxHashMap<TaskId, Creation>,
     /// Those that are made anew, by when their callers hear of it.
@@ -86,7 +81,7 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
-    fn get(&mut self, id: ActorId) -> &mut Actor {
+    pub(crate) fn get(&mut self, id: ActorId) -> &mut Actor {
         self.known.entry(id).or_insert_with(|| Actor {
             stream: Stream::None,
             process: None,
@@ -111,7 +106,13 @@ impl Actors {
         self.restarting.first().map(|(at, _)| *at)
     }
 
-    fn set_unavailable(&mut self, id: ActorId, at: Option<Instant>) {
+    /// The next actor whose callers are to hear that it is made anew.
+    pub(crate) fn next_restarting(&self, now: Instant) -> Option<ActorId> {
+        self.restarting.first().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
+    }
+
+    /// Callers of the actor hear then that it is made anew, or not at all.
+    pub(crate) fn set_unavailable(&mut self, id: ActorId, at: Option<Instant>) {
         if let Some(last) = std::mem::replace(&mut self.get(id).unavailable_at, at) {
             self.restarting.remove(&(last, id));
         }
@@ -195,321 +196,4 @@ impl Actors {
             actor.under_way = 0;
         }
     }
-}
-
-impl<I: Io> Client<I> {
-    /// One more handle of an actor; `keeps` is whether it keeps the actor.
-    pub fn add_handle(&mut self, id: ActorId, keeps: bool) {
-        let actor = self.actors.get(id);
-        actor.handles += 1;
-        actor.keeping += usize::from(keeps);
-        if keeps && !std::mem::replace(&mut actor.is_anchored, true) {
-            self.objects.borrow(id.anchor(), WorkerId::NIL);
-        }
-    }
-
-    /// A handle is gone.
-    pub fn drop_handle(&mut self, id: ActorId, keeps: bool) {
-        let actor = self.actors.get(id);
-        actor.handles = actor.handles.saturating_sub(1);
-        actor.keeping = actor.keeping.saturating_sub(usize::from(keeps));
-        self.let_go_when_done(id);
-    }
-
-    /// A call of an actor that is known to the tasks; `overtakable` where others may go first while it waits for its
-    /// arguments.
-    pub(crate) fn queue_actor_call(&mut self, id: ActorId, task: TaskId, overtakable: bool) {
-        let actor = self.actors.get(id);
-        if let Stream::Dead(failure) = &actor.stream {
-            let failure = failure.clone();
-            self.fail_task(task, &failure);
-            return;
-        }
-        if overtakable {
-            actor.unready.insert(task);
-        } else {
-            actor.queue.push_back(task);
-        }
-        if matches!(actor.stream, Stream::None) {
-            actor.stream = Stream::Awaited;
-            self.io.send_now(DAEMON, &ActorConnect { actor: id, lost: None });
-        }
-        self.deliver(id);
-    }
-
-    /// A call's arguments are there.
-    pub(crate) fn actor_call_ready(&mut self, id: ActorId, task: TaskId) {
-        let actor = self.actors.get(id);
-        if actor.unready.remove(&task) {
-            actor.queue.push_back(task);
-        }
-        self.deliver(id);
-    }
-
-    /// Sends what can be sent, in order (ACTORS-1).
-    pub(crate) fn deliver(&mut self, id: ActorId) {
-        loop {
-            let actor = self.actors.get(id);
-            let Stream::Open(token, _) = actor.stream else { return };
-            if actor.killed || actor.paused {
-                return;
-            }
-            let Some(front) = actor.queue.front().copied() else { return };
-            let Some(task) = self.calls.tasks.get_mut(&front) else {
-                actor.queue.pop_front();
-                self.let_go_when_done(id);
-                continue;
-            };
-            if task.waiting_for > 0 {
-                return;
-            }
-            actor.queue.pop_front();
-            if !task.work.arguments.references.is_empty()
-                && let Some(value) = self.failed_argument(front)
-            {
-                self.finish_with(front, &value);
-                self.let_go_when_done(id);
-                continue;
-            }
-            let is_lone = self.note_sent(id, front);
-            self.send_call(token, front, is_lone);
-        }
-    }
-
-    /// A call goes out; whether no other is under way.
-    fn note_sent(&mut self, id: ActorId, call: TaskId) -> bool {
-        let actor = self.actors.get(id);
-        actor.sent += 1;
-        if let Some(task) = self.calls.tasks.get_mut(&call) {
-            task.sent = actor.sent;
-            actor.under_way += 1;
-        }
-        actor.under_way <= 1
-    }
-
-    /// The calls under way, in the order sent; none is from here on.
-    fn take_under_way(&mut self, id: ActorId) -> Vec<TaskId> {
-        if std::mem::take(&mut self.actors.get(id).under_way) == 0 {
-            return Vec::new();
-        }
-        let is_it = |task: &Task| task.sent > 0 && matches!(task.target, Target::Actor(actor) if actor == id);
-        let found = self.calls.tasks.iter_mut().filter(|(_, task)| is_it(task));
-        let mut sent: Vec<(u64, TaskId)> = found.map(|(call, task)| (std::mem::take(&mut task.sent), *call)).collect();
-        sent.sort_unstable_by_key(|(number, _)| *number);
-        sent.into_iter().map(|(_, call)| call).collect()
-    }
-
-    pub(crate) fn actor_said(&mut self, token: Token, id: ActorId, message: ActorToCaller) {
-        match message {
-            ActorToCaller::StreamItem(item) => self.item_arrived(token, *item),
-            ActorToCaller::Reply(reply) => {
-                let task = reply.task;
-                let is_under_way = self.calls.tasks.get(&task).is_some_and(|task| task.sent > 0);
-                if let (true, Stream::Open(_, worker)) = (is_under_way, &self.actors.get(id).stream) {
-                    let worker = *worker;
-                    self.finish(task, reply, worker);
-                }
-                self.let_go_when_done(id);
-            }
-            ActorToCaller::Retried(retried) => drop(self.spend_retry(retried.task)),
-        }
-    }
-
-    pub(crate) fn actor_placed(&mut self, placed: &ActorPlaced, descriptor: Option<I::Descriptor>) {
-        let (id, Some(stream)) = (placed.actor, descriptor) else { return };
-        if matches!(self.actors.get(id).stream, Stream::Open(..) | Stream::Dead(_)) {
-            return;
-        }
-        let Some(token) = self.open_stream(stream, Role::Actor(id), placed.is_near) else { return };
-        let worker = placed.worker;
-        let actor = self.actors.get(id);
-        actor.stream = Stream::Open(token, worker);
-        self.actors.set_unavailable(id, None);
-        let actor = self.actors.get(id);
-        actor.process = Some(worker);
-        actor.paused = false;
-        actor.creates.clear();
-        if actor.under_way > 0 {
-            let text = "the stream to its process broke, and there is a new one.".to_owned();
-            self.lose_calls(id, Some(&Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }), false);
-        }
-        self.deliver(id);
-    }
-
-    /// ACTORS-2: the stream ended; the daemon's word is awaited.
-    pub(crate) fn actor_silent(&mut self, id: ActorId) {
-        let actor = self.actors.get(id);
-        if let Stream::Open(_, worker) = actor.stream {
-            actor.stream = Stream::Awaited;
-            self.io.send_now(DAEMON, &ActorConnect { actor: id, lost: Some(worker) });
-        }
-    }
-
-    /// The network made no stream to the actor's process. Calls that were to go through it have not begun, and none spends
-    /// a retry.
-    pub(crate) fn actor_unreached(&mut self, id: ActorId) {
-        self.lose_calls(id, None, false);
-        self.actor_silent(id);
-    }
-
-    /// ACTORS-2: the actor's process died, and there will be another.
-    pub(crate) fn actor_restarting(&mut self, said: ActorRestarting) {
-        let id = said.actor;
-        self.close_stream_to(id);
-        let actor = self.actors.get(id);
-        actor.stream = Stream::Awaited;
-        actor.paused = false;
-        // One that waits for the arguments of its first constructor was never there.
-        if said.failure.is_some() && actor.unavailable_at.is_none() {
-            self.actors.set_unavailable(id, Some(self.now + PATIENCE));
-            self.signals.timer_moved = true;
-        }
-        let failure = said.failure.unwrap_or_default();
-        self.lose_calls(id, (!said.began_nothing).then_some(&failure), said.was_drained);
-        self.let_go_when_done(id);
-        self.signals.changed = true;
-    }
-
-    /// What was under way fails, or goes back to the front of the queue where it has retries left or never ran.
-    fn lose_calls(&mut self, id: ActorId, failure: Option<&Failure>, was_drained: bool) {
-        for task in self.take_under_way(id).into_iter().rev() {
-            match failure {
-                _ if self.end_if_cancelled(task) => {}
-                Some(_) if was_drained && self.repeat_uncounted(task) => self.actors.get(id).queue.push_front(task),
-                Some(failure) if !self.spend_retry(task) => self.fail_task(task, failure),
-                _ => self.actors.get(id).queue.push_front(task),
-            }
-        }
-    }
-
-    /// ACTORS-4.
-    pub(crate) fn tell_of_restarts(&mut self, now: Instant) {
-        while let Some((at, id)) = self.actors.restarting.first().copied()
-            && at <= now
-        {
-            self.actors.set_unavailable(id, Some(now + PATIENCE));
-            let actor = self.actors.get(id);
-            let waiting: Vec<TaskId> = actor.queue.iter().chain(&actor.unready).copied().collect();
-            let lost: Vec<TaskId> = waiting.into_iter().filter(|call| !self.spend_retry(*call)).collect();
-            let actor = self.actors.get(id);
-            actor.queue.retain(|call| !lost.contains(call));
-            actor.unready.retain(|call| !lost.contains(call));
-            for call in lost {
-                self.fail_task(call, &restarting());
-            }
-            self.let_go_when_done(id);
-        }
-    }
-
-    /// The actor's process is dead: what it had said is read, and the stream to it closed.
-    fn close_stream_to(&mut self, id: ActorId) {
-        if let Stream::Open(token, _) = self.actors.get(id).stream {
-            self.hear_last_words(token);
-            self.close_stream(token);
-        }
-        if let Some(process) = self.actors.get(id).process.take() {
-            self.giver_is_over(&process);
-        }
-    }
-
-    pub(crate) fn actor_died(&mut self, died: ActorDied) {
-        let id = died.actor;
-        let failure = died.failure.unwrap_or_else(|| Failure {
-            code: "actor_died".into(),
-            text: "the actor is dead".into(),
-            cause: Bytes::new(),
-        });
-        self.close_stream_to(id);
-        self.actors.set_unavailable(id, None);
-        self.forget_creation(id);
-        let actor = self.actors.get(id);
-        actor.stream = Stream::Dead(failure.clone());
-        actor.creates.clear();
-        let arguments = std::mem::take(&mut actor.arguments);
-        let mut lost = self.take_under_way(id);
-        let actor = self.actors.get(id);
-        lost.extend(actor.queue.drain(..));
-        lost.extend(actor.unready.drain());
-        for task in lost {
-            self.fail_task(task, &failure);
-        }
-        for object in arguments {
-            self.release(object);
-        }
-        self.let_go_when_done(id);
-        self.signals.changed = true;
-    }
-
-    /// An actor that was not made after all: its name was taken.
-    pub fn unmake_actor(&mut self, id: ActorId) {
-        self.forget_creation(id);
-        self.actors.set_unavailable(id, None);
-        if let Some(actor) = self.actors.known.remove(&id) {
-            if actor.is_anchored {
-                self.release(id.anchor());
-            }
-            for object in actor.arguments {
-                self.release(object);
-            }
-        }
-    }
-
-    /// Ends an actor's process; `restart` is whether there may be another.
-    pub fn kill_actor(&mut self, id: ActorId, restart: bool) {
-        let actor = self.actors.get(id);
-        if restart {
-            actor.paused = matches!(actor.stream, Stream::Open(..));
-        } else {
-            actor.killed = true;
-        }
-        self.io.send_now(DAEMON, &ActorKill { actor: id, restart });
-    }
-
-    /// Whether the actor's process has the call. One that it has not got is not sent any more.
-    pub(crate) fn cancel_actor_call(&mut self, id: ActorId, task: TaskId, recursive: bool) -> bool {
-        if self.calls.tasks.get(&task).is_none_or(|task| task.sent == 0) {
-            return false;
-        }
-        if let Stream::Open(token, _) = self.actors.get(id).stream {
-            let cancel = Cancel { task, force: false, recursive };
-            self.io.send_now(token, &cancel);
-        }
-        true
-    }
-
-    /// Calls were taken out of an actor's queue.
-    pub(crate) fn actor_calls_left(&mut self, id: ActorId) {
-        let tasks = &self.calls.tasks;
-        let actor = self.actors.get(id);
-        actor.unready.retain(|task| tasks.contains_key(task));
-        while actor.queue.front().is_some_and(|front| !tasks.contains_key(front)) {
-            actor.queue.pop_front();
-        }
-        self.deliver(id);
-        self.let_go_when_done(id);
-    }
-
-    /// ACTORS-3.
-    fn let_go_when_done(&mut self, id: ActorId) {
-        let actor = self.actors.get(id);
-        if !actor.is_quiet() {
-            return;
-        }
-        let lets_go = actor.keeping == 0 && std::mem::take(&mut actor.is_anchored);
-        if actor.handles == 0 && matches!(actor.stream, Stream::Dead(_) | Stream::None) {
-            self.actors.known.remove(&id);
-        }
-        if lets_go {
-            self.release(id.anchor());
-        }
-    }
-}
-
-/// What a call fails with whose actor is made anew for too long.
-fn restarting() -> Failure {
-    let text = format!(
-        "The actor is temporarily unavailable: it was not there again within {} s. The actor is restarting.",
-        PATIENCE.as_secs()
-    );
-    Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() }
 }

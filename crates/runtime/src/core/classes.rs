@@ -6,7 +6,7 @@
 //! - CLASSES-1: whoever keeps the number of a class counts as one of its uses: callers, and tasks until they are over.
 //!   Leases and requests stand in the class itself.
 
-use crate::core::submit::{Leases, Queue, Target, Task, amounts};
+use crate::core::calls::{Leases, Queue, Target, Task, amounts};
 use crate::core::work::{Class, ClassIndex};
 use oxiray_wire::message::Amount;
 use std::collections::VecDeque;

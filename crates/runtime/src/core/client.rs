@@ -1,138 +1,51 @@
 //! The core as a whole: what it consists of, what happens to it, and what follows from one part for another.
 
+pub(crate) mod actors;
+pub(crate) mod away;
+pub(crate) mod cancel;
+pub(crate) mod confirming;
+pub(crate) mod creation;
+pub(crate) mod execute;
+pub(crate) mod finish;
+pub(crate) mod groups;
+pub(crate) mod leases;
+pub(crate) mod lending;
+pub(crate) mod near;
+pub(crate) mod object_log;
+pub(crate) mod program;
+pub(crate) mod questions;
+pub(crate) mod reading;
+pub(crate) mod recover;
+pub(crate) mod regaining;
+pub(crate) mod resuming;
+pub(crate) mod retrying;
+pub(crate) mod room_ahead;
+pub(crate) mod submit;
+pub(crate) mod task_log;
+pub(crate) mod yielding;
+
 use crate::core::actors::Actors;
-use crate::core::awaited_groups::AwaitedGroups;
-use crate::core::code::Codes;
+use crate::core::calls::{Calls, Leases};
+use crate::core::daemon::Daemon;
 use crate::core::draining::Draining;
-use crate::core::execute::Inbox;
-use crate::core::fresh_groups::FreshGroups;
+use crate::core::groups::Groups;
+use crate::core::identity::Identity;
 use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::lending::Blocked;
 use crate::core::lineage::Lineage;
 use crate::core::objects::{Effects, Objects};
 use crate::core::peers::{Brought, Peers};
-use crate::core::questions::Questions;
-use crate::core::resuming::Resuming;
-use crate::core::room_ahead::RoomAhead;
+use crate::core::service::Service;
+use crate::core::signals::{News, Signals};
 use crate::core::streams::Streams;
-use crate::core::submit::{Calls, Leases};
 use crate::core::task_log::TaskLog;
-use crate::core::yielding::Yieldings;
-use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_ids::{ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
-    ActorToCaller, CallerToWorker, DaemonToClient, Direction as _, Failure, Hold, LogLines, NewsToClient, Notice,
-    Promise, Publish, Subscribe, Unhold, Value, WorkerToOwner,
+    ActorToCaller, CallerToWorker, DaemonToClient, Direction as _, Hold, NewsToClient, Notice, Promise, Publish,
+    Subscribe, Unhold, Value, WorkerToOwner,
 };
 use oxiray_wire::plain;
 use oxiray_wire::{FrameError, Message, Received};
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
 use std::time::{Instant, SystemTime};
-
-/// Lines from workers that wait to be shown; of more, only the number is.
-const LINES_LIMIT: usize = 10_000;
-
-/// Who this process is in its cluster.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    /// This machine.
-    pub node: NodeId,
-    /// This process.
-    pub worker: WorkerId,
-    /// The job it works for.
-    pub job: JobId,
-    /// Where names live.
-    pub namespace: String,
-    /// The session's directory.
-    pub session: String,
-    /// What `init(address=…)` takes to come here.
-    pub address: String,
-    /// Counts the heads of this cluster when the process came; 0 where the end of this one is final.
-    pub epoch: u64,
-}
-
-/// Something for the user's process to act on.
-#[derive(Debug)]
-pub enum News {
-    /// A worker printed.
-    Lines(LogLines),
-    /// The daemon has something to say.
-    Notice(String),
-    /// An object's value is there (or never will be).
-    Ready(ObjectId),
-    /// A task's error that nobody looked at before it was dropped.
-    Unseen(Value),
-    /// The daemon is gone, or said everything it had to.
-    Over,
-}
-
-/// What the user's process is to hear, and whether threads that wait are to look.
-#[derive(Debug, Default)]
-pub(crate) struct Signals {
-    pub(crate) news: VecDeque<News>,
-    dropped: u64,
-    /// Something changed that another waiting thread may want to see.
-    pub(crate) changed: bool,
-    /// A timer was set that may be earlier than what the leader sleeps until.
-    pub(crate) timer_moved: bool,
-}
-
-impl Signals {
-    pub(crate) fn tell(&mut self, news: News) {
-        if self.news.len() >= LINES_LIMIT {
-            self.dropped += 1;
-            return;
-        }
-        self.tell_what_was_dropped();
-        self.news.push_back(news);
-        self.changed = true;
-    }
-
-    /// Where lines were dropped, says how many, in their place.
-    pub(crate) fn tell_what_was_dropped(&mut self) {
-        let dropped = std::mem::take(&mut self.dropped);
-        if dropped > 0 {
-            let text = format!(
-                "{dropped} messages of workers are not shown here, since more came than this program could print: the \
-                 files of its workers among the session's logs have them all"
-            );
-            self.news.push_back(News::Notice(text));
-        }
-    }
-}
-
-/// The process's side of its daemon: what was asked of it, and whether it is there.
-#[derive(Debug)]
-pub(crate) struct Daemon {
-    pub(crate) questions: Questions,
-    pub(crate) room: RoomAhead,
-    pub(crate) draining: Option<Draining>,
-    /// The process finds its daemon again where that comes back.
-    pub(crate) comes_back: bool,
-    /// Since when the daemon is away that may come back.
-    pub(crate) away_since: Option<Instant>,
-    /// The daemon is gone; nothing new can be asked of it.
-    pub(crate) lost: Option<Failure>,
-}
-
-/// Objects that stand for placement groups.
-#[derive(Debug, Default)]
-pub(crate) struct Groups {
-    /// By the question that their value answers.
-    pub(crate) awaited: AwaitedGroups,
-    pub(crate) fresh: FreshGroups,
-}
-
-/// The calls that others send to this process.
-#[derive(Debug, Default)]
-pub(crate) struct Service {
-    pub(crate) inbox: Inbox,
-    pub(crate) yieldings: Yieldings,
-    /// What each client's calls name by its hash.
-    pub(crate) codes: FxHashMap<Token, Codes>,
-    /// Threads that wait inside a leased task, the time the first began, and whether the daemon knows.
-    pub(crate) blocked: Blocked,
-}
 
 /// The core of a process's runtime: everything it knows, and what follows from what it hears.
 ///
@@ -144,7 +57,6 @@ pub struct Client<I: Io> {
     pub(crate) io: I,
     pub(crate) identity: Identity,
     pub(crate) peers: Peers<I::Descriptor>,
-    pub(crate) resuming: Resuming,
     pub(crate) daemon: Daemon,
     pub(crate) objects: Objects,
     pub(crate) calls: Calls,
@@ -168,15 +80,7 @@ impl<I: Io> Client<I> {
         Self {
             io,
             peers,
-            resuming: Resuming::default(),
-            daemon: Daemon {
-                questions: Questions::default(),
-                room: RoomAhead::default(),
-                draining: None,
-                comes_back: false,
-                away_since: None,
-                lost: None,
-            },
+            daemon: Daemon::default(),
             objects: Objects::new(identity.worker, identity.epoch > 0),
             identity,
             calls: Calls::new(unique),
@@ -216,9 +120,9 @@ impl<I: Io> Client<I> {
             return;
         }
         if let Brought::Now { role, is_behind, received } = self.peers.bring(stream, received) {
-            self.resuming.reads_what_came_before = is_behind;
+            self.daemon.resuming.reads_what_came_before = is_behind;
             self.said(stream, role, received);
-            self.resuming.reads_what_came_before = false;
+            self.daemon.resuming.reads_what_came_before = false;
         }
     }
 

@@ -1,24 +1,11 @@
-//! Calls that others send to this process, waiting to be run.
-//!
-//! - EXECUTE-1: calls of one stream are handed out in the order they came; where an actor has concurrency groups,
-//!   those of one group and stream.
-//! - EXECUTE-2: a task's worker does not sit on tasks it cannot begin soon: behind one that runs long, or
-//!   that waits for a value, they are given back to their owner, who finds them another worker.
-//! - EXECUTE-3: nor does it sit on what it was granted while an argument that is lost is made again, which may need the
-//!   same: the task goes back to its owner, and of an actor's constructor the daemon is told.
+//! Calls that others send to this process, waiting to be run, and what running one comes to.
 
-use crate::core::client::Client;
 use crate::core::interrupt::Interrupts;
-use crate::core::io::{DAEMON, Io, Role, Token};
-use crate::core::objects::is_error;
+use crate::core::io::Token;
 use crate::core::task_log::TaskLog;
 use bytes::Bytes;
-use oxiray_ids::{ObjectId, TaskId, WorkerId};
-use oxiray_wire::ReplyFrame;
-use oxiray_wire::message::{
-    ActorFailed, ActorLeaving, ActorReady, ArgumentLost, Assign, Call, CallerToWorker, Lingers, LostArgument, Reply,
-    Retried, Returned, Value,
-};
+use oxiray_ids::{ObjectId, TaskId};
+use oxiray_wire::message::{Assign, Call, LostArgument, Value};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,11 +35,11 @@ pub enum Duty {
 /// What a reply needs to find its way.
 #[derive(Debug)]
 pub struct Ticket {
-    from: Token,
-    task: TaskId,
-    code: Option<Arc<Bytes>>,
+    pub(crate) from: Token,
+    pub(crate) task: TaskId,
+    pub(crate) code: Option<Arc<Bytes>>,
     /// Where it stands in the task log.
-    place: usize,
+    pub(crate) place: usize,
 }
 
 impl Ticket {
@@ -64,10 +51,6 @@ impl Ticket {
     /// The task that it is the ticket of.
     pub fn task(&self) -> TaskId {
         self.task
-    }
-
-    pub(crate) fn from(&self) -> Token {
-        self.from
     }
 }
 
@@ -160,6 +143,50 @@ impl Inbox {
         }
     }
 
+    /// A call came on a stream.
+    pub(crate) fn came(&mut self, from: Token, call: Box<Call>, code: Option<Arc<Bytes>>) {
+        self.push(Item::Call(from, call, code));
+    }
+
+    /// EXECUTE-2: takes the calls out that wait behind the running one, by whose they are.
+    pub(crate) fn take_queued(&mut self) -> Vec<(Token, Vec<TaskId>)> {
+        let mut queued: Vec<(Token, Vec<TaskId>)> = Vec::new();
+        self.items.retain(|item| {
+            let Item::Call(from, call, _) = item else { return true };
+            match queued.iter_mut().find(|(token, _)| token == from) {
+                Some((_, tasks)) => tasks.push(call.task),
+                None => queued.push((*from, vec![call.task])),
+            }
+            false
+        });
+        queued
+    }
+
+    /// A call was answered, or never will be. Returns whether those who wait for one are to look: nothing more may come.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.running -= 1;
+        if self.running > 0 {
+            return false;
+        }
+        self.running_since = None;
+        self.closing || self.closed
+    }
+
+    /// An argument of a call is lost: the call goes back to its owner (EXECUTE-3).
+    pub(crate) fn lacks(&mut self, call: TaskId, lost: LostArgument) {
+        self.lost_arguments.entry(call).or_default().push(lost);
+    }
+
+    /// What was lost of the arguments of a call that goes back to its owner.
+    pub(crate) fn take_lost(&mut self, call: TaskId) -> Option<Vec<LostArgument>> {
+        self.lost_arguments.remove(&call)
+    }
+
+    /// The daemon is told that the actor ends; whether it was not yet.
+    pub(crate) fn says_leaving(&mut self) -> bool {
+        !std::mem::replace(&mut self.said_leaving, true)
+    }
+
     fn push(&mut self, item: Item) {
         let group = match &item {
             Item::Call(_, call, _) if !call.group.is_empty() => Some(call.group.as_str()),
@@ -235,200 +262,6 @@ impl Inbox {
     }
 }
 
-impl<I: Io> Client<I> {
-    pub(crate) fn client_said(&mut self, token: Token, message: CallerToWorker) {
-        match message {
-            CallerToWorker::Function(function) => {
-                let codes = self.service.codes.entry(token).or_default();
-                codes.note(function.hash, function.body.len(), function.body);
-            }
-            CallerToWorker::Call(call) => {
-                self.service.yieldings.open(token, &call);
-                let code = match &call.function {
-                    none if none.is_empty() => None,
-                    hash => self.service.codes.get_mut(&token).and_then(|codes| codes.get(hash)),
-                };
-                self.service.inbox.push(Item::Call(token, call, code));
-                self.signals.changed = true;
-            }
-            CallerToWorker::Cancel(cancel) => self.cancel_call(token, &cancel),
-            CallerToWorker::StreamRead(read) => self.items_read(&read),
-            CallerToWorker::StreamStop(stop) => self.stop_call(token, stop.task),
-        }
-    }
-
-    /// Stops a call whose results nobody reads any more; one that has not begun is over with that.
-    fn stop_call(&mut self, from: Token, task: TaskId) {
-        if self.service.inbox.withdraw(from, task).is_some() {
-            self.service.yieldings.close(task);
-            self.signals.changed = true;
-            let results = vec![Value::default()];
-            self.io.send_now(from, &Reply { task, results, ..Reply::default() });
-        } else {
-            self.stop_yielding(task);
-        }
-    }
-
-    /// EXECUTE-2.
-    pub(crate) fn give_back_queued(&mut self) {
-        if self.service.inbox.is_actor {
-            return;
-        }
-        let mut queued: Vec<(Token, Vec<TaskId>)> = Vec::new();
-        self.service.inbox.items.retain(|item| {
-            let Item::Call(from, call, _) = item else { return true };
-            match queued.iter_mut().find(|(token, _)| token == from) {
-                Some((_, tasks)) => tasks.push(call.task),
-                None => queued.push((*from, vec![call.task])),
-            }
-            false
-        });
-        for (token, tasks) in queued {
-            for task in &tasks {
-                self.service.yieldings.close(*task);
-            }
-            self.io.send_now(token, &Returned { tasks, lost: Vec::new() });
-        }
-    }
-
-    /// Whose calls come on a stream. Nobody's where it is over, though its owner may live: where nobody hears of what is
-    /// held for it, nobody lets go of it.
-    pub(crate) fn owner_on(&self, stream: Token) -> Option<WorkerId> {
-        match self.peers.role(stream)? {
-            Role::Client(owner) => Some(owner),
-            Role::Daemon | Role::Lease(_) | Role::Actor(_) => None,
-        }
-    }
-
-    /// Sends a call's results to its owner. `borrowed` are the references that came with the arguments.
-    ///
-    /// Who waits for the reply runs on another core: what only this process is to know of comes after it.
-    /// The outcome is empty then, and its memory good for another.
-    pub fn reply(&mut self, ticket: Ticket, outcome: &mut Outcome) {
-        if let Some(lost) = self.service.inbox.lost_arguments.remove(&ticket.task) {
-            return self.give_back(&ticket, lost, outcome);
-        }
-        let Ticket { from, task, code, place } = ticket;
-        let owner = self.owner_on(from);
-        let kept = if owner.is_some() { self.objects.keep(&outcome.borrowed) } else { Vec::new() };
-        self.promise(&outcome.handed);
-        if let Some(owner) = &owner {
-            self.give(&outcome.handed, owner);
-            self.give(&outcome.stored, owner);
-        }
-        self.give_up_written(&outcome.stored);
-        let ended = self.now;
-        let ran = self.log.started(place).map_or(Duration::ZERO, |started| ended.saturating_duration_since(started));
-        let shared = shared_error(&outcome.results);
-        let reply = ReplyFrame {
-            task,
-            results: if shared.is_some() { &[] } else { &outcome.results },
-            kept: &kept,
-            retiring: outcome.retiring,
-            run_us: u32::try_from(ran.as_micros()).unwrap_or(u32::MAX),
-            retry: outcome.retry,
-            items: outcome.items,
-            raised: shared.or(outcome.raised.as_ref()),
-        };
-        // Never gathered: what is done must be known before the next call can take this process down.
-        self.io.send_now(from, &reply);
-        self.service.inbox.interrupts.end(task);
-        self.signals.timer_moved |= self.log.end(place, ended, &outcome.results, &outcome.error_text);
-        self.call_is_over(task);
-        for id in outcome.handed.drain(..) {
-            self.release(id);
-        }
-        outcome.clear();
-        drop(code);
-    }
-
-    /// The call was answered, or never will be.
-    fn call_is_over(&mut self, task: TaskId) {
-        self.service.yieldings.close(task);
-        self.service.inbox.running -= 1;
-        if self.service.inbox.running == 0 {
-            self.service.inbox.running_since = None;
-            self.signals.changed |= self.service.inbox.closing || self.service.inbox.closed;
-        }
-    }
-
-    /// The stored bytes of an argument are lost, which `call` was to be run with: its task or its actor's constructor, and
-    /// nothing for a method. The owner of the call had found them lost `losses` times before, and this process `seen` times.
-    /// Whether the call goes back to its owner (EXECUTE-3); otherwise it waits.
-    pub fn argument_lost(&mut self, call: Option<TaskId>, object: ObjectId, losses: u32, seen: u32) -> bool {
-        match call {
-            Some(task) if !self.service.inbox.is_actor => {
-                let lost = LostArgument { object, losses };
-                self.service.inbox.lost_arguments.entry(task).or_default().push(lost);
-                return true;
-            }
-            Some(_) => {
-                self.report_lost(object, seen);
-                self.io.send_now(DAEMON, &ArgumentLost { object });
-            }
-            None => self.report_lost(object, seen),
-        }
-        false
-    }
-
-    /// EXECUTE-3: the call was not begun.
-    fn give_back(&mut self, ticket: &Ticket, lost: Vec<LostArgument>, outcome: &mut Outcome) {
-        // What other arguments brought is held as long as anything here refers to it.
-        let kept = self.objects.keep(&outcome.borrowed);
-        let me = self.identity.worker;
-        self.hold_for(&kept, &me);
-        self.io.send_now(ticket.from, &Returned { tasks: vec![ticket.task], lost });
-        self.abandon_call(ticket);
-        outcome.clear();
-    }
-
-    /// The call will not be answered: its process ends.
-    pub(crate) fn abandon_call(&mut self, ticket: &Ticket) {
-        self.service.inbox.interrupts.end(ticket.task);
-        self.log.abandon(ticket.place);
-        self.call_is_over(ticket.task);
-    }
-
-    /// The call is run again in its place, which its owner is told before it can take this process down.
-    pub fn call_is_retried(&mut self, ticket: &Ticket) {
-        self.io.send_now(ticket.from, &Retried { task: ticket.task });
-    }
-
-    /// Whether tasks or actors that this process made are still under way, which would end with it. Not where a call that
-    /// was begun is never answered, or nobody is left to tell of them.
-    pub fn has_unfinished(&self) -> bool {
-        self.service.inbox.is_done()
-            && self.daemon.lost.is_none()
-            && (self.calls.tasks.len() > 0 || self.actors.has_made_some())
-    }
-
-    /// Says that the process stays for what it made.
-    pub fn linger(&mut self) {
-        self.io.send_now(DAEMON, &Lingers {});
-    }
-
-    /// The actor's constructor returned; `borrowed` are the references that its arguments brought.
-    pub fn actor_ready(&mut self, borrowed: &[ObjectId]) {
-        // The daemon holds the arguments for the actor until it hears that it is ready.
-        let kept = self.objects.keep(borrowed);
-        let me = self.identity.worker;
-        self.hold_for(&kept, &me);
-        self.io.send_now(DAEMON, &ActorReady {});
-    }
-
-    /// The actor's constructor failed with this error.
-    pub fn actor_failed(&mut self, error: Value) {
-        self.io.send_now(DAEMON, &ActorFailed { error: Some(error) });
-    }
-
-    /// Tells the daemon once that the actor ends, and whether somebody meant it to.
-    pub fn actor_leaving(&mut self, text: String, unintended: bool) {
-        if !std::mem::replace(&mut self.service.inbox.said_leaving, true) {
-            self.io.send_now(DAEMON, &ActorLeaving { text, unintended });
-        }
-    }
-}
-
 /// What running a call came to.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -452,15 +285,9 @@ pub struct Outcome {
     pub retiring: bool,
 }
 
-/// The error that all results are, where there are several: it is sent once.
-fn shared_error(results: &[Value]) -> Option<&Value> {
-    let (first, others) = results.split_first().filter(|(first, others)| is_error(first) && !others.is_empty())?;
-    others.iter().all(|other| other == first).then_some(first)
-}
-
 impl Outcome {
     /// Empties it. What is mostly in use keeps its memory.
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         let Self { results, borrowed, handed, stored, retry, items, raised, error_text, retiring } = self;
         results.clear();
         results.shrink_to(RESULTS_KEPT);

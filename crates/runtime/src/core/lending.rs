@@ -1,16 +1,6 @@
-//! A task that waits lends its CPU.
+//! Threads that wait within tasks.
 
-use crate::core::client::Client;
-use crate::core::io::{DAEMON, Io};
-use oxiray_ids::ObjectId;
-use oxiray_wire::message::{Blocked as Told, Unblocked};
-use std::time::{Duration, Instant};
-
-/// A task that waits longer than this for what its process makes lends its CPU.
-const OWN_PATIENCE: Duration = Duration::from_millis(1);
-/// The same for values of other processes: the daemon may have them, and lending would cost a process for the time in which
-/// it says so.
-const FOREIGN_PATIENCE: Duration = Duration::from_millis(20);
+use std::time::Instant;
 
 /// Threads that wait within tasks, when the daemon is to be told, and whether it was.
 #[derive(Debug, Default)]
@@ -21,46 +11,31 @@ pub(crate) struct Blocked {
 }
 
 impl Blocked {
-    /// When the daemon is to be told.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.tell_at.filter(|_| !self.told)
-    }
-}
-
-impl<I: Io> Client<I> {
-    /// The task of this thread waits for these from now on: its CPU may be lent after a moment. `false` where no task runs
-    /// here, and there is nothing to end.
-    pub fn begin_waiting(&mut self, ids: &[ObjectId]) -> bool {
-        if self.daemon.lost.is_some() || !self.service.inbox.runs_task() {
-            return false;
-        }
-        let is_foreign = ids.iter().all(|id| !self.objects.is_own(*id));
-        let tell_at = self.now + if is_foreign { FOREIGN_PATIENCE } else { OWN_PATIENCE };
-        let blocked = &mut self.service.blocked;
-        blocked.waiting += 1;
-        blocked.tell_at = Some(blocked.tell_at.map_or(tell_at, |at| at.min(tell_at)));
-        self.signals.timer_moved = true;
-        true
+    /// A thread waits within a task: the daemon is to be told then, where it has not gone on by that.
+    pub(crate) fn begin(&mut self, tell_at: Instant) {
+        self.waiting += 1;
+        self.tell_at = Some(self.tell_at.map_or(tell_at, |at| at.min(tell_at)));
     }
 
-    /// Where the task waits long enough, tells the daemon; whether it did.
-    pub(crate) fn tell_of_waiting(&mut self, now: Instant) -> bool {
-        let is_due = self.service.blocked.due().is_some_and(|at| at <= now);
-        if is_due {
-            self.service.blocked.told = true;
-            self.io.send_now(DAEMON, &Told {});
-        }
+    /// Whether the daemon is told now.
+    pub(crate) fn take_due(&mut self, now: Instant) -> bool {
+        let is_due = self.due().is_some_and(|at| at <= now);
+        self.told |= is_due;
         is_due
     }
 
-    /// The task of this thread goes on.
-    pub fn end_waiting(&mut self) {
-        self.service.blocked.waiting -= 1;
-        if self.service.blocked.waiting == 0 {
-            self.service.blocked.tell_at = None;
-            if std::mem::take(&mut self.service.blocked.told) {
-                self.io.send_now(DAEMON, &Unblocked {});
-            }
+    /// A thread goes on. Returns whether the daemon is to be told: it knows that one waits, and none does any more.
+    pub(crate) fn end(&mut self) -> bool {
+        self.waiting -= 1;
+        if self.waiting > 0 {
+            return false;
         }
+        self.tell_at = None;
+        std::mem::take(&mut self.told)
+    }
+
+    /// When the daemon is to be told.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.tell_at.filter(|_| !self.told)
     }
 }

@@ -4,22 +4,18 @@
 //!   every [`PERIOD`], however many there were.
 //! - LOG-2: a process that is killed takes along what it did in its last [`PERIOD`]; one that leaves tells it.
 
-use crate::core::client::Client;
-use crate::core::io::{DAEMON, Io};
-use crate::core::submit::{Target, Task};
 use oxiray_ids::TaskId;
-use oxiray_wire::message::{Amount, Assign, Call, Content, TaskLog as Told, TaskRecord, TaskStage, Value};
-use rustc_hash::FxHashSet;
+use oxiray_wire::message::{Amount, Assign, Call, Content, TaskRecord, TaskStage, Value};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How many calls that ended are remembered.
 const ENDED_MAX: usize = 1000;
+
 /// How long a call that ended may go untold.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How many calls a process tells of that have not ended.
-const OPEN_MAX: usize = 10_000;
+
 /// Characters kept of what a failure says.
 const TEXT_MAX: usize = 1000;
 
@@ -171,7 +167,7 @@ impl TaskLog {
     }
 
     /// What nobody was told of.
-    fn take_untold(&mut self) -> Vec<TaskRecord> {
+    pub(crate) fn take_untold(&mut self) -> Vec<TaskRecord> {
         self.tell_at = None;
         let from = self.ended.len() - std::mem::take(&mut self.untold);
         self.ended.iter().skip(from).map(|entry| self.record(entry, stage(entry))).collect()
@@ -197,7 +193,8 @@ impl TaskLog {
         }
     }
 
-    fn records(&self) -> Vec<TaskRecord> {
+    /// Every call that runs here or ran lately.
+    pub(crate) fn records(&self) -> Vec<TaskRecord> {
         let ended = self.ended.iter().map(|entry| self.record(entry, stage(entry)));
         let running = self.places.iter().filter(|place| place.runs);
         ended.chain(running.map(|place| self.record(&place.entry, TaskStage::Runs))).collect()
@@ -218,53 +215,6 @@ fn error_of(value: &Value) -> Option<Error> {
             Some(Box::new((code, failure.text.chars().take(TEXT_MAX).collect())))
         }
         Content::Inline(_) | Content::Stored(_) => None,
-    }
-}
-
-impl<I: Io> Client<I> {
-    /// Tells the daemon of every call that this process runs, ran lately, or waits for.
-    pub(crate) fn tell_of_tasks(&mut self, number: u64) {
-        let mut records = self.log.records();
-        let sent = self.sent();
-        records.extend(self.calls.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
-            let stage = Self::stage(id, task, &sent);
-            TaskRecord {
-                task: *id,
-                attempt: task.attempt,
-                name: task.work.name.clone(),
-                label: task.work.label.clone(),
-                stage,
-                resources: self.leases.needs_of(task),
-                ..TaskRecord::default()
-            }
-        }));
-        self.io.send_now(DAEMON, &Told { number, records });
-    }
-
-    /// The calls of functions that are under way with some worker.
-    pub(crate) fn sent(&self) -> FxHashSet<TaskId> {
-        self.leases.granted.values().flat_map(|lease| lease.under_way.iter().copied()).collect()
-    }
-
-    /// How far a call is that has not ended; `sent` as [`State::sent`] says.
-    pub(crate) fn stage(id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
-        let is_sent = match task.target {
-            Target::Class(_) => sent.contains(id),
-            Target::Actor(_) => task.sent > 0,
-        };
-        match task.waiting_for {
-            0 if is_sent => TaskStage::Sent,
-            0 => TaskStage::WaitsForWorker,
-            _ => TaskStage::WaitsForArguments,
-        }
-    }
-
-    /// Tells the daemon of calls that ended since it was told last.
-    pub(crate) fn tell_of_ended(&mut self) {
-        let records = self.log.take_untold();
-        if !records.is_empty() && self.daemon.lost.is_none() {
-            self.io.send_now(DAEMON, &Told { number: 0, records });
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::runtime::Runtime;
+use crate::shell::State;
 use crate::{ActorWork, Arguments, Class, Identity, Routine, Work};
 use bytes::{Bytes, BytesMut};
 use oxiray_ids::{JobId, NodeId, ObjectId, TaskId, WorkerId};

@@ -1,8 +1,9 @@
 //! A daemon that is gone: for a while, where it comes back, or for good.
 
-use crate::core::client::{Client, News};
+use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Role};
 use crate::core::objects::Effects;
+use crate::core::signals::News;
 use bytes::Bytes;
 use oxiray_wire::message::Failure;
 

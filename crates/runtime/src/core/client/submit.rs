@@ -9,201 +9,27 @@
 //! - SUBMIT-2: every task ends with all its results resolved, once.
 //! - SUBMIT-3: a worker that may exit after its task gets no second one before that task's reply.
 
+use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
-use crate::core::code::Codes;
 use crate::core::io::{DAEMON, Io, Token};
 use crate::core::objects::is_error;
-use crate::core::retrying::Retries;
 use crate::core::slack::shed_queue;
-use crate::core::table::Table;
-use crate::core::work::{Class, Place, Work};
+use crate::core::work::{Place, Work};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, ObjectId, TaskId, Unique, WorkerId};
+use oxiray_ids::{ActorId, ObjectId, TaskId};
 use oxiray_wire::CallFrame;
 use oxiray_wire::message::{
-    Amount, ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Returned, Value,
-    WorkerToOwner,
+    ArgumentReference, Content, Failure, Function, LeaseCancel, LeaseReturn, Reply, Returned, Value, WorkerToOwner,
 };
-use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Requests for workers that one class has open at most.
 const REQUESTS_LIMIT: usize = 16;
-/// Tasks under way on one worker at most. With less, one that does nothing but tiny tasks sleeps ever again until more come.
-const DEPTH_LIMIT: usize = 2048;
-/// About how much work a worker is given ahead.
-const AHEAD_US: f32 = 2_000.0;
-/// A worker that has nothing to do for this long is returned.
-pub(crate) const IDLE_LIMIT: Duration = Duration::from_millis(100);
+
 /// Values that travel with one call, altogether.
 pub const INLINE_TOTAL_BYTES: usize = 8 << 20;
+
 /// What a task's time is taken for after one had to be given back.
 const SLOW_US: f32 = 5_000.0;
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Target {
-    Class(usize),
-    Actor(ActorId),
-}
-
-#[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) work: Work,
-    pub(crate) target: Target,
-    pub(crate) waiting_for: usize,
-    pub(crate) attempt: u32,
-    /// It was under way on a worker that died: until it is known whether it was to blame, it runs alone.
-    pub(crate) suspect: bool,
-    /// Of an actor's call that is under way: which of those sent it was, counted from 1.
-    pub(crate) sent: u64,
-    /// Nobody wants it any more, though a worker has it: it is not run again.
-    pub(crate) cancelled: bool,
-    /// Its attempt was told to stop, since an item was lost: another yields that anew (REGAIN-2).
-    pub(crate) yields_again: bool,
-    /// How many workers in a row died of it.
-    pub(crate) crashes: u32,
-    /// How many workers in a row the network could not reach for it.
-    pub(crate) unreached: u32,
-    /// How often its worker was ended for want of memory.
-    pub(crate) shortages: u32,
-    /// It waits so long for its next attempt.
-    pub(crate) paused_until: Option<Instant>,
-}
-
-impl Task {
-    /// Whether it may run more than once.
-    pub(crate) fn may_repeat(&self) -> bool {
-        !self.cancelled && (self.work.retries != 0 || self.attempt > 0)
-    }
-
-    fn runs_alone(&self) -> bool {
-        self.suspect || self.work.max_calls > 0 || self.work.retries == 0
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Queue {
-    pub(crate) class: Arc<Class>,
-    /// Callers and tasks that name it (CLASSES-1).
-    pub(crate) uses: usize,
-    pub(crate) pending: VecDeque<TaskId>,
-    pub(crate) leases: Vec<u64>,
-    pub(crate) requests: Vec<u64>,
-    pub(crate) average_us: Option<f32>,
-    /// The user knows that its tasks wait before they are tried again.
-    pub(crate) has_told_of_pauses: bool,
-    /// Its user was told that workers cannot be reached.
-    pub(crate) has_told_of_network: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) queue: usize,
-    pub(crate) token: Token,
-    pub(crate) worker: WorkerId,
-    pub(crate) under_way: VecDeque<TaskId>,
-    /// What was given to it last runs alone.
-    pub(crate) is_for_one: bool,
-    pub(crate) codes: Codes,
-    pub(crate) idle_since: Option<Instant>,
-    /// No task is to be added: the worker exits, or its stream is over and the verdict is awaited.
-    pub(crate) closing: bool,
-    /// To be returned when what runs on it is done.
-    pub(crate) retires: bool,
-    /// Why its stream was closed here.
-    pub(crate) broken: Option<String>,
-}
-
-/// The calls of this process that have not ended.
-#[derive(Debug)]
-pub(crate) struct Calls {
-    pub(crate) tasks: Table<TaskId, Task>,
-    pub(crate) retries: Retries,
-    pub(crate) unique: Unique,
-    /// The job is ending: nothing is asked for or tried again.
-    pub(crate) leaving: bool,
-}
-
-impl Calls {
-    pub(crate) fn new(unique: Unique) -> Self {
-        Self { tasks: Table::default(), retries: Retries::default(), unique, leaving: false }
-    }
-}
-
-/// The classes of this process's tasks, the workers that were leased for them, and those that were asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Leases {
-    pub(crate) classes: FxHashMap<Arc<Class>, usize>,
-    pub(crate) queues: Vec<Queue>,
-    /// Places in `queues` that no class has.
-    pub(crate) free_queues: Vec<usize>,
-    pub(crate) granted: FxHashMap<u64, Lease>,
-    pub(crate) requests: FxHashMap<u64, usize>,
-    pub(crate) next_request: u64,
-    pub(crate) idle: usize,
-    /// There was no other node when a worker was granted last.
-    pub(crate) is_alone: bool,
-}
-
-impl Leases {
-    pub(crate) fn forget_all(&mut self) {
-        self.granted.clear();
-        self.requests.clear();
-        self.idle = 0;
-        for queue in &mut self.queues {
-            queue.pending.clear();
-            queue.leases.clear();
-            queue.requests.clear();
-        }
-    }
-
-    pub(crate) fn next_idle_end(&self) -> Option<Instant> {
-        if self.idle == 0 {
-            return None;
-        }
-        self.granted.values().filter_map(|lease| lease.idle_since).min().map(|since| since + IDLE_LIMIT)
-    }
-
-    /// The lease that takes the front task of a queue now.
-    fn choose(&self, queue: &Queue, task: &Task) -> Option<u64> {
-        let alone = queue.class.fresh || queue.class.is_spread() || task.runs_alone();
-        let depth = match queue.average_us {
-            Some(average) if !alone => ((AHEAD_US / average.max(1.0)) as usize).clamp(1, DEPTH_LIMIT),
-            _ => 1,
-        };
-        let candidates = queue.leases.iter().map(|id| (*id, &self.granted[id])).filter(|(_, lease)| !lease.closing);
-        let (id, lease) = candidates.min_by_key(|(_, lease)| lease.under_way.len())?;
-        // SUBMIT-3: nothing joins what runs alone.
-        let is_taken = lease.is_for_one && !lease.under_way.is_empty();
-        (lease.under_way.len() < depth && !is_taken).then_some(id)
-    }
-
-    /// Whether a lease has had nothing to do, and since when.
-    pub(crate) fn set_idle(&mut self, id: u64, since: Option<Instant>) {
-        let Some(lease) = self.granted.get_mut(&id) else { return };
-        match (lease.idle_since, since) {
-            (None, Some(_)) => {
-                lease.idle_since = since;
-                self.idle += 1;
-            }
-            (Some(_), None) => {
-                lease.idle_since = None;
-                self.idle -= 1;
-            }
-            _ => {}
-        }
-    }
-
-    pub(crate) fn remove_lease(&mut self, id: u64) -> Option<Lease> {
-        self.set_idle(id, None);
-        let lease = self.granted.remove(&id)?;
-        self.queues[lease.queue].leases.retain(|other| *other != id);
-        self.forget_if_unused(lease.queue);
-        Some(lease)
-    }
-}
 
 impl<I: Io> Client<I> {
     /// Takes a call on; its results are known from here on, each with one use for the caller.
@@ -505,9 +331,4 @@ impl<I: Io> Client<I> {
         // Only now: what just came back may have set tasks free that run on this very lease.
         self.rest_lease(id);
     }
-}
-
-/// Resource amounts as messages carry them.
-pub fn amounts(demand: &[(String, u64)]) -> Vec<Amount> {
-    demand.iter().map(|(resource, units)| Amount { resource: resource.clone(), units: *units }).collect()
 }

@@ -6,10 +6,11 @@
 //! - CANCEL-1: a cancelled call is never run again, whatever became of its worker.
 //! - CANCEL-2: cancelling what is over, or was never begun by a call, changes nothing.
 
-use crate::core::client::{Client, News};
+use crate::core::calls::Target;
+use crate::core::client::Client;
 use crate::core::io::{Io, Token};
 use crate::core::objects::{copy, failed};
-use crate::core::submit::Target;
+use crate::core::signals::News;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Cancel, CancelObject, Failure, Reply, Value};
 

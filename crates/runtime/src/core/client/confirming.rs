@@ -51,14 +51,14 @@ impl<I: Io> Client<I> {
 
     /// What a head that is gone had counted, this process has counted by itself (RESUMING-1).
     fn confirm(&mut self, giver: &WorkerId, objects: &[ObjectId]) {
-        if !objects.is_empty() && !self.resuming.reads_what_came_before {
+        if !objects.is_empty() && !self.daemon.resuming.reads_what_came_before {
             self.io.send(DAEMON, &Confirm { giver: *giver, objects: objects.to_vec(), is_over: false });
         }
     }
 
     /// A reply that asks for another attempt: what it brought is given back.
     pub(crate) fn give_back_brought(&mut self, task: TaskId, reply: &Reply) {
-        if !self.resuming.reads_what_came_before {
+        if !self.daemon.resuming.reads_what_came_before {
             self.unhold(&brought_by(task, reply));
         }
     }

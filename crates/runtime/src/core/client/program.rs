@@ -1,12 +1,14 @@
 //! What a program asks of its runtime and has at once. The shell hands it on to the language front, with the lock and the
 //! waiting around it; the simulator gives it to its programs.
 
-use crate::core::client::{Client, Identity, News};
+use crate::core::calls::Target;
+use crate::core::client::Client;
 use crate::core::execute::Duty;
+use crate::core::identity::Identity;
 use crate::core::io::{DAEMON, Io, Token};
 use crate::core::objects::Effects;
 use crate::core::questions::DaemonAnswer;
-use crate::core::submit::Target;
+use crate::core::signals::News;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;

@@ -5,13 +5,13 @@
 //! - REGAIN-2: where an item is lost whose call still runs, and which may wait until that is read, the attempt is ended, and
 //!   the next one yields the item anew. That uses a retry up.
 
+use crate::core::calls::Target;
 use crate::core::client::Client;
+use crate::core::client::recover::unreconstructable;
 use crate::core::io::Io;
 use crate::core::lineage::Reason;
 use crate::core::objects::{failed, is_error};
-use crate::core::recover::unreconstructable;
 use crate::core::streams::item;
-use crate::core::submit::Target;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Failure, Reply, StreamStop, StreamTerms, Value};

@@ -4,9 +4,9 @@
 //! what it reads: tasks that read the same share their workers, and each such worker was asked for with these objects
 //! named. Where there is one machine only, none of this is done.
 
+use crate::core::calls::{Leases, Target};
 use crate::core::client::Client;
 use crate::core::io::Io;
-use crate::core::submit::{Leases, Target};
 use crate::core::work::Class;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Content, LargeArgument};

@@ -2,11 +2,12 @@
 //!
 //! How much is there is counted in `streams.rs`; the items are objects of this process like any others.
 
-use crate::core::client::{Client, News};
+use crate::core::calls::Target;
+use crate::core::client::Client;
 use crate::core::io::{Io, Token};
 use crate::core::objects::{failed, is_error};
+use crate::core::signals::News;
 use crate::core::streams::{Found, item};
-use crate::core::submit::Target;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Content, Failure, Reply, StreamItem, StreamRead, StreamStop, StreamTerms, Value};

@@ -4,11 +4,12 @@
 //! so are those of the arguments that are gone by now; otherwise the daemon asks the owner. Whoever waits for the
 //! object waits on, and is told the new value as it would have been told the first, or the reason why there is none.
 
-use crate::core::client::{Client, News};
+use crate::core::calls::Target;
+use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::lineage::{Reason, Recipe};
 use crate::core::objects::{Effects, failed, is_error};
-use crate::core::submit::Target;
+use crate::core::signals::News;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Content, Failure, Free, Publish, Recover, Reference, Value};

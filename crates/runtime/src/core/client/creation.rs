@@ -1,20 +1,12 @@
 //! Actors being made: the daemon hears of each at once, and of its constructor's arguments when they are there.
 
+use crate::core::actors::Creation;
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::work::Arguments;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, ObjectId, TaskId};
 use oxiray_wire::message::ActorCreate;
-
-/// An actor whose constructor's arguments are not all there.
-#[derive(Debug)]
-pub(crate) struct Creation {
-    actor: ActorId,
-    create: ActorCreate,
-    arguments: Arguments,
-    waiting_for: usize,
-}
 
 impl<I: Io> Client<I> {
     /// Takes an actor on. It has one handle, for the caller.

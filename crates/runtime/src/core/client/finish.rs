@@ -1,10 +1,10 @@
 //! The end of a task: its results are there, or the reason why there are none.
 
+use crate::core::calls::{Target, Task};
 use crate::core::client::Client;
+use crate::core::client::regaining::Yielded;
 use crate::core::io::Io;
 use crate::core::objects::failed;
-use crate::core::regaining::Yielded;
-use crate::core::submit::{Target, Task};
 use bytes::Bytes;
 use oxiray_ids::{TaskId, WorkerId};
 use oxiray_wire::message::{Content, Failure, Reply, Value};
@@ -36,7 +36,7 @@ impl<I: Io> Client<I> {
         let (mut items, mut yielded) = (0, None);
         if is_stream {
             items = self.items_of(id);
-            yielded = Some(Yielded { items: reply.items, error: crate::core::regaining::error_of(&reply) });
+            yielded = Some(Yielded { items: reply.items, error: crate::core::client::regaining::error_of(&reply) });
             self.stream_replied(id, &mut reply);
         }
         for index in reply.results.len() as u32..promised {

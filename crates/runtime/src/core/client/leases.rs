@@ -1,9 +1,9 @@
 //! Workers that were leased: granted, idle, returned, lost.
 
+use crate::core::calls::{IDLE_LIMIT, Lease, Task, amounts};
 use crate::core::client::Client;
 use crate::core::code::Codes;
 use crate::core::io::{DAEMON, Io, Role};
-use crate::core::submit::{IDLE_LIMIT, Lease, Task, amounts};
 use bytes::Bytes;
 use oxiray_ids::TaskId;
 use oxiray_wire::message::{

@@ -1,0 +1,58 @@
+//! Telling the daemon which calls ran in this process, run, and wait.
+
+use crate::core::calls::{Target, Task};
+use crate::core::client::Client;
+use crate::core::io::{DAEMON, Io};
+use oxiray_ids::TaskId;
+use oxiray_wire::message::{TaskLog as Told, TaskRecord, TaskStage};
+use rustc_hash::FxHashSet;
+
+/// How many calls a process tells of that have not ended.
+const OPEN_MAX: usize = 10_000;
+
+impl<I: Io> Client<I> {
+    /// Tells the daemon of every call that this process runs, ran lately, or waits for.
+    pub(crate) fn tell_of_tasks(&mut self, number: u64) {
+        let mut records = self.log.records();
+        let sent = self.sent();
+        records.extend(self.calls.tasks.iter().take(OPEN_MAX).map(|(id, task)| {
+            let stage = Self::stage(id, task, &sent);
+            TaskRecord {
+                task: *id,
+                attempt: task.attempt,
+                name: task.work.name.clone(),
+                label: task.work.label.clone(),
+                stage,
+                resources: self.leases.needs_of(task),
+                ..TaskRecord::default()
+            }
+        }));
+        self.io.send_now(DAEMON, &Told { number, records });
+    }
+
+    /// The calls of functions that are under way with some worker.
+    pub(crate) fn sent(&self) -> FxHashSet<TaskId> {
+        self.leases.granted.values().flat_map(|lease| lease.under_way.iter().copied()).collect()
+    }
+
+    /// How far a call is that has not ended; `sent` as [`State::sent`] says.
+    pub(crate) fn stage(id: &TaskId, task: &Task, sent: &FxHashSet<TaskId>) -> TaskStage {
+        let is_sent = match task.target {
+            Target::Class(_) => sent.contains(id),
+            Target::Actor(_) => task.sent > 0,
+        };
+        match task.waiting_for {
+            0 if is_sent => TaskStage::Sent,
+            0 => TaskStage::WaitsForWorker,
+            _ => TaskStage::WaitsForArguments,
+        }
+    }
+
+    /// Tells the daemon of calls that ended since it was told last.
+    pub(crate) fn tell_of_ended(&mut self) {
+        let records = self.log.take_untold();
+        if !records.is_empty() && self.daemon.lost.is_none() {
+            self.io.send_now(DAEMON, &Told { number: 0, records });
+        }
+    }
+}

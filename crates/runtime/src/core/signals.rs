@@ -1,0 +1,58 @@
+//! What the user's process is to hear, and whether threads that wait are to look.
+
+use oxiray_ids::ObjectId;
+use oxiray_wire::message::{LogLines, Value};
+use std::collections::VecDeque;
+
+/// Lines from workers that wait to be shown; of more, only the number is.
+const LINES_LIMIT: usize = 10_000;
+
+/// Something for the user's process to act on.
+#[derive(Debug)]
+pub enum News {
+    /// A worker printed.
+    Lines(LogLines),
+    /// The daemon has something to say.
+    Notice(String),
+    /// An object's value is there (or never will be).
+    Ready(ObjectId),
+    /// A task's error that nobody looked at before it was dropped.
+    Unseen(Value),
+    /// The daemon is gone, or said everything it had to.
+    Over,
+}
+
+/// What the user's process is to hear, and whether threads that wait are to look.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    pub(crate) news: VecDeque<News>,
+    dropped: u64,
+    /// Something changed that another waiting thread may want to see.
+    pub(crate) changed: bool,
+    /// A timer was set that may be earlier than what the leader sleeps until.
+    pub(crate) timer_moved: bool,
+}
+
+impl Signals {
+    pub(crate) fn tell(&mut self, news: News) {
+        if self.news.len() >= LINES_LIMIT {
+            self.dropped += 1;
+            return;
+        }
+        self.tell_what_was_dropped();
+        self.news.push_back(news);
+        self.changed = true;
+    }
+
+    /// Where lines were dropped, says how many, in their place.
+    pub(crate) fn tell_what_was_dropped(&mut self) {
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let text = format!(
+                "{dropped} messages of workers are not shown here, since more came than this program could print: the \
+                 files of its workers among the session's logs have them all"
+            );
+            self.news.push_back(News::Notice(text));
+        }
+    }
+}
