@@ -63,7 +63,6 @@ ALTERNATIVES = {
     "util.check_open_ports": "asks a service of Ray's makers; Oxiray opens no TCP port",
     "util.client": _CLIENT,
     "util.collective": "is not in this version: use torch.distributed inside the actors",
-    "util.dask": "is not in this version: keep Ray for Dask's scheduler, or turn the graph's tasks into ray.remote calls",
     "util.debugpy": "is Ray's remote debugger, which is not in this version: call debugpy.listen() inside the task",
     "util.horovod": "was removed from Ray too: use torch.distributed inside the actors",
     "util.lightgbm": "was removed from Ray too: use the package lightgbm_ray, or lightgbm inside actors",

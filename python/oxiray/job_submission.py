@@ -10,11 +10,11 @@ import enum
 import json
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oxiray import _cli, _missing
+from oxiray import _cli, _environment, _missing
 from oxiray.runtime_env import checked
 
 #: The most jobs that are listed.
@@ -131,6 +131,7 @@ class JobSubmissionClient:
     ) -> str:
         """Has the cluster run `entrypoint`, a line for the shell; returns its submission id at once.
 
+        Folders and files of `runtime_env` are packed before this returns, and may be removed then.
         Raises `ValueError` for what makes no sense, `RuntimeError` where another job has the id.
         """
         if entrypoint_label_selector:
@@ -140,7 +141,7 @@ class JobSubmissionClient:
         options = []
         for option, value in (
             ("submission-id", submission_id or job_id),
-            ("runtime-env-json", json.dumps(dict(checked(runtime_env) or {})) if runtime_env else None),
+            ("runtime-env-json", json.dumps(_packed(checked(runtime_env) or {})) if runtime_env else None),
             ("metadata-json", json.dumps(metadata) if metadata else None),
             ("entrypoint-num-cpus", entrypoint_num_cpus),
             ("entrypoint-num-gpus", entrypoint_num_gpus),
@@ -211,6 +212,12 @@ def _address(given: str | None) -> str:
     if address.startswith(("http://", "https://")):
         return "auto"
     return address.removeprefix("ray://")
+
+
+def _packed(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment with packages in the place of folders."""
+    folders = {name: environment[name] for name in ("working_dir", "py_modules", "excludes") if environment.get(name)}
+    return {**environment, **_environment.settled(folders)}
 
 
 def _command(words: list[str], *, wants_errors: bool = False) -> str:

@@ -57,7 +57,6 @@ def statement(code: str) -> str:
         ("from ray.util import pdb", "ImportError", "debugpy.listen"),
         ("ray.util.rpdb.set_trace", "AttributeError", "debugpy.listen"),
         ("import ray.util.collective", "ModuleNotFoundError", "torch.distributed"),
-        ("import ray.util.dask", "ModuleNotFoundError", "Dask's scheduler"),
         ("import ray.util.spark", "ModuleNotFoundError", "oxiray start"),
         ("import ray.util.tracing", "ModuleNotFoundError", "opentelemetry"),
         ("from ray.util.client.worker import Worker", "ModuleNotFoundError", "Ray deprecates"),
@@ -82,7 +81,7 @@ def test_asking_does_not_raise() -> None:
     assert not hasattr(ray.util, "collective")
     assert getattr(oxiray, "tune", None) is None
     assert importlib.util.find_spec("oxiray.tune") is None
-    assert importlib.util.find_spec("ray.util.dask") is None
+    assert importlib.util.find_spec("ray.util.spark") is None
 
 
 def test_the_record_of_rays_names() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +67,23 @@ def test_a_job_has_its_runtime_environment(client: JobSubmissionClient, eventual
     job = client.submit_job(entrypoint="echo $COMPAT_JOB", runtime_env={"env_vars": {"COMPAT_JOB": "in the job"}})
     ended(client, job, eventually)
     assert "in the job" in client.get_job_logs(job)
+
+
+def test_a_folder_may_go_when_its_job_is_submitted(client: JobSubmissionClient, eventually: Eventually, tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "said.txt").write_text("from the folder")
+    job = client.submit_job(entrypoint="cat said.txt", runtime_env={"working_dir": str(folder)})
+    shutil.rmtree(folder)
+    assert ended(client, job, eventually) == JobStatus.SUCCEEDED
+    assert "from the folder" in client.get_job_logs(job)
+
+
+def test_the_client_has_the_name_of_its_module() -> None:
+    from ray.dashboard.modules.job import common, sdk
+
+    assert sdk.JobSubmissionClient is JobSubmissionClient
+    assert common.JobStatus is JobStatus
 
 
 def test_jobs_are_listed(client: JobSubmissionClient, eventually: Eventually) -> None:

@@ -1,0 +1,1 @@
+"""Ray's older name for what is under `ray.job_submission`."""

@@ -1,0 +1,1 @@
+"""Modules of Ray Train's first version that other libraries import."""
