@@ -4,6 +4,7 @@
 #   test   checks and every test; the last line reads `N passed, N failed`
 #   bench  Oxiray against Ray 2.60, the same script on both; writes benches/RESULTS.md, and bench-train's
 #   compatibility  tests/compatibility on Oxiray and on Ray 2.60; writes docs/compatibility.md
+#   third-parties  the test suites of libraries written for Ray, on Oxiray and on Ray 2.60; writes docs/third-parties.md
 #   ecosystem  libraries written for Ray (Modin, joblib, ...) on Oxiray, Modin with a file of 1 GB
 #   bench-scheduler  a million requests on up to 10,000 machines, in one process, and one plan of the autoscaler; writes benches/SCHEDULER.md and GROWTH.md
 #   bench-scale  a real head with up to 1,000 members that one program plays over TLS; writes benches/SCALE.md
@@ -28,7 +29,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := demo
-.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
+.PHONY: demo test ready-to-test compatibility bench bench-scheduler bench-scale bench-preload bench-train bench-operator test-outage ecosystem third-parties soak chaos hogs simulate fuzz memory lint wheel cuda-example clean venv network-tools etcd
 
 # In a container everybody is root, and pip's advice on that helps nobody.
 export PIP_ROOT_USER_ACTION := ignore
@@ -101,6 +102,9 @@ compatibility: venv $(BUILD)/ray/conformance
 
 ecosystem: $(BUILD)/ecosystem/installed
 	$(BUILD)/ecosystem/bin/python -m pytest -q -rP tests/ecosystem --megabytes 1024 --timeout 2400
+
+third-parties: venv
+	$(VENV)/bin/python scripts/third-parties
 
 soak: venv
 	$(VENV)/bin/python tests/soak/soak.py --tasks 20000
