@@ -8,11 +8,11 @@ from fugue_test.builtin_suite import BuiltInTests
 from fugue_test.execution_suite import ExecutionEngineTests
 
 
-@ft.fugue_test_suite("ray", mark_test=False)
+@ft.fugue_test_suite("ray", mark_test=True)
 class TestEngineOnRay(ExecutionEngineTests.Tests):
     pass
 
 
-@ft.fugue_test_suite("ray", mark_test=False)
+@ft.fugue_test_suite("ray", mark_test=True)
 class TestWorkflowsOnRay(BuiltInTests.Tests):
     pass

@@ -48,3 +48,21 @@ def test_options_of_the_actors(cluster: Callable[..., Any]) -> None:
     register_ray()
     with joblib.parallel_config("ray", ray_remote_args={"resources": {"slot": 1}}):
         assert joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(-number) for number in range(5)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["generator", "generator_unordered"])
+def test_results_come_one_by_one(cluster: Callable[..., Any], kind: str) -> None:
+    cluster(num_cpus=2)
+    register_ray()
+    with joblib.parallel_config("ray"):
+        loop = joblib.Parallel(n_jobs=2, return_as=kind)
+        results = loop(joblib.delayed(fail_on_three)(number) for number in (0, 1, 2, 4, 5))
+        assert next(results) in (0, 1, 2, 4, 5)
+        assert len(list(results)) == 4
+        with pytest.raises(ValueError, match="three"):
+            list(loop(joblib.delayed(fail_on_three)(number) for number in range(8)))
+        # Left half read: the rest ends with it, and the next loop runs.
+        unread = loop(joblib.delayed(pow)(number, 2) for number in range(50))
+        next(unread)
+        del unread
+        assert sorted(loop(joblib.delayed(pow)(number, 2) for number in range(4))) == [0, 1, 4, 9]

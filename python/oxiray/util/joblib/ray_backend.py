@@ -28,7 +28,7 @@ class RayBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]
     """Runs batches in a pool with one actor for each job; `ray_remote_args` are options of the actors."""
 
     supports_retrieve_callback = True
-    supports_return_generator = False
+    supports_return_generator = True
 
     def __init__(
         self,
