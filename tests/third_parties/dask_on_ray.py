@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dask
 import pytest
 import ray
-from ray.util.dask import enable_dask_on_ray
+from ray.util.dask import ray_dask_get
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     ray.init(num_cpus=2)
-    enable_dask_on_ray()
+    # Not enable_dask_on_ray(), which sets how dataframes and bags are shuffled too.
+    dask.config.set(scheduler=ray_dask_get)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
