@@ -1,20 +1,62 @@
-"""Where conda's environments lie: an existing one is named in a runtime environment by its name or its folder."""
+"""Environments of conda: an existing one is named by its name or its folder, a new one is described as conda describes it.
+
+A description is the content of an `environment.yml`, as a dictionary.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from oxiray.exceptions import RuntimeEnvSetupError
 
 _SPECIFICATIONS = (".yml", ".yaml")
 
 
-def is_existing(asked: object) -> bool:
-    """Whether the field `conda` names an environment that was made already, rather than what to make."""
-    return isinstance(asked, str) and not asked.endswith(_SPECIFICATIONS)
+def checked(asked: Mapping[str, Any] | str) -> dict[str, Any] | str:
+    """The name or folder of an existing environment as it is; the description of a new one, also where a file has it.
+
+    Raises `ValueError` where the file does not exist or is no description, `RuntimeEnvSetupError` where PyYAML, which reads
+    it, is not installed.
+    """
+    if isinstance(asked, Mapping):
+        return dict(asked)
+    file = Path(asked)
+    if file.suffix not in _SPECIFICATIONS:
+        return asked
+    if not file.is_file():
+        raise ValueError(f"Can't find conda YAML file {file}: runtime_env['conda'] names it; correct the path")
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:
+        raise RuntimeEnvSetupError(
+            f"runtime_env['conda'] is the file {file}, and PyYAML is needed to read it: install it with `pip install pyyaml`, "
+            "or give the content of the file as a dictionary"
+        ) from None
+    try:
+        read = yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"Failed to read conda file {file}: {error}") from None
+    if not isinstance(read, dict):
+        raise ValueError(f"Failed to read conda file {file}: it holds no mapping with `dependencies`, but {read!r}")
+    return read
+
+
+def completed(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description with the driver's version of Python added, as Ray adds it; with pip where pip is to install something.
+
+    Where the description asks for another version of Python, conda says that the two do not fit.
+    """
+    dependencies = list(description.get("dependencies") or [])
+    dependencies.append(f"python={sys.version_info.major}.{sys.version_info.minor}")
+    if any(isinstance(one, Mapping) for one in dependencies) and "pip" not in dependencies:
+        dependencies.append("pip")
+    return {**description, "dependencies": dependencies}
 
 
 def interpreter_of(environment: str) -> str:

@@ -16,7 +16,9 @@ import hashlib
 import json
 import os
 import shlex
+import site
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -32,7 +34,7 @@ _HOOK_BYTES_LIMIT = 32 << 10
 #: Variables of an environment that installers obey; only these are told to them.
 #: What environments of an earlier layout are not taken for: 2 sees the driver's packages, and no others.
 _LAYOUT = 2
-_INSTALLER_PREFIXES = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_INSTALLER_PREFIXES = ("PIP_", "UV_", "CONDA_", "MAMBA_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 #: Where requirements find the working directory while they are installed, as in Ray.
 WORKING_DIR_VARIABLE = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
 #: Schemes that Ray downloads from.
@@ -50,15 +52,15 @@ def settled(asked: Mapping[str, Any] | None) -> dict[str, Any]:
         result["py_modules"] = [_module(one, list(asked.get("excludes") or [])) for one in result["py_modules"]]
     if "worker_process_setup_hook" in result:
         result["worker_process_setup_hook"] = _hook(result["worker_process_setup_hook"])
-    if "conda" in result:
-        result["py_executable"] = shlex.quote(_conda.interpreter_of(result["conda"]))
-    for name in ("pip", "uv"):
+    for name in ("pip", "uv", "conda"):
         if name in result:
             checked = environments.checked_field(name, result[name])
             if checked is None:
                 del result[name]
             else:
                 result[name] = checked
+    if isinstance(result.get("conda"), str):
+        result["py_executable"] = shlex.quote(_conda.interpreter_of(result["conda"]))
     return result
 
 
@@ -119,19 +121,28 @@ def packages_of(environment: Mapping[str, Any]) -> list[str]:
 def _install(
     environment: Mapping[str, Any], interpreter: str, variables: Mapping[str, str], directory: str
 ) -> dict[str, Any] | None:
-    kind = "pip" if environment.get("pip") else "uv" if environment.get("uv") else None
+    kind = next((name for name in ("pip", "uv", "conda") if isinstance(environment.get(name), Mapping)), None)
     if kind is None:
         return None
     asked = environment[kind]
     told = {name: value for name, value in variables.items() if name.startswith(_INSTALLER_PREFIXES)}
-    install: dict[str, Any] = {"kind": kind, **asked, "variables": told}
-    lines = [*asked["packages"], *(asked.get(f"{kind}_install_options") or asked.get("uv_pip_install_options") or [])]
+    install: dict[str, Any] = {"kind": kind, "variables": told}
+    if kind == "conda":
+        install["description"] = _conda.completed(asked)
+    else:
+        install.update(asked)
     # Relative paths mean the working directory, or the driver's own where there is none.
-    if any("/" in line or line.startswith((".", "-")) or WORKING_DIR_VARIABLE in line for line in lines):
+    if kind == "conda" or _names_a_path(kind, asked):
         install["directory"] = environment.get("working_dir") or directory
     identity = json.dumps([_LAYOUT, install, interpreter, sys.version], sort_keys=True)
     install["name"] = hashlib.sha256(identity.encode()).hexdigest()[:32]
     return install
+
+
+def _names_a_path(kind: str, asked: Mapping[str, Any]) -> bool:
+    """Whether what pip or uv is to install, or how, may depend on the folder that it runs in."""
+    lines = [*asked["packages"], *(asked.get(f"{kind}_install_options") or asked.get("uv_pip_install_options") or [])]
+    return any("/" in line or line.startswith((".", "-")) or WORKING_DIR_VARIABLE in line for line in lines)
 
 
 def _scheme(text: str) -> str:
@@ -239,6 +250,14 @@ def _hook(hook: Any) -> Any:
             "captures a large value, which belongs into a file or into put()"
         )
     return {"name": name, "pickle": base64.b64encode(body).decode()}
+
+
+def libraries(paths: list[str]) -> list[str]:
+    """Those of `paths` that are this interpreter's own: its standard library and its folders of installed packages."""
+    known = sysconfig.get_paths()
+    own = {known[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    own.update(site.getsitepackages(), [site.getusersitepackages()])
+    return [path for path in paths if path in own or any(path.startswith(f"{folder}{os.sep}") for folder in own)]
 
 
 def driver_side() -> tuple[str, list[str], str]:

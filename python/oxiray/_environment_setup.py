@@ -2,7 +2,7 @@
 
 The daemon starts it with the driver's interpreter, an order on standard input, and a result file as standard
 output. Packages are unpacked into the session's folder; requirements are installed into an environment of the
-user's cache, on top of the driver's interpreter and packages.
+user's cache, on top of the driver's interpreter and packages; conda makes an environment with an interpreter of its own.
 
 Invariants:
 1. It ends with the daemon, and so does the installer that it runs.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import fcntl
+import importlib.util
 import json
 import os
 import select
@@ -22,6 +23,7 @@ import signal
 import site
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -56,6 +58,26 @@ def _program(name: str) -> str | None:
     """Where a program is; an entry of `PATH` that is relative or empty would mean the working directory."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, folders)) or os.defpath)
+
+
+def _library(python: Path) -> str:
+    """Where an interpreter's packages lie."""
+    command = _python(python, "import sysconfig; print(sysconfig.get_path('purelib'))")
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _conda_program() -> str:
+    """The program that makes environments of conda. Raises `SetupFailed` where none is installed."""
+    named = os.environ.get("CONDA_EXE", "")
+    if os.path.isabs(named) and os.access(named, os.X_OK):
+        return named
+    for name in ("conda", "mamba", "micromamba"):
+        if found := _program(name):
+            return found
+    raise SetupFailed(
+        "runtime_env['conda'] describes an environment to be made, and neither conda nor mamba nor micromamba is in PATH on this "
+        "machine: install one of them, name conda's program in CONDA_EXE, or list the packages under 'pip' or 'uv'"
+    )
 
 
 class SetupFailed(Exception):
@@ -178,12 +200,36 @@ class _Setup:
         return made
 
     def _build(self, made: Path, install: dict[str, Any]) -> None:
+        if install["kind"] == "conda":
+            self._build_by_conda(made, install)
+        else:
+            self._build_on_the_driver(made, install)
+        self._probe(made / "bin" / "python", f"the environment of runtime_env[{install['kind']!r}]")
+
+    def _build_by_conda(self, made: Path, install: dict[str, Any]) -> None:
+        conda = _conda_program()
+        with tempfile.TemporaryDirectory(prefix="conda-") as folder:
+            file = Path(folder, "environment.yml")
+            # Every JSON document is a YAML document.
+            file.write_text(json.dumps(install["description"]))
+            create = ["create", "--yes"] if Path(conda).name == "micromamba" else ["env", "create"]
+            self._run("conda", [conda, *create, "--prefix", str(made), "--file", str(file)], install)
+        python = made / "bin" / "python"
+        if not python.exists():
+            raise SetupFailed(f"conda made an environment without Python: {python} does not exist")
+        # Oxiray and what it needs, and none of the driver's other packages, which may be for another version of Python.
+        front = made / "oxiray-front"
+        front.mkdir()
+        for name in ("oxiray", "cloudpickle", "ray", "oxiray_ray_alias"):
+            found = importlib.util.find_spec(name)
+            if found is not None and found.origin is not None:
+                (front / name).symlink_to(Path(found.origin).parent)
+        Path(_library(python), "_oxiray_front.pth").write_text(f"{front}\n")
+
+    def _build_on_the_driver(self, made: Path, install: dict[str, Any]) -> None:
         self._run("making a virtual environment", [*_module(sys.executable, "venv"), "--without-pip", str(made)])
         python = made / "bin" / "python"
-        library = subprocess.run(
-            _python(python, "import sysconfig; print(sysconfig.get_path('purelib'))"),
-            capture_output=True, text=True, check=True,
-        ).stdout.strip()  # fmt: skip
+        library = _library(python)
         # Behind the environment's own packages come the driver's, with what their .pth files add. Those of the interpreter
         # that the driver's own virtual environment was made with are among them only where the driver sees them too.
         folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
@@ -200,7 +246,6 @@ class _Setup:
                 self._uv(python, requirements, install)
         finally:
             requirements.unlink()
-        self._probe(python, f"the environment of runtime_env[{install['kind']!r}]")
 
     def _pip(self, python: Path, requirements: Path, install: dict[str, Any]) -> None:
         options = install.get("pip_install_options", ["--disable-pip-version-check"])

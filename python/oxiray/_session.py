@@ -252,7 +252,8 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
 def _setup(logging_config: dict[str, Any] | None) -> bytes:
     """Where workers are to work and to import from, as this program does, and how they are to log."""
     interpreter, paths, here = _environment.driver_side()
-    told = {"sys_path": paths, "directory": here, "interpreter": interpreter, "logging": logging_config}
+    libraries = _environment.libraries(paths)
+    told = {"sys_path": paths, "libraries": libraries, "directory": here, "interpreter": interpreter, "logging": logging_config}
     return pickle.dumps({**told, "python": platform.python_version()})
 
 

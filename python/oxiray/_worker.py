@@ -151,8 +151,7 @@ def become(
         _session.driver_side = (wanted["interpreter"], wanted["sys_path"], wanted["directory"])
         if wanted["logging"] is not None:
             _logging.configure(_logging.LoggingConfig(**wanted["logging"]))
-        known = set(sys.path)
-        sys.path[:0] = [path for path in wanted["sys_path"] if path not in known]
+        _worker_environment.import_what_the_driver_does(wanted["sys_path"], wanted["libraries"])
         try:
             os.chdir(wanted["directory"])
         except OSError:

@@ -46,6 +46,18 @@ def apply(fields: str, session: str) -> str | None:
     return None
 
 
+def import_what_the_driver_does(paths: list[str], libraries: list[str]) -> None:
+    """Adds the driver's import path to this process's.
+
+    Of `libraries`, the folders of packages among `paths`, those that this interpreter does not search by itself belong to the
+    driver's interpreter: they come last, so that an environment's own packages win over them.
+    """
+    others = [path for path in paths if path not in set(sys.path)]
+    sys.path[:] = [
+        *(path for path in others if path not in libraries), *sys.path, *(path for path in others if path in libraries)
+    ]  # fmt: skip
+
+
 def _apply(environment: dict[str, Any], session: Path) -> None:
     places: list[Path] = []
     if names := packages_of(environment):

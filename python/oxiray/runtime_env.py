@@ -41,7 +41,6 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
 }
 #: Fields Ray knows and this version of Oxiray does not provide, each with what to do in its place.
 ALTERNATIVES: dict[str, str] = {
-    "conda": "make the environment with `conda env create`, with Oxiray in it, and give its name or its folder",
     "container": "start the cluster inside of the container, or list what is needed under 'pip' or 'uv'",
     "image_uri": "start the cluster inside of the container, or list what is needed under 'pip' or 'uv'",
     "java_jars": "Oxiray runs Python only: leave it out",
@@ -259,9 +258,7 @@ def _conflicts(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[
 def unsupported_fields(env: Mapping[str, Any] | None) -> list[str]:
     """The fields that ask for something this version of Oxiray does not provide."""
     asked = env or {}
-    return sorted(
-        name for name in ALTERNATIVES if asked.get(name) and not (name == "conda" and _conda.is_existing(asked[name]))
-    )
+    return sorted(name for name in ALTERNATIVES if asked.get(name))
 
 
 def checked_field(name: str, value: Any) -> Any:
@@ -287,6 +284,8 @@ def checked_field(name: str, value: Any) -> Any:
         return _checked_installer(name, value)
     elif name == "py_modules":
         _check_modules(value)
+    elif name == "conda":
+        return _conda.checked(value) or None
     return os.fspath(value) if isinstance(value, Path) else value
 
 

@@ -86,6 +86,5 @@ def test_conflicts_are_what_both_say_differently() -> None:
 
 def test_fields_oxiray_does_not_provide_are_named() -> None:
     assert unsupported_fields({"env_vars": {"A": "1"}, "config": {}, "some_plugin": 1, "excludes": []}) == []
-    assert unsupported_fields({"working_dir": "/x", "pip": ["a"], "conda": "b.yml", "mpi": {"args": []}}) == ["conda", "mpi"]
-    assert unsupported_fields({"conda": "an-environment"}) == []
+    assert unsupported_fields({"working_dir": "/x", "conda": {"dependencies": ["a"]}, "mpi": {"args": []}}) == ["mpi"]
     assert unsupported_fields(None) == []
