@@ -69,9 +69,9 @@ def remote(*args: Any, **options: Any) -> Any:
     if len(args) == 1 and not options and callable(args[0]):
         return _make(args[0], {})
     if args or not options:
-        raise TypeError(
-            "The @remote decorator must be applied to either a function or a class: write `@remote` without "
-            "parentheses, or `@remote(num_gpus=1)` with keywords only"
+        raise AssertionError(
+            "The @ray.remote decorator must be applied either with no arguments and no parentheses, as `@ray.remote`, or with "
+            f"keywords only, as `@ray.remote(num_gpus=1)`, and was given {', '.join(map(repr, args)) or 'empty parentheses'}"
         )
 
     return lambda target: _make(target, options)
@@ -84,7 +84,7 @@ def _make(target: Any, options: dict[str, Any]) -> Any:
         return actor.make(target, options)
     if callable(target) and (inspect.isfunction(target) or inspect.isbuiltin(target) or hasattr(target, "__qualname__")):
         return remote_function.make(target, options)
-    raise TypeError(f"The @remote decorator must be applied to either a function or a class, not to {target!r}")
+    raise TypeError(f"The @ray.remote decorator must be applied to either a function or a class. It was applied to {target!r}")
 
 
 def put(value: Any, **keywords: Any) -> Any:
@@ -137,7 +137,7 @@ def get(object_refs: Any, *, timeout: float | None = None) -> Any:
     if not isinstance(object_refs, list):
         raise ValueError(
             f"Invalid type of object refs, {type(object_refs)}, is given. 'object_refs' must either be an ObjectRef or a list of "
-            "ObjectRefs, such as what .remote() and put() return"
+            "ObjectRefs. These are what .remote() and put() return"
         )
     return _core.get_all(object_refs, timeout)
 
@@ -162,7 +162,7 @@ def wait(
     if not ray_waitables:
         return [], []
     if num_returns <= 0:
-        raise ValueError(f"Invalid number of objects to return {num_returns}: at least 1 must be waited for")
+        raise ValueError(f"Invalid number of objects to return {num_returns}. At least 1 must be waited for")
     if num_returns > len(ray_waitables):
         raise ValueError(
             "num_returns cannot be greater than the number of ray_waitables provided to ray.wait: it is "

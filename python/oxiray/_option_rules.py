@@ -272,7 +272,7 @@ def check_task(given: Mapping[str, Any], *, in_options: bool, is_generator: bool
 def check_actor(given: Mapping[str, Any], merged: Mapping[str, Any], *, in_options: bool) -> None:
     """Check what depends on where an actor's keywords stand and on each other."""
     if merged.get("get_if_exists") and not merged.get("name"):
-        raise ValueError("The actor name must be specified to use `get_if_exists`: add name=...")
+        raise ValueError("The actor name must be specified to use `get_if_exists`. Add name=...")
     if in_options and given.get("concurrency_groups") is not None:
         raise ValueError("Setting 'concurrency_groups' is not supported in '.options()'. Say it in the decorator.")
 

@@ -102,7 +102,7 @@ def init(address: str | None = None, **keywords: Any) -> RayContext:  # noqa: D1
                     _context = RayContext(_address_info(_core.context()))
                 return _context
             raise RuntimeError(
-                "this process is connected already. Maybe you called init() twice by accident? Call shutdown() first, "
+                "Maybe you called ray.init twice by accident? This process is connected already: call ray.shutdown() first, "
                 "or pass ignore_reinit_error=True to keep the connection there is"
             )
         if options.configure_logging:

@@ -15,7 +15,7 @@ def exit_actor() -> NoReturn:
     Raises `TypeError` outside of actors.
     """
     if not _core.is_connected() or _core.context()["actor_id"] is None:
-        raise TypeError("exit_actor() ends the actor that calls it, and this process is no actor: use kill(handle) instead")
+        raise TypeError("exit_actor API is called on a non-actor worker. It ends the actor that calls it: use ray.kill(handle) elsewhere")
     leaving = SystemExit(0)
     leaving.oxiray_exit_actor = True  # type: ignore[attr-defined]
     raise leaving

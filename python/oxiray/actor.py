@@ -207,8 +207,8 @@ class ActorHandle:
             bound = self.__dict__[name] = ActorMethod(self._hold, traits, name)
             return bound
         raise AttributeError(
-            f"'{traits.class_name if traits is not None else 'actor'}' actor has no method '{name}'; it has: "
-            f"{', '.join(sorted(methods)) or 'none'}. Attributes are reached through methods"
+            f"'{traits.class_name if traits is not None else 'ActorHandle'}' object has no attribute '{name}': a handle has the "
+            f"methods of its actor, {', '.join(sorted(methods)) or 'none'}, through which its attributes are reached"
         )
 
     def __dir__(self) -> list[str]:

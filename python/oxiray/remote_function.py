@@ -200,8 +200,8 @@ def make(function: Any, given: dict[str, Any]) -> RemoteFunction:
     """The remote form of `function`."""
     if inspect.iscoroutinefunction(function):
         raise ValueError(
-            f"{function.__qualname__} is an async def, and tasks run synchronously: make it an actor's method, or wrap "
-            "it, `asyncio.run(...)`, in a plain function"
+            f"'async def' should not be used for remote tasks, as {function.__qualname__} does: make it an actor's method, or "
+            "wrap it, `asyncio.run(...)`, in a plain function"
         )
     is_generator = is_generator_function(function)
     return RemoteFunction(function, _options.task_options(given, is_generator=is_generator))

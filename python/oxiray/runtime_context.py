@@ -179,7 +179,7 @@ class RuntimeContext:
         """Whether this actor was started anew after its process died. Raises `RuntimeError` outside of actors."""
         facts = _facts("Actor")
         if facts["actor_id"] is None:
-            raise RuntimeError("was_current_actor_reconstructed is for actors, and this process is none")
+            raise RuntimeError("This method is only available in an actor. This process is none")
         return facts["restarts"] > 0
 
     @property
@@ -187,7 +187,7 @@ class RuntimeContext:
         """A handle of the actor that asks, which does not keep it. Raises `RuntimeError` outside of actors."""
         facts = _facts("Current actor")
         if facts["actor_id"] is None:
-            raise RuntimeError("current_actor is for actors, and this process is none")
+            raise RuntimeError("This method is only available in an actor. This process is none")
         from oxiray import _worker, actor
 
         return actor.from_bytes(_core.ActorID.from_hex(facts["actor_id"]), _worker.own_traits)
@@ -217,7 +217,7 @@ class RuntimeContext:
         """Everything granted to this task or actor."""
         facts = _facts("Assigned resources")
         if not facts["is_worker"]:
-            raise RuntimeError("a driver is assigned no resources: ask in a task or an actor")
+            raise RuntimeError("This method is only available when the process is a worker. This process is a driver, which holds no resources")
         return facts["resources"]
 
     def get_placement_group_id(self) -> str | None:

@@ -69,15 +69,15 @@ class RuntimeEnvConfig(dict):  # type: ignore[type-arg]
         self, setup_timeout_seconds: int = 600, eager_install: bool = True, log_files: list[str] | None = None
     ) -> None:
         if not isinstance(setup_timeout_seconds, int):
-            raise TypeError(f"setup_timeout_seconds must be an int, but is {setup_timeout_seconds!r}")
+            raise TypeError(f"setup_timeout_seconds must be of type int, got: {type(setup_timeout_seconds)}")
         if setup_timeout_seconds <= 0 and setup_timeout_seconds != -1:
             raise ValueError(
-                f"setup_timeout_seconds is {setup_timeout_seconds}, but must be greater than zero, or -1 for no limit"
+                f"setup_timeout_seconds must be greater than zero or equals to -1, got: {setup_timeout_seconds}. -1 stands for no limit"
             )
         if not isinstance(eager_install, bool):
-            raise TypeError(f"eager_install must be a bool, but is {eager_install!r}")
+            raise TypeError(f"eager_install must be a boolean. got {type(eager_install)}")
         if log_files is not None and not _is_strings(log_files):
-            raise TypeError(f"log_files must be a list of strings, but is {log_files!r}")
+            raise TypeError(f"log_files must be a list of strings or None, got {log_files!r}")
         super().__init__(
             setup_timeout_seconds=setup_timeout_seconds, eager_install=eager_install, log_files=log_files or []
         )
@@ -88,7 +88,7 @@ class RuntimeEnvConfig(dict):  # type: ignore[type-arg]
         if isinstance(config, RuntimeEnvConfig):
             return config
         if not isinstance(config, Mapping):
-            raise TypeError(f"runtime_env['config'] must be a dict or a RuntimeEnvConfig, but is a {type(config)}")
+            raise TypeError(f"runtime_env['config'] must be of type dict or RuntimeEnvConfig, got: {type(config)}")
         return cls(**{name: value for name, value in config.items() if name in cls.known_fields})
 
     @classmethod
@@ -196,8 +196,8 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
         installers = [name for name in _INSTALLERS if self.get(name)]
         if len(installers) > 1:
             raise ValueError(
-                f"The 'pip' field, 'uv' field, and 'conda' field of runtime_env cannot be specified at the same time, "
-                f"but {' and '.join(repr(name) for name in installers)} are: keep one (conda can list pip packages)"
+                f"The 'pip' field, 'uv' field, and 'conda' field of runtime_env cannot be specified at the same time. "
+                f"{' and '.join(repr(name) for name in installers)} are: keep one (conda can list pip packages)"
             )
         if self.get("container") and self.get("image_uri"):
             raise ValueError("runtime_env has both 'container' and 'image_uri', which say the same: keep 'image_uri'")
@@ -271,12 +271,12 @@ def checked_field(name: str, value: Any) -> Any:
         return value
     expected: Any = _FIELD_TYPES[name]
     if not isinstance(value, expected):
-        names = " or ".join(kind.__name__ for kind in expected)
+        names = "Dict[str, str]" if name == "env_vars" else " or ".join(kind.__name__ for kind in expected)
         raise TypeError(f"runtime_env[{name!r}] must be of type {names}, but {value!r} is of type {type(value)}")
     if name == "env_vars":
         _check_env_vars(value)
     elif name in ("excludes", "java_jars") and not _is_strings(value):
-        raise TypeError(f"runtime_env[{name!r}] must be a list of strings, but is {value!r}")
+        raise TypeError(f"runtime_env[{name!r}] must be of type List[str], got {value!r}")
     elif name == "preload":
         _check_preload(list(value))
         return list(value) or None
@@ -293,11 +293,11 @@ def _check_env_vars(variables: Mapping[Any, Any]) -> None:
     for key, value in variables.items():
         if not isinstance(key, str):
             raise TypeError(
-                f"runtime_env['env_vars'] must be of type dict[str, str], but the key {key!r} is of type {type(key)}"
+                f"runtime_env['env_vars'] must be of type Dict[str, str], but the key {key!r} is of type {type(key)}"
             )
         if not isinstance(value, str):
             raise TypeError(
-                f"runtime_env['env_vars'] must be of type dict[str, str], but the value of {key!r} is of type "
+                f"runtime_env['env_vars'] must be of type Dict[str, str], but the value of {key!r} is of type "
                 f"{type(value)}: write it as a string"
             )
         if not key or "=" in key or "\0" in key + value:
@@ -313,11 +313,11 @@ def _checked_installer(name: str, value: Any) -> dict[str, Any] | None:
     asked = dict(value) if isinstance(value, dict) else {"packages": value}
     if unknown := sorted(set(asked) - set(options) - {"packages"}):
         raise ValueError(
-            f"runtime_env[{name!r}] has {', '.join(map(repr, unknown))}, but can only have these fields: packages, "
-            f"{', '.join(options)}"
+            f"runtime_env[{name!r}] can only have these fields: packages, {', '.join(options)}, but got: "
+            f"{', '.join(map(repr, unknown))}"
         )
     if "packages" not in asked:
-        raise ValueError(f"runtime_env[{name!r}] must include the field 'packages', but has only {sorted(asked)}")
+        raise ValueError(f"runtime_env[{name!r}] must include field 'packages', but got {sorted(asked)}")
     for option, kind in options.items():
         if option in asked and not isinstance(asked[option], kind):
             raise TypeError(

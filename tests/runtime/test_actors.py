@@ -108,7 +108,7 @@ def test_errors_leave_the_actor_alive(cluster) -> None:
 def test_what_a_handle_refuses(cluster) -> None:
     cluster()
     counter = Counter.remote()
-    with pytest.raises(AttributeError, match="no method 'missing'"):
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
         counter.missing.remote()
     with pytest.raises(TypeError, match="too many positional arguments"):
         counter.add.remote(1, 2)
@@ -200,7 +200,7 @@ def test_an_actor_ends_itself(cluster, how, concurrency) -> None:
 
 
 def test_exit_actor_is_for_actors() -> None:
-    with pytest.raises(TypeError, match="no actor"):
+    with pytest.raises(TypeError, match="non-actor worker"):
         ray.actor.exit_actor()
 
 

@@ -78,9 +78,7 @@ def test_conda_makes_what_a_dictionary_describes(
     assert ray.get(numpy_is_of_conda.options(runtime_env=asked).remote(), timeout=60), "the driver's comes after it"
 
 
-def test_conda_makes_what_a_file_describes(
-    cluster: Callable[..., Any], conda: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_conda_makes_what_a_file_describes(cluster: Callable[..., Any], conda: Callable[[str], None], tmp_path: Path) -> None:
     conda("conda")
     file = tmp_path / "environment.yml"
     file.write_text("name: ignored\ndependencies:\n  - scipy\n")

@@ -137,20 +137,20 @@ def test_what_the_classes_say_of_themselves() -> None:
 
 
 WRONG: list[tuple[type[Exception], str, Callable[[], object]]] = [
-    (ValueError, "needs a name", lambda: Counter("")),
-    (TypeError, "a tuple of str", lambda: Counter("wrong", tag_keys=["a"])),  # type: ignore[arg-type]
-    (TypeError, "1 among them is not", lambda: Counter("wrong", tag_keys=(1,))),  # type: ignore[arg-type]
-    (ValueError, "no boundaries", lambda: Histogram("wrong_histogram")),
-    (ValueError, "no boundaries", lambda: Histogram("wrong_histogram", boundaries=[])),
-    (ValueError, "above 0, and 0 is not", lambda: Histogram("wrong_histogram", boundaries=[1, 0])),
-    (TypeError, "'1' is neither", lambda: Counter("wrong").inc("1")),  # type: ignore[arg-type]
-    (ValueError, "0 is not above 0", lambda: Counter("wrong").inc(0)),
-    (TypeError, "'1' is neither", lambda: Gauge("wrong_gauge").set("1")),  # type: ignore[arg-type]
-    (TypeError, "None is neither", lambda: Histogram("wrong_h", boundaries=[1]).observe(None)),  # type: ignore[arg-type]
-    (ValueError, "has no a, b: give it", lambda: Counter("wrong", tag_keys=("a", "b")).inc()),
-    (TypeError, "'a' has 1", lambda: Counter("wrong", tag_keys=("a",)).inc(tags={"a": 1})),  # type: ignore[dict-item]
-    (ValueError, "'b' is no tag", lambda: Counter("wrong", tag_keys=("a",)).set_default_tags({"b": "c"})),
-    (TypeError, "'a' has 1", lambda: Counter("wrong", tag_keys=("a",)).set_default_tags({"a": 1})),  # type: ignore[dict-item]
+    (ValueError, "Empty name is not allowed. Please provide a metric name.", lambda: Counter("")),
+    (TypeError, "tag_keys should be a tuple type, got: <class 'list'>, for the metric 'wrong'", lambda: Counter("wrong", tag_keys=["a"])),  # type: ignore[arg-type]
+    (TypeError, "Tag keys must be str, got <class 'int'>, among those of the metric 'wrong'", lambda: Counter("wrong", tag_keys=(1,))),  # type: ignore[arg-type]
+    (ValueError, "'wrong_histogram' has none: give some", lambda: Histogram("wrong_histogram")),
+    (ValueError, "'wrong_histogram' has none: give some", lambda: Histogram("wrong_histogram", boundaries=[])),
+    (ValueError, "Invalid `boundaries` argument at index 1, [1, 0].", lambda: Histogram("wrong_histogram", boundaries=[1, 0])),
+    (TypeError, "got <class 'str'>, for the metric 'wrong'", lambda: Counter("wrong").inc("1")),  # type: ignore[arg-type]
+    (ValueError, "value must be >0, got 0. A counter only grows", lambda: Counter("wrong").inc(0)),
+    (TypeError, "got <class 'str'>, for the metric 'wrong_gauge'", lambda: Gauge("wrong_gauge").set("1")),  # type: ignore[arg-type]
+    (TypeError, "got <class 'NoneType'>, for the metric 'wrong_h'", lambda: Histogram("wrong_h", boundaries=[1]).observe(None)),  # type: ignore[arg-type]
+    (ValueError, "Missing value for tag key(s): a,b. Give it", lambda: Counter("wrong", tag_keys=("a", "b")).inc()),
+    (TypeError, "got <class 'int'>, for 'a' of the metric 'wrong'", lambda: Counter("wrong", tag_keys=("a",)).inc(tags={"a": 1})),  # type: ignore[dict-item]
+    (ValueError, "Unrecognized tag key b. The metric 'wrong' has the tag_keys ('a',)", lambda: Counter("wrong", tag_keys=("a",)).set_default_tags({"b": "c"})),
+    (TypeError, "got <class 'int'>, for 'a' of the metric 'wrong'", lambda: Counter("wrong", tag_keys=("a",)).set_default_tags({"a": 1})),  # type: ignore[dict-item]
 ]
 
 

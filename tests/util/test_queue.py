@@ -31,7 +31,7 @@ def test_items_come_out_in_the_order_they_went_in() -> None:
 def test_nothing_to_take(get: Callable[[Queue], Any]) -> None:
     with pytest.raises(Empty) as caught:
         get(Queue())
-    assert type(caught.value) is Empty and isinstance(caught.value, standard.Empty) and "the queue" in str(caught.value)
+    assert type(caught.value) is Empty and isinstance(caught.value, standard.Empty) and "queue" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ const ENTRYPOINT_MAX: usize = 1000;
 pub enum NotEntered {
     /// Whichever cluster runs was meant, and none does.
     #[error(
-        "the address `auto` was given, and no cluster of this user runs on this machine{}. Start one with `oxiray start \
-         --head`, or leave the address out to have a private one", .unfit.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
+        "Could not find any running Ray instance: no cluster of this user runs on this machine{}. Start one with `oxiray \
+         start --head`, name one by its address, or leave the address out to have a private one", .unfit.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
     )]
     NoneRuns {
         /// Why its directory of sessions is not looked into, where it is not.

@@ -284,7 +284,7 @@ fn id_of(runtime: &Runtime, reference: &Bound<'_, PyAny>) -> PyResult<ObjectId> 
     match reference.cast::<ObjectRef>() {
         Ok(reference) => reference.get().id_on(runtime),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "Attempting to call `get` on the value {:.200}, which is not an ray.ObjectRef: pass what .remote() or \
+            "Attempting to call `get` on the value {:.200}, which is not an ray.ObjectRef. Pass what .remote() or \
              put() returned",
             reference.repr()?.to_string()
         ))),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use oxiray_ids::TaskId;
 use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, Seen};
 use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -144,8 +144,8 @@ fn several<'py>(returned: &Bound<'py, PyAny>, count: u32) -> PyResult<Vec<Bound<
     let values: Vec<Bound<'py, PyAny>> = match returned.try_iter() {
         Ok(values) => values.collect::<PyResult<_>>()?,
         Err(_) => {
-            return Err(PyValueError::new_err(format!(
-                "num_returns={count} was asked for, and the function returned a {} that cannot be taken apart",
+            return Err(PyTypeError::new_err(format!(
+                "object of type '{}' has no len(): num_returns={count} was asked for, and the function returned one value",
                 returned.get_type().name()?
             )));
         }

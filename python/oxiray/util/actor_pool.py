@@ -96,7 +96,7 @@ class ActorPool:
         index = self._next_in_order
         if index not in self._under_way:
             raise ValueError(
-                "get_next() cannot tell what is next after get_next_unordered() took a later result: use one of the two"
+                "It is not allowed to call get_next() after get_next_unordered(). It cannot tell what is next after a later result was taken"
             )
         return self._take(index, [index], timeout, ignore_if_timedout)
 
@@ -107,7 +107,7 @@ class ActorPool:
 
     def _check_has_next(self) -> None:
         if not self._under_way:
-            raise StopIteration("no more results: everything submitted to the pool was collected")
+            raise StopIteration("No more results to get. Everything that was submitted to the pool was collected")
 
     def _take(self, oldest: int, candidates: list[int], timeout: float | None, ignore_if_timedout: bool) -> Any:
         """The result of the first of `candidates` that is done."""
@@ -151,5 +151,5 @@ class ActorPool:
     def push(self, actor: Any) -> None:
         """Adds an actor. Raises `ValueError` where it is in the pool."""
         if actor in self._idle or any(submission.actor == actor for submission in self._under_way.values()):
-            raise ValueError(f"{actor!r} is in this pool already")
+            raise ValueError(f"Actor already belongs to current ActorPool: {actor!r}")
         self._give_back(actor)

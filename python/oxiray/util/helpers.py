@@ -38,16 +38,16 @@ def map_unordered(
     At most `backpressure_size` calls are under way, or any number with None; items are read as calls are made.
     """
     if backpressure_size is not None and backpressure_size < 1:
-        raise ValueError(f"map_unordered(backpressure_size={backpressure_size}): at least 1 call must be under way")
+        raise ValueError(f"backpressure_size must be positive. It is {backpressure_size}, and at least 1 call must be under way")
     _check(chunk_size, kwargs)
     return _mapped(fn, items, backpressure_size, chunk_size, yield_obj_refs, kwargs)
 
 
 def _check(chunk_size: int, kwargs: dict[str, Any]) -> None:
     if chunk_size < 1:
-        raise ValueError(f"chunk_size={chunk_size}: at least 1 result must be waited for")
+        raise ValueError(f"`chunk_size` must be >= 1. It is {chunk_size}")
     if "num_returns" in kwargs:
-        raise ValueError("num_returns is what `chunk_size` says here: give that instead")
+        raise ValueError("Use the `chunk_size` argument instead of `num_returns`")
 
 
 def _mapped(

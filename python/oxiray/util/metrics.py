@@ -38,10 +38,10 @@ class Metric:
         self._is_usable = _is_usable(name)
         self._metric: _core.Metric | None = None
         if not isinstance(self._tag_keys, tuple):
-            raise TypeError(f"tag_keys of the metric {name!r} is a tuple of str, and this is {tag_keys!r}")
+            raise TypeError(f"tag_keys should be a tuple type, got: {type(tag_keys)}, for the metric {name!r}")
         for key in self._tag_keys:
             if not isinstance(key, str):
-                raise TypeError(f"tag_keys of the metric {name!r} are str, and {key!r} among them is not")
+                raise TypeError(f"Tag keys must be str, got {type(key)}, among those of the metric {name!r}")
         if ":" in name:
             warnings.warn(
                 f"the metric {name!r} has a colon in its name, which Ray will refuse one day: rename it",
@@ -53,7 +53,7 @@ class Metric:
         """Tags that a value has where nothing else is said. Returns the metric itself."""
         for key, value in default_tags.items():
             if key not in self._tag_keys:
-                raise ValueError(f"{key!r} is no tag of the metric {self._name!r}: its tag_keys are {self._tag_keys}")
+                raise ValueError(f"Unrecognized tag key {key}. The metric {self._name!r} has the tag_keys {self._tag_keys}")
             self._check_tag(key, value)
         self._default_tags = default_tags
         return self
@@ -86,7 +86,7 @@ class Metric:
         missing = [key for key in self._tag_keys if key not in all_tags]
         if missing:
             raise ValueError(
-                f"a value of the metric {self._name!r} has no {', '.join(missing)}: give it in tags=, or with "
+                f"Missing value for tag key(s): {','.join(missing)}. Give it for the metric {self._name!r} in tags=, or with "
                 "set_default_tags()"
             )
         if self._metric is not None and (reason := self._metric.record(value, all_tags)) is not None:
@@ -100,11 +100,11 @@ class Metric:
 
     def _check_tag(self, key: str, value: object) -> None:
         if not isinstance(value, str):
-            raise TypeError(f"tags of the metric {self._name!r} have values that are str, and {key!r} has {value!r}")
+            raise TypeError(f"Tag values must be str, got {type(value)}, for {key!r} of the metric {self._name!r}")
 
     def _check_value(self, value: object) -> None:
         if not isinstance(value, int | float):
-            raise TypeError(f"values of the metric {self._name!r} are int or float, and {value!r} is neither")
+            raise TypeError(f"value must be int or float, got {type(value)}, for the metric {self._name!r}")
 
 
 #: How many metrics are complained about.
@@ -129,7 +129,7 @@ class Counter(Metric):
         """Adds `value`, which is more than 0."""
         self._check_value(value)
         if value <= 0:
-            raise ValueError(f"a counter only grows, and {value!r} is not above 0: use a Gauge for what falls as well")
+            raise ValueError(f"value must be >0, got {value}. A counter only grows: use a Gauge for what falls as well")
         self._record(value, tags)
 
 
@@ -166,10 +166,16 @@ class Histogram(Metric):
     ) -> None:
         super().__init__(name, description, tag_keys)
         if boundaries is None or len(boundaries) == 0:
-            raise ValueError(f"the histogram {name!r} has no boundaries: give some, such as boundaries=[0.1, 1, 10]")
-        for boundary in boundaries:
+            raise ValueError(
+                f"boundaries argument should be provided when using the Histogram class. {name!r} has none: give some, such as "
+                "boundaries=[0.1, 1, 10]"
+            )
+        for index, boundary in enumerate(boundaries):
             if boundary <= 0:
-                raise ValueError(f"boundaries of the histogram {name!r} are above 0, and {boundary!r} is not")
+                raise ValueError(
+                    f"Invalid `boundaries` argument at index {index}, {boundaries}. Use positive values for the arguments. They are "
+                    f"those of the histogram {name!r}"
+                )
         self.boundaries = boundaries
         self._declare([float(boundary) for boundary in boundaries])
 
@@ -190,7 +196,7 @@ class Histogram(Metric):
 def _is_usable(name: str) -> bool:
     """Whether values of a metric of this name are kept; warns where they are not."""
     if name == "":
-        raise ValueError("a metric needs a name: letters, digits and _, not beginning with a digit")
+        raise ValueError("Empty name is not allowed. Please provide a metric name. It has letters, digits and _, and does not begin with a digit")
     if _NAME.fullmatch(name):
         return True
     warnings.warn(

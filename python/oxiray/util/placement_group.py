@@ -144,13 +144,13 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
     """The group of this name in this program's namespace. Raises `ValueError` where there is none."""
     if not placement_group_name:
-        raise ValueError("get_placement_group() takes the name that a placement group was made with, which is not empty")
+        raise ValueError("Please supply a non-empty value to get_placement_group")
     _session.ensure()
     found = json.loads(_core.placement_groups(name=placement_group_name))
     if not found:
         raise ValueError(
-            f"no placement group is named {placement_group_name!r} in this namespace: check the name, and that the group "
-            "was not removed and its job is still there"
+            f"Failed to look up placement group with name: {placement_group_name}. There is none of it in this namespace: check "
+            "the name, and that the group was not removed and its job is still there"
         )
     return PlacementGroup(PlacementGroupID.from_hex(found[0]["placement_group_id"]))
 
@@ -210,8 +210,8 @@ def check_placement_group_index(placement_group: PlacementGroup, bundle_index: i
             )
     elif not -1 <= bundle_index < placement_group.bundle_count:
         raise ValueError(
-            f"placement group bundle index {bundle_index} is invalid: {placement_group!r} has "
-            f"{placement_group.bundle_count} bundles, numbered from 0, and -1 stands for any of them"
+            f"placement group bundle index {bundle_index} is invalid. Valid placement group indexes: "
+            f"0-{placement_group.bundle_count}, the last one not included, and -1, which stands for any of them"
         )
 
 
@@ -225,15 +225,17 @@ def validate_placement_group(
     """Raises `ValueError` for what no group may ask for."""
     if strategy is not None and strategy not in VALID_PLACEMENT_GROUP_STRATEGIES:
         raise ValueError(
-            f"Invalid placement group strategy {strategy!r}: it is one of {sorted(VALID_PLACEMENT_GROUP_STRATEGIES)}"
+            f"Invalid placement group strategy {strategy}. Supported strategies are: {sorted(VALID_PLACEMENT_GROUP_STRATEGIES)}"
         )
     if lifetime not in (None, "detached"):
-        raise ValueError(f"a placement group's lifetime is None (it ends with its job) or 'detached', not {lifetime!r}")
+        raise ValueError(
+            f"Placement group `lifetime` argument must be either `None` or 'detached'. Got {lifetime}. With None it ends with its job"
+        )
     _check_target(_soft_target_node_id, strategy)
     if not isinstance(bundles, list):
-        raise ValueError(f'bundles must be a list, as in [{{"CPU": 1}}, {{"GPU": 1}}], but is a {type(bundles)}')
+        raise ValueError(f'Placement group bundles must be a list, got {type(bundles)}. Write [{{"CPU": 1}}, {{"GPU": 1}}]')
     if not bundles:
-        raise ValueError('a placement group needs at least one bundle, as in [{"CPU": 1}], and was given an empty list')
+        raise ValueError('Bundles must be a non-empty list of resource dictionaries. Write [{"CPU": 1}]; an empty list was given')
     for index, bundle in enumerate(bundles):
         _check_bundle(index, bundle)
     if bundle_label_selector is not None:
@@ -259,13 +261,18 @@ def _check_target(node_id: str | None, strategy: str | None) -> None:
 def _check_bundle(index: int, bundle: Any) -> None:
     where = f"bundle {index} of the placement group"
     if not isinstance(bundle, dict):
-        raise ValueError(f'{where} must be a dictionary, as in {{"CPU": 1}}, but is a {type(bundle)}')
+        raise ValueError(
+            f'Bundles must be a non-empty list of resource dictionaries. Write [{{"CPU": 1}}]; {where} is a {type(bundle)}'
+        )
     for resource, amount in bundle.items():
         if not isinstance(resource, str) or not isinstance(amount, (int, float)):
             raise ValueError(f"{where} must map names of resources to numbers, but has {resource!r}: {amount!r}")
         _check_amount(where, resource, amount)
     if not any(bundle.values()):
-        raise ValueError(f"{where} asks for nothing: {bundle!r}; give it a resource above zero, or leave it out")
+        raise ValueError(
+            f"Bundles cannot be an empty dictionary or resources with only 0 values. {where} is {bundle!r}: give it a resource "
+            "above zero, or leave it out"
+        )
     if "object_store_memory" in bundle:
         warnings.warn(
             "'object_store_memory' in a bundle is deprecated, as it reserves nothing of the store: leave it out",
@@ -293,10 +300,14 @@ def _check_amount(where: str, resource: str, amount: float) -> None:
 
 
 def _check_selectors(selectors: Any, count: int) -> None:
-    if not isinstance(selectors, list) or len(selectors) != count:
+    if not isinstance(selectors, list):
         raise ValueError(
-            f"bundle_label_selector must be a list with one dictionary for each of the {count} bundles, but is "
-            f"{selectors!r}"
+            f"Placement group bundle_label_selector must be a list, got {type(selectors)}. It has one dictionary for each bundle"
+        )
+    if len(selectors) != count:
+        raise ValueError(
+            f"Invalid bundle label selector {selectors}. The length of `bundle_label_selector` should equal the length of "
+            f"`bundles`. They are {len(selectors)} and {count}"
         )
     for index, selector in enumerate(selectors):
         if not isinstance(selector, dict):

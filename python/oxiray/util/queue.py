@@ -89,7 +89,7 @@ class Queue:
     def put_nowait_batch(self, items: Iterable[Any]) -> None:
         """Adds all of `items` in their order, or none of them and raises `Full`."""
         if not isinstance(items, Iterable):
-            raise TypeError(f"put_nowait_batch() takes an iterable of items, and was given {type(items)}")
+            raise TypeError(f"Argument 'items' must be an Iterable. It is a {type(items)}")
         with _plain_errors():
             oxiray.get(self._living().put_nowait_batch.remote(list(items)))
 
@@ -100,9 +100,9 @@ class Queue:
     def get_nowait_batch(self, num_items: int) -> list[Any]:
         """Takes the `num_items` oldest items, or none of them and raises `Empty`."""
         if not isinstance(num_items, int):
-            raise TypeError(f"get_nowait_batch() takes a number of items, and was given {type(num_items)}")
+            raise TypeError(f"Argument 'num_items' must be an int. It is a {type(num_items)}")
         if num_items < 0:
-            raise ValueError(f"get_nowait_batch({num_items}): the number of items cannot be negative")
+            raise ValueError(f"'num_items' must be nonnegative. It is {num_items}")
         with _plain_errors():
             return list(oxiray.get(self._living().get_nowait_batch.remote(num_items)))
 
@@ -125,7 +125,7 @@ class Queue:
 
 def _check_timeout(timeout: float | None) -> None:
     if timeout is not None and timeout < 0:
-        raise ValueError(f"a timeout is None for none, or seconds from 0 on; {timeout!r} was given")
+        raise ValueError(f"'timeout' must be a non-negative number, or None for no end. It is {timeout!r}")
 
 
 @contextmanager
@@ -169,7 +169,7 @@ class _QueueActor:
     def put_nowait_batch(self, items: list[Any]) -> None:
         room = self._queue.maxsize - self._queue.qsize()
         if self._queue.maxsize > 0 and len(items) > room:
-            raise Full(f"there is room for {room} more items of {self._queue.maxsize}, and {len(items)} were put")
+            raise Full(f"Cannot add {len(items)} items to queue of size {self._queue.qsize()} and maxsize {self._queue.maxsize}.")
         for item in items:
             self._queue.put_nowait(item)
 
@@ -178,7 +178,7 @@ class _QueueActor:
 
     def get_nowait_batch(self, number: int) -> list[Any]:
         if number > self._queue.qsize():
-            raise Empty(f"the queue holds {self._queue.qsize()} items, and {number} were asked for")
+            raise Empty(f"Cannot get {number} items from queue of size {self._queue.qsize()}.")
         return [self._queue.get_nowait() for _ in range(number)]
 
 

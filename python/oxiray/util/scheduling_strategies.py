@@ -42,9 +42,9 @@ class NodeAffinitySchedulingStrategy:
         if set(node_id.lower()) == {"f"}:
             raise ValueError(f"Invalid node_id {node_id!r}: this is the id of no machine")
         if _spill_on_unavailable and not soft:
-            raise ValueError("_spill_on_unavailable needs soft=True: a hard affinity never runs elsewhere")
+            raise ValueError("_spill_on_unavailable cannot be set when soft is False. A hard affinity never runs elsewhere")
         if _fail_on_unavailable and soft:
-            raise ValueError("_fail_on_unavailable needs soft=False: a soft affinity runs elsewhere instead")
+            raise ValueError("_fail_on_unavailable cannot be set when soft is True. A soft affinity runs elsewhere instead")
         self.node_id = node_id
         self.soft = soft
         self._spill_on_unavailable = _spill_on_unavailable
@@ -98,7 +98,7 @@ SchedulingStrategyT = Union[
 
 def _checked_values(operator: str, values: tuple[Any, ...]) -> list[str]:
     if not values:
-        raise ValueError(f'{operator} needs at least one value, as in {operator}("a", "b")')
+        raise ValueError(f'The variadic parameter of the {operator} operator must be a non-empty tuple. Write {operator}("a", "b")')
     for position, value in enumerate(values):
         if not isinstance(value, str):
             raise ValueError(
@@ -112,14 +112,14 @@ def _checked_conditions(parameter: str, conditions: Any) -> dict[str, LabelOpera
     if conditions is None:
         return {}
     if not isinstance(conditions, Mapping):
-        raise ValueError(f'{parameter} must be a map, as in {{"zone": In("a")}}, but is a {type(conditions)}')
+        raise ValueError(f'The {parameter} parameter must be a map (e.g. {{"key1": In("value1")}}) but got type {type(conditions)}.')
     for key, operator in conditions.items():
         if not isinstance(key, str):
-            raise ValueError(f"the keys of {parameter} must be strings, but {key!r} is a {type(key)}")
+            raise ValueError(f"The map key of the {parameter} parameter must be of type str. {key!r} is a {type(key)}")
         if not isinstance(operator, (In, NotIn, Exists, DoesNotExist)):
             raise ValueError(
-                f"the value for {key!r} in {parameter} must be In(...), NotIn(...), Exists() or DoesNotExist(), but is "
-                f"{operator!r}"
+                f"The map value for key {key} of the {parameter} parameter must be one of the `In`, `NotIn`, `Exists` or "
+                f"`DoesNotExist` operator. It is {operator!r}"
             )
     return dict(conditions)
 

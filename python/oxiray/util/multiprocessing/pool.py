@@ -67,7 +67,7 @@ class Pool:
         ray_remote_args: dict[str, Any] | None = None,
     ) -> None:
         if processes is not None and processes < 1:
-            raise ValueError(f"Pool(processes={processes}): a pool has at least 1 process")
+            raise ValueError(f"Processes in the pool must be >0. It was asked for {processes}")
         if maxtasksperchild is not None and maxtasksperchild < 1:
             raise ValueError(f"Pool(maxtasksperchild={maxtasksperchild}): a process runs at least 1 task")
         if context is not None and log_once("pool_context"):
@@ -239,5 +239,5 @@ def _connect(processes: int | None, address: str | None) -> int:
     if processes is None:
         processes = max(1, cpus)
     elif processes > cpus:
-        raise ValueError(f"Pool(processes={processes}): a pool has no more processes than the cluster has CPUs, {cpus}")
+        raise ValueError(f"Tried to start a pool with {processes} processes on an existing ray cluster, but there are only {cpus} CPUs in the ray cluster.")
     return processes
