@@ -13,6 +13,14 @@ import pytest
 import ray
 from ray.util import state
 from ray.util.placement_group import placement_group, remove_placement_group
+from ray.util.state.common import (
+    ActorState,
+    GetApiOptions,
+    ListApiOptions,
+    StateResource,
+    SummaryApiOptions,
+    SummaryResource,
+)
 
 Eventually = Callable[..., Any]
 
@@ -93,6 +101,30 @@ def test_filters_are_all_to_hold(eventually: Eventually) -> None:
     rows = state.list_actors(filters=[("state", "=", "ALIVE"), ("name", "=", "first kept")])
     assert [row.name for row in rows] == ["first kept"]
     assert "first kept" not in [row.name for row in state.list_actors(filters=[("name", "!=", "first kept")])]
+
+
+def test_a_client_lists_and_counts_what_is_named_by_a_value(eventually: Eventually) -> None:
+    client = state.StateApiClient()
+    kept = Kept.options(name="of the client").remote()
+    ray.get(kept.value.remote())
+    options = ListApiOptions(filters=[("name", "=", "of the client"), ("state", "=", "ALIVE")], limit=5, detail=True)
+
+    def rows() -> Any:
+        return client.list(StateResource.ACTORS, options=options, raise_on_missing_output=True)
+
+    assert eventually(rows)[0]["actor_id"] == kept._actor_id.hex()
+    found = client.get(StateResource.ACTORS, id=kept._actor_id.hex(), options=GetApiOptions())
+    assert found["name"] == "of the client"
+    counted = client.summary(SummaryResource.ACTORS, options=SummaryApiOptions(), raise_on_missing_output=True)
+    assert counted["cluster"]["total_actors"] >= 1
+    with pytest.raises(ValueError, match="Unsupported filter predicate < is given. Available predicates: =, !=."):
+        ListApiOptions(filters=[("name", "<", "a")])
+
+
+def test_rows_know_their_columns() -> None:
+    assert {"actor_id", "class_name", "state", "job_id", "name", "node_id", "pid"} <= ActorState.base_columns()
+    assert {"required_resources", "is_detached"} <= ActorState.detail_columns() - ActorState.base_columns()
+    assert {"state", "name"} <= ActorState.filterable_columns()
 
 
 def test_a_filter_without_a_fit_gives_nothing() -> None:

@@ -17,11 +17,16 @@ from oxiray.util.state.common import (
     SCHEMAS,
     ActorState as ActorState,
     DriverInfo,
+    GetApiOptions,
     JobState as JobState,
+    ListApiOptions,
     NodeState as NodeState,
     ObjectState as ObjectState,
     PlacementGroupState as PlacementGroupState,
     RuntimeEnvState as RuntimeEnvState,
+    StateResource,
+    SummaryApiOptions,
+    SummaryResource,
     TaskState as TaskState,
     WorkerState as WorkerState,
 )
@@ -68,7 +73,7 @@ def _checked(filters: Sequence[Filter] | None) -> list[tuple[str, bool, str]]:
             raise ValueError(f"a filter is (key, '=' or '!=', value), and {one!r} was given")
         key, predicate, value = one
         if predicate not in ("=", "!="):
-            raise ValueError(f"the filter {one!r} compares with {predicate!r}: the predicates there are '=' and '!='")
+            raise ValueError(f"Unsupported filter predicate {predicate} is given. Available predicates: =, !=. It is that of {one!r}")
         checked.append((str(key), predicate == "!=", str(value)))
     return checked
 
@@ -299,6 +304,49 @@ def summarize_tasks(
     return _summary("tasks", address, timeout, raise_on_missing_output)
 
 
+class StateApiClient:
+    """Asks one cluster by what is asked for as a value, rather than by function, for compatibility.
+
+    `address` is what `list_actors` and its like take; `cookies` and `headers`, which are for requests to a dashboard, are
+    refused unless they are None or empty, with `ValueError`.
+    """
+
+    def __init__(
+        self, address: str | None = None, cookies: dict[str, Any] | None = None, headers: dict[str, Any] | None = None
+    ) -> None:
+        if cookies or headers:
+            raise ValueError("cookies and headers are for requests to a dashboard, and there is none: leave them out")
+        self._address = address
+
+    def list(
+        self, resource: StateResource, options: ListApiOptions, raise_on_missing_output: bool, _explain: bool = False
+    ) -> Sequence[Any]:
+        """The rows of `resource` that fit the options; raises as `list_actors` does."""
+        patience = _Patience(options.timeout)
+        kind, limit = resource.value, options.limit
+        return _rows(kind, self._address, options.filters, limit, options.detail, patience, raise_on_missing_output)
+
+    def get(
+        self, resource: StateResource, id: str, options: GetApiOptions | None, _explain: bool = False
+    ) -> Any:
+        """The row of this identifier, a list of rows for an object or a task with several attempts, None where there is none."""
+        found = _one(resource.value, id, self._address, _Patience((options or GetApiOptions()).timeout))
+        is_list = resource is StateResource.OBJECTS or (resource is StateResource.TASKS and len(found) > 1)
+        return found if is_list else _first(found)
+
+    def summary(
+        self,
+        resource: SummaryResource,
+        *,
+        options: SummaryApiOptions | None,
+        raise_on_missing_output: bool,
+        _explain: bool = False,
+    ) -> dict[str, Any]:
+        """Counts of `resource`; raises as `summarize_tasks` does."""
+        timeout = (options or SummaryApiOptions()).timeout
+        return _summary(resource.value, self._address, timeout, raise_on_missing_output)
+
+
 def timeline() -> list[dict[str, Any]]:
     """What ran when: events of Chrome's trace format, for chrome://tracing or ui.perfetto.dev."""
     _session.ensure()
@@ -321,6 +369,7 @@ def timeline() -> list[dict[str, Any]]:
 
 
 __all__ = [
+    "StateApiClient",
     "get_actor",
     "get_job",
     "get_log",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import enum
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Union
 
 #: How many rows are returned where nothing is said.
@@ -25,6 +25,27 @@ class StateSchema:
     def columns(cls) -> set[str]:
         """The names of the fields."""
         return {field.name for field in fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def list_columns(cls, detail: bool = True) -> list[str]:
+        """The names of the fields in their order: all, or without `detail` those that every answer has."""
+        found = fields(cls)  # type: ignore[arg-type]
+        return [field.name for field in found if detail or field.default is MISSING]
+
+    @classmethod
+    def base_columns(cls) -> set[str]:
+        """The names of the fields that every answer has."""
+        return set(cls.list_columns(detail=False))
+
+    @classmethod
+    def detail_columns(cls) -> set[str]:
+        """The names of the fields that a detailed answer has."""
+        return cls.columns()
+
+    @classmethod
+    def filterable_columns(cls) -> set[str]:
+        """The names of the fields that a filter may name."""
+        return cls.columns()
 
     def asdict(self) -> dict[str, Any]:
         """The row as a dictionary."""
@@ -240,6 +261,71 @@ class SummaryResource(enum.Enum):
     ACTORS = "actors"
     TASKS = "tasks"
     OBJECTS = "objects"
+
+
+def _served_within(timeout: float, multiplier: float) -> int:
+    """The whole seconds, at least one, within which the cluster is to answer."""
+    return max(1, int(timeout * multiplier))
+
+
+@dataclass
+class ListApiOptions:
+    """What `StateApiClient.list` is asked with, for compatibility.
+
+    The answer has `timeout` times `server_timeout_multiplier` seconds. Raises `ValueError` for a predicate that is neither
+    `=` nor `!=`, and for `exclude_driver=False`, since drivers are no tasks here.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    timeout: float = DEFAULT_RPC_TIMEOUT
+    detail: bool = False
+    filters: list[tuple[str, str, Any]] | None = field(default_factory=list)
+    exclude_driver: bool = True
+    server_timeout_multiplier: float = 0.8
+
+    def __post_init__(self) -> None:
+        self.timeout = _served_within(self.timeout, self.server_timeout_multiplier)
+        self.filters = list(self.filters or ())
+        for _, predicate, _ in self.filters:
+            if predicate not in ("=", "!="):
+                raise ValueError(f"Unsupported filter predicate {predicate} is given. Available predicates: =, !=.")
+        if not self.exclude_driver:
+            raise ValueError("exclude_driver=False is not available: drivers are no tasks, list_jobs() and list_workers() name them")
+
+    def has_conflicting_filters(self) -> bool:
+        """Whether no row can fit, since one column is to have two values."""
+        wanted: dict[str, str] = {}
+        equal = [(key.lower(), str(value).lower()) for key, predicate, value in self.filters or () if predicate == "="]
+        return any(wanted.setdefault(key, value) != value for key, value in equal)
+
+
+@dataclass
+class GetApiOptions:
+    """What `StateApiClient.get` is asked with, for compatibility; the answer has `timeout` times the multiplier seconds."""
+
+    timeout: float = DEFAULT_RPC_TIMEOUT
+    server_timeout_multiplier: float = 0.8
+
+    def __post_init__(self) -> None:
+        self.timeout = _served_within(self.timeout, self.server_timeout_multiplier)
+
+
+@dataclass
+class SummaryApiOptions:
+    """What `StateApiClient.summary` is asked with, for compatibility; `timeout` in seconds.
+
+    Raises `ValueError` for filters, and for a `summary_by` other than "func_name": all rows are counted, by name.
+    """
+
+    timeout: float = DEFAULT_RPC_TIMEOUT
+    filters: list[tuple[str, str, Any]] | None = field(default_factory=list)
+    summary_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.filters:
+            raise ValueError(f"summaries take no filters, and {self.filters!r} was given: count what list_tasks() returns")
+        if self.summary_by not in (None, "func_name"):
+            raise ValueError(f"summary_by={self.summary_by!r} is not available: rows are counted by 'func_name'")
 
 
 class Humanify:
