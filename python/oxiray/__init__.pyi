@@ -254,6 +254,9 @@ def remote(
     _generator_backpressure_num_objects: int | None = ...,
     _num_objects_per_yield: int | None = ...,
 ) -> _RemoteDecorator: ...
+@overload
+def method(function: _Function, /) -> _Function: ...
+@overload
 def method(
     *,
     num_returns: int | str | None = ...,

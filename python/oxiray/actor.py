@@ -10,8 +10,9 @@ Invariants:
 from __future__ import annotations
 
 import inspect
+import logging
 import pickle
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar, Union
 
 from oxiray import _core, _option_rules, _options, _pickling, _serialization, _session, _strategies
 from oxiray._async_context import has_async_methods
@@ -19,6 +20,8 @@ from oxiray._gathering import GATHER
 from oxiray._worker_exit import exit_actor as exit_actor
 from oxiray.exceptions import ActorAlreadyExistsError
 from oxiray.remote_function import Positions, code_of, is_generator_function, stream_terms
+
+logger = logging.getLogger("ray")
 
 #: Methods that every actor has.
 _BUILT_IN = ("__ray_ready__", "__ray_call__", "__ray_terminate__")
@@ -28,8 +31,8 @@ class ActorClassInheritanceException(TypeError):
     """A class derives from one decorated with `@remote`."""
 
 
-def method(**options: Any) -> Any:
-    """Decorates a method of an actor with defaults for its calls.
+def method(*args: Any, **options: Any) -> Any:
+    """Decorates a method of an actor with defaults for its calls, as `@method` or `@method(num_returns=2)`.
 
     num_returns: int, "streaming" or None. How many references a call returns; by default 1, or a stream of them from a
         generator.
@@ -43,6 +46,8 @@ def method(**options: Any) -> Any:
         the default, for any number.
     _num_objects_per_yield: int or None. How many references each yield returns; 1 by default.
     """
+    if args and (options or len(args) > 1 or not callable(args[0])):
+        raise TypeError("The @ray.method decorator is written as `@ray.method` or with keywords only, as `@ray.method(num_returns=2)`")
     _option_rules.check_method(options)
 
     def mark(function: Any) -> Any:
@@ -50,7 +55,7 @@ def method(**options: Any) -> Any:
         function.__oxiray_method__ = options
         return function
 
-    return mark
+    return mark(args[0]) if args else mark
 
 
 class Traits(NamedTuple):
@@ -379,8 +384,15 @@ def from_common(actor_id: bytes, traits: bytes, keeps: bool) -> ActorHandle:
     return from_bytes(_core.ActorID(actor_id), traits, keeps)
 
 
+T = TypeVar("T")
+#: What annotations of programs call a handle of an actor: `ActorProxy[Counter]`.
+ActorProxy = Union[ActorHandle, type[T]]
+
+
 def make(cls: type, given: dict[str, Any]) -> ActorClass:
     """The remote form of `cls`."""
     if issubclass(cls, ActorClass):
         raise TypeError(f"{cls.__name__} is decorated with @remote already")
+    if hasattr(cls, "remote"):
+        logger.warning("Creating an actor from class %s overwrites attribute remote of that class", cls.__name__)
     return ActorClass(cls, _options.actor_options(given))

@@ -11,7 +11,7 @@ from oxiray import _core, _environment, _families, _session
 from oxiray._async_context import current_call
 from oxiray.util.annotations import RayDeprecationWarning
 
-logger = logging.getLogger("oxiray")
+logger = logging.getLogger("ray")
 
 #: Resources that have devices in Ray and no family here: programs may look them up all the same.
 _RAYS_OWN = ("RBLN", "FURIOSA", "MBLT", "TTNPU")
@@ -19,7 +19,7 @@ _RAYS_OWN = ("RBLN", "FURIOSA", "MBLT", "TTNPU")
 
 def _facts(what: str) -> dict[str, Any]:
     if not _core.is_connected():
-        raise RuntimeError(f"{what} is not available, because this process is not connected: call init() first")
+        raise RuntimeError(f"{what} is not available because Ray has not been initialized. Call ray.init() first")
     return _core.context()
 
 
@@ -132,7 +132,7 @@ class RuntimeContext:
     def _of_worker(self, key: str, words: str) -> Any:
         facts = _facts(words.capitalize())
         if not facts["is_worker"]:
-            logger.warning("a driver has no %s: ask in a task or an actor", words)
+            logger.warning("This method is only available when the process is a worker. A driver has no %s", words)
             return None
         call = current_call.get()
         if call is not None and key != "actor_id":
@@ -217,7 +217,7 @@ class RuntimeContext:
         """Everything granted to this task or actor."""
         facts = _facts("Assigned resources")
         if not facts["is_worker"]:
-            raise RuntimeError("This method is only available when the process is a worker. This process is a driver, which holds no resources")
+            raise RuntimeError("This method is only available when the process is a worker. A driver holds no resources")
         return facts["resources"]
 
     def get_placement_group_id(self) -> str | None:

@@ -283,3 +283,17 @@ def test_plain_pickle_of_a_method_of_an_async_actor_in_a_list():
         return ray.get([m.remote(1) for m in methods])
 
     assert ray.get(call.remote([echo.echo, echo.echo])) == [1, 1]
+
+
+def test_annotations_name_actors_by_their_class() -> None:
+    from ray.actor import ActorClass, ActorProxy
+
+    class Typed:
+        @ray.method
+        def double(self, value: int) -> int:
+            return 2 * value
+
+    actor_class: ActorClass[Typed] = ray.remote(Typed)
+    actor: ActorProxy[Typed] = actor_class.remote()
+    reference: ray.ObjectRef[int] = actor.double.remote(4)
+    assert ray.get(reference) == 8

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +247,35 @@ def test_a_variable_asks_for_structured_logs() -> None:
 def test_an_unknown_encoding_is_a_value_error() -> None:
     done = run(BEGIN + "try:\n    ray.LoggingConfig(encoding='XML')\nexcept ValueError:\n    print('refused')\n")
     assert done.stdout == "refused\n"
+
+
+def test_a_second_init_that_is_ignored_is_logged(run_program: Callable[..., Done]) -> None:
+    program = """
+import ray
+ray.init(num_cpus=1, include_dashboard=False)
+ray.init(ignore_reinit_error=True)
+"""
+    assert "Calling ray.init() again after it has already been called." in run_program(program).stderr
+
+
+def test_questions_about_tasks_in_a_driver_are_warned_of(run_program: Callable[..., Done]) -> None:
+    program = """
+import ray
+ray.init(num_cpus=1, include_dashboard=False)
+print(ray.get_runtime_context().get_task_id())
+"""
+    done = run_program(program)
+    assert done.stdout.strip().endswith("None")
+    assert "This method is only available when the process is a worker." in done.stderr
+
+
+def test_a_class_whose_attribute_is_hidden_is_warned_of(run_program: Callable[..., Done]) -> None:
+    program = """
+import ray
+
+@ray.remote
+class Hides:
+    def remote(self):
+        return 1
+"""
+    assert "Creating an actor from class Hides overwrites attribute remote of that class" in run_program(program).stderr

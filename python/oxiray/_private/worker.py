@@ -96,7 +96,7 @@ class Worker:
         if not _core.is_connected():
             from oxiray.exceptions import RaySystemError
 
-            raise RaySystemError("this process is not connected: call init() first")
+            raise RaySystemError("Ray has not been started yet. You can start Ray with 'ray.init()'.")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
