@@ -86,6 +86,13 @@ def test_labels_of_the_machine_come_from_variables(start: Start, monkeypatch: py
     assert {label: labels.get(label) for label, _ in given.values()} == dict(given.values())
 
 
+def test_a_label_of_the_machine_names_the_accelerator_that_it_declares(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v4-16")
+    start(num_cpus=1, resources={"TPU": 4})
+    assert ray.nodes()[0]["Labels"]["ray.io/accelerator-type"] == "TPU-V4"
+    assert ray.cluster_resources()["accelerator_type:TPU-V4"] == 1.0
+
+
 def test_the_temporary_folder_has_the_session(start: Start, tmp_path_factory: Any) -> None:
     import tempfile
 

@@ -179,7 +179,8 @@ pub fn offer(
         }
         let found = detected.map_or(0, |detected| detected.count);
         note_preset(&mut offer.warnings, family, found, preset.as_ref());
-        describe(&mut offer, family, detected);
+        let declared = family.declared.filter(|_| detected.is_none()).map(|declared| declared(environment, count));
+        describe(&mut offer, family, detected.or(declared.as_ref()));
         offer.devices.push(DeviceOffer { family, count, detected: found, preset });
     }
     offer.scalars.extend(wanted);

@@ -43,6 +43,13 @@ fn offers() {
         ("plain", &[], &[("GPU", 2.0), ("CPU", 4.0), ("mine", 1.5)], "GPU nvidia 0|1 logical; CPU=4; mine=1.5"),
         ("plain", &[], &[("NPU", 2.0)], "NPU ascend 0|1 logical"),
         ("plain", &[], &[("TPU", 4.0)], "TPU tpu 0|1|2|3 logical"),
+        (
+            "plain",
+            &[("TPU_ACCELERATOR_TYPE", "v4-16"), ("TPU_NAME", "mine"), ("TPU_WORKER_ID", "0")],
+            &[("TPU", 4.0)],
+            "TPU tpu 0|1|2|3 logical; TPU-v4-16-head=1; accelerator_type:TPU-V4=1; mine=1",
+        ),
+        ("plain", &[("TPU_ACCELERATOR_TYPE", "v4-16")], &[], ""),
         ("plain", &[], &[("HPU", 1.0)], "HPU gaudi 0 logical"),
         (
             "plain",
@@ -196,6 +203,8 @@ fn labels() {
     assert_eq!(label("nvidia-h100x8").as_deref(), Some("H100"));
     assert_eq!(label("mixed").as_deref(), Some("H100"), "the first family's");
     assert_eq!(offered("tpu-v5e", &[], &[]).unwrap().labels["ray.io/tpu-worker-id"], "1");
+    let declared = offered("plain", &[("TPU_ACCELERATOR_TYPE", "v4-16")], &[("TPU", 4.0)]).unwrap().labels;
+    assert_eq!((&*declared["ray.io/accelerator-type"], &*declared["ray.io/tpu-pod-type"]), ("TPU-V4", "v4-16"));
 }
 
 #[test]

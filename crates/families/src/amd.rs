@@ -49,6 +49,7 @@ pub(crate) static FAMILY: Family = Family {
         ..KubernetesNames::NONE
     },
     detect,
+    declared: None,
     monitor: None,
 };
 

@@ -35,6 +35,7 @@ pub(crate) static FAMILY: Family = Family {
         ..KubernetesNames::NONE
     },
     detect,
+    declared: None,
     monitor: None,
 };
 

@@ -86,6 +86,19 @@ impl Detected {
         })
     }
 
+    /// So many devices that a machine is asked to offer, of which none was found.
+    pub fn declared(family: &'static Family, count: usize) -> Self {
+        Self {
+            family,
+            count,
+            type_name: family.constant_type.map(str::to_owned),
+            how: "declared".to_owned(),
+            devices: Vec::new(),
+            extra_resources: BTreeMap::new(),
+            labels: BTreeMap::new(),
+        }
+    }
+
     /// The same with this type name.
     #[must_use]
     pub fn with_type(mut self, type_name: Option<String>) -> Self {

@@ -14,7 +14,7 @@ use crate::host::HostFacts;
 use crate::kubernetes::KubernetesNames;
 use crate::monitor::Monitor;
 use crate::quantity::QuantityRule;
-use crate::visibility::Visibility;
+use crate::visibility::{Lookup, Visibility};
 
 /// A resource whose units are devices: each has an account and a number of its own on its machine.
 #[derive(Debug, PartialEq, Eq)]
@@ -55,6 +55,9 @@ pub struct Family {
     pub kubernetes: KubernetesNames,
     /// Looks for the family on a host; `None` where there is no device of it.
     pub detect: fn(&dyn HostFacts, &mut Findings) -> Option<Detected>,
+    /// What the environment says of so many devices that a machine is asked to offer and where none was found; `None` where
+    /// it says nothing.
+    pub declared: Option<fn(Lookup<'_>, usize) -> Detected>,
     /// Who holds its devices' memory and how much they are used; `None` where nobody can tell.
     pub monitor: Option<Monitor>,
 }

@@ -51,6 +51,7 @@ pub(crate) static FAMILY: Family = Family {
         ..KubernetesNames::NONE
     },
     detect,
+    declared: None,
     monitor: None,
 };
 

@@ -32,6 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     type_aliases: &[],
     kubernetes: KUBERNETES,
     detect,
+    declared: None,
     monitor: Some(MONITOR),
 };
 

@@ -10,7 +10,7 @@ use crate::family::{DeviceResource, FAMILIES, Family};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
 use crate::quantity::QuantityRule;
-use crate::visibility::{Assignment, Changes, Visibility, listed};
+use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
 /// The maker's number on the PCI bus.
 const VENDOR: u16 = 0x1ae0;
@@ -47,6 +47,7 @@ pub(crate) static FAMILY: Family = Family {
         ..KubernetesNames::NONE
     },
     detect,
+    declared: Some(declared),
     monitor: None,
 };
 
@@ -70,17 +71,22 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
         chips => (chips, "`/dev/accel*`, PCI vendor 1ae0"),
     };
     let mut detected = Detected::of_devices(&FAMILY, devices, how)?;
-    let slice = Slice::read(host);
-    let version = slice.pod_type.as_deref().and_then(|pod| pod.split('-').next());
-    detected.type_name = version.map(|version| format!("TPU-{}", version.to_uppercase()));
+    let slice = Slice::read(&|variable| host.variable(variable), &|attribute| host.metadata(attribute));
+    slice.describe(&mut detected);
     if detected.type_name.is_none() {
         findings.warn(
             "the machine's TPUs do not say their type, so tasks with an `accelerator_type` will not run on it; set \
              TPU_ACCELERATOR_TYPE, such as v4-16",
         );
     }
-    slice.describe(&mut detected);
     Some(detected)
+}
+
+/// Chips that a machine says it has are of the slice that its environment names.
+fn declared(environment: Lookup<'_>, count: usize) -> Detected {
+    let mut detected = Detected::declared(&FAMILY, count);
+    Slice::read(environment, &|_| None).describe(&mut detected);
+    detected
 }
 
 /// The nodes of the kernel's class of accelerators: beside `/dev/accel0` there is the newer `/dev/accel/accel0`.
@@ -130,12 +136,12 @@ struct Slice {
 }
 
 impl Slice {
-    fn read(host: &dyn HostFacts) -> Self {
-        let told = |variable: &str| host.variable(variable).map(|value| value.trim().to_owned());
+    fn read(environment: Lookup<'_>, metadata: Lookup<'_>) -> Self {
+        let told = |variable: &str| environment(variable).map(|value| value.trim().to_owned());
         let either = |variable: &str, attribute: &str| {
-            told(variable).or_else(|| host.metadata(attribute)).filter(|value| !value.is_empty())
+            told(variable).or_else(|| metadata(attribute)).filter(|value| !value.is_empty())
         };
-        let from_tpu_environment = || topology_of(&host.metadata("tpu-env")?);
+        let from_tpu_environment = || topology_of(&metadata("tpu-env")?);
         Self {
             pod_type: either("TPU_ACCELERATOR_TYPE", "accelerator-type").and_then(|text| pod_type(&text)),
             name: either("TPU_NAME", "instance-id"),
@@ -145,6 +151,8 @@ impl Slice {
     }
 
     fn describe(self, detected: &mut Detected) {
+        let version = self.pod_type.as_deref().and_then(|pod| pod.split('-').next());
+        detected.type_name = version.map(|version| format!("TPU-{}", version.to_uppercase()));
         if let (Some(name), Some(worker), Some(pod_type)) = (&self.name, &self.worker, &self.pod_type) {
             let extra = &mut detected.extra_resources;
             extra.insert(name.clone(), 1.0);
