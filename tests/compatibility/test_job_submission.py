@@ -113,6 +113,24 @@ def test_a_status_is_text(client: JobSubmissionClient) -> None:
     assert not JobStatus.PENDING.is_terminal() and JobStatus.STOPPED.is_terminal()
 
 
+def test_a_job_that_ended_is_deleted(client: JobSubmissionClient, eventually: Eventually) -> None:
+    job = client.submit_job(entrypoint="true")
+    assert ended(client, job, eventually) == JobStatus.SUCCEEDED
+    assert client.delete_job(job) is True
+    assert job not in [one.submission_id for one in client.list_jobs()]
+    with pytest.raises(RuntimeError, match="404|no job"):
+        client.get_job_status(job)
+
+
+def test_a_job_that_runs_is_not_deleted(client: JobSubmissionClient, eventually: Eventually) -> None:
+    job = client.submit_job(entrypoint="sleep 1000")
+    eventually(lambda: client.get_job_status(job) == JobStatus.RUNNING, 60)
+    with pytest.raises(RuntimeError, match="it is in a non-terminal state RUNNING"):
+        client.delete_job(job)
+    client.stop_job(job)
+    assert ended(client, job, eventually) == JobStatus.STOPPED
+
+
 def test_no_cluster_is_a_connection_error() -> None:
     ray.shutdown()
     with pytest.raises(ConnectionError):

@@ -32,6 +32,8 @@ enum JobOrder {
     Logs(LogOptions),
     /// Ends a job: its processes are asked to end, and killed 5 s later.
     Stop(StopOptions),
+    /// Forgets a job that has ended.
+    Delete(DeleteOptions),
     /// Lists the jobs that were submitted.
     List(ListOptions),
 }
@@ -113,6 +115,15 @@ struct StopOptions {
 }
 
 #[derive(Debug, Args)]
+struct DeleteOptions {
+    /// The job's name.
+    id: String,
+    /// The cluster's address; the current one where it is left out.
+    #[arg(long, env = "RAY_ADDRESS")]
+    address: Option<String>,
+}
+
+#[derive(Debug, Args)]
 struct ListOptions {
     /// Prints all that is known as JSON.
     #[arg(long)]
@@ -131,6 +142,7 @@ pub(crate) fn run(options: &JobOptions) -> anyhow::Result<()> {
             print(&mut visitor, &options.id, options.follow).map(drop)
         }
         JobOrder::Stop(options) => stop(options),
+        JobOrder::Delete(options) => delete(options),
         JobOrder::List(options) => list(options),
     }
 }
@@ -271,6 +283,12 @@ fn stop(options: &StopOptions) -> anyhow::Result<()> {
         job = one(&mut visitor, SubmissionAction::List, &options.id)?;
     }
     say(&sentence(&job));
+    Ok(())
+}
+
+fn delete(options: &DeleteOptions) -> anyhow::Result<()> {
+    let job = one(&mut begin(options.address.as_deref())?, SubmissionAction::Delete, &options.id)?;
+    say(&format!("Job {} is deleted.", job.id));
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Submitted {
 }
 
 impl HeadCore {
-    /// Somebody submits, stops, or asks for jobs. What one printed is the shell's to read.
+    /// Somebody submits, stops, deletes, or asks for jobs. What one printed is the shell's to read.
     pub(crate) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
         let mut told = SubmissionTold { request: asked.request, ..SubmissionTold::default() };
         let known = self.jobs.submitted.jobs.get(&asked.id).cloned();
@@ -30,6 +30,19 @@ impl HeadCore {
             (SubmissionAction::Stop, Some(_)) => {
                 self.stop_submission(&asked.id);
                 told.jobs.extend(self.jobs.submitted.jobs.get(&asked.id).cloned());
+            }
+            (SubmissionAction::Delete, Some(known)) if known.state.is_final() => {
+                self.jobs.submitted.jobs.remove(&asked.id);
+                self.touch(Row::Submission(asked.id.clone()));
+                told.jobs.push(known);
+            }
+            (SubmissionAction::Delete, Some(known)) => {
+                let text = format!(
+                    "Attempted to delete job '{}', but it is in a non-terminal state {}: stop it first with `oxiray job stop`",
+                    asked.id,
+                    known.state.name()
+                );
+                told.failure = Some(failure("invalid", &text));
             }
             (SubmissionAction::Unknown, _) => {
                 told.failure =

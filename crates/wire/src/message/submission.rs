@@ -5,7 +5,7 @@ use bytes::Bytes;
 use oxiray_fields::Fields;
 use std::collections::BTreeMap;
 
-/// command line, operator → head: submit, list or stop jobs, or read what one printed. Answered by [`SubmissionTold`].
+/// command line, operator → head: submit, list, stop or delete jobs, or read what one printed. Answered by [`SubmissionTold`].
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct SubmissionAsked {
     /// Names the question.
@@ -38,6 +38,8 @@ pub enum SubmissionAction {
     Stop = 3,
     /// Tell what it printed.
     Read = 4,
+    /// Forget it, which has ended.
+    Delete = 5,
 }
 
 /// A job as it is submitted.
