@@ -260,7 +260,7 @@ def test_a_hook_that_fails_fails_the_task(start: Start) -> None:
 @shared
 def test_a_package_that_does_not_exist_is_a_setup_error() -> None:
     environment = {"pip": ["/no/such/package.whl"]}
-    with pytest.raises(RuntimeEnvSetupError):
+    with pytest.raises(RuntimeEnvSetupError, match=r"\[Node [0-9.]+\] "):
         ray.get(variable.options(runtime_env=environment).remote("A"), timeout=100)
 
 

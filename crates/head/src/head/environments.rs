@@ -116,6 +116,7 @@ impl HeadCore {
     pub(super) fn refuse_unprepared(&mut self) {
         for (ticket, text) in std::mem::take(&mut self.pending.unprepared) {
             let Some(wanted) = self.pending.wanted.remove(&ticket) else { continue };
+            let text = format!("[Node {}] {text}", self.own.plan().ip);
             let failure = Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
             match wanted.want {
                 Want::Actor(id) => self.actor_died(id, &failure),

@@ -121,7 +121,7 @@ impl NodeCore {
     fn refuse_order(&mut self, Held { order, grant }: Held, why: Option<String>) {
         self.ledger.release(grant);
         let failure = why.map(|text| {
-            let text = format!("on node {} ({}): {text}", self.plan.node, self.plan.ip);
+            let text = format!("[Node {}] {text} (the identifier of the node is {})", self.plan.ip, self.plan.node);
             Failure { code: "runtime_env".into(), text, cause: bytes::Bytes::new() }
         });
         let state = Some(self.node_state(self.head.as_ref().map_or(0, |head| head.order)));

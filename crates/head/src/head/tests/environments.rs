@@ -56,7 +56,9 @@ fn a_failure_reaches_everybody_and_is_remembered_for_a_while() {
     prepared(&mut world, number, Err("no such package"));
     assert_eq!(refusals(&world), [(1, "runtime_env".to_owned())]);
     let died = world.sent.iter().any(|(_, message)| {
-        matches!(message, Message::ActorDied(died) if died.failure.as_ref().is_some_and(|failure| failure.code == "runtime_env"))
+        matches!(message, Message::ActorDied(died) if died.failure.as_ref().is_some_and(|failure| {
+            failure.code == "runtime_env" && failure.text.starts_with("[Node ") && failure.text.ends_with("] no such package")
+        }))
     });
     assert!(died);
     world.say(driver, LeaseRequest { environment: Some(environment("a")), ..request(2, &[CPU]) });
