@@ -16,7 +16,14 @@ from typing import NoReturn
 PYTHON_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "compat": ("oxiray.compat:main", ("--format", "--json")),
     "kill-actor": ("oxiray._commands:kill_actor", ("--address", "--force", "--name", "--namespace", "--no-restart")),
-    "logs": ("oxiray._commands:logs", ("--address", "--follow", "--tail")),
+    "logs": (
+        "oxiray._commands:logs",
+        (
+            *("--address", "--attempt-number", "--encoding", "--encoding-errors", "--err", "--follow", "--id", "--interval"),
+            *("--node-id", "--node-ip", "--pid", "--tail"),
+        ),
+    ),
+    "stack": ("oxiray._commands:stack", ("--address",)),
     "timeline": ("oxiray._commands:timeline", ("--address", "--filename")),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -74,21 +76,100 @@ def kill_actor(arguments: list[str]) -> int:
     return 0
 
 
-def logs(arguments: list[str]) -> int:
-    """Lists the files of logs that fit a pattern, or prints the one that does."""
-    from oxiray.util.state import get_log, list_logs
+#: What `logs` shows the output of: the options that name it, and what each is called in `get_log`.
+_LOGS_OF = {
+    "actor": (("id", "actor_id"), ("pid", "pid")),
+    "job": (("id", "submission_id"),),
+    "task": (("id", "task_id"),),
+    "worker": (("pid", "pid"),),
+}
 
-    parser = _parser("logs", "Lists files of logs of this machine's node, or prints the one that is named.")
-    parser.add_argument("glob", nargs="?", default="*", help="a file's name, or a pattern; every file where it is left out")
+
+def logs(arguments: list[str]) -> int:
+    """Lists the files of logs that fit a pattern, or prints the one that does, or what an actor, job, task or worker printed."""
+    if arguments and arguments[0] in _LOGS_OF:
+        return _logs_of(arguments[0], arguments[1:])
+    return _logs_of_files(arguments[1:] if arguments[:1] == ["cluster"] else arguments)
+
+
+def _logs_parser(command: str, words: str) -> argparse.ArgumentParser:
+    parser = _parser(command, words)
     parser.add_argument("--tail", type=int, default=1000, help="how many of the last lines are printed; -1 for all")
-    parser.add_argument("--follow", action="store_true", help="goes on printing what is added")
+    parser.add_argument("--follow", "-f", action="store_true", help="goes on printing what is added")
+    parser.add_argument("--interval", type=float, dest="_interval", metavar="SECONDS", help="with --follow: between two looks")
+    parser.add_argument("--encoding", default="utf-8", help="how the bytes of the file are letters")
+    parser.add_argument("--encoding-errors", default="strict", dest="errors", help="what becomes of bytes that are none")
+    parser.add_argument("--node-id", help="the node whose files are meant; that of this machine where it is left out")
+    parser.add_argument("--node-ip", "-ip", help="the address of that node")
+    return parser
+
+
+def _logs_of(kind: str, arguments: list[str]) -> int:
+    """Prints what one process printed; the status is 1 where no file is known."""
+    from oxiray.util.state.exception import RayStateApiException
+
+    names = _LOGS_OF[kind]
+    parser = _logs_parser(f"logs {kind}", f"Prints the output of one {kind}.")
+    one_of = parser.add_mutually_exclusive_group(required=True)
+    for name, keyword in names:
+        one_of.add_argument(f"--{name}", dest=keyword, type=int if name == "pid" else str, help=f"which {kind}, by its {name}")
+    parser.add_argument("--err", action="store_const", const="err", default="out", dest="suffix", help="its standard error")
+    if kind == "task":
+        parser.add_argument("--attempt-number", "-a", type=int, default=0, help="which attempt of the task, from 0 on")
     given = parser.parse_args(arguments)
     with _connected(given.address):
-        found = [name for names in list_logs(glob_filter=given.glob).values() for name in names]
+        try:
+            return _print_log(given)
+        except RayStateApiException as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+
+
+def _logs_of_files(arguments: list[str]) -> int:
+    from oxiray.util.state import list_logs
+
+    parser = _logs_parser("logs", "Lists files of logs of this machine's node, or prints the one that is named.")
+    parser.add_argument("glob", nargs="?", default="*", help="a file's name, or a pattern; every file where it is left out")
+    given = parser.parse_args(arguments)
+    node = {"node_id": given.node_id, "node_ip": given.node_ip}
+    with _connected(given.address):
+        found = [name for names in list_logs(glob_filter=given.glob, **node).values() for name in names]
         if found == [given.glob]:
-            for piece in get_log(filename=given.glob, tail=given.tail, follow=given.follow):
-                sys.stdout.write(piece)
-                sys.stdout.flush()
-            return 0
+            given.filename = given.__dict__.pop("glob")
+            return _print_log(given)
     print("\n".join(found) if found else f"no file of logs fits {given.glob!r}")
     return 0 if found else 1
+
+
+def _print_log(given: argparse.Namespace) -> int:
+    """Prints the file that the options name, which are called as the arguments of `get_log` are."""
+    from oxiray.util.state import get_log
+
+    named = {name: value for name, value in vars(given).items() if name != "address"}
+    for piece in get_log(**named):
+        sys.stdout.write(piece)
+        sys.stdout.flush()
+    return 0
+
+
+def stack(arguments: list[str]) -> int:
+    """Prints the stacks of the workers on this machine, by py-spy; the status is 1 where that is missing or a stack cannot be read."""
+    from oxiray import get_runtime_context
+    from oxiray.util.state import list_workers
+
+    given = _parser("stack", "Prints the stacks of this machine's workers, which py-spy reads.").parse_args(arguments)
+    program = shutil.which("py-spy")
+    if program is None:
+        print("error: py-spy, which reads stacks, is not in PATH: `pip install py-spy`", file=sys.stderr)
+        return 1
+    with _connected(given.address):
+        here = [("node_id", "=", get_runtime_context().get_node_id()), ("worker_type", "=", "WORKER")]
+        workers = [worker for worker in list_workers(filters=here) if worker.is_alive]
+    status = 0
+    for worker in workers:
+        print(f"Stack dump for worker {worker.worker_id}, process {worker.pid}", flush=True)
+        # A worker may end before its stack is read.
+        done = subprocess.run([program, "dump", "--pid", str(worker.pid)], check=False)
+        status = status or min(done.returncode, 1)
+        print()
+    return status

@@ -214,6 +214,38 @@ def test_memory_and_summaries_answer(head: Head) -> None:
         assert done.returncode == 0, (words, done.stderr)
 
 
+def test_memory_is_told_without_a_table(head: Head) -> None:
+    done = head.run("memory", "--no-format", "--units=MB", f"--address=127.0.0.1:{head.port}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_output_of_an_actor_is_printed_by_its_identifier(head: Head) -> None:
+    text = """
+import time
+from ray.util.state import get_log
+
+class Prints:
+    def speak(self):
+        print("a line for the command")
+
+prints = ray.remote(Prints).options(name="prints", lifetime="detached", namespace="logs").remote()
+ray.get(prints.speak.remote())
+deadline = time.monotonic() + 30
+while "a line for the command" not in "".join(get_log(actor_id=prints._actor_id.hex())) and time.monotonic() < deadline:
+    time.sleep(0.1)
+print("actor", prints._actor_id.hex())
+"""
+    actor = head.python(text).split()[-1]
+    done = head.run("logs", "actor", "--id", actor, "--tail=5")
+    assert "a line for the command" in done.stdout, done.stderr
+
+
+def test_the_files_of_logs_are_listed(head: Head) -> None:
+    done = head.run("logs", "cluster")
+    assert done.returncode == 0, done.stderr
+    assert "worker" in done.stdout
+
+
 def test_a_list_is_printed_as_json(head: Head) -> None:
     done = head.run("list", "nodes", "--format=json")
     (row,) = json.loads(done.stdout)

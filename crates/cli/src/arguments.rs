@@ -382,6 +382,9 @@ pub(crate) struct MemoryOptions {
     /// The most references shown of each group.
     #[arg(short, long)]
     pub(crate) num_entries: Option<usize>,
+    /// Shows rows without aligned columns, a comma and a space between their fields.
+    #[arg(long)]
+    pub(crate) no_format: bool,
 }
 
 /// What references stand together by.

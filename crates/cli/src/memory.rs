@@ -85,7 +85,8 @@ fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
         writeln!(text, "{} {noun} {words} {}, to {total}: {}", rows.len(), plain(name), by_type(&rows)).expect(EXPECT);
         let shown: Vec<Json> =
             rows.iter().take(options.num_entries.unwrap_or(usize::MAX)).map(|row| cells(row, options.units)).collect();
-        writeln!(text, "{}", show::table(&columns, &shown, None)).expect(EXPECT);
+        let drawn = if options.no_format { show::lines(&columns, &shown) } else { show::table(&columns, &shown, None) };
+        writeln!(text, "{drawn}").expect(EXPECT);
     }
     text
 }
@@ -147,11 +148,14 @@ mod tests {
             units: Units::Mb,
             stats_only: false,
             num_entries: Some(1),
+            no_format: false,
         };
         let text = grouped(&rows, &options);
         assert!(text.starts_with("2 references on 10.0.0.1, to 2.000 MB: 2 LOCAL_REFERENCE\nOBJECT"), "{text}");
         assert!(text.contains("\n1 reference on 10.0.0.2,"), "{text}");
         assert!(text.contains("bb      2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
+        let text = grouped(&rows, &MemoryOptions { no_format: true, ..options });
+        assert!(text.contains("\nbb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");
     }
 }

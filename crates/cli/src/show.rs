@@ -37,6 +37,14 @@ pub(crate) fn table(columns: &[String], rows: &[Json], limit: Option<usize>) -> 
     text
 }
 
+/// Rows below the names of their columns, without alignment.
+pub(crate) fn lines(columns: &[String], rows: &[Json]) -> String {
+    let heads = columns.iter().map(|column| column.to_uppercase()).collect();
+    let cells = rows.iter().map(|row| columns.iter().map(|column| cell(&row[column])).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
+    lines.iter().fold(String::new(), |text, line| text + &line.join(", ") + "\n")
+}
+
 /// Takes from the widest columns, one character at a time, what a line is too long.
 fn narrow(widths: &mut [usize], limit: usize) {
     let line = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
@@ -154,6 +162,7 @@ mod tests {
         let columns = ["name".to_owned(), "pid".into(), "labels".into()];
         let rows = [json!({"name": "f", "pid": 12, "labels": {"a": 1}}), json!({"name": "12", "pid": null})];
         assert_eq!(table(&columns, &rows, None), "NAME  PID  LABELS\nf     12   a: 1\n12\n");
+        assert_eq!(lines(&columns, &rows), "NAME, PID, LABELS\nf, 12, a: 1\n12, , \n");
         let expected = "---\n- name: f\n  pid: 12\n  labels: {\"a\":1}\n- name: \"12\"\n  pid: null\n  labels: null\n";
         assert_eq!(yaml(&columns, &rows), expected);
         assert_eq!(yaml(&columns, &[]), "---\n[]\n");
