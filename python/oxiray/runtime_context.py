@@ -217,7 +217,7 @@ class RuntimeContext:
         """Everything granted to this task or actor."""
         facts = _facts("Assigned resources")
         if not facts["is_worker"]:
-            raise RuntimeError("This method is only available when the process is a worker. A driver holds no resources")
+            raise AssertionError("This method is only available when the process is a worker. A driver holds no resources")
         return facts["resources"]
 
     def get_placement_group_id(self) -> str | None:

@@ -440,5 +440,5 @@ def test_an_error_of_a_utility_has_this_phrase(raises: Raises, kind: Any, phrase
 
 
 def test_what_is_no_method_of_the_driver_says_so() -> None:
-    with pytest.raises(RuntimeError, match="This method is only available when the process is a"):
+    with pytest.raises(AssertionError, match="This method is only available when the process is a"):
         ray.get_runtime_context().get_assigned_resources()
