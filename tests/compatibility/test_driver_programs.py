@@ -257,7 +257,8 @@ class A:
 A.options(name="same", lifetime="detached").remote()
 print("namespace", len(ray.get_runtime_context().namespace))
 """
-    assert [printed(run_program(program))[-2:] for _ in range(2)] == [["namespace", "36"]] * 2
+    for _ in range(2):
+        assert "namespace 36" in " ".join(printed(run_program(program)))
     found = [one for one in ray.util.list_named_actors(all_namespaces=True) if one["name"] == "same"]
     assert len(found) == 2
 
@@ -354,24 +355,6 @@ def test_init_twice_with_reinit_errors_ignored_keeps_the_first(start: Start) -> 
     assert ray.init(ignore_reinit_error=True)["address"] == first
     with pytest.raises(RuntimeError, match="Maybe you called ray.init twice by accident"):
         ray.init()
-
-
-def test_auto_without_a_cluster_is_a_connection_error(tmp_path: Path) -> None:
-    import tempfile
-
-    program = """
-import ray
-try:
-    ray.init(address="auto", logging_level="ERROR")
-except ConnectionError as error:
-    print("Could not find any running Ray instance" in str(error))
-"""
-    with tempfile.TemporaryDirectory(prefix="rc-") as folder:
-        variables = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {"RAY_TMPDIR": folder}
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=100, check=False
-        )
-    assert printed(done) == ["True"]
 
 
 def test_the_context_is_printed_and_has_the_versions(start: Start) -> None:

@@ -15,6 +15,8 @@ from ray.runtime_env import RuntimeEnv
 
 Start = Callable[..., Any]
 shared = pytest.mark.usefixtures("session")
+#: Ray makes a virtual environment before it finds that a package is missing.
+slow = pytest.mark.timeout(300)
 
 
 @ray.remote
@@ -257,13 +259,15 @@ def test_a_hook_that_fails_fails_the_task(start: Start) -> None:
         ray.get(variable.remote("A"), timeout=60)
 
 
+@slow
 @shared
 def test_a_package_that_does_not_exist_is_a_setup_error() -> None:
     environment = {"pip": ["/no/such/package.whl"]}
     with pytest.raises(RuntimeEnvSetupError, match=r"\[Node [0-9.]+\] "):
-        ray.get(variable.options(runtime_env=environment).remote("A"), timeout=100)
+        ray.get(variable.options(runtime_env=environment).remote("A"), timeout=250)
 
 
+@slow
 @shared
 def test_an_actor_whose_environment_fails_says_so() -> None:
     @ray.remote(runtime_env={"pip": ["/no/such/package.whl"]})
@@ -271,13 +275,14 @@ def test_an_actor_whose_environment_fails_says_so() -> None:
         def get(self) -> None: ...
 
     with pytest.raises(RuntimeEnvSetupError):
-        ray.get(Actor.remote().get.remote(), timeout=100)
+        ray.get(Actor.remote().get.remote(), timeout=250)
 
 
+@slow
 @shared
 def test_a_failed_environment_leaves_the_others_working() -> None:
     with pytest.raises(RuntimeEnvSetupError):
-        ray.get(variable.options(runtime_env={"pip": ["/no/such/other.whl"]}).remote("A"), timeout=100)
+        ray.get(variable.options(runtime_env={"pip": ["/no/such/other.whl"]}).remote("A"), timeout=250)
     assert ray.get(variable.options(runtime_env={"env_vars": {"A": "1"}}).remote("A")) == "1"
 
 

@@ -383,7 +383,7 @@ def test_get_of_a_dictionary_of_references_is_refused() -> None:
         ray.get({"a": ray.put(1)})
 
 
-def test_get_takes_a_tuple_or_refuses_it() -> None:
+def test_get_of_a_tuple_is_refused() -> None:
     with pytest.raises(ValueError):
         ray.get((ray.put(1), ray.put(2)))
 
