@@ -225,7 +225,7 @@ def test_a_task_under_way_runs_again_elsewhere(cluster: Cluster, tmp_path: Path,
 
 
 def test_an_actor_that_is_killed_by_a_signal_restarts_on_a_node(cluster: Cluster) -> None:
-    placed = Placed.options(max_restarts=1, max_task_retries=1).remote()
+    placed = Placed.options(max_restarts=1, max_task_retries=-1).remote()
     os.kill(ray.get(placed.pid.remote(), timeout=60), signal.SIGKILL)
     assert ray.get(placed.add.remote(), timeout=60) == 1
     os.kill(ray.get(placed.pid.remote(), timeout=60), signal.SIGKILL)

@@ -230,8 +230,15 @@ class Prints:
 
 prints = ray.remote(Prints).options(name="prints", lifetime="detached", namespace="logs").remote()
 ray.get(prints.speak.remote())
-deadline = time.monotonic() + 30
-while "a line for the command" not in "".join(get_log(actor_id=prints._actor_id.hex())) and time.monotonic() < deadline:
+
+def printed():
+    try:
+        return "".join(get_log(actor_id=prints._actor_id.hex()))
+    except Exception:  # Ray's agent of the node may not be there yet
+        return ""
+
+deadline = time.monotonic() + 40
+while "a line for the command" not in printed() and time.monotonic() < deadline:
     time.sleep(0.1)
 print("actor", prints._actor_id.hex())
 """
@@ -241,7 +248,10 @@ print("actor", prints._actor_id.hex())
 
 
 def test_the_files_of_logs_are_listed(head: Head) -> None:
-    done = head.run("logs", "cluster")
+    # Ray's agent of the node may not be there yet.
+    deadline = time.monotonic() + 60
+    while (done := head.run("logs", "cluster")).returncode != 0 and time.monotonic() < deadline:
+        time.sleep(0.5)
     assert done.returncode == 0, done.stderr
     assert "worker" in done.stdout
 
