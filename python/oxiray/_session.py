@@ -98,7 +98,8 @@ def init(address: str | None = None, **keywords: Any) -> RayContext:  # noqa: D1
     with _lock:
         if _core.is_connected():
             if options.ignore_reinit_error or _core.context()["is_worker"]:
-                user_logger.info("Calling ray.init() again after it has already been called.")
+                if options.ignore_reinit_error and not _core.context()["is_worker"]:
+                    user_logger.info("Calling ray.init() again after it has already been called.")
                 if _context is None:
                     _context = RayContext(_address_info(_core.context()))
                 return _context
