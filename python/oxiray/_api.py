@@ -223,7 +223,7 @@ def nodes() -> list[dict[str, Any]]:
 def describe_nodes() -> list[dict[str, Any]]:
     """The machines of the cluster as the daemon describes them."""
     _session.ensure()
-    described: list[dict[str, Any]] = json.loads(_core.cluster()[2])["nodes"]
+    described: list[dict[str, Any]] = _core.cluster()["nodes"]
     return described
 
 
@@ -270,13 +270,13 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 def cluster_resources() -> dict[str, float]:
     """What the cluster offers in whole, by resource."""
     _session.ensure()
-    return _core.cluster()[0]
+    return _core.cluster()["totals"]
 
 
 def available_resources() -> dict[str, float]:
     """What is free now, by resource; what is used up is left out."""
     _session.ensure()
-    return _core.cluster()[1]
+    return _core.cluster()["available"]
 
 
 def get_gpu_ids() -> list[Any]:

@@ -370,7 +370,7 @@ def _job_metadata(job_config: Any) -> dict[str, str]:
     """What the program says of its job, and, where it is the entrypoint of a submitted one, of which."""
     submission = os.environ.get("OXIRAY_SUBMISSION_ID")
     own = {"job_submission_id": submission} if submission else {}
-    return own | dict(getattr(job_config, "metadata", None) or {})
+    return own | {str(key): str(value) for key, value in (getattr(job_config, "metadata", None) or {}).items()}
 
 
 def _logging_config(config: Any, job_config: Any) -> dict[str, Any] | None:

@@ -247,7 +247,7 @@ def _greet(descriptor: int, token: str, options: InitOptions) -> dict[str, Any]:
         wants_logs=options.log_to_driver,
         environment=described_environment(None),
         entrypoint=shlex.join(sys.orig_argv),
-        metadata=json.dumps(options.job_metadata),
+        metadata=options.job_metadata,
     )
 
 

@@ -101,7 +101,7 @@ class RuntimeContext:
     def get_node_labels(self) -> dict[str, str]:
         """The labels of this machine."""
         node_id = _facts("Node labels")["node_id"]
-        nodes = json.loads(_core.cluster()[2]).get("nodes", [])
+        nodes = _core.cluster().get("nodes", [])
         return next((dict(node["labels"]) for node in nodes if node["node_id"] == node_id), {})
 
     def get_worker_id(self) -> str:

@@ -252,11 +252,10 @@ def test_a_handle_may_travel_before_its_actor_is_made(tmp_path) -> None:
 
 def test_an_actor_that_waits_for_resources_is_cancelled_with_its_last_handle() -> None:
     def waiting() -> list[str]:
-        import json
-
+        
         from oxiray import _core
 
-        return [one["name"] for one in json.loads(_core.cluster()[2])["waiting"]]
+        return [one["name"] for one in _core.cluster()["waiting"]]
 
     holder = Member.options(resources={"token": 2}).remote()
     ray.get(holder.pid.remote())

@@ -73,7 +73,7 @@ def check_rest() -> list[str]:
         return {name: ray.available_resources().get(name, 0.0) for name in ("CPU", "GPU")}
 
     def stored() -> int:
-        return int(json.loads(_core.cluster()[2])["store"]["objects"])
+        return int(_core.cluster()["store"]["objects"])
 
     def actors() -> list[str]:
         return [f"{one.class_name} {one.name} {one.state}" for one in list_actors(limit=10_000) if one.state != "DEAD"]

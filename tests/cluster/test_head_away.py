@@ -127,7 +127,7 @@ class Counter:
 
 def held() -> list[Any]:
     """The objects that somebody refers to."""
-    objects: list[Any] = json.loads(_core.holdings())["objects"]
+    objects: list[Any] = _core.holdings()[0]
     return objects
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -166,7 +165,7 @@ def test_wait_fetches_what_it_does_not_return_too(over_network: bool, fetches: b
         ready, rest = ray.wait(made, num_returns=1, timeout=60, fetch_local=fetches)
         assert (ready, rest) == (made[:1], made[1:])
         if fetches:
-            wait_until(lambda: json.loads(_core.cluster()[2])["store"]["objects"] == 2)
+            wait_until(lambda: _core.cluster()["store"]["objects"] == 2)
         cluster.remove_node(dying, allow_graceful=False)
         if fetches:
             assert [int(array.sum()) for array in ray.get(made, timeout=60)] == [expected(2, 1), expected(2, 2)]

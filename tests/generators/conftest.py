@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from watching import wait_until
 
 def stored_objects() -> int:
     """How many objects the machine keeps, in its store and among the published ones."""
-    store = json.loads(_core.cluster()[2])["store"]
+    store = _core.cluster()["store"]
     return int(store["objects"] + store["published"])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import runpy
 import sys
@@ -30,7 +29,7 @@ def left_behind() -> dict[str, int]:
     """What of a program is still there, by name; empty where nothing is."""
     gc.collect()
     figures = _core.figures()
-    detail = json.loads(_core.cluster()[2])
+    detail = _core.cluster()
     store = detail["store"]
     found = {
         "references": figures["objects"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ SIZE = 15 * MIB
 
 def store() -> dict[str, int]:
     """The store's figures."""
-    return json.loads(_core.cluster()[2])["store"]
+    return _core.cluster()["store"]
 
 
 def filler() -> list[Any]:
@@ -44,7 +43,7 @@ def spilled_files() -> list[Path]:
 
 def places() -> dict[str, str]:
     """Where each object's bytes are, by its identifier."""
-    return {entry["object"]: entry["place"] for entry in json.loads(_core.holdings())["objects"]}
+    return {entry["object"]: entry["place"] for entry in _core.holdings()[0]}
 
 
 def spill(*references: Any) -> None:

@@ -18,6 +18,7 @@ LAYERS = [
     {"head"},
     {"machine"},
     {"visitor"},
+    {"state"},
     {"wire", "network", "store", "journal", "accelerators", "scheduler", "processes", "kubernetes", "values", "macros"},
     {"resources", "ids", "records", "threads", "fields"},
     {"families"},
@@ -26,7 +27,7 @@ BESIDE: set[tuple[str, str]] = set()
 # Crates that only tests use: any crate may name them as a dev-dependency, none as a dependency.
 TEST_ONLY = {"eighth-family", "models", "nvml-fixture"}
 # Where a clock, a socket, a file, a thread or chance would make a decision impossible to replay.
-PURE = ["families", "resources", "scheduler", "kubernetes"]
+PURE = ["families", "resources", "scheduler", "kubernetes", "state"]
 IMPURE = re.compile(
     r"\bstd::(time|net|fs|thread|process|env|os|io)\b|\b(getrandom|rand|tokio|rustix|libc|SystemTime|Instant)\b"
 )
@@ -171,6 +172,15 @@ def test_a_core_of_the_daemon_names_no_world(crate: str) -> None:
         for match in forbidden.finditer(code_of(path).split("#[cfg(test)]\nmod tests {")[0])
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("crate", ["machine", "head", "state"])
+def test_json_is_made_at_the_edge(crate: str) -> None:
+    """The cluster's state is types; who shows it makes JSON of them (decision 29). Tests hold to the same."""
+    folder = ROOT / "crates" / crate
+    sources = [folder / "Cargo.toml", *folder.rglob("*.rs")]
+    assert len(sources) > 3
+    assert [str(path.relative_to(ROOT)) for path in sources if re.search(r"serde_json|\bjson!", path.read_text())] == []
 
 
 def linked_by(crate: str) -> set[str]:

@@ -69,7 +69,7 @@ SHARED_NAMES = {
     "Store": 2,
     "Strategy": 2,
     "Ticket": 3,
-    "Told": 4,
+    "Told": 3,
     "Unmet": 2,
     "Waiting": 2,
     "Wanted": 2,

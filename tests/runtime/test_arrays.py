@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from typing import Any
 
 import numpy
@@ -105,6 +104,6 @@ def test_an_array_keeps_its_memory_and_no_longer() -> None:
         ray.get(ray.put(numpy.full(1 << 20, number % 251, dtype="u1")))
     gc.collect()
     assert part.tolist() == [7] * 4
-    wait_until(lambda: json.loads(_core.cluster()[2])["store"]["objects"] == 1)
+    wait_until(lambda: _core.cluster()["store"]["objects"] == 1)
     del part
-    wait_until(lambda: json.loads(_core.cluster()[2])["store"]["objects"] == 0)
+    wait_until(lambda: _core.cluster()["store"]["objects"] == 0)

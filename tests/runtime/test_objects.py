@@ -246,9 +246,8 @@ def test_what_a_value_contains_is_kept_for_those_who_read_it(cluster) -> None:
 
 
 def stored_objects() -> int:
-    import json
-
-    return json.loads(_core.cluster()[2])["store"]["objects"]
+    
+    return _core.cluster()["store"]["objects"]
 
 
 def test_nothing_stays_in_the_store(cluster) -> None:

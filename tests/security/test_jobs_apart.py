@@ -85,7 +85,7 @@ class Keeper:
 
 
 def stored() -> int:
-    return int(json.loads(_core.cluster()[2])["store"]["objects"])
+    return int(_core.cluster()["store"]["objects"])
 
 
 def test_another_job_reads_a_copy_and_changes_nothing_of_the_object(home: None) -> None:

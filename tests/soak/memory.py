@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ def main() -> int:
     assert marked is not None, "--mark lies behind --tasks"
     ended = processes()
     seconds = time.monotonic() - began
-    known, stored = _core.objects_known(), json.loads(_core.cluster()[2])["store"]["objects"]
+    known, stored = _core.objects_known(), _core.cluster()["store"]["objects"]
     ray.shutdown()
     failed = []
     for name, before in marked.items():

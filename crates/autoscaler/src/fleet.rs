@@ -6,11 +6,12 @@
 //! - FLEET-3: a group that does not deliver is set aside, each time for longer, and the others are tried.
 //! - FLEET-4: nothing is decided on what is not known: without the provider's list, nothing is launched or taken away.
 
+use crate::INSTANCE_LABEL;
 use crate::life::{Happening, State};
 use crate::provider::{Failed, Instance, InstanceState};
-use crate::record::{MachineRecord, Record, RecordError, ReplicaRecord, StandingRecord, WaitingRecord};
-use crate::{GroupEntry, INSTANCE_LABEL};
+use crate::record::{RecordError, situation};
 use oxiray_scheduler::{Plan, plan};
+use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, PlanRecord, ReplicaRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -50,18 +51,6 @@ impl Default for Limits {
     }
 }
 
-/// What the head says.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct Told {
-    /// The machines that are alive.
-    pub machines: Vec<MachineRecord>,
-    /// What waits.
-    pub waiting: Vec<WaitingRecord>,
-    /// The standing request.
-    pub standing: Vec<StandingRecord>,
-}
-
 /// What is known at the start of a round.
 #[derive(Clone, Debug)]
 pub struct Seen<'round> {
@@ -72,7 +61,7 @@ pub struct Seen<'round> {
     /// What failed there since the last round.
     pub failed: &'round [Failed],
     /// What the head says.
-    pub told: &'round Told,
+    pub told: &'round GrowthView,
 }
 
 /// What is to be done.
@@ -169,7 +158,7 @@ impl Fleet {
         self.watch_nodes(now, &seen.told.machines);
         self.mind_the_time(now, &mut acts);
         self.go_on_draining(now, &seen.told.machines, &mut acts);
-        let planned = plan(&self.record(now, seen.groups, seen.told).situation()?);
+        let planned = plan(&situation(&self.record(now, seen.groups, seen.told))?);
         self.carry_out(now, &planned, &seen.told.machines, &mut acts);
         self.plan = planned;
         self.slots.retain(|_, slot| !matches!(slot.state, State::Terminated | State::Failed));
@@ -196,7 +185,7 @@ impl Fleet {
     }
 
     /// The same as a record: what the last plan was made from, or the next one will be.
-    pub fn record(&self, now: Duration, groups: &[GroupEntry], told: &Told) -> Record {
+    pub fn record(&self, now: Duration, groups: &[GroupEntry], told: &GrowthView) -> PlanRecord {
         let by_instance = self.by_instance();
         let machines = told.machines.iter().map(|machine| {
             let slot = machine.labels.get(INSTANCE_LABEL).and_then(|instance| by_instance.get(instance));
@@ -204,7 +193,7 @@ impl Fleet {
         });
         // What was not answered is none to count on, and is asked for again before anything else (FLEET-1).
         let counted = self.slots.iter().filter(|(_, slot)| slot.state != State::Unanswered);
-        Record {
+        PlanRecord {
             groups: groups.to_vec(),
             set_aside: self.set_aside_now(now),
             machines: machines.collect(),

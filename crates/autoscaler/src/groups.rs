@@ -8,7 +8,8 @@
 //! ```
 
 use oxiray_resources::{Inventory, InventoryError, NameError, ResourceName};
-use oxiray_scheduler::{IDLE_TIMEOUT_MS, NodeGroup};
+use oxiray_scheduler::NodeGroup;
+use oxiray_wire::state::GroupEntry;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -29,44 +30,6 @@ pub struct GroupsFile {
     /// The groups.
     #[serde(default)]
     pub groups: Vec<GroupEntry>,
-}
-
-/// A group as it is written. Everything but the name, `max` and `resources` may be left out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GroupEntry {
-    /// [`NodeGroup::name`].
-    pub name: String,
-    /// [`NodeGroup::min`].
-    #[serde(default)]
-    pub min: u32,
-    /// [`NodeGroup::max`].
-    pub max: u32,
-    /// [`NodeGroup::hosts`].
-    #[serde(default = "one")]
-    pub hosts: u32,
-    /// [`NodeGroup::resources`].
-    pub resources: BTreeMap<String, f64>,
-    /// [`NodeGroup::first_host`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub first_host: BTreeMap<String, f64>,
-    /// [`NodeGroup::labels`].
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// [`NodeGroup::priority`].
-    #[serde(default)]
-    pub priority: i32,
-    /// [`NodeGroup::idle_timeout_ms`], in seconds.
-    #[serde(default = "idle_timeout_s")]
-    pub idle_timeout_s: f64,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn idle_timeout_s() -> f64 {
-    IDLE_TIMEOUT_MS as f64 / 1000.0
 }
 
 /// Why a file names no groups.
@@ -125,77 +88,74 @@ pub fn groups_of(file: &GroupsFile) -> Result<Vec<NodeGroup>, GroupError> {
     if let Some(twice) = file.groups.iter().find(|entry| !names.insert(&entry.name)) {
         return Err(GroupError::Duplicate(twice.name.clone()));
     }
-    file.groups.iter().map(GroupEntry::group).collect()
+    file.groups.iter().map(group_of).collect()
 }
 
-impl From<&NodeGroup> for GroupEntry {
-    fn from(group: &NodeGroup) -> Self {
-        let amounts = |inventory: &Inventory| {
-            inventory.totals().map(|(name, total)| (name.to_string(), total.as_f64())).collect::<BTreeMap<_, _>>()
-        };
-        Self {
-            name: group.name.clone(),
-            min: group.min,
-            max: group.max,
-            hosts: group.hosts,
-            resources: amounts(&group.resources),
-            first_host: amounts(&group.first_host),
-            labels: group.labels.clone(),
-            priority: group.priority,
-            idle_timeout_s: group.idle_timeout_ms as f64 / 1000.0,
-        }
+/// How a group is written.
+pub fn entry_of(group: &NodeGroup) -> GroupEntry {
+    let amounts = |inventory: &Inventory| {
+        inventory.totals().map(|(name, total)| (name.to_string(), total.as_f64())).collect::<BTreeMap<_, _>>()
+    };
+    GroupEntry {
+        name: group.name.clone(),
+        min: group.min,
+        max: group.max,
+        hosts: group.hosts,
+        resources: amounts(&group.resources),
+        first_host: amounts(&group.first_host),
+        labels: group.labels.clone(),
+        priority: group.priority,
+        idle_timeout_s: group.idle_timeout_ms as f64 / 1000.0,
     }
 }
 
-impl GroupEntry {
-    /// The group that this describes.
-    pub fn group(&self) -> Result<NodeGroup, GroupError> {
-        if self.name.trim().is_empty() {
-            return Err(GroupError::Nameless);
-        }
-        self.check()?;
-        let mut resources = self.resources.clone();
-        if let Some(accelerator) = self.labels.get(ACCELERATOR_LABEL) {
-            resources.entry(format!("accelerator_type:{accelerator}")).or_insert(1.0);
-        }
-        Ok(NodeGroup {
-            name: self.name.clone(),
-            min: self.min,
-            max: self.max,
-            hosts: self.hosts,
-            resources: self.inventory(&resources)?,
-            first_host: self.inventory(&self.first_host)?,
-            labels: self.labels.clone(),
-            priority: self.priority,
-            idle_timeout_ms: (self.idle_timeout_s * 1000.0) as u64,
-        })
+/// The group that an entry describes.
+pub fn group_of(entry: &GroupEntry) -> Result<NodeGroup, GroupError> {
+    if entry.name.trim().is_empty() {
+        return Err(GroupError::Nameless);
     }
+    check(entry)?;
+    let mut resources = entry.resources.clone();
+    if let Some(accelerator) = entry.labels.get(ACCELERATOR_LABEL) {
+        resources.entry(format!("accelerator_type:{accelerator}")).or_insert(1.0);
+    }
+    Ok(NodeGroup {
+        name: entry.name.clone(),
+        min: entry.min,
+        max: entry.max,
+        hosts: entry.hosts,
+        resources: inventory(entry, &resources)?,
+        first_host: inventory(entry, &entry.first_host)?,
+        labels: entry.labels.clone(),
+        priority: entry.priority,
+        idle_timeout_ms: (entry.idle_timeout_s * 1000.0) as u64,
+    })
+}
 
-    fn check(&self) -> Result<(), GroupError> {
-        let number = |what: String| Err(GroupError::Number { group: self.name.clone(), what });
-        let Self { min, max, hosts, idle_timeout_s, .. } = self;
-        if min > max {
-            return number(format!("`min` is {min} and `max` {max}: there cannot be fewer at most than at least"));
-        }
-        if *max > REPLICAS_MAX {
-            return number(format!("`max` is {max}; the most is {REPLICAS_MAX}"));
-        }
-        if !(1..=REPLICAS_MAX).contains(hosts) {
-            return number(format!("`hosts` is {hosts}; a replica has 1 to {REPLICAS_MAX} machines"));
-        }
-        if !(0.0..=IDLE_TIMEOUT_S_MAX).contains(idle_timeout_s) {
-            return number(format!("`idle_timeout_s` is {idle_timeout_s}; it is a number of seconds, zero or more"));
-        }
-        Ok(())
+fn check(entry: &GroupEntry) -> Result<(), GroupError> {
+    let number = |what: String| Err(GroupError::Number { group: entry.name.clone(), what });
+    let GroupEntry { min, max, hosts, idle_timeout_s, .. } = entry;
+    if min > max {
+        return number(format!("`min` is {min} and `max` {max}: there cannot be fewer at most than at least"));
     }
+    if *max > REPLICAS_MAX {
+        return number(format!("`max` is {max}; the most is {REPLICAS_MAX}"));
+    }
+    if !(1..=REPLICAS_MAX).contains(hosts) {
+        return number(format!("`hosts` is {hosts}; a replica has 1 to {REPLICAS_MAX} machines"));
+    }
+    if !(0.0..=IDLE_TIMEOUT_S_MAX).contains(idle_timeout_s) {
+        return number(format!("`idle_timeout_s` is {idle_timeout_s}; it is a number of seconds, zero or more"));
+    }
+    Ok(())
+}
 
-    fn inventory(&self, resources: &BTreeMap<String, f64>) -> Result<Inventory, GroupError> {
-        let group = || self.name.clone();
-        let named = resources.iter().map(|(name, amount)| Ok((ResourceName::new(name)?, *amount)));
-        let named = named.collect::<Result<Vec<_>, NameError>>();
-        let named = named.map_err(|source| GroupError::Name { group: group(), source })?;
-        Inventory::new(named).map_err(|source| GroupError::Inventory { group: group(), source })
-    }
+fn inventory(entry: &GroupEntry, resources: &BTreeMap<String, f64>) -> Result<Inventory, GroupError> {
+    let group = || entry.name.clone();
+    let named = resources.iter().map(|(name, amount)| Ok((ResourceName::new(name)?, *amount)));
+    let named = named.collect::<Result<Vec<_>, NameError>>();
+    let named = named.map_err(|source| GroupError::Name { group: group(), source })?;
+    Inventory::new(named).map_err(|source| GroupError::Inventory { group: group(), source })
 }
 
 #[cfg(test)]
@@ -204,6 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_its_usual_value() {
+        assert_eq!((oxiray_wire::state::IDLE_TIMEOUT_S * 1000.0) as u64, oxiray_scheduler::IDLE_TIMEOUT_MS);
         let groups = read_groups("groups:\n- {name: gpu, max: 5, resources: {CPU: 3, GPU: 1}}\n").expect("groups");
         let [group] = &groups[..] else { panic!("one group: {groups:?}") };
         assert_eq!((group.min, group.max, group.hosts, group.priority), (0, 5, 1, 0));

@@ -13,18 +13,16 @@ mod run;
 mod status;
 mod words;
 
-pub use fleet::{Act, Fleet, Limits, Seen, Told};
-pub use groups::{GROUPS_MAX, GroupEntry, GroupError, GroupsFile, REPLICAS_MAX, groups_of, read_groups};
+pub use fleet::{Act, Fleet, Limits, Seen};
+pub use groups::{GROUPS_MAX, GroupError, GroupsFile, REPLICAS_MAX, entry_of, group_of, groups_of, read_groups};
 pub use life::{Happening, State};
 pub use local::{Local, Recorded};
 pub use oxiray_scheduler::NodeGroup;
 pub use oxiray_threads::Bell;
 pub use provider::{Failed, Instance, InstanceState, Provider, ProviderError};
-pub use record::{
-    BundleRecord, ConditionRecord, MachineRecord, Record, RecordError, ReplicaRecord, StandingRecord, WaitingRecord,
-};
+pub use record::{RecordError, read_record, situation};
 pub use run::{Contact, Head, Options, RunError, run};
-pub use status::{GroupStatus, Status};
+pub use status::record_of;
 pub use words::in_words;
 
 /// The label that names a machine's group, as in Ray.

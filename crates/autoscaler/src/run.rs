@@ -1,14 +1,15 @@
 //! The autoscaler at work: one thread that waits for the head, its provider and its clock.
 
-use crate::fleet::{Act, Fleet, Limits, Seen, Told};
-use crate::groups::{GroupEntry, GroupError};
+use crate::fleet::{Act, Fleet, Limits, Seen};
+use crate::groups::{GroupError, entry_of, group_of};
 use crate::provider::Provider;
 use crate::status::{self, instances_by_replica};
 use oxiray_threads::Bell;
-use oxiray_visitor::{VisitError, Visitor};
+use oxiray_visitor::{VisitError, Visitor, json};
 use oxiray_wire::Message;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{DaemonToVisitor, DrainAsked};
+use oxiray_wire::state::{GroupEntry, GrowthView};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io;
@@ -117,7 +118,7 @@ struct Work<'run> {
     begun: Instant,
     visitor: Option<Visitor>,
     /// Nothing is known while the head is away.
-    told: Option<Told>,
+    told: Option<GrowthView>,
     /// The nodes that the head was asked to empty, by the number of the question.
     asked: BTreeMap<u64, String>,
     /// What the head was told last.
@@ -159,8 +160,8 @@ impl Work<'_> {
         let (messages, result) = visitor.hear();
         for message in messages {
             match message {
-                DaemonToVisitor::GrowthTold(told) => match serde_json::from_str(&told.detail) {
-                    Ok(told) => self.told = Some(told),
+                DaemonToVisitor::GrowthTold(told) => match json::check(told.version) {
+                    Ok(()) => self.told = told.view,
                     Err(error) => (self.log)(&format!("what the head says cannot be read: {error}")),
                 },
                 DaemonToVisitor::StateReport(report) => {
@@ -176,6 +177,7 @@ impl Work<'_> {
                 | DaemonToVisitor::ClusterReport(_)
                 | DaemonToVisitor::Holdings(_)
                 | DaemonToVisitor::MetricsReport(_)
+                | DaemonToVisitor::StateChanges(_)
                 | DaemonToVisitor::SubmissionTold(_)
                 | DaemonToVisitor::TokenTold(_)
                 | DaemonToVisitor::StoreRefused(_) => {}
@@ -217,7 +219,7 @@ impl Work<'_> {
 
     fn look_at_groups(&mut self) -> bool {
         match self.provider.groups() {
-            Ok(groups) => self.groups = groups.iter().map(GroupEntry::from).collect(),
+            Ok(groups) => self.groups = groups.iter().map(entry_of).collect(),
             Err(error) => {
                 self.note_trouble(&error.to_string());
                 return false;
@@ -259,7 +261,7 @@ impl Work<'_> {
     }
 
     fn launch(&mut self, group: &str, replicas: u32, request: &str) {
-        let found = self.groups.iter().find(|entry| entry.name == group).map(GroupEntry::group);
+        let found = self.groups.iter().find(|entry| entry.name == group).map(group_of);
         let result: Result<(), GroupError> = match found {
             Some(Ok(described)) => match self.provider.launch(&described, replicas, request) {
                 Ok(()) => Ok(()),

@@ -1,9 +1,7 @@
 //! Replicas from the wish for them until they are gone, with a provider and a head that do what a test says.
 
-use oxiray_autoscaler::{
-    Act, Failed, Fleet, GroupEntry, INSTANCE_LABEL, Instance, InstanceState, Limits, MachineRecord, Seen,
-    StandingRecord, Told, WaitingRecord,
-};
+use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, Seen};
+use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, StandingRecord, WaitingRecord};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,13 +31,13 @@ struct World {
     groups: Vec<GroupEntry>,
     instances: Vec<Instance>,
     failed: Vec<Failed>,
-    told: Told,
+    told: GrowthView,
 }
 
 impl World {
     fn new(groups: Vec<GroupEntry>) -> Self {
         let fleet = Fleet::new(Limits::default(), "r");
-        Self { now: SECOND, fleet, groups, instances: Vec::new(), failed: Vec::new(), told: Told::default() }
+        Self { now: SECOND, fleet, groups, instances: Vec::new(), failed: Vec::new(), told: GrowthView::default() }
     }
 
     fn waiting(mut self, count: u32) -> Self {

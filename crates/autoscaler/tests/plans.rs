@@ -2,7 +2,7 @@
 //!
 //! `OXIRAY_UPDATE_PLANS=1` writes the plans anew; read what changed before you keep it.
 
-use oxiray_autoscaler::{Record, in_words};
+use oxiray_autoscaler::{in_words, read_record, situation};
 use oxiray_scheduler::plan;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ fn every_recorded_situation_has_its_plan() {
     for case in cases {
         let text = fs::read_to_string(&case).expect("a readable case");
         let (given, expected) = text.split_once(RULE).unwrap_or((&text, ""));
-        let record = Record::read(given).unwrap_or_else(|error| panic!("{}: {error}", case.display()));
-        let situation = record.situation().unwrap_or_else(|error| panic!("{}: {error}", case.display()));
-        let planned = in_words(&plan(&situation));
+        let record = read_record(given).unwrap_or_else(|error| panic!("{}: {error}", case.display()));
+        let described = situation(&record).unwrap_or_else(|error| panic!("{}: {error}", case.display()));
+        let planned = in_words(&plan(&described));
         if planned != expected {
             wrong.push(format!("{}:\nexpected\n{expected}\nplanned\n{planned}", case.display()));
             if std::env::var_os("OXIRAY_UPDATE_PLANS").is_some() {

@@ -5,12 +5,14 @@ use crate::say;
 use crate::visit;
 use anyhow::{Context as _, bail};
 use oxiray_autoscaler::{
-    Bell, Contact, Head, Limits, Local, NodeGroup, Options, Record, Status, Told, in_words, read_groups,
+    Bell, Contact, Head, Limits, Local, NodeGroup, Options, entry_of, in_words, read_groups, read_record, record_of,
+    situation,
 };
 use oxiray_scheduler::plan;
-use oxiray_visitor::{FoundSession, session};
+use oxiray_visitor::{FoundSession, json, session};
 use oxiray_wire::message::GrowthQuery;
 use oxiray_wire::session::logs_of;
+use oxiray_wire::state::PlanRecord;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io::Write as _;
@@ -148,33 +150,32 @@ fn tell_plan(options: &PlanOptions) -> anyhow::Result<()> {
     let record = match &options.demand {
         Some(path) => {
             let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-            Record::read(&text)?
+            read_record(&text)?
         }
         None => live(options)?,
     };
     let mut record = record;
     if let Some(path) = &options.groups {
-        record.groups = groups(path)?.iter().map(Into::into).collect();
+        record.groups = groups(path)?.iter().map(entry_of).collect();
     }
     if options.record {
         say(&serde_json::to_string_pretty(&record)?);
         return Ok(());
     }
-    say(in_words(&plan(&record.situation()?)).trim_end());
+    say(in_words(&plan(&situation(&record)?)).trim_end());
     Ok(())
 }
 
 /// What the running cluster's next plan would be made from.
-fn live(options: &PlanOptions) -> anyhow::Result<Record> {
+fn live(options: &PlanOptions) -> anyhow::Result<PlanRecord> {
     let found = visit::find(options.address.as_deref())?;
     let answer = visit::begin(&found)?.ask(GrowthQuery::default(), visit::ANSWER_LIMIT)?;
-    let told: Told = serde_json::from_str(&answer.detail)?;
-    if answer.state.is_empty() && options.groups.is_none() {
+    json::check(answer.version)?;
+    if answer.state.is_none() && options.groups.is_none() {
         bail!(
             "the cluster at {} has no autoscaler: name the groups to plan with, with --groups=FILE",
             found.description.address
         );
     }
-    let status: Status = if answer.state.is_empty() { Status::default() } else { serde_json::from_str(&answer.state)? };
-    Ok(status.record_with(&told))
+    Ok(record_of(&answer.state.unwrap_or_default(), &answer.view.unwrap_or_default()))
 }

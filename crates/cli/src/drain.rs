@@ -4,14 +4,16 @@ use crate::arguments::DrainOptions;
 use crate::visit;
 use crate::{list, say};
 use anyhow::bail;
-use oxiray_wire::message::{ClusterQuery, DrainAsked};
-use serde_json::Value as Json;
+use oxiray_state::StateCopy;
+use oxiray_visitor::json;
+use oxiray_wire::message::DrainAsked;
+use oxiray_wire::state::StateKind;
 use std::time::Duration;
 
 /// Ray's name for the end of a node that nobody uses: it is refused where somebody does.
 const IF_IDLE: &str = "DRAIN_NODE_REASON_IDLE_TERMINATION";
-/// How often it is looked whether the node is gone.
-const LOOK_PERIOD: Duration = Duration::from_millis(200);
+/// How long a change of the nodes is waited for at a time.
+const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(options: &DrainOptions) -> anyhow::Result<()> {
     let Some(node) = options.node.clone().or_else(|| options.node_id.clone()) else {
@@ -34,7 +36,7 @@ pub(crate) fn run(options: &DrainOptions) -> anyhow::Result<()> {
     };
     let found = visit::find(options.address.as_deref())?;
     let report = visit::state(&mut visit::begin(&found)?, asked, list::ANSWER_LIMIT)?;
-    let row: Json = serde_json::from_str(&report.rows)?;
+    let row = json::drained(&report)?;
     let id = row["node_id"].as_str().unwrap_or_default();
     if row["draining"] == false {
         say(&format!("Node {id} is not drained any more."));
@@ -59,13 +61,13 @@ pub(crate) fn run(options: &DrainOptions) -> anyhow::Result<()> {
 fn wait_for_the_end(options: &DrainOptions, id: &str) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
     let mut visitor = visit::begin(&found)?;
+    let mut nodes = StateCopy::default();
     loop {
-        let detail: Json = serde_json::from_str(&visitor.ask(ClusterQuery::default(), visit::ANSWER_LIMIT)?.detail)?;
-        let is_it = |node: &&Json| node["node_id"] == id && node["alive"] == true;
-        let Some(node) = detail["nodes"].as_array().into_iter().flatten().find(is_it) else { return Ok(()) };
-        if node["draining"].is_null() {
-            bail!("node {id} is kept after all");
+        let is_whole = visitor.follow(&mut nodes, &[StateKind::Nodes], LOOK_LIMIT)?;
+        match nodes.nodes.values().find(|node| node.alive && node.node_id.hex() == id) {
+            Some(node) if node.draining.is_none() => bail!("node {id} is kept after all"),
+            None if is_whole => return Ok(()),
+            Some(_) | None => {}
         }
-        visit::stay(&mut visitor, LOOK_PERIOD)?;
     }
 }

@@ -5,6 +5,7 @@ use crate::{identifiers, list, say, show};
 use oxiray_ids::{ActorId, PlacementGroupId, TaskId};
 use oxiray_wire::message::{StateFilter, StateQuery};
 use oxiray_wire::plain;
+use oxiray_wire::state::StateKind;
 use serde_json::{Value as Json, json};
 
 /// How many digits whole identifiers of actors, placement groups and tasks have.
@@ -20,9 +21,8 @@ pub(crate) fn run(options: &ExplainOptions) -> anyhow::Result<()> {
         Err(error) => return Err(error),
     };
     let filters = vec![StateFilter { key: "id".into(), differs: false, value: id }];
-    let asked = StateQuery { kind: "explain".into(), filters, limit: 1, ..StateQuery::default() };
-    let report = list::ask(address, asked, list::ANSWER_LIMIT)?;
-    let told: Json = serde_json::from_str(&report.rows)?;
+    let asked = StateQuery { kind: StateKind::Explain, filters, limit: 1, ..StateQuery::default() };
+    let (told, _) = list::ask(address, &asked, list::ANSWER_LIMIT)?;
     if options.json {
         say(&serde_json::to_string_pretty(&told)?);
     } else {
@@ -40,7 +40,7 @@ fn text(told: &Json) -> String {
     if rows.is_empty() {
         return heading;
     }
-    format!("{heading}\n\n{}", show::table(&COLUMNS.map(str::to_owned), &rows, None))
+    format!("{heading}\n\n{}", show::table(&COLUMNS, &rows, None))
 }
 
 fn row(node: &Json) -> Json {

@@ -2,8 +2,8 @@
 
 use crate::list;
 use anyhow::bail;
+use oxiray_visitor::json;
 use oxiray_wire::message::StateQuery;
-use serde_json::Value as Json;
 use std::collections::BTreeSet;
 
 /// The most rows that are looked through for a beginning.
@@ -29,9 +29,8 @@ pub(crate) fn key_of(kind: &str) -> Option<&'static str> {
 pub(crate) fn whole(address: Option<&str>, kinds: &[&str], given: &str) -> anyhow::Result<String> {
     let mut found = BTreeSet::new();
     for kind in kinds {
-        let asked = StateQuery { kind: (*kind).into(), limit: ROWS_MAX, ..StateQuery::default() };
-        let report = list::ask(address, asked, list::ANSWER_LIMIT)?;
-        let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
+        let asked = StateQuery { kind: json::kind(kind)?, limit: ROWS_MAX, ..StateQuery::default() };
+        let (rows, _) = list::rows(address, &asked, list::ANSWER_LIMIT)?;
         let key = key_of(kind).unwrap_or_default();
         found.extend(rows.iter().filter_map(|row| row[key].as_str()).filter(|id| begins(id, given)).map(str::to_owned));
     }

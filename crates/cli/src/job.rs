@@ -295,7 +295,7 @@ fn delete(options: &DeleteOptions) -> anyhow::Result<()> {
 fn list(options: &ListOptions) -> anyhow::Result<()> {
     let told = visit::ask(options.address.as_deref(), asked(SubmissionAction::List, ""))?;
     let rows: Vec<Json> = told.jobs.iter().map(row).collect();
-    let columns = ["submission_id", "status", "entrypoint", "message"].map(str::to_owned);
+    let columns = ["submission_id", "status", "entrypoint", "message"];
     let text = match (options.json, rows.is_empty()) {
         (true, _) => serde_json::to_string_pretty(&rows)?,
         (false, true) => "no job was submitted".to_owned(),

@@ -4,7 +4,9 @@ use crate::arguments::{Format, GetOptions, ListOptions, SummaryOptions};
 use crate::visit;
 use crate::{identifiers, say, show};
 use anyhow::bail;
-use oxiray_wire::message::{StateFilter, StateQuery, StateReport};
+use oxiray_state::columns;
+use oxiray_visitor::json;
+use oxiray_wire::message::{StateFilter, StateQuery};
 use serde_json::Value as Json;
 use std::time::Duration;
 
@@ -14,22 +16,22 @@ pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) fn run(options: &ListOptions) -> anyhow::Result<()> {
     let filters = options.filters.iter().map(|text| filter(text)).collect::<anyhow::Result<Vec<_>>>()?;
     let asked = StateQuery {
-        kind: kind(&options.kind),
+        kind: json::kind(&kind(&options.kind))?,
         filters,
         limit: options.limit,
         detail: options.detail,
         ..StateQuery::default()
     };
-    let report = ask(options.address.as_deref(), asked, Duration::from_secs(options.timeout))?;
-    let rows: Vec<Json> = serde_json::from_str(&report.rows)?;
+    let (rows, total) = rows(options.address.as_deref(), &asked, Duration::from_secs(options.timeout))?;
+    let columns = columns(asked.kind, asked.detail);
     let text = match options.format {
         Format::Json => serde_json::to_string_pretty(&rows)?,
-        Format::Yaml => show::yaml(&report.columns, &rows),
-        Format::Default if options.detail => show::yaml(&report.columns, &rows),
+        Format::Yaml => show::yaml(&columns, &rows),
+        Format::Default if options.detail => show::yaml(&columns, &rows),
         Format::Default | Format::Table => format!(
             "{}\n{}",
-            show::table(&report.columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
-            counted(&kind(&options.kind), rows.len() as u64, report.total)
+            show::table(&columns, &rows, if options.no_trunc { None } else { show::terminal_width() }),
+            counted(asked.kind.name(), rows.len() as u64, total)
         ),
     };
     say(text.trim_end());
@@ -60,23 +62,31 @@ fn with(
     key: &str,
     value: &str,
     limit: Duration,
-) -> anyhow::Result<(Vec<String>, Vec<Json>)> {
-    let filters = vec![StateFilter { key: key.into(), differs: false, value: value.into() }];
-    let asked = StateQuery { kind: kind.into(), filters, limit: 100, detail: true, ..StateQuery::default() };
-    let report = ask(address, asked, limit)?;
-    let rows = serde_json::from_str(&report.rows)?;
-    Ok((report.columns, rows))
+) -> anyhow::Result<(Vec<&'static str>, Vec<Json>)> {
+    let filters = vec![json::filter(key.into(), false, value.into())];
+    let asked = StateQuery { kind: json::kind(kind)?, filters, limit: 100, detail: true, ..StateQuery::default() };
+    Ok((columns(asked.kind, asked.detail), rows(address, &asked, limit)?.0))
 }
 
 pub(crate) fn summary(options: &SummaryOptions) -> anyhow::Result<()> {
-    let asked = StateQuery { kind: kind(&options.kind), summary: true, ..StateQuery::default() };
-    let report = ask(options.address.as_deref(), asked, Duration::from_secs(options.timeout))?;
-    say(show::summary(&serde_json::from_str(&report.rows)?).trim_end());
+    let asked = StateQuery { kind: json::kind(&kind(&options.kind))?, summary: true, ..StateQuery::default() };
+    let (told, _) = ask(options.address.as_deref(), &asked, Duration::from_secs(options.timeout))?;
+    say(show::summary(&told).trim_end());
     Ok(())
 }
 
-pub(crate) fn ask(address: Option<&str>, asked: StateQuery, limit: Duration) -> anyhow::Result<StateReport> {
-    visit::state(&mut visit::begin(&visit::find(address)?)?, asked, limit)
+/// The answer as JSON, and how many rows there are before the limit.
+pub(crate) fn ask(address: Option<&str>, asked: &StateQuery, limit: Duration) -> anyhow::Result<(Json, u64)> {
+    let report = visit::state(&mut visit::begin(&visit::find(address)?)?, asked.clone(), limit)?;
+    Ok((json::answer(asked, &report)?, report.total))
+}
+
+/// The same where rows are asked for.
+pub(crate) fn rows(address: Option<&str>, asked: &StateQuery, limit: Duration) -> anyhow::Result<(Vec<Json>, u64)> {
+    match ask(address, asked, limit)? {
+        (Json::Array(rows), total) => Ok((rows, total)),
+        (other, _) => bail!("rows of {} were asked for, and the answer is {other}", asked.kind),
+    }
 }
 
 /// `placement-groups` and `actor` are as good as `placement_groups` and `actors`.
@@ -90,7 +100,7 @@ fn filter(text: &str) -> anyhow::Result<StateFilter> {
         bail!("`--filter {text}`: a filter is key=value or key!=value");
     };
     let (key, differs) = key.strip_suffix('!').map_or((key, false), |key| (key, true));
-    Ok(StateFilter { key: key.trim().into(), differs, value: value.trim().into() })
+    Ok(json::filter(key.trim().into(), differs, value.trim().into()))
 }
 
 fn counted(kind: &str, shown: u64, total: u64) -> String {

@@ -4,8 +4,10 @@ use crate::arguments::{GroupBy, MemoryOptions, SortBy, Units};
 use crate::visit;
 use crate::{say, show};
 use anyhow::bail;
+use oxiray_visitor::json;
 use oxiray_wire::message::{ClusterQuery, HoldingsQuery, StateQuery};
 use oxiray_wire::plain;
+use oxiray_wire::state::{Holding, StateKind, StoreState};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,17 +21,17 @@ const EXPECT: &str = "writing to a string does not fail";
 
 pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
     let mut visitor = visit::begin(&visit::find(options.address.as_deref())?)?;
-    let report: Json = serde_json::from_str(&visitor.ask(ClusterQuery::default(), visit::ANSWER_LIMIT)?.detail)?;
-    let store = store_line(&report["store"], options.units);
+    let state = json::cluster(visitor.ask(ClusterQuery::default(), visit::ANSWER_LIMIT)?)?;
+    let store = store_line(&state.store.unwrap_or_default(), options.units);
     if options.stats_only {
         say(&store);
         return Ok(());
     }
-    let asked = StateQuery { kind: "objects".into(), limit: ROWS_MAX, ..StateQuery::default() };
-    let answer = visit::state(&mut visitor, asked, ANSWER_LIMIT)?;
-    let mut rows: Vec<Json> = serde_json::from_str(&answer.rows)?;
-    let holdings: Json = serde_json::from_str(&visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?.detail)?;
-    add_places(&mut rows, &holdings)?;
+    let asked = StateQuery { kind: StateKind::Objects, limit: ROWS_MAX, ..StateQuery::default() };
+    let answer = visit::state(&mut visitor, asked.clone(), ANSWER_LIMIT)?;
+    let Json::Array(mut rows) = json::answer(&asked, &answer)? else { bail!("the daemon's answer has no rows") };
+    let holdings = visitor.ask(HoldingsQuery::default(), visit::ANSWER_LIMIT)?;
+    add_places(&mut rows, &holdings.objects);
     sort(&mut rows, options.sort_by);
     let mut text = grouped(&rows, options);
     if answer.total > rows.len() as u64 {
@@ -46,16 +48,14 @@ pub(crate) fn run(options: &MemoryOptions) -> anyhow::Result<()> {
 }
 
 /// Where each object lies, by what the daemon knows of its store. What is small lies with its owner.
-fn add_places(rows: &mut [Json], holdings: &Json) -> anyhow::Result<()> {
-    let Some(objects) = holdings["objects"].as_array() else { bail!("the daemon's answer has no objects") };
-    let places: BTreeMap<&str, &Json> =
-        objects.iter().filter_map(|entry| Some((entry["object"].as_str()?, &entry["place"]))).collect();
+fn add_places(rows: &mut [Json], objects: &[Holding]) {
+    let places: BTreeMap<String, &str> =
+        objects.iter().filter_map(|held| Some((held.object.hex(), held.place.as_deref()?))).collect();
     for row in rows {
-        let place = row["object_id"].as_str().and_then(|id| places.get(id)).filter(|place| !place.is_null());
         let unstored = if row["object_size"].as_i64() == Some(-1) { "not made yet" } else { "with its process" };
-        row["place"] = place.map_or_else(|| json!(unstored), |place| (*place).clone());
+        let place = row["object_id"].as_str().and_then(|id| places.get(id)).copied().unwrap_or(unstored);
+        row["place"] = place.into();
     }
-    Ok(())
 }
 
 fn sort(rows: &mut [Json], by: SortBy) {
@@ -76,7 +76,7 @@ fn grouped(rows: &[Json], options: &MemoryOptions) -> String {
         groups.entry(row[key].as_str().unwrap_or_default()).or_default().push(row);
     }
     let columns = ["object", "size", "reference", "task", "attempt", "place", "type", "pid", "ip", "call_site"];
-    let columns: Vec<String> = columns.into_iter().filter(|name| *name != key).map(str::to_owned).collect();
+    let columns: Vec<&str> = columns.into_iter().filter(|name| *name != key).collect();
     let mut text = String::new();
     for (name, rows) in groups {
         let bytes: i64 = rows.iter().filter_map(|row| row["object_size"].as_i64()).filter(|size| *size > 0).sum();
@@ -117,20 +117,21 @@ fn size(bytes: i64, units: Units) -> String {
     }
 }
 
-fn store_line(store: &Json, units: Units) -> String {
-    let of = |name: &str| size(store[name].as_i64().unwrap_or(0), units);
+fn store_line(store: &StoreState, units: Units) -> String {
+    let of = |bytes: u64| size(i64::try_from(bytes).unwrap_or(i64::MAX), units);
     format!(
         "object store of this machine: {} objects, {} of {} in memory, {} on disk",
-        store["objects"],
-        of("used"),
-        of("capacity"),
-        of("spilled")
+        store.objects,
+        of(store.used),
+        of(store.capacity),
+        of(store.spilled)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_ids::ObjectId;
 
     #[test]
     fn references_are_grouped_and_placed() {
@@ -138,8 +139,11 @@ mod tests {
             json!({"object_id": id, "object_size": size, "ip": ip, "reference_type": "LOCAL_REFERENCE", "pid": 7,
                    "task_status": "FINISHED", "attempt_number": 1, "type": "DRIVER", "call_site": "a.py:1"})
         };
-        let mut rows = vec![row("aa", 15, "10.0.0.1"), row("bb", 2_000_000, "10.0.0.1"), row("cc", -1, "10.0.0.2")];
-        add_places(&mut rows, &json!({"objects": [{"object": "bb", "place": "on disk"}]})).expect("it has objects");
+        let stored = ObjectId::new([0xbb; 28]);
+        let mut rows =
+            vec![row("aa", 15, "10.0.0.1"), row(&stored.hex(), 2_000_000, "10.0.0.1"), row("cc", -1, "10.0.0.2")];
+        let held = Holding { object: stored, place: Some("on disk".into()), ..Holding::default() };
+        add_places(&mut rows, &[held]);
         sort(&mut rows, SortBy::ObjectSize);
         let options = MemoryOptions {
             address: None,
@@ -153,7 +157,7 @@ mod tests {
         let text = grouped(&rows, &options);
         assert!(text.starts_with("2 references on 10.0.0.1, to 2.000 MB: 2 LOCAL_REFERENCE\nOBJECT"), "{text}");
         assert!(text.contains("\n1 reference on 10.0.0.2,"), "{text}");
-        assert!(text.contains("bb      2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
+        assert!(text.contains("bb  2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
         let text = grouped(&rows, &MemoryOptions { no_format: true, ..options });
         assert!(text.contains("\nbb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");

@@ -1,8 +1,6 @@
 //! `ray status`: the cluster in the lines that scripts written for Ray look for.
 
-use oxiray_wire::message::ClusterReport;
-use serde::Deserialize;
-use serde_json::Value as Json;
+use oxiray_wire::state::{ClusterState, DemandKind, GroupState, NodeRow, StandingRecord};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,65 +11,6 @@ const RULE: &str = "------------------------------------------------------------
 const GROUP_LABEL: &str = "ray.io/node-group";
 
 type Amounts = BTreeMap<String, f64>;
-
-#[derive(Deserialize)]
-struct Detail {
-    nodes: Vec<Node>,
-    waiting: Vec<Waiting>,
-    placement_groups: Vec<Group>,
-    workers: Vec<Holder>,
-    #[serde(default)]
-    autoscaler: Option<oxiray_autoscaler::Status>,
-    /// What programs asked for with `request_resources`, who may have written anything there.
-    #[serde(default)]
-    requested: Vec<Json>,
-}
-
-/// One kind of machine's part that is to fit into the cluster for good.
-#[derive(Deserialize)]
-struct Requested {
-    resources: Amounts,
-    count: u64,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    #[serde(rename = "node_id")]
-    id: String,
-    alive: bool,
-    death: String,
-    labels: BTreeMap<String, String>,
-    resources: Amounts,
-    available: Amounts,
-    store_used: u64,
-}
-
-#[derive(Deserialize)]
-struct Waiting {
-    kind: String,
-    demand: Option<Amounts>,
-    count: u64,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    state: String,
-    strategy: String,
-    bundles: Vec<RoomOf>,
-}
-
-/// A bundle, by what it sets aside and where.
-#[derive(Deserialize)]
-struct RoomOf {
-    node_id: String,
-    resources: Amounts,
-}
-
-/// A process that holds resources.
-#[derive(Deserialize)]
-struct Holder {
-    resources: Amounts,
-}
 
 /// What is used of the resources of some nodes.
 #[derive(Default)]
@@ -86,20 +25,20 @@ struct Usage {
 }
 
 /// The report as `ray status` prints it.
-pub(crate) fn draw(report: &ClusterReport, is_verbose: bool, now: SystemTime) -> anyhow::Result<String> {
-    let detail: Detail = serde_json::from_value(crate::show::plain_texts(serde_json::from_str(&report.detail)?))?;
+pub(crate) fn draw(state: &ClusterState, is_verbose: bool, now: SystemTime) -> anyhow::Result<String> {
+    let state = crate::show::plain_state(state)?;
     let mut text = format!("======== Autoscaler status: {} ========\nNode status\n{RULE}\nActive:\n", time(now));
-    draw_nodes(&mut text, &detail);
+    draw_nodes(&mut text, &state);
     write!(text, "\nResources\n{RULE}\nTotal Usage:\n").expect(EXPECT);
-    let living: Vec<&Node> = detail.nodes.iter().filter(|node| node.alive).collect();
-    draw_usage(&mut text, &usage(&living, &detail, true), " ");
+    let living: Vec<&NodeRow> = state.nodes.iter().filter(|node| node.alive).collect();
+    draw_usage(&mut text, &usage(&living, &state, true), " ");
     text.push_str("\nFrom request_resources:\n");
-    draw_requested(&mut text, detail.requested.clone());
+    draw_requested(&mut text, &state.requested);
     text.push_str("Pending Demands:\n");
-    draw_demands(&mut text, &detail);
+    draw_demands(&mut text, &state);
     for node in living.iter().filter(|_| is_verbose) {
-        writeln!(text, "\nNode: {} ({})\n Usage:", node.id, name(node)).expect(EXPECT);
-        draw_usage(&mut text, &usage(&[node], &detail, living.len() == 1), "  ");
+        writeln!(text, "\nNode: {} ({})\n Usage:", node.node_id, name(node)).expect(EXPECT);
+        draw_usage(&mut text, &usage(&[node], &state, living.len() == 1), "  ");
         let is_idle = node.available == node.resources;
         let activity = if is_idle { "(no activity)" } else { "Resources currently in use." };
         writeln!(text, " Activity:\n  {activity}").expect(EXPECT);
@@ -107,9 +46,9 @@ pub(crate) fn draw(report: &ClusterReport, is_verbose: bool, now: SystemTime) ->
     Ok(text)
 }
 
-fn draw_nodes(text: &mut String, detail: &Detail) {
+fn draw_nodes(text: &mut String, state: &ClusterState) {
     let mut active: BTreeMap<String, usize> = BTreeMap::new();
-    for node in detail.nodes.iter().filter(|node| node.alive) {
+    for node in state.nodes.iter().filter(|node| node.alive) {
         *active.entry(name(node)).or_default() += 1;
     }
     for (name, count) in &active {
@@ -119,7 +58,7 @@ fn draw_nodes(text: &mut String, detail: &Detail) {
         text.push_str(" (no active nodes)\n");
     }
     text.push_str("Pending:\n");
-    let groups = detail.autoscaler.iter().flat_map(|status| &status.groups);
+    let groups = state.autoscaler.iter().flat_map(|status| &status.groups);
     let pending: Vec<String> = groups
         .flat_map(|group| group.counts.iter().map(move |(state, count)| (group, state, count)))
         .filter(|(_, state, _)| *state != "running")
@@ -128,7 +67,7 @@ fn draw_nodes(text: &mut String, detail: &Detail) {
     text.push_str(if pending.is_empty() { " (no pending nodes)\n" } else { "" });
     text.extend(pending);
     text.push_str("Recent failures:\n");
-    let failures: Vec<String> = detail
+    let failures: Vec<String> = state
         .nodes
         .iter()
         .filter(|node| !node.alive)
@@ -139,8 +78,8 @@ fn draw_nodes(text: &mut String, detail: &Detail) {
 }
 
 /// The group that a node belongs to, else a name of its own.
-fn name(node: &Node) -> String {
-    node.labels.get(GROUP_LABEL).cloned().unwrap_or_else(|| format!("node_{}", node.id))
+fn name(node: &NodeRow) -> String {
+    node.labels.get(GROUP_LABEL).cloned().unwrap_or_else(|| format!("node_{}", node.node_id))
 }
 
 fn add(to: &mut Amounts, from: &Amounts) {
@@ -149,19 +88,20 @@ fn add(to: &mut Amounts, from: &Amounts) {
     }
 }
 
-fn usage(nodes: &[&Node], detail: &Detail, are_all: bool) -> Usage {
+fn usage(nodes: &[&NodeRow], state: &ClusterState, are_all: bool) -> Usage {
     let mut usage = Usage { held: are_all.then(Amounts::new), ..Usage::default() };
     for node in nodes {
         add(&mut usage.total, &node.resources);
         add(&mut usage.available, &node.available);
         usage.store_used += node.store_used;
     }
-    let bundles = detail.placement_groups.iter().filter(|group| group.state == "CREATED").flat_map(|one| &one.bundles);
-    for bundle in bundles.filter(|bundle| nodes.iter().any(|node| node.id == bundle.node_id)) {
+    let bundles =
+        state.placement_groups.iter().filter(|group| group.state == GroupState::Created).flat_map(|one| &one.bundles);
+    for bundle in bundles.filter(|bundle| nodes.iter().any(|node| Some(node.node_id) == bundle.node_id)) {
         add(&mut usage.reserved, &bundle.resources);
     }
     if let Some(held) = &mut usage.held {
-        detail.workers.iter().for_each(|worker| add(held, &worker.resources));
+        state.workers.iter().for_each(|worker| add(held, &worker.resources));
     }
     usage
 }
@@ -190,22 +130,25 @@ fn draw_usage(text: &mut String, usage: &Usage, indent: &str) {
     }
 }
 
-fn draw_requested(text: &mut String, rows: Vec<Json>) {
-    let known: Vec<Requested> = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    for Requested { resources, count } in &known {
+fn draw_requested(text: &mut String, requested: &[StandingRecord]) {
+    for StandingRecord { resources, count, .. } in requested {
         writeln!(text, " {}: {count} from request_resources()", shape(resources)).expect(EXPECT);
     }
-    text.push_str(if known.is_empty() { " (none)\n" } else { "" });
+    text.push_str(if requested.is_empty() { " (none)\n" } else { "" });
 }
 
-fn draw_demands(text: &mut String, detail: &Detail) {
+fn draw_demands(text: &mut String, state: &ClusterState) {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for waiting in detail.waiting.iter().filter(|waiting| waiting.kind != "placement group") {
-        let demand = waiting.demand.as_ref().map_or_else(|| "{}".to_owned(), shape);
+    for waiting in state.waiting.iter().filter(|waiting| waiting.kind != DemandKind::Group) {
+        let demand = waiting.demand.as_ref().map_or_else(|| "{}".to_owned(), |demand| shape(&demand.by_name));
         *counts.entry(demand).or_default() += waiting.count;
     }
     let mut groups: BTreeMap<String, u64> = BTreeMap::new();
-    for group in detail.placement_groups.iter().filter(|group| matches!(&*group.state, "PENDING" | "RESCHEDULING")) {
+    for group in state
+        .placement_groups
+        .iter()
+        .filter(|group| matches!(group.state, GroupState::Pending | GroupState::Rescheduling))
+    {
         let mut bundles: BTreeMap<String, u64> = BTreeMap::new();
         group.bundles.iter().for_each(|bundle| *bundles.entry(shape(&bundle.resources)).or_default() += 1);
         let bundles: Vec<String> = bundles.iter().map(|(bundle, count)| format!("{bundle} * {count}")).collect();
@@ -251,11 +194,12 @@ fn time(now: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oxiray_ids::NodeId;
     use std::time::Duration;
 
     #[test]
     fn a_report_is_drawn_as_ray_does() {
-        let detail = r#"{"nodes": [
+        let state = r#"{"nodes": [
             {"node_id": "ab", "alive": true, "death": "", "labels": {"ray.io/node-id": "ab"}, "store_used": 0,
              "resources": {"CPU": 4.0, "memory": 16718160199.0, "node:1": 1.0, "object_store_memory": 100.0},
              "available": {"CPU": 2.0, "memory": 16718160199.0, "node:1": 1.0, "object_store_memory": 100.0}},
@@ -268,9 +212,11 @@ mod tests {
             {"state": "CREATED", "strategy": "PACK", "bundles": [{"node_id": "ab", "resources": {"CPU": 1.0}}]},
             {"state": "PENDING", "strategy": "SPREAD",
              "bundles": [{"node_id": "", "resources": {"CPU": 1.0}}, {"node_id": "", "resources": {"CPU": 1.0}}]}],
-            "requested": [{"resources": {"GPU": 1.0}, "labels": [], "count": 2}, "what a program wrote there"],
+            "requested": [{"resources": {"GPU": 1.0}, "labels": [], "count": 2}],
             "workers": [{"resources": {"CPU": 1.0}}, {"resources": {"CPU": 0.5}}]}"#;
-        let report = ClusterReport { detail: detail.into(), ..ClusterReport::default() };
+        let [living, dead] = ["ab", "cd"].map(|digits| digits.repeat(NodeId::BYTES));
+        let state = state.replace("\"ab\"", &format!("\"{living}\"")).replace("\"cd\"", &format!("\"{dead}\""));
+        let state: ClusterState = serde_json::from_str(&state).expect("a state");
         let expected = "\
 ======== Autoscaler status: 2026-11-25 17:41:42.000005 ========
 Node status
@@ -296,8 +242,9 @@ Pending Demands:
  {'CPU': 1.0} * 2 (SPREAD): 1+ pending placement groups
 ";
         let now = UNIX_EPOCH + Duration::from_secs(1_795_628_502) + Duration::from_micros(5);
-        assert_eq!(draw(&report, false, now).expect("drawn"), expected);
-        let verbose = draw(&report, true, now).expect("drawn");
+        assert_eq!(draw(&state, false, now).expect("drawn"), expected.replace("node_ab", &format!("node_{living}")));
+        let verbose = draw(&state, true, now).expect("drawn");
+        let verbose = verbose.replace(&living, "ab");
         assert!(verbose.ends_with("\nNode: ab (node_ab)\n Usage:\n  1.5/4.0 CPU (0.5 used of 1.0 reserved in placement groups)\n  0B/15.57GiB memory\n  0B/100B object_store_memory\n Activity:\n  Resources currently in use.\n"), "{verbose}");
     }
 }

@@ -1,6 +1,8 @@
 //! Rows as tables and as YAML.
 
 use oxiray_wire::plain;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use std::fmt::Write as _;
 
@@ -18,10 +20,10 @@ pub(crate) fn terminal_width() -> Option<usize> {
 
 /// Rows below the names of their columns, each column as wide as its widest cell. Where a line would be longer than
 /// `limit`, the widest columns are cut.
-pub(crate) fn table(columns: &[String], rows: &[Json], limit: Option<usize>) -> String {
+pub(crate) fn table(columns: &[&str], rows: &[Json], limit: Option<usize>) -> String {
     let heads: Vec<String> = columns.iter().map(|column| column.to_uppercase()).collect();
     let cells: Vec<Vec<String>> =
-        rows.iter().map(|row| columns.iter().map(|column| cell(&row[column])).collect()).collect();
+        rows.iter().map(|row| columns.iter().map(|column| cell(&row[*column])).collect()).collect();
     let mut widths: Vec<usize> = (0..columns.len())
         .map(|at| cells.iter().chain([&heads]).map(|row| row[at].chars().count()).max().unwrap_or(0))
         .collect();
@@ -64,8 +66,12 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['\u{2026}']).collect()
 }
 
-/// The same with each text in it as one line that a terminal obeys nothing of.
-pub(crate) fn plain_texts(value: Json) -> Json {
+/// The same state with each text in it as one line that a terminal obeys nothing of.
+pub(crate) fn plain_state<T: Serialize + DeserializeOwned>(state: &T) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(plain_texts(serde_json::to_value(state)?))?)
+}
+
+fn plain_texts(value: Json) -> Json {
     match value {
         Json::String(text) => plain(&text).into(),
         Json::Array(values) => values.into_iter().map(plain_texts).collect(),
@@ -90,12 +96,12 @@ fn cell(value: &Json) -> String {
 }
 
 /// One entry for each row, with its columns in order.
-pub(crate) fn yaml(columns: &[String], rows: &[Json]) -> String {
+pub(crate) fn yaml(columns: &[&str], rows: &[Json]) -> String {
     let mut text = String::from("---\n");
     for row in rows {
         for (at, column) in columns.iter().enumerate() {
             let lead = if at == 0 { "- " } else { "  " };
-            writeln!(text, "{lead}{column}: {}", scalar(&row[column])).expect(EXPECT);
+            writeln!(text, "{lead}{column}: {}", scalar(&row[*column])).expect(EXPECT);
         }
     }
     if rows.is_empty() {
@@ -144,11 +150,8 @@ pub(crate) fn summary(report: &Json) -> String {
         "total_num_workers",
         "ref_type_counts",
     ];
-    let columns: Vec<String> = named
-        .iter()
-        .filter(|name| rows.first().is_some_and(|row| !row[**name].is_null()))
-        .map(|name| (*name).to_owned())
-        .collect();
+    let is_there = |name: &&str| rows.first().is_some_and(|row| !row[*name].is_null());
+    let columns: Vec<&str> = named.into_iter().filter(is_there).collect();
     format!("{text}\n{}", table(&columns, &rows, terminal_width()))
 }
 
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn rows_are_drawn() {
-        let columns = ["name".to_owned(), "pid".into(), "labels".into()];
+        let columns = ["name", "pid", "labels"];
         let rows = [json!({"name": "f", "pid": 12, "labels": {"a": 1}}), json!({"name": "12", "pid": null})];
         assert_eq!(table(&columns, &rows, None), "NAME  PID  LABELS\nf     12   a: 1\n12\n");
         assert_eq!(lines(&columns, &rows), "NAME, PID, LABELS\nf, 12, a: 1\n12, , \n");
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_wider_than_the_terminal_is_cut_where_it_is_widest() {
-        let columns = ["task_id".to_owned(), "name".into()];
+        let columns = ["task_id", "name"];
         let rows = [json!({"task_id": "0123456789abcdef0123", "name": "train"})];
         let drawn = table(&columns, &rows, Some(20));
         assert_eq!(drawn, "TASK_ID        NAME\n0123456789ab\u{2026}  train\n");
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn what_programs_chose_makes_no_rows_and_is_not_obeyed() {
         let rows = [json!({"name": "f\n1    forged", "labels": {"\u{1b}[2J": "\u{9b}2J"}})];
-        let drawn = table(&["name".to_owned(), "labels".into()], &rows, None);
+        let drawn = table(&["name", "labels"], &rows, None);
         let expected = ["NAME            LABELS", r"f\n1    forged  \u001b[2J: \u009b2J", ""];
         assert_eq!(drawn, expected.join("\n"));
         assert_eq!(plain_texts(json!([{"a\n": ["\u{7}", 1]}])), json!([{"a\\n": ["\\u0007", 1]}]));

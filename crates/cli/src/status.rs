@@ -3,10 +3,12 @@
 use crate::arguments::StatusOptions;
 use crate::show;
 use crate::visit::{self, ANSWER_LIMIT};
-use oxiray_wire::message::{Amount, ClusterQuery, ClusterReport};
-use oxiray_wire::plain;
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use oxiray_visitor::json;
+use oxiray_wire::message::{ClusterQuery, DeviceUse};
+use oxiray_wire::state::{
+    ActorPhase, AutoscalerState, ClusterState, DeviceRow, GroupRow, GroupState, NodeRow, ReplicaLimits, Slots,
+    WorkerDuty,
+};
 use std::fmt::Write as _;
 
 const EXPECT: &str = "writing to a string does not fail";
@@ -15,199 +17,76 @@ const BAR_CELLS: f64 = 20.0;
 
 pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let found = visit::find(options.address.as_deref())?;
-    let report = visit::begin(&found)?.ask(ClusterQuery::default(), ANSWER_LIMIT)?;
+    let state = json::cluster(visit::begin(&found)?.ask(ClusterQuery::default(), ANSWER_LIMIT)?)?;
     let is_ray = options.ray || (crate::called::is_ray() && !options.json);
     if options.verbose && !is_ray {
         anyhow::bail!("--verbose is of use with --ray only: without it every node is shown anyway");
     }
     if options.json {
-        crate::say(&as_json(&report)?);
+        crate::say(&serde_json::to_string_pretty(&json::value(&state)?)?);
     } else if is_ray {
-        crate::say(&crate::ray_status::draw(&report, options.verbose, std::time::SystemTime::now())?);
+        crate::say(&crate::ray_status::draw(&state, options.verbose, std::time::SystemTime::now())?);
     } else {
-        crate::say(draw(&found.description.address, &report)?.trim_end());
+        crate::say(draw(&found.description.address, &state)?.trim_end());
     }
     Ok(())
 }
 
-fn as_json(report: &ClusterReport) -> anyhow::Result<String> {
-    let mut all: serde_json::Value = serde_json::from_str(&report.detail)?;
-    let amounts = |amounts: &[Amount]| -> BTreeMap<String, f64> {
-        amounts.iter().map(|amount| (amount.resource.clone(), amount.units as f64 / UNITS)).collect()
-    };
-    all["totals"] = serde_json::to_value(amounts(&report.totals))?;
-    all["available"] = serde_json::to_value(amounts(&report.available))?;
-    Ok(serde_json::to_string_pretty(&all)?)
-}
-
-/// What is read of a report's detail; the rest is for programs.
-#[derive(Deserialize)]
-struct Detail {
-    #[serde(default)]
-    memory: Option<Memory>,
-    #[serde(default)]
-    worker_limits: Option<WorkerLimits>,
-    #[serde(default)]
-    nodes: Vec<Node>,
-    devices: Vec<Device>,
-    waiting: Vec<Waiting>,
-    actors: Vec<Actor>,
-    #[serde(default)]
-    placement_groups: Vec<Group>,
-    #[serde(default)]
-    autoscaler: Option<oxiray_autoscaler::Status>,
-    workers: Vec<Worker>,
-    daemon: Daemon,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    #[serde(rename = "node_id")]
-    id: String,
-    address: String,
-    alive: bool,
-    resources: BTreeMap<String, f64>,
-    available: BTreeMap<String, f64>,
-    #[serde(default)]
-    store_used: u64,
-    #[serde(default)]
-    draining: Option<Draining>,
-}
-
-#[derive(Deserialize)]
-struct Draining {
-    words: String,
-}
-
-#[derive(Deserialize)]
-struct Device {
-    resource: String,
-    slot: u32,
-    id: String,
-    logical: bool,
-    reason: Option<String>,
-    #[serde(default, rename = "use")]
-    used: Option<Use>,
-    holders: Vec<Holder>,
-}
-
-#[derive(Deserialize)]
-struct Use {
-    busy_percent: Option<u32>,
-    used_bytes: Option<u64>,
-    total_bytes: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Holder {
-    pid: u32,
-    name: String,
-    share: f64,
-}
-
-#[derive(Deserialize)]
-struct Waiting {
-    why: String,
-}
-
-#[derive(Deserialize)]
-struct Actor {
-    state: String,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    placement_group_id: String,
-    name: String,
-    strategy: String,
-    state: String,
-    reason: Option<String>,
-    bundles: Vec<Bundle>,
-}
-
-#[derive(Deserialize)]
-struct Bundle {
-    resources: BTreeMap<String, f64>,
-    devices: BTreeMap<String, Vec<u32>>,
-}
-
-#[derive(Deserialize)]
-struct Worker {
-    duty: String,
-}
-
-/// What bounds the memory of the head's machine.
-#[derive(Deserialize)]
-struct Memory {
-    source: String,
-    limit: u64,
-    used: u64,
-}
-
-/// What limits the workers of the head's machine, or why nothing does.
-#[derive(Deserialize)]
-struct WorkerLimits {
-    memory: String,
-    processes: String,
-}
-
-#[derive(Deserialize)]
-struct Daemon {
-    pid: u32,
-    resident_bytes: u64,
-}
-
-fn draw(address: &str, report: &ClusterReport) -> anyhow::Result<String> {
-    let detail: Detail = serde_json::from_value(show::plain_texts(serde_json::from_str(&report.detail)?))?;
+fn draw(address: &str, state: &ClusterState) -> anyhow::Result<String> {
+    let state = show::plain_state(state)?;
     let mut text = format!("Cluster at {address}\n\nResources\n");
-    let free =
-        |name: &str| report.available.iter().find(|amount| amount.resource == name).map_or(0, |amount| amount.units);
-    for total in report.totals.iter().filter(|total| !total.resource.starts_with("node:")) {
-        let used = total.units.saturating_sub(free(&total.resource)) as f64 / UNITS;
-        let total_amount = total.units as f64 / UNITS;
-        let line = match total.resource.as_str() {
-            "memory" | "object_store_memory" => format!("{} of {} used", bytes(used), bytes(total_amount)),
-            _ => format!("{used} of {total_amount} used"),
+    let free = |name: &str| state.available.get(name).copied().unwrap_or(0.0);
+    for (resource, total) in state.totals.iter().filter(|(resource, _)| !resource.starts_with("node:")) {
+        let used = used(*total, free(resource));
+        let line = match resource.as_str() {
+            "memory" | "object_store_memory" => format!("{} of {} used", bytes(used), bytes(*total)),
+            _ => format!("{used} of {total} used"),
         };
-        writeln!(text, "  {:<24} {line}", plain(&total.resource)).expect(EXPECT);
+        writeln!(text, "  {resource:<24} {line}").expect(EXPECT);
     }
-    if let Some(memory) = &detail.memory {
+    if let Some(memory) = &state.memory {
         let (used, limit) = (bytes(memory.used as f64), bytes(memory.limit as f64));
         writeln!(text, "  {:<24} {used} of {limit} in use ({})", "main memory", memory.source).expect(EXPECT);
     }
-    if let Some(limits) = &detail.worker_limits {
+    if let Some(limits) = &state.worker_limits {
         writeln!(text, "  {:<24} {}", "memory= of workers", limits.memory).expect(EXPECT);
         writeln!(text, "  {:<24} {}", "processes of workers", limits.processes).expect(EXPECT);
     }
-    draw_nodes(&mut text, &detail.nodes);
-    draw_devices(&mut text, &detail.devices);
-    draw_groups(&mut text, &detail.placement_groups);
-    draw_autoscaler(&mut text, detail.autoscaler.as_ref());
-    let count = |duty: &str| detail.workers.iter().filter(|worker| worker.duty == duty).count();
-    let living = detail.actors.iter().filter(|actor| actor.state != "dead").count();
+    draw_nodes(&mut text, &state.nodes);
+    draw_devices(&mut text, &state.devices);
+    draw_groups(&mut text, &state.placement_groups);
+    draw_autoscaler(&mut text, state.autoscaler.as_ref());
+    let count = |duty| state.workers.iter().filter(|worker| worker.duty == duty).count();
+    let living = state.actors.iter().filter(|actor| actor.state != ActorPhase::Dead).count();
+    let daemon = state.daemon.unwrap_or_default();
     writeln!(
         text,
         "\nProcesses\n  daemon pid {}, {}; {} on tasks, {living} actor{}, {} idle, {} spare",
-        detail.daemon.pid,
-        bytes(detail.daemon.resident_bytes as f64),
-        count("task"),
+        daemon.pid,
+        bytes(daemon.resident_bytes as f64),
+        count(WorkerDuty::Task),
         if living == 1 { "" } else { "s" },
-        count("idle"),
-        count("spare")
+        count(WorkerDuty::Idle),
+        count(WorkerDuty::Spare)
     )
     .expect(EXPECT);
     text.push_str("\nWaiting\n");
-    if detail.waiting.is_empty() {
+    if state.waiting.is_empty() {
         text.push_str("  nothing\n");
     }
-    for waiting in &detail.waiting {
+    for waiting in &state.waiting {
         writeln!(text, "  {}", waiting.why).expect(EXPECT);
     }
     Ok(text)
 }
 
+/// What is taken, in no finer parts than the ledger counts.
+fn used(total: f64, free: f64) -> f64 {
+    ((total - free).max(0.0) * UNITS).round() / UNITS
+}
+
 /// One line a node, where there is more than one.
-fn draw_nodes(text: &mut String, nodes: &[Node]) {
+fn draw_nodes(text: &mut String, nodes: &[NodeRow]) {
     if nodes.len() < 2 {
         return;
     }
@@ -222,14 +101,14 @@ fn draw_nodes(text: &mut String, nodes: &[Node]) {
         let store = node.resources.get("object_store_memory").copied().unwrap_or(0.0);
         used.push(format!("{} of {} store", bytes(node.store_used as f64), bytes(store)));
         let state = if node.alive { used.join(", ") } else { "dead".to_owned() };
-        writeln!(text, "  {} {:<15} {state}", node.id, node.address).expect(EXPECT);
+        writeln!(text, "  {} {:<15} {state}", node.node_id, node.address).expect(EXPECT);
         if let Some(draining) = &node.draining {
             writeln!(text, "      {}", draining.words).expect(EXPECT);
         }
     }
 }
 
-fn draw_devices(text: &mut String, devices: &[Device]) {
+fn draw_devices(text: &mut String, devices: &[DeviceRow]) {
     if devices.is_empty() {
         return;
     }
@@ -250,7 +129,7 @@ fn draw_devices(text: &mut String, devices: &[Device]) {
     }
 }
 
-fn in_words(used: &Use) -> String {
+fn in_words(used: &DeviceUse) -> String {
     let busy = used.busy_percent.map(|percent| format!("{percent}% busy"));
     let memory = used.used_bytes.zip(used.total_bytes);
     let memory = memory.map(|(taken, all)| format!("{} of {} of memory", bytes(taken as f64), bytes(all as f64)));
@@ -258,21 +137,21 @@ fn in_words(used: &Use) -> String {
     format!("  {}", told.join(", "))
 }
 
-fn draw_groups(text: &mut String, groups: &[Group]) {
-    let there: Vec<&Group> = groups.iter().filter(|group| group.state != "REMOVED").collect();
+fn draw_groups(text: &mut String, groups: &[GroupRow]) {
+    let there: Vec<&GroupRow> = groups.iter().filter(|group| group.state != GroupState::Removed).collect();
     if there.is_empty() {
         return;
     }
     text.push_str("\nPlacement groups\n");
     for group in there {
-        let name = if group.name.is_empty() { &group.placement_group_id } else { &group.name };
-        let state = group.state.to_lowercase();
+        let name = if group.name.is_empty() { group.placement_group_id.hex() } else { group.name.clone() };
+        let state = group.state.name().to_lowercase();
         let reason = group.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
         writeln!(text, "  {name} ({}) {state}{reason}", group.strategy).expect(EXPECT);
         for (index, bundle) in group.bundles.iter().enumerate() {
             let amounts: Vec<String> =
                 bundle.resources.iter().map(|(resource, amount)| format!("{resource}: {amount}")).collect();
-            let slots = |slots: &[u32]| slots.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let slots = |slots: &Slots| slots.numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             let held: Vec<String> =
                 bundle.devices.iter().map(|(resource, devices)| format!("{resource} {}", slots(devices))).collect();
             let on = if held.is_empty() { String::new() } else { format!(" on {}", held.join("; ")) };
@@ -281,7 +160,7 @@ fn draw_groups(text: &mut String, groups: &[Group]) {
     }
 }
 
-fn draw_autoscaler(text: &mut String, autoscaler: Option<&oxiray_autoscaler::Status>) {
+fn draw_autoscaler(text: &mut String, autoscaler: Option<&AutoscalerState>) {
     let Some(status) = autoscaler else { return };
     text.push_str("\nAutoscaler\n");
     for group in &status.groups {
@@ -290,7 +169,7 @@ fn draw_autoscaler(text: &mut String, autoscaler: Option<&oxiray_autoscaler::Sta
         let counts: Vec<String> = group.counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
         let counts = if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
         let hosts = if group.hosts > 1 { format!(" x {} hosts", group.hosts) } else { String::new() };
-        let (min, max) = group.limits;
+        let ReplicaLimits { min, max } = group.limits.unwrap_or_default();
         writeln!(text, "  {} {{{}}}{hosts}, {min} to {max}: {counts}", group.name, resources.join(", ")).expect(EXPECT);
         if let Some(why) = &group.set_aside {
             writeln!(text, "      set aside: {why}").expect(EXPECT);
@@ -320,28 +199,22 @@ mod tests {
 
     #[test]
     fn a_report_is_drawn() {
-        let amount = |resource: &str, units| Amount { resource: resource.into(), units };
-        let detail = r#"{"devices": [
+        let state = r#"{"totals": {"CPU": 4.0, "memory": 109951162.7776, "node:10.0.0.1": 1.0}, "available": {"CPU": 2.5}, "devices": [
             {"resource": "GPU", "slot": 0, "id": "1", "logical": false, "reason": null,
              "use": {"resource": "GPU", "id": "1", "busy_percent": 87, "used_bytes": 1073741824, "total_bytes": 2147483648},
              "holders": [{"pid": 7, "name": "train", "share": 0.5}]},
             {"resource": "GPU", "slot": 1, "id": "3", "logical": true, "reason": "stuck", "holders": []}],
             "placement_groups": [
-            {"placement_group_id": "ab", "name": "train", "strategy": "PACK", "state": "CREATED", "reason": null,
+            {"name": "train", "strategy": "PACK", "state": "CREATED", "reason": null,
              "bundles": [{"resources": {"CPU": 1.0, "GPU": 2.0}, "devices": {"GPU": [0, 3]}}]},
-            {"placement_group_id": "cd", "name": "", "strategy": "SPREAD", "state": "PENDING", "reason": "no room",
+            {"placement_group_id": "cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd", "name": "", "strategy": "SPREAD", "state": "PENDING", "reason": "no room",
              "bundles": [{"resources": {"CPU": 9.5}, "devices": {}}]},
-            {"placement_group_id": "ef", "name": "gone", "strategy": "PACK", "state": "REMOVED", "reason": "x",
+            {"name": "gone", "strategy": "PACK", "state": "REMOVED", "reason": "x",
              "bundles": []}],
             "waiting": [{"why": "task `f` waits"}], "actors": [{"state": "alive"}, {"state": "dead"}],
             "memory": {"source": "/sys/fs/cgroup/memory.max", "limit": 2147483648, "used": 1073741824, "shared": 0, "stalled": null},
             "workers": [{"duty": "task"}], "daemon": {"pid": 3, "resident_bytes": 1048576}}"#;
-        let report = ClusterReport {
-            request: 1,
-            totals: vec![amount("CPU", 40_000), amount("memory", 1 << 40), amount("node:10.0.0.1", 10_000)],
-            available: vec![amount("CPU", 25_000)],
-            detail: detail.into(),
-        };
+        let state: ClusterState = serde_json::from_str(state).expect("a state");
         let expected = "\
 Cluster at 10.0.0.1:6379
 
@@ -358,7 +231,7 @@ Devices
 Placement groups
   train (PACK) created
       bundle 0: {CPU: 1, GPU: 2} on GPU 0, 3
-  cd (SPREAD) pending: no room
+  cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd (SPREAD) pending: no room
       bundle 0: {CPU: 9.5}
 
 Processes
@@ -367,6 +240,6 @@ Processes
 Waiting
   task `f` waits
 ";
-        assert_eq!(draw("10.0.0.1:6379", &report).expect("drawn"), expected);
+        assert_eq!(draw("10.0.0.1:6379", &state).expect("drawn"), expected);
     }
 }

@@ -228,7 +228,7 @@ impl Cluster {
 
     fn reports(&mut self, asked: &ReportQuery) {
         match asked {
-            ReportQuery::HoldingsQuery(_) => drop(self.core.holdings(|_| None)),
+            ReportQuery::HoldingsQuery(asked) => drop(self.core.holdings(asked.request, |_| None)),
             ReportQuery::ClusterQuery(asked) => {
                 let _ = self.core.report(asked.request, &oxiray_head::StoreFigures::default(), 0);
             }
@@ -240,6 +240,7 @@ impl Cluster {
             VisitorToHead::StateQuery(asked) => self.core.state_query(from, asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(from, asked.request),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(from, &asked),
+            VisitorToHead::StateFollow(asked) => self.core.state_follow(from, asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(from, &state),
             VisitorToHead::GrowthQuery(asked) => self.core.growth_query(from, asked.request),
             VisitorToHead::SubmissionAsked(asked) => self.core.submission_asked(from, &asked, 1),

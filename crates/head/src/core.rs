@@ -16,8 +16,8 @@ use oxiray_machine::{
 };
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::{
-    ClientToHead, ClusterReport, DrainAsked, Driver, Failure, GrowthState, HeadOrder, NodeReport, Returning,
-    StateQuery, Submission, SubmissionAsked, WorkerToNode,
+    ClientToHead, ClusterReport, DrainAsked, Driver, Failure, GrowthState, HeadOrder, Holdings, NodeReport, Returning,
+    StateFollow, StateQuery, Submission, SubmissionAsked, WorkerToNode,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -502,15 +502,20 @@ impl Core {
         self.at_head(|head| head.state_query(asker, asked));
     }
 
+    /// A visitor asks what changed in the lists.
+    pub fn state_follow(&mut self, from: Key, asked: StateFollow) {
+        self.at_head(|head| head.state_follow(from, asked));
+    }
+
     /// Somebody asks for all metrics.
     pub fn metrics_query(&mut self, asker: Key, request: u64) {
         self.at_head(|head| head.metrics_query(asker, request));
     }
 
-    /// One JSON object: `objects`, each with its owner, its holders, its size and where it is, and `left_out`, how many
-    /// more there are. `stored` tells an object's bytes in the store and where they lie.
-    pub fn holdings(&self, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> String {
-        self.head().map(|head| head.holdings(stored)).unwrap_or_default()
+    /// The objects that are known, each with its owner, its holders, its size and where it is. `stored` tells an object's
+    /// bytes in the store and where they lie.
+    pub fn holdings(&self, request: u64, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> Holdings {
+        self.head().map(|head| head.holdings(request, stored)).unwrap_or_default()
     }
 
     /// Somebody submits, stops, or asks for jobs. What one printed is the shell's to read.

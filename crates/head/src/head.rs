@@ -13,7 +13,7 @@
 //! | `objects`, `locations`, `holdings` | objects, and where they lie |
 //! | `journal`, `records`, `restore`, `resume` | what outlives a head, and how the next one goes on |
 //! | `submissions`, `kept`, `metrics`, `ends` | jobs, kept values, figures, and how processes ended |
-//! | `report`, `nodes`, `rows`, `census`, `object_rows`, `explain` | what people and programs are told of all that |
+//! | `report`, `nodes`, `rows`, `census`, `object_rows`, `explain`, `follow` | what people and programs are told of all that |
 //!
 //! - CORE-2: a lease that ended before it was returned is reported to its owner once; an actor's death
 //!   once to each that was connected or asked.
@@ -31,6 +31,7 @@ mod ends;
 mod environments;
 mod explain;
 mod fairness;
+mod follow;
 mod group_report;
 mod groups;
 mod growth;
@@ -66,13 +67,12 @@ use clients::{Client, JobDetail};
 use groups::Need;
 pub use holdings::LENT;
 use members::OWN;
-pub(crate) use object_rows::NOT_RECORDED;
 use oxiray_ids::Chance;
 use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ClientToHead, HeadOrder, WorkerToNode};
 pub use records::table;
-pub use report::{StoreFigures, TurnFigures};
+pub use report::StoreFigures;
 pub use restore::NotRestored;
 use std::time::Instant;
 use waiting::{Want, Wanted};
@@ -210,6 +210,7 @@ impl HeadCore {
         self.start_submissions();
         self.exchange();
         self.tell_growth();
+        self.tell_changes();
         let made = std::mem::take(&mut self.out);
         self.hold_back(made)
     }

@@ -30,8 +30,8 @@ pub(crate) struct Job {
 pub(crate) struct JobFacts {
     /// The command that started its driver.
     pub entrypoint: String,
-    /// What the driver said of the job, as JSON.
-    pub metadata: String,
+    /// What the driver's user notes of the job.
+    pub metadata: BTreeMap<String, String>,
     /// When the driver connected, in milliseconds since 1970, by its own clock.
     pub started_ms: u64,
     /// The address of the driver's machine.

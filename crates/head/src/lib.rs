@@ -12,11 +12,11 @@
 //! comes back.
 
 mod actors;
+mod changes;
 mod core;
 mod head;
 mod jobs;
 mod kept;
-mod listing;
 mod metrics;
 mod metrics_text;
 mod objects;
@@ -35,5 +35,5 @@ use placement_groups::{
 use submissions::{Stopping, Submissions, Submitted};
 
 pub use core::Core;
-pub use head::{LENT, NotRestored, StoreFigures, TurnFigures, table};
+pub use head::{LENT, NotRestored, StoreFigures, table};
 pub use submissions::Word;

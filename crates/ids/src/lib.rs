@@ -12,6 +12,8 @@
 //! PlacementGroupId 18   unique(14) · job(4)
 //! ```
 //!
+//! As text, and so in JSON, an identifier is its hexadecimal digits.
+//!
 //! Uniqueness comes from the operating system's random source ([`Unique`]); nothing here reads a clock.
 
 mod seeded;
@@ -183,6 +185,19 @@ macro_rules! id {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                Self::from_hex(&text).map_err(serde::de::Error::custom)
             }
         }
 

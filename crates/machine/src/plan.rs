@@ -3,7 +3,7 @@
 use oxiray_accelerators::Offer;
 use oxiray_ids::NodeId;
 use oxiray_resources::Inventory;
-use serde::Serialize;
+pub use oxiray_wire::state::MemoryLevel as Level;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -51,27 +51,5 @@ impl Plan {
     /// How many idle workers are kept, however long nobody wanted more.
     pub fn idle_workers_kept(&self) -> usize {
         (self.inventory.total("CPU").wholes() as usize).clamp(1, 1024)
-    }
-}
-
-/// One bound on memory: the machine's size, or a control group's limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Level {
-    /// The file that says so.
-    pub source: String,
-    /// Bytes that may be used.
-    pub limit: u64,
-    /// Bytes in use that the kernel cannot drop (LIMITS-2 in `node`).
-    pub used: u64,
-    /// Bytes in use that are memory files, such as those of object stores.
-    pub shared: u64,
-    /// The share of the last ten seconds in which all work waited for memory, in thousandths, where the kernel tells.
-    pub stalled: Option<u32>,
-}
-
-impl Level {
-    /// Bytes that are left.
-    pub fn free(&self) -> u64 {
-        self.limit.saturating_sub(self.used)
     }
 }

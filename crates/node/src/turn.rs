@@ -2,8 +2,8 @@
 
 mod times;
 
-use oxiray_head::TurnFigures;
 use oxiray_machine::Key;
+use oxiray_wire::state::TurnFigures;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use times::TurnTimes;
 

@@ -138,7 +138,7 @@ impl Node {
 
     fn detail(&self) -> serde_json::Value {
         let report = self.core.report(1, &StoreFigures::default(), 0);
-        serde_json::from_str(&report.detail).expect("JSON")
+        serde_json::to_value(report.state).expect("JSON")
     }
 
     fn reasons(&self) -> Vec<Option<String>> {

@@ -238,7 +238,9 @@ impl Builder {
             environment: Some(environment),
             entrypoint: command.join(" "),
             metadata: std::env::var("OXIRAY_SUBMISSION_ID")
-                .map_or_else(|_| "{}".into(), |id| serde_json::json!({"job_submission_id": id}).to_string()),
+                .into_iter()
+                .map(|id| ("job_submission_id".to_owned(), id))
+                .collect(),
             ..Driver::default()
         }
     }

@@ -76,7 +76,7 @@ fn connect<'py>(
     wants_logs: bool,
     environment: AskedEnvironment,
     entrypoint: String,
-    metadata: String,
+    metadata: BTreeMap<String, String>,
 ) -> PyResult<Bound<'py, PyDict>> {
     // SAFETY: the caller passes a descriptor of its own that nothing else uses.
     let stream = unsafe { OwnedFd::from_raw_fd(descriptor) };
@@ -141,14 +141,6 @@ fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     })
 }
 
-/// What the cluster has: `(totals, available, detail as JSON)`.
-#[pyfunction]
-fn cluster(py: Python<'_>) -> PyResult<(Bound<'_, PyDict>, Bound<'_, PyDict>, String)> {
-    let runtime = process::required()?;
-    let report = py.detach(|| runtime.cluster()).map_err(|error| process::error(py, &error))?;
-    Ok((context::amounts(py, &report.totals)?, context::amounts(py, &report.available)?, report.detail))
-}
-
 /// Raises `ValueError` where a task or actor may not ask for this much of a resource.
 #[pyfunction]
 fn check_quantity(resource: &str, quantity: f64) -> PyResult<()> {
@@ -172,7 +164,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(is_connected, module)?)?;
     module.add_function(wrap_pyfunction!(after_fork, module)?)?;
     module.add_function(wrap_pyfunction!(next_news, module)?)?;
-    module.add_function(wrap_pyfunction!(cluster, module)?)?;
     module.add_function(wrap_pyfunction!(check_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(families, module)?)
 }

@@ -3,9 +3,9 @@
 use crate::blob::Serialized;
 use crate::caller::units;
 use crate::ids::{NodeID, PlacementGroupID};
-use crate::process;
 use crate::reference::ObjectRef;
 use crate::strategy::{Condition, conditions};
+use crate::{process, state};
 use oxiray_runtime::amounts;
 use oxiray_wire::message::{Content, GroupBundle, GroupCreate, Value};
 use pyo3::prelude::*;
@@ -72,14 +72,18 @@ fn remove_placement_group(group: &Bound<'_, PlacementGroupID>) -> PyResult<()> {
     Ok(())
 }
 
-/// What there is to know of one group, of the one of this name, or of all: JSON.
+/// What there is to know of one group, of the one of this name, or of all: a list.
 #[pyfunction]
 #[pyo3(signature = (group=None, name=""))]
-fn placement_groups(py: Python<'_>, group: Option<Bound<'_, PlacementGroupID>>, name: &str) -> PyResult<String> {
+fn placement_groups<'py>(
+    py: Python<'py>,
+    group: Option<Bound<'py, PlacementGroupID>>,
+    name: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     let runtime = process::required()?;
     let group = group.map(|group| group.get().0);
-    let groups = py.detach(|| runtime.groups(group, name));
-    groups.map_err(|error| process::error(py, &error))
+    let groups = py.detach(|| runtime.groups(group, name)).map_err(|error| process::error(py, &error))?;
+    state::shown(py, &groups)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

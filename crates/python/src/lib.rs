@@ -48,6 +48,7 @@ mod python;
 mod raised;
 mod reference;
 mod sites;
+mod state;
 mod strategy;
 mod streaming;
 mod template;
@@ -78,6 +79,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     actors::register(module)?;
     cancel::register(module)?;
     looking::register(module)?;
+    state::register(module)?;
     worker::register(module)?;
     reference::register(module)
 }

@@ -1,9 +1,10 @@
 //! Looking at the cluster, and at the values that it keeps by name.
 
-use crate::process;
 use crate::values::deadline;
+use crate::{process, state};
 use bytes::Bytes;
-use oxiray_wire::message::{DrainAsked, KeptAction, KeptRequest, StateFilter, StateQuery};
+use oxiray_visitor::json;
+use oxiray_wire::message::{DrainAsked, KeptAction, KeptRequest, StateQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::time::Instant;
@@ -27,28 +28,30 @@ fn kept(
     Ok((answer.count, PyBytes::new(py, &answer.value), keys))
 }
 
-/// Lists or counts things of one kind: the rows or counts as JSON, how many rows there are before the limit, and what is
-/// missing in them.
+/// Lists or counts things of one kind: the rows or counts, how many rows there are before the limit, and what is missing in
+/// them.
 ///
 /// A filter is a column, whether the value must differ, and what it is compared with. The question is given up after
 /// `timeout` seconds.
 #[pyfunction]
 #[pyo3(signature = (kind, filters, limit, detail, summary, timeout = None))]
-fn look(
-    py: Python<'_>,
-    kind: String,
+fn look<'py>(
+    py: Python<'py>,
+    kind: &str,
     filters: Vec<(String, bool, String)>,
     limit: u32,
     detail: bool,
     summary: bool,
     timeout: Option<f64>,
-) -> PyResult<(String, u64, String)> {
+) -> PyResult<(Bound<'py, PyAny>, u64, String)> {
     let runtime = process::required()?;
     let until = deadline(timeout)?;
-    let filters = filters.into_iter().map(|(key, differs, value)| StateFilter { key, differs, value }).collect();
+    let filters = filters.into_iter().map(|(key, differs, value)| json::filter(key, differs, value)).collect();
+    let kind = json::kind(kind).map_err(|error| state::unshown(&error))?;
     let asked = StateQuery { request: 0, kind, filters, limit, detail, summary };
     let report = process::patiently(py, || runtime.look(&asked, until))?.map_err(|error| process::error(py, &error))?;
-    Ok((report.rows, report.total, report.missing))
+    let rows = json::answer(&asked, &report).map_err(|error| state::unshown(&error))?;
+    Ok((state::to_python(py, &rows)?, report.total, report.missing))
 }
 
 /// How this process's node is being emptied: the seconds that are left, where there is a deadline, and why.
@@ -59,7 +62,7 @@ fn draining() -> PyResult<Option<(Option<f64>, String)>> {
     Ok(told.map(|draining| (draining.until.map(left), draining.reason)))
 }
 
-/// Has a node emptied within so many seconds, or kept after all; what is left there, as JSON.
+/// Has a node emptied within so many seconds, or kept after all; what is left there.
 #[pyfunction]
 fn drain(
     py: Python<'_>,
@@ -68,12 +71,12 @@ fn drain(
     reason: String,
     only_if_idle: bool,
     undo: bool,
-) -> PyResult<String> {
+) -> PyResult<Bound<'_, PyAny>> {
     let runtime = process::required()?;
     let deadline_ms = deadline_s.map(|seconds| (seconds * 1000.0) as u64);
     let asked = DrainAsked { request: 0, node, deadline_ms, reason, undo, only_if_idle };
     let report = process::patiently(py, || runtime.drain(&asked))?.map_err(|error| process::error(py, &error))?;
-    Ok(report.rows)
+    state::to_python(py, &json::drained(&report).map_err(|error| state::unshown(&error))?)
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! What is kept, by this process and by the daemon; giving it back by hand.
 
-use crate::process;
 use crate::values::ids_of;
+use crate::{process, state};
 use oxiray_runtime::MemoryRetries;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -30,11 +30,12 @@ fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(told)
 }
 
-/// Which objects the daemon knows and who holds them, as JSON.
+/// Which objects the daemon knows and who holds them, and how many more there are.
 #[pyfunction]
-fn holdings(py: Python<'_>) -> PyResult<String> {
+fn holdings(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, u64)> {
     let runtime = process::required()?;
-    py.detach(|| runtime.holdings()).map_err(|error| process::error(py, &error))
+    let told = py.detach(|| runtime.holdings()).map_err(|error| process::error(py, &error))?;
+    Ok((state::shown(py, &told.objects)?, told.left_out))
 }
 
 /// Gives the memory of these objects back, whoever refers to them.

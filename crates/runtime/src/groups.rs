@@ -6,6 +6,7 @@ use crate::runtime::{Runtime, RuntimeError, unexpected};
 use crate::shell::State;
 use oxiray_ids::{ObjectId, PlacementGroupId};
 use oxiray_wire::message::{GroupCreate, GroupQuery, Value};
+use oxiray_wire::state::GroupRow;
 
 impl Runtime {
     /// Makes a group, which waits for room; `create` lacks its identifier and the number of the request.
@@ -52,8 +53,8 @@ impl Runtime {
         }
     }
 
-    /// What there is to know of one group, of the one with this name, or of all: a JSON array.
-    pub fn groups(&self, group: Option<PlacementGroupId>, name: &str) -> Result<String, RuntimeError> {
+    /// What there is to know of one group, of the one with this name, or of all.
+    pub fn groups(&self, group: Option<PlacementGroupId>, name: &str) -> Result<Vec<GroupRow>, RuntimeError> {
         match self.ask(|request| GroupQuery { request, group, name: name.to_owned() }.into())? {
             DaemonAnswer::Groups(report) => Ok(report.groups),
             _ => Err(unexpected()),

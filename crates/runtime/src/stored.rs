@@ -11,7 +11,9 @@ use crate::shell::State;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_store::{ReadMapping, SegmentId, WriteMapping};
 use oxiray_wire::Message;
-use oxiray_wire::message::{Abort, Allocate, CollectGarbage, Failure, HoldingsQuery, Pin, SegmentsUnmapped, Unpin};
+use oxiray_wire::message::{
+    Abort, Allocate, CollectGarbage, Failure, Holdings, HoldingsQuery, Pin, SegmentsUnmapped, Unpin,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -255,10 +257,10 @@ impl Runtime {
         self.shared.with(|state| state.objects.site(id).unwrap_or_default().to_owned())
     }
 
-    /// Which objects the daemon knows and who holds them, as JSON.
-    pub fn holdings(&self) -> Result<String, RuntimeError> {
+    /// Which objects the daemon knows and who holds them.
+    pub fn holdings(&self) -> Result<Holdings, RuntimeError> {
         match self.ask(|request| HoldingsQuery { request }.into())? {
-            DaemonAnswer::Holdings(detail) => Ok(detail),
+            DaemonAnswer::Holdings(told) => Ok(told),
             _ => Err(unexpected()),
         }
     }

@@ -6,10 +6,8 @@
 //! - CLOUD-3: when the cloud is well again every job runs, and then every replica above its group's minimum goes.
 
 use crate::chance::Chance;
-use oxiray_autoscaler::{
-    Act, Failed, Fleet, GroupEntry, INSTANCE_LABEL, Instance, InstanceState, Limits, MachineRecord, Seen, Told,
-    WaitingRecord,
-};
+use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, Seen};
+use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, WaitingRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -59,7 +57,7 @@ struct Cloud {
     /// Launches that are on their way to the cloud.
     late: Vec<(Duration, String)>,
     failed: Vec<Failed>,
-    told: Told,
+    told: GrowthView,
     uses: BTreeMap<String, u64>,
     is_stormy: bool,
     last: u32,
@@ -78,7 +76,7 @@ pub fn run_cloud(seed: u64) -> u32 {
         requests: BTreeMap::new(),
         late: Vec::new(),
         failed: Vec::new(),
-        told: Told::default(),
+        told: GrowthView::default(),
         uses: BTreeMap::new(),
         is_stormy: true,
         last: 0,
@@ -216,7 +214,7 @@ impl Cloud {
         }
     }
 
-    fn tell(&self) -> Told {
+    fn tell(&self) -> GrowthView {
         let machines = self.hosts.iter().filter_map(|(id, host)| {
             let Node::Alive { is_draining } = host.node else { return None };
             let used = self.jobs.iter().filter(|job| job.on.as_ref() == Some(id)).count();
@@ -225,7 +223,7 @@ impl Cloud {
                 node_id: id.clone(),
                 labels: BTreeMap::from([(INSTANCE_LABEL.to_owned(), id.clone())]),
                 resources: BTreeMap::from([(kind.clone(), 2.0)]),
-                free: Some(BTreeMap::from([(kind, 2.0 - used as f64)])),
+                free: Some(BTreeMap::from([(kind, 2.0 - used as f64)]).into()),
                 is_leaving: is_draining,
                 in_use: used > 0,
                 uses: self.uses.get(id).copied().unwrap_or_default(),
@@ -238,13 +236,10 @@ impl Cloud {
                 who: format!("job of group {group}"),
                 count,
                 resources: BTreeMap::from([(format!("kind{group}"), 1.0)]),
-                labels: Vec::new(),
-                is_bound: false,
-                strategy: None,
-                bundles: Vec::new(),
+                ..WaitingRecord::default()
             })
         });
-        Told { machines: machines.collect(), waiting: waiting.collect(), standing: Vec::new() }
+        GrowthView { machines: machines.collect(), waiting: waiting.collect(), standing: Vec::new() }
     }
 
     fn list(&self) -> Vec<Instance> {

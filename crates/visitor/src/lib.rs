@@ -2,8 +2,9 @@
 //!
 //! A *visitor* is a process that connects to a daemon to ask or to order, and runs nothing: the command line, the
 //! autoscaler, the operator. [`session`] finds the daemons of this user, for visitors and for drivers; [`Visitor`] is the
-//! connection of a visitor.
+//! connection of a visitor, and [`json`] writes what a head answers for people and programs.
 
+pub mod json;
 pub mod session;
 mod visitor;
 

@@ -1,11 +1,14 @@
 //! The connection of a visitor: it greets, asks and waits for answers, or hears what it was promised to be told.
 
+use crate::json::{self, StateError};
+use oxiray_state::StateCopy;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
     ClusterQuery, ClusterReport, DaemonToVisitor, Direction as _, DrainAsked, Failure, GrowthQuery, GrowthTold, Hello,
-    Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateQuery, StateReport, SubmissionAsked, SubmissionTold,
-    TokenAsked, TokenTold,
+    Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery, StateReport,
+    SubmissionAsked, SubmissionTold, TokenAsked, TokenTold,
 };
+use oxiray_wire::state::StateKind;
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,6 +29,9 @@ pub enum VisitError {
     /// Nothing came in time.
     #[error("the daemon did not answer within {} s", .0.as_secs())]
     NoAnswer(Duration),
+    /// The head is of another version.
+    #[error(transparent)]
+    Unreadable(#[from] StateError),
     /// The connection has ended.
     #[error(transparent)]
     Ended(#[from] ConnectionError),
@@ -46,9 +52,9 @@ pub trait Question: Into<Message> {
     fn answer(message: DaemonToVisitor) -> Option<(u64, Result<Self::Answer, Failure>)>;
 }
 
-/// Each question with the message that answers it. Of one that is `refusable` the answer may be a failure.
+/// Each question with the message that answers it: as it is, `boxed`, or boxed and `refusable`, so that it may be a failure.
 macro_rules! questions {
-    ($($question:ident => $answer:ident $($refusable:ident)?,)*) => {
+    ($($question:ident => $answer:ident $($how:ident)?,)*) => {
         $(impl Question for $question {
             type Answer = $answer;
 
@@ -58,11 +64,12 @@ macro_rules! questions {
 
             fn answer(message: DaemonToVisitor) -> Option<(u64, Result<$answer, Failure>)> {
                 let DaemonToVisitor::$answer(told) = message else { return None };
-                Some((told.request, questions!(@said told $($refusable)?)))
+                Some((told.request, questions!(@said told $($how)?)))
             }
         })*
     };
     (@said $told:ident) => { Ok($told) };
+    (@said $told:ident boxed) => { Ok(*$told) };
     (@said $told:ident refusable) => {{
         let mut told = *$told;
         told.failure.take().map_or(Ok(told), Err)
@@ -70,11 +77,12 @@ macro_rules! questions {
 }
 
 questions! {
-    ClusterQuery => ClusterReport,
+    ClusterQuery => ClusterReport boxed,
     MetricsQuery => MetricsReport,
     HoldingsQuery => Holdings,
-    GrowthQuery => GrowthTold,
+    GrowthQuery => GrowthTold boxed,
     StateQuery => StateReport refusable,
+    StateFollow => StateChanges refusable,
     DrainAsked => StateReport refusable,
     TokenAsked => TokenTold refusable,
     SubmissionAsked => SubmissionTold refusable,
@@ -131,6 +139,24 @@ impl Visitor {
             }
         }
         Err(VisitError::NoAnswer(limit))
+    }
+
+    /// Waits until something changed in these lists since the last call with the same copy, and brings the copy up to date.
+    /// Returns whether that is done; `false` where nothing changed within the limit, or the head has not told all yet.
+    ///
+    /// # Errors
+    /// Where the daemon refuses, or is gone.
+    pub fn follow(&mut self, copy: &mut StateCopy, kinds: &[StateKind], limit: Duration) -> Result<bool, VisitError> {
+        let kinds = kinds.iter().map(|kind| i32::from(*kind).cast_unsigned()).collect();
+        let asked = StateFollow { request: 0, kinds, cursor: Some(copy.cursor()) };
+        match self.ask(asked, limit) {
+            Ok(changes) => {
+                json::check(changes.version)?;
+                Ok(copy.apply(changes))
+            }
+            Err(VisitError::NoAnswer(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A number for a question that is sent without waiting for its answer.
@@ -196,7 +222,9 @@ impl Visitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oxiray_wire::message::{Refused, StoreRefused};
+    use oxiray_ids::NodeId;
+    use oxiray_wire::message::{Refused, StateCursor, StoreRefused};
+    use oxiray_wire::state::{NodeRow, STATE_VERSION, Tables};
 
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -222,13 +250,12 @@ mod tests {
     #[test]
     fn an_answer_is_told_from_what_else_is_said_and_from_answers_that_come_late() {
         let (mut visitor, mut daemon) = pair();
-        let report =
-            |request, detail: &str| ClusterReport { request, detail: detail.into(), ..ClusterReport::default() };
+        let report = |request, version| ClusterReport { request, version, ..ClusterReport::default() };
         let none = visitor.ask(ClusterQuery::default(), Duration::ZERO);
         assert!(matches!(none, Err(VisitError::NoAnswer(_))), "{none:?}");
         let pushed = GrowthTold { request: 2, ..GrowthTold::default() };
-        say(&mut daemon, vec![report(1, "late").into(), pushed.into(), report(2, "asked for").into()]);
-        assert_eq!(visitor.ask(ClusterQuery::default(), LIMIT).expect("an answer").detail, "asked for");
+        say(&mut daemon, vec![report(1, 7).into(), pushed.into(), report(2, 8).into()]);
+        assert_eq!(visitor.ask(ClusterQuery::default(), LIMIT).expect("an answer").version, 8);
         let messages = heard(&mut daemon);
         let numbers = messages.iter().filter_map(|message| match message {
             Message::Hello(hello) => Some(hello.token.len() as u64),
@@ -252,6 +279,37 @@ mod tests {
         assert_eq!(visitor.ask(HoldingsQuery::default(), LIMIT).expect_err("refused").to_string(), "too large");
         say(&mut daemon, vec![Refused { text: "a wrong token".into() }.into()]);
         assert_eq!(visitor.ask(GrowthQuery::default(), LIMIT).expect_err("refused").to_string(), "a wrong token");
+    }
+
+    #[test]
+    fn a_copy_follows_what_changes_and_stays_where_nothing_does() {
+        let (mut visitor, mut daemon) = pair();
+        let node = |name: &str| NodeRow { node_id: NodeId::new([1; 28]), name: name.into(), ..NodeRow::default() };
+        let changes = |request, revision, is_fresh, name: &str| StateChanges {
+            request,
+            version: STATE_VERSION,
+            cursor: Some(StateCursor { origin: 7, begun: 1, revision }),
+            is_fresh,
+            tables: Some(Tables { nodes: vec![node(name)], ..Tables::default() }),
+            ..StateChanges::default()
+        };
+        let mut copy = StateCopy::default();
+        say(&mut daemon, vec![changes(1, 3, true, "one").into(), changes(2, 4, false, "two").into()]);
+        assert!(visitor.follow(&mut copy, &[StateKind::Nodes], LIMIT).expect("an answer"));
+        assert!(visitor.follow(&mut copy, &[StateKind::Nodes], LIMIT).expect("an answer"));
+        assert_eq!(copy.nodes.values().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["two"]);
+        assert!(!visitor.follow(&mut copy, &[StateKind::Nodes], Duration::ZERO).expect("nothing changed"));
+        let asked = heard(&mut daemon).into_iter().filter_map(|message| match message {
+            Message::StateFollow(asked) => asked.cursor.map(|cursor| cursor.revision),
+            _ => None,
+        });
+        assert_eq!(asked.collect::<Vec<_>>(), [0, 3, 4]);
+        say(
+            &mut daemon,
+            vec![StateChanges { request: 4, version: STATE_VERSION + 1, ..StateChanges::default() }.into()],
+        );
+        let refused = visitor.follow(&mut copy, &[StateKind::Nodes], LIMIT).expect_err("another version");
+        assert!(matches!(refused, VisitError::Unreadable(_)), "{refused}");
     }
 
     #[test]

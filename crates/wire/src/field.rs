@@ -7,6 +7,9 @@ use crate::message::{
     KeptAction, MetricKind, ObjectUse, OutOfMemory, Stamp, SubmissionAction, SubmissionState, TaskStage, TokenAction,
 };
 use crate::shape::{self, Shape};
+use crate::state::{
+    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
+};
 use bytes::{Buf, BufMut, Bytes};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, TaskId, WorkerId};
 use prost::DecodeError;
@@ -227,6 +230,43 @@ macro_rules! tables {
 tables! {
     String: string, Text;
     f64: double, Fixed;
+    u32: uint32, Number;
+    u64: uint64, Number;
+}
+
+impl<M: Nested> Field for BTreeMap<String, M>
+where
+    M: PartialEq,
+{
+    fn encode(&self, number: u32, buffer: &mut impl BufMut) {
+        encoding::btree_map::encode(
+            encoding::string::encode,
+            encoding::string::encoded_len,
+            encoding::message::encode,
+            encoding::message::encoded_len,
+            number,
+            self,
+            buffer,
+        );
+    }
+
+    fn length(&self, number: u32) -> usize {
+        let (key, value) = (encoding::string::encoded_len, encoding::message::encoded_len);
+        encoding::btree_map::encoded_len(key, value, number, self)
+    }
+
+    fn merge(&mut self, _: WireType, buffer: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+        let value = |wire_type, value: &mut M, buffer: &mut _, context| {
+            encoding::message::merge(wire_type, value, buffer, context)?;
+            value.check()
+        };
+        encoding::btree_map::merge(encoding::string::merge, value, self, buffer, context)
+    }
+
+    fn shape() -> shape::Field {
+        let entry = [(1, shape::Field::Text), (2, shape::Field::Message(M::shape()))];
+        shape::Field::Message(entry.into_iter().collect())
+    }
 }
 
 impl<M: Nested> Field for Option<M> {
@@ -312,6 +352,7 @@ macro_rules! enumerations {
 
 enumerations! {
     KeptAction, MetricKind, ObjectUse, OutOfMemory, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
 }
 
 /// Reads the bytes of an identifier.

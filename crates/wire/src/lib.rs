@@ -30,6 +30,7 @@ mod plain;
 pub mod ring;
 pub mod session;
 pub mod shape;
+pub mod state;
 
 pub use body::{Body, CallFrame, ReplyFrame};
 pub use connection::{Connection, Received};

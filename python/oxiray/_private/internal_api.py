@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from typing import Any
 
 from oxiray import _core, _session
@@ -54,7 +53,7 @@ def memory_summary(
         raise ValueError(f"group_by={group_by!r}: one of {', '.join(_GROUPS)}")
     _session.ensure()
     figures = _core.figures()
-    store = json.loads(_core.cluster()[2])["store"]
+    store = _core.cluster()["store"]
     summary = _store_figures(store, units) + [
         f"this process: {figures['objects']} objects known, {figures['tasks']} tasks not ended, "
         f"{figures['leases']} workers leased, {figures['recipes']} tasks kept to be run again "
@@ -62,13 +61,13 @@ def memory_summary(
     ]
     if stats_only:
         return "\n".join(summary) + "\n"
-    held = json.loads(_core.holdings())
-    objects = sorted(held["objects"], key=_ORDERS[sort_by])[:num_entries]
+    held, untold = _core.holdings()
+    objects = sorted(held, key=_ORDERS[sort_by])[:num_entries]
     rows = [("object", "size", "place", "owner", "held by")]
     rows += [_row(entry, units) for entry in objects]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     table = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[4]]) for row in rows]
-    left_out = len(held["objects"]) - len(objects) + held["left_out"]
+    left_out = len(held) - len(objects) + untold
     return "\n".join(table + ([f"... and {left_out} more"] if left_out else []) + [""] + summary) + "\n"
 
 

@@ -34,7 +34,8 @@ class Hopes:
         if not self._scaling.elasticity_enabled or size == self._told:
             return
         self._key = self._key or f"hoped/{get_runtime_context().get_job_id()}/{uuid.uuid4().hex}"
-        _internal_kv_put(self._key, json.dumps(self._rows(size)), namespace=_NAMESPACE)
+        demands = _core.encode_demands("[]", json.dumps(self._rows(size)))
+        _internal_kv_put(self._key, demands, namespace=_NAMESPACE)
         self._told = size
 
     def end(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -61,7 +60,7 @@ def cluster_may_grow(scaling: ScalingConfig, none_comes: str) -> bool:
 
 def _autoscaler() -> dict[str, Any] | None:
     """What the cluster's autoscaler says of itself; None without one."""
-    told: dict[str, Any] | None = json.loads(_core.cluster()[2]).get("autoscaler")
+    told: dict[str, Any] | None = _core.cluster().get("autoscaler")
     return told
 
 

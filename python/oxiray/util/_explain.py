@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from oxiray import _core, _session
@@ -20,10 +19,10 @@ def explain(waiting: Any) -> dict[str, Any]:
     _session.ensure()
     identifier = _identifier(waiting)
     try:
-        rows, *_ = _core.look("explain", [("id", False, identifier)], 1, True, False)
+        told, *_ = _core.look("explain", [("id", False, identifier)], 1, True, False)
     except RayStateApiException as error:
         raise ValueError(str(error)) from None
-    answer: dict[str, Any] = json.loads(rows)
+    answer: dict[str, Any] = told
     return answer
 
 

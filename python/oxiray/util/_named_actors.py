@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from oxiray import _core, _session
@@ -11,7 +10,7 @@ from oxiray import _core, _session
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
     """The names of the living actors of this job's namespace; with `all_namespaces`, dictionaries of both names."""
     _session.ensure()
-    actors = json.loads(_core.cluster()[2])["actors"]
+    actors = _core.cluster()["actors"]
     living = [actor for actor in actors if actor["state"] != "dead" and actor["name"]]
     if all_namespaces:
         return [{"name": actor["name"], "namespace": actor["namespace"]} for actor in living]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -19,7 +18,7 @@ def get_node_ip_address(address: Any = None) -> str:
     if not _core.is_connected():
         return "127.0.0.1"
     facts = _core.context()
-    for node in json.loads(_core.cluster()[2]).get("nodes", []):
+    for node in _core.cluster().get("nodes", []):
         if node["node_id"] == facts["node_id"]:
             return str(node["address"])
     return str(facts["address"]).rpartition(":")[0] or "127.0.0.1"

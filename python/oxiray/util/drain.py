@@ -7,7 +7,6 @@ used up.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +47,7 @@ def _ask(*asked: Any) -> Any:
 
     _session.ensure()
     try:
-        return json.loads(_core.drain(*asked))
+        return _core.drain(*asked)
     except RayStateApiException as error:
         raise ValueError(str(error)) from None
 

@@ -7,7 +7,6 @@ Invariant: whatever is refused names the bundle and the rule.
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import Any
 
@@ -76,7 +75,7 @@ class PlacementGroup:
     def bundle_specs(self) -> list[dict[str, float]]:
         """The resources of each bundle."""
         if self.bundle_cache is None:
-            found = [] if self.is_empty else json.loads(_core.placement_groups(self._id))
+            found = [] if self.is_empty else _core.placement_groups(self._id)
             if not found:
                 return []
             self.bundle_cache = [bundle["resources"] for bundle in found[0]["bundles"]]
@@ -146,7 +145,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     if not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group")
     _session.ensure()
-    found = json.loads(_core.placement_groups(name=placement_group_name))
+    found = _core.placement_groups(name=placement_group_name)
     if not found:
         raise ValueError(
             f"Failed to look up placement group with name: {placement_group_name}. There is none of it in this namespace: check "
@@ -165,7 +164,7 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     Beside what Ray's table has, `bundles_to_devices` names the devices of each bundle by their numbers on its node.
     """
     _session.ensure()
-    found = json.loads(_core.placement_groups(placement_group.id if placement_group is not None else None))
+    found = _core.placement_groups(placement_group.id if placement_group is not None else None)
     rows = {group["placement_group_id"]: _row(group) for group in found}
     if placement_group is None:
         return rows

@@ -3,8 +3,8 @@
 use super::events::nodes_of;
 use super::{Act, Fleet, State, TRIES_MAX};
 use crate::life::Happening;
-use crate::record::MachineRecord;
 use oxiray_scheduler::{Launch, Plan, Removal};
+use oxiray_wire::state::MachineRecord;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

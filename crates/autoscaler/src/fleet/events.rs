@@ -4,7 +4,7 @@ use super::{EVENTS_MAX, Fleet, Seen, SetAside, Slot, State, is_leaving};
 use crate::INSTANCE_LABEL;
 use crate::life::Happening;
 use crate::provider::{Failed, Instance};
-use crate::record::MachineRecord;
+use oxiray_wire::state::MachineRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

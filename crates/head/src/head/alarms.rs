@@ -22,6 +22,7 @@ pub(super) enum Alarm {
     Resumption,
     Ahead(u64),
     Growth,
+    Changes,
     Recall,
 }
 
@@ -49,6 +50,7 @@ impl HeadCore {
                 Alarm::Ahead(ticket) => self.travelled(ticket),
                 Alarm::Drain(member) => self.drain_on(member),
                 Alarm::Growth => self.growth_alarm(),
+                Alarm::Changes => self.changes_alarm(),
                 Alarm::Recall => self.recall_leases(),
                 Alarm::Resumption => self.give_up_missing(),
                 Alarm::Reconnect(client, worker) => self.reconnect(client, worker),

@@ -5,19 +5,19 @@
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
 use super::door::{check_name, cut};
-use super::explain::EXPLAIN;
 use super::object_rows::ObjectsTold;
+use super::rows::ROWS_MAX;
 use super::{Alarm, HeadCore, Key};
-use crate::listing;
 use bytes::Bytes;
 use oxiray_ids::{TaskId, WorkerId};
 use oxiray_resources::Quantity;
+use oxiray_state::list;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     Amount, Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
 };
+use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow};
 use prost::Message as _;
-use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -95,18 +95,17 @@ impl Census {
 impl HeadCore {
     /// Somebody asks for a list or a summary.
     pub(crate) fn state_query(&mut self, asker: Key, asked: StateQuery) {
-        let texts = asked.filters.iter().flat_map(|filter| [&filter.key, &filter.value]);
-        let checked =
-            texts.chain([&asked.kind]).try_for_each(|text| check_name("a kind, or a text of a filter,", text));
-        if let Err(text) = checked {
-            return self.refuse_state(asker, asked.request, text);
+        for text in asked.filters.iter().flat_map(|filter| [&filter.key, &filter.value]) {
+            if let Err(text) = check_name("a text of a filter,", text) {
+                return self.refuse_state(asker, asked.request, text);
+            }
         }
-        let question: fn(u64) -> Message = match asked.kind.as_str() {
-            "tasks" | "timeline" | EXPLAIN => |number| TaskLogQuery { number }.into(),
-            "objects" => |number| ObjectLogQuery { number }.into(),
-            kind => {
-                let rows = self.rows_of(kind);
-                return self.report_state(asker, &asked, rows);
+        let question: fn(u64) -> Message = match asked.kind {
+            StateKind::Tasks | StateKind::Timeline | StateKind::Explain => |number| TaskLogQuery { number }.into(),
+            StateKind::Objects => |number| ObjectLogQuery { number }.into(),
+            _ => {
+                let answer = self.listed(&asked);
+                return self.answer_state(asker, asked.request, answer, String::new());
             }
         };
         if self.figures.census.open.len() >= OPEN_MAX {
@@ -176,23 +175,35 @@ impl HeadCore {
         let Some(question) = self.figures.census.open.remove(&number) else { return };
         let missing = self.silence_of(&question.awaited);
         let Question { asker, asked, heard, .. } = question;
-        if asked.kind == "objects" {
-            let rows = self.object_rows(&heard.objects);
-            return self.report_partly(asker, &asked, Ok(rows), missing);
+        let answer = match asked.kind {
+            StateKind::Objects => list(&asked, self.object_rows(&heard.objects)),
+            StateKind::Explain => self.explanation(&asked, &self.all_calls(heard)).map(|explanation| StateReport {
+                request: asked.request,
+                version: STATE_VERSION,
+                explanation: Some(explanation),
+                ..StateReport::default()
+            }),
+            _ => list(&asked, self.task_rows(self.all_calls(heard))),
+        };
+        self.answer_state(asker, asked.request, answer, missing);
+    }
+
+    /// The rows of a kind that needs nobody else's word.
+    fn listed(&self, asked: &StateQuery) -> Result<StateReport, String> {
+        match asked.kind {
+            StateKind::Actors => list(asked, self.actor_list(ROWS_MAX)),
+            StateKind::Nodes => list(asked, self.all_nodes()),
+            StateKind::Workers => list(asked, self.worker_rows()),
+            StateKind::Jobs => list(asked, self.job_rows()),
+            StateKind::RuntimeEnvs => list(asked, self.environment_rows()),
+            StateKind::PlacementGroups => list(asked, self.group_list(ROWS_MAX)),
+            other => Err(format!("there is no list of `{}` in this version of the head", other.name())),
         }
-        let calls: Vec<Told> =
-            self.figures.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect();
-        if asked.kind == EXPLAIN {
-            return match self.explanation(&asked, &calls) {
-                Ok(rows) => {
-                    let (request, rows) = (asked.request, rows.to_string());
-                    self.send(asker, StateReport { request, rows, total: 1, missing, ..StateReport::default() });
-                }
-                Err(text) => self.refuse_state(asker, asked.request, text),
-            };
-        }
-        let rows = self.task_rows(calls);
-        self.report_partly(asker, &asked, Ok(rows), missing);
+    }
+
+    /// The calls that are remembered, and what processes told of those under way.
+    fn all_calls(&self, heard: Heard) -> Vec<Told> {
+        self.figures.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect()
     }
 
     /// Who has not answered in time, in words.
@@ -220,7 +231,7 @@ impl HeadCore {
         )
     }
 
-    fn task_rows(&self, told: Vec<Told>) -> Vec<Json> {
+    fn task_rows(&self, told: Vec<Told>) -> Vec<TaskRow> {
         let mut by_attempt: BTreeMap<(TaskId, u32), Told> = BTreeMap::new();
         for one in told {
             let name = (one.record.task, one.record.attempt);
@@ -235,65 +246,60 @@ impl HeadCore {
         constructors.chain(calls).collect()
     }
 
-    fn task_row(&self, Told { record, by, pid }: &Told) -> Json {
-        let task = record.task;
-        let actor = task.actor();
-        let class = self.actors.known.get(actor).map(|actor| actor.description.class_name.clone());
-        let name = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
-        let shown = if record.label.is_empty() { &name } else { &record.label };
-        let is_call_of_actor = !actor.is_nil_of_job();
+    fn task_row(&self, Told { record, by, pid }: &Told) -> TaskRow {
+        let class = self.actors.known.get(record.task.actor()).map(|actor| &actor.description.class_name);
+        let function = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
         let ran_here = record.started_us > 0;
-        let milliseconds = |us: u64| (us > 0).then_some(us / 1000);
-        json!({
-            "task_id": task.hex(), "attempt_number": record.attempt, "name": shown, "state": stage_name(record.stage),
-            "job_id": actor.job().hex(), "actor_id": is_call_of_actor.then(|| actor.hex()),
-            "type": if is_call_of_actor { "ACTOR_TASK" } else { "NORMAL_TASK" },
-            "func_or_class_name": name, "parent_task_id": null,
-            "node_id": ran_here.then(|| self.node_of_worker(*by).hex()), "worker_id": ran_here.then(|| by.hex()),
-            "worker_pid": ran_here.then_some(pid),
-            "error_type": (record.stage == TaskStage::Failed).then(|| error_name(&record.error)),
-            "error_message": error_message(&name, record),
-            "start_time_ms": milliseconds(record.started_us), "end_time_ms": milliseconds(record.ended_us),
-            "start_us": record.started_us, "end_us": record.ended_us, "language": "PYTHON",
-            "required_resources": amounts_by_name(&record.resources), "events": events(record),
-        })
+        TaskRow {
+            task_id: record.task,
+            attempt: record.attempt,
+            name: if record.label.is_empty() { function.clone() } else { record.label.clone() },
+            stage: record.stage,
+            node_id: ran_here.then(|| self.node_of_worker(*by)),
+            worker_id: ran_here.then_some(*by),
+            pid: ran_here.then_some(*pid),
+            error: (record.stage == TaskStage::Failed).then(|| error_name(&record.error)),
+            message: error_message(&function, record),
+            started_us: record.started_us,
+            ended_us: record.ended_us,
+            resources: Some(amounts_by_name(&record.resources)),
+            function,
+        }
     }
 
     /// The making of an actor, which Ray lists as a task.
-    fn constructor_row(&self, actor: &crate::Actor<Failure>) -> Json {
+    fn constructor_row(&self, actor: &crate::Actor<Failure>) -> TaskRow {
         use crate::ActorState;
         let description = &actor.description;
-        let (state, error) = match &actor.state {
-            ActorState::Starting(_) => ("RUNNING", None),
+        let (stage, error) = match &actor.state {
+            ActorState::Starting(_) => (TaskStage::Runs, None),
             ActorState::Dead(failure) if failure.actor_death().is_some_and(|death| !death.raised.is_empty()) => {
-                ("FAILED", Some(failure))
+                (TaskStage::Failed, Some(failure))
             }
-            ActorState::Alive(_) | ActorState::Dead(_) => ("FINISHED", None),
-            ActorState::Waiting | ActorState::Restarting => ("PENDING_NODE_ASSIGNMENT", None),
+            ActorState::Alive(_) | ActorState::Dead(_) => (TaskStage::Finished, None),
+            ActorState::Waiting | ActorState::Restarting => (TaskStage::WaitsForWorker, None),
         };
-        let mut task = [0xff; 24];
-        task[8..].copy_from_slice(description.id.as_bytes());
         let name = format!("{}.__init__", description.class_name);
         let worker = actor.worker();
-        let pid = worker.and_then(|id| self.clients.keys.get(&id)).and_then(|key| self.workers.by_key.get(key)?.pid);
-        json!({
-            "task_id": TaskId::new(task).hex(), "attempt_number": 0, "name": name, "state": state,
-            "job_id": description.job.hex(), "actor_id": description.id.hex(), "type": "ACTOR_CREATION_TASK",
-            "func_or_class_name": name, "parent_task_id": null,
-            "node_id": worker.map(|id| self.node_of_worker(id).hex()), "worker_id": worker.map(|id| id.hex()), "worker_pid": pid,
-            "error_type": error.map(|_| "TASK_EXECUTION_EXCEPTION"), "language": "PYTHON",
-            "error_message": error.map(|error| &error.text), "required_resources": self.actor_resources(description.id),
-        })
+        TaskRow {
+            task_id: description.id.creation_task(),
+            name: name.clone(),
+            function: name,
+            stage,
+            node_id: worker.map(|id| self.node_of_worker(id)),
+            worker_id: worker,
+            pid: worker.and_then(|id| self.clients.keys.get(&id)).and_then(|key| self.workers.by_key.get(key)?.pid),
+            error: error.map(|_| "TASK_EXECUTION_EXCEPTION".to_owned()),
+            message: error.map(|error| error.text.clone()),
+            resources: self.actor_resources(description.id),
+            ..TaskRow::default()
+        }
     }
 
-    fn report_state(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>) {
-        self.report_partly(asker, asked, rows, String::new());
-    }
-
-    fn report_partly(&mut self, asker: Key, asked: &StateQuery, rows: Result<Vec<Json>, String>, missing: String) {
-        match rows.and_then(|rows| listing::answer(asked, rows)) {
+    fn answer_state(&mut self, asker: Key, request: u64, answer: Result<StateReport, String>, missing: String) {
+        match answer {
             Ok(report) => self.send(asker, StateReport { missing, ..report }),
-            Err(text) => self.refuse_state(asker, asked.request, text),
+            Err(text) => self.refuse_state(asker, request, text),
         }
     }
 
@@ -309,29 +315,9 @@ fn error_message(name: &str, record: &TaskRecord) -> Option<String> {
     Some(if record.error == "raised" { format!("User exception:\nray::{name}()\n{text}") } else { text.clone() })
 }
 
-/// When an attempt came to which stage, as far as the process knows that tells of it.
-fn events(record: &TaskRecord) -> Vec<Json> {
-    let times = [("RUNNING", record.started_us), (stage_name(record.stage), record.ended_us)];
-    let known = times.into_iter().filter(|(_, us)| *us > 0);
-    known.map(|(state, us)| json!({"state": state, "created_ms": us / 1000})).collect()
-}
-
-fn amounts_by_name(amounts: &[Amount]) -> Json {
-    let one = |amount: &Amount| (amount.resource.clone(), json!(Quantity::from_units(amount.units).as_f64()));
-    amounts.iter().map(one).collect::<serde_json::Map<_, _>>().into()
-}
-
-/// Ray's name for a stage.
-pub(super) fn stage_name(stage: TaskStage) -> &'static str {
-    match stage {
-        TaskStage::Unknown => "NIL",
-        TaskStage::WaitsForArguments => "PENDING_ARGS_AVAIL",
-        TaskStage::WaitsForWorker => "PENDING_NODE_ASSIGNMENT",
-        TaskStage::Sent => "SUBMITTED_TO_WORKER",
-        TaskStage::Runs => "RUNNING",
-        TaskStage::Finished => "FINISHED",
-        TaskStage::Failed => "FAILED",
-    }
+fn amounts_by_name(amounts: &[Amount]) -> Amounts {
+    let one = |amount: &Amount| (amount.resource.clone(), Quantity::from_units(amount.units).as_f64());
+    Amounts { by_name: amounts.iter().map(one).collect() }
 }
 
 /// Ray's name for the code of a failure.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, Failure, NodeDismissed, StateReport};
-use serde_json::{Value as Json, json};
+use oxiray_wire::state::{DrainState, DrainTold, LeftOnNode, STATE_VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -76,8 +76,9 @@ impl HeadCore {
     /// A client or the command line wants a node emptied.
     pub(crate) fn drain_asked(&mut self, from: Key, asked: &DrainAsked) {
         let report = match self.drain(asked) {
-            Ok(row) => {
-                StateReport { request: asked.request, rows: row.to_string(), total: 1, ..StateReport::default() }
+            Ok(told) => {
+                let drained = Some(told);
+                StateReport { request: asked.request, drained, version: STATE_VERSION, ..StateReport::default() }
             }
             Err(text) => {
                 let failure = Failure { code: "state".into(), text, cause: Bytes::new() };
@@ -87,7 +88,7 @@ impl HeadCore {
         self.send(from, report);
     }
 
-    fn drain(&mut self, asked: &DrainAsked) -> Result<Json, String> {
+    fn drain(&mut self, asked: &DrainAsked) -> Result<DrainTold, String> {
         check_name("a node's name", &asked.node)?;
         check_name("a reason", &asked.reason)?;
         let (key, node) = self.drainable(&asked.node)?;
@@ -104,7 +105,7 @@ impl HeadCore {
         if is_new {
             self.drain_on(key);
         }
-        Ok(json!({"node_id": node.hex(), "draining": true, "left": self.left_on(key).to_json()}))
+        Ok(DrainTold { node_id: node, draining: true, left: Some(self.left_on(key).shown()) })
     }
 
     /// Empties a node whose end is decided: what runs there may end by itself.
@@ -132,7 +133,7 @@ impl HeadCore {
         deadline_ms.map_or("without a deadline".to_owned(), |ms| format!("for {} s at most", ms as f64 / 1000.0))
     }
 
-    fn keep_after_all(&mut self, key: Key, node: NodeId) -> Result<Json, String> {
+    fn keep_after_all(&mut self, key: Key, node: NodeId) -> Result<DrainTold, String> {
         match self.members.drains.get(&key) {
             None => return Err(format!("node {node} is not being drained")),
             Some(drain) if drain.is_dismissed => return Err(format!("node {node} ends already")),
@@ -143,7 +144,7 @@ impl HeadCore {
         self.members.show(key);
         self.pending.is_due = true;
         self.tell_all_on(key, &Draining { is_over: true, ..Draining::default() });
-        Ok(json!({"node_id": node.hex(), "draining": false}))
+        Ok(DrainTold { node_id: node, draining: false, left: None })
     }
 
     /// The one member that is meant.
@@ -369,10 +370,15 @@ impl HeadCore {
     }
 
     /// How a member is being emptied, for people and programs.
-    pub(super) fn draining_shown(&self, key: Key) -> Json {
-        let Some(drain) = self.members.drains.get(&key) else { return Json::Null };
+    pub(super) fn draining_shown(&self, key: Key) -> Option<DrainState> {
+        let drain = self.members.drains.get(&key)?;
         let left_s = drain.until.map(|until| until.saturating_duration_since(self.clock.now).as_secs_f64());
-        json!({"reason": drain.reason, "deadline_s": left_s, "left": self.left_on(key).to_json(), "words": self.drain_in_words(key)})
+        Some(DrainState {
+            reason: drain.reason.clone(),
+            deadline_s: left_s,
+            left: Some(self.left_on(key).shown()),
+            words: self.drain_in_words(key),
+        })
     }
 
     /// The same in a sentence.
@@ -392,11 +398,14 @@ impl Left {
         *self != Self { idle: self.idle, ..Self::default() }
     }
 
-    fn to_json(self) -> Json {
-        json!({
-            "tasks": self.tasks + self.idle, "actors": self.actors, "programs": self.programs, "bundles": self.bundles,
-            "objects": self.objects,
-        })
+    fn shown(self) -> LeftOnNode {
+        LeftOnNode {
+            tasks: (self.tasks + self.idle) as u64,
+            actors: self.actors as u64,
+            programs: self.programs as u64,
+            bundles: self.bundles as u64,
+            objects: self.objects as u64,
+        }
     }
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Figures {
     pub(super) metrics: Metrics,
     pub(super) ends: Ends,
     pub(super) census: super::census::Census,
+    pub(super) following: super::follow::Following,
 }
 
 impl HeadCore {

@@ -1,17 +1,16 @@
 //! Why something waits: what it waits for, and for each node the first rule that fails there.
 
-use super::census::{Told, stage_name};
+use super::census::Told;
 use super::groups::Need;
 use super::{HeadCore, Want};
 use crate::{ActorState, GroupPhase};
 use oxiray_ids::{ActorId, NodeId, PlacementGroupId, TaskId};
 use oxiray_scheduler::{Rule, Verdict, group_verdicts, verdicts};
+use oxiray_state::stage_name;
 use oxiray_wire::message::{StateQuery, TaskStage};
-use serde_json::{Value as Json, json};
+use oxiray_wire::state::{Explanation, NodeVerdict};
 use std::collections::BTreeMap;
 
-/// The kind of question that asks for an explanation; its one filter names the thing.
-pub(super) const EXPLAIN: &str = "explain";
 /// The most nodes that one answer names.
 const NODES_MAX: usize = 1_000;
 
@@ -43,7 +42,7 @@ fn subject(asked: &StateQuery) -> Result<Subject, String> {
 
 impl HeadCore {
     /// Why it waits, or that it does not; `told` is what processes say of their calls.
-    pub(super) fn explanation(&self, asked: &StateQuery, told: &[Told]) -> Result<Json, String> {
+    pub(super) fn explanation(&self, asked: &StateQuery, told: &[Told]) -> Result<Explanation, String> {
         match subject(asked)? {
             Subject::Actor(id) => self.actor_explained(id),
             Subject::Group(id) => self.group_explained(id),
@@ -51,7 +50,7 @@ impl HeadCore {
         }
     }
 
-    fn actor_explained(&self, id: ActorId) -> Result<Json, String> {
+    fn actor_explained(&self, id: ActorId) -> Result<Explanation, String> {
         let actor = self
             .actors
             .known
@@ -84,7 +83,7 @@ impl HeadCore {
         })
     }
 
-    fn group_explained(&self, id: PlacementGroupId) -> Result<Json, String> {
+    fn group_explained(&self, id: PlacementGroupId) -> Result<Explanation, String> {
         let unknown = || format!("there is no placement group {}, and none is remembered", id.hex());
         let group = self.groups.known.get(id).ok_or_else(unknown)?;
         let name = &group.description.name;
@@ -109,7 +108,7 @@ impl HeadCore {
         })
     }
 
-    fn task_explained(&self, id: TaskId, told: &[Told]) -> Result<Json, String> {
+    fn task_explained(&self, id: TaskId, told: &[Told]) -> Result<Explanation, String> {
         let of_task = told.iter().filter(|told| told.record.task == id);
         let latest = of_task.max_by_key(|told| (told.record.attempt, told.record.stage));
         let latest = latest.ok_or_else(|| {
@@ -140,7 +139,7 @@ impl HeadCore {
     }
 
     /// What stands in the queue, node by node.
-    fn ticket_explained(&self, kind: &str, id: &str, state: &str, ticket: u64) -> Json {
+    fn ticket_explained(&self, kind: &str, id: &str, state: &str, ticket: u64) -> Explanation {
         let wanted = &self.pending.wanted[&ticket];
         let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs_f64();
         let Some(need) = self.pending.queue.wish_of(&ticket) else {
@@ -156,14 +155,17 @@ impl HeadCore {
             Need::Group(group) => self.judged(group_verdicts(&self.all_views(), group)),
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };
-        json!({
-            "kind": kind, "id": id, "name": wanted.label, "state": state, "waits": true, "waited_s": waited,
-            "reason": self.why_it_waits(wanted, need, count), "nodes": nodes, "never": self.never_brought(need),
-        })
+        Explanation {
+            waits: true,
+            waited_s: Some(waited),
+            nodes,
+            never: Some(self.never_brought(need)),
+            ..settled(kind, id, &wanted.label, state, &self.why_it_waits(wanted, need, count))
+        }
     }
 
     /// The living nodes, and the dead ones that are remembered.
-    fn judged(&self, verdicts: Vec<Verdict>) -> Vec<Json> {
+    fn judged(&self, verdicts: Vec<Verdict>) -> Vec<NodeVerdict> {
         let names: BTreeMap<_, _> = self.members.by_key.values().map(|one| (one.view.node, &one.told.ip)).collect();
         let row = |verdict: Verdict| {
             let address = names.get(&verdict.node).map_or(&self.own.plan().ip, |ip| *ip);
@@ -171,34 +173,44 @@ impl HeadCore {
                 Some((rule, why)) => (Some(rule.name()), why),
                 None => (None, "it has room".to_owned()),
             };
-            json!({"node_id": verdict.node.hex(), "address": address, "rule": rule, "why": why})
+            of_node(verdict.node, address, rule, why)
         };
-        let lost = self.members.lost.iter().map(|lost| {
-            let (node, address) = (lost.view.node.hex(), &lost.told.ip);
-            json!({"node_id": node, "address": address, "rule": "dead", "why": lost.how})
-        });
+        let lost = self.members.lost.iter();
+        let lost = lost.map(|lost| of_node(lost.view.node, &lost.told.ip, Some("dead"), lost.how.clone()));
         let drained = self.members.drains.keys().filter_map(|key| {
             let member = self.members.by_key.get(key)?;
-            let (node, address) = (member.view.node.hex(), &member.told.ip);
-            Some(json!({"node_id": node, "address": address, "rule": "draining", "why": self.drain_in_words(*key)}))
+            Some(of_node(member.view.node, &member.told.ip, Some("draining"), self.drain_in_words(*key)))
         });
         verdicts.into_iter().map(row).chain(drained).chain(lost).take(NODES_MAX).collect()
     }
 
-    fn bundles_judged(&self, id: PlacementGroupId, bundle: Option<usize>) -> Vec<Json> {
+    fn bundles_judged(&self, id: PlacementGroupId, bundle: Option<usize>) -> Vec<NodeVerdict> {
         let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
         let asked = nodes.into_iter().enumerate().filter(|(index, _)| bundle.is_none_or(|only| only == *index));
-        let row = |(index, node): (usize, Option<NodeId>)| {
-            json!({
-                "node_id": node.map(|node| node.hex()), "address": null, "bundle": index, "rule": Rule::Busy.name(),
-                "why": self.why_within(id, Some(index)),
-            })
+        let row = |(index, node): (usize, Option<NodeId>)| NodeVerdict {
+            node_id: node,
+            address: None,
+            bundle: u32::try_from(index).ok(),
+            rule: Some(Rule::Busy.name().to_owned()),
+            why: self.why_within(id, Some(index)),
         };
         asked.take(NODES_MAX).map(row).collect()
     }
 }
 
+fn of_node(node: NodeId, address: &str, rule: Option<&str>, why: String) -> NodeVerdict {
+    let (address, rule) = (Some(address.to_owned()), rule.map(str::to_owned));
+    NodeVerdict { node_id: Some(node), address, bundle: None, rule, why }
+}
+
 /// It does not wait for a node.
-fn settled(kind: &str, id: &str, name: &str, state: &str, why: &str) -> Json {
-    json!({"kind": kind, "id": id, "name": name, "state": state, "waits": false, "reason": why, "nodes": []})
+fn settled(kind: &str, id: &str, name: &str, state: &str, why: &str) -> Explanation {
+    Explanation {
+        kind: kind.to_owned(),
+        id: id.to_owned(),
+        name: name.to_owned(),
+        state: state.to_owned(),
+        reason: why.to_owned(),
+        ..Explanation::default()
+    }
 }

@@ -6,7 +6,7 @@ use super::{HeadCore, Key};
 use crate::{GroupOwner, GroupPhase, PlacementGroup};
 use oxiray_scheduler::{GroupPlacement, place_group};
 use oxiray_wire::message::{GroupQuery, GroupReport};
-use serde_json::{Value as Json, json};
+use oxiray_wire::state::{BundleRow, GroupRow, GroupScheduling, GroupState, Slots};
 use std::collections::BTreeMap;
 
 /// The most groups of one answer.
@@ -22,47 +22,56 @@ impl HeadCore {
         } else {
             self.groups.known.iter().take(LISTED_MAX).collect()
         };
-        let groups: Vec<Json> = found.into_iter().map(|group| self.group(group)).collect();
-        self.send(from, GroupReport { request: asked.request, groups: Json::from(groups).to_string() });
+        let groups = found.into_iter().map(|group| self.group(group)).collect();
+        self.send(from, GroupReport { request: asked.request, groups });
     }
 
     /// The groups that are not removed first.
-    pub(super) fn group_list(&self, limit: usize) -> Vec<Json> {
+    pub(super) fn group_list(&self, limit: usize) -> Vec<GroupRow> {
         let is_removed = |group: &&PlacementGroup| matches!(group.phase, GroupPhase::Removed(_));
         let (removed, there): (Vec<_>, Vec<_>) = self.groups.known.iter().partition(is_removed);
         there.into_iter().chain(removed).take(limit).map(|group| self.group(group)).collect()
     }
 
-    fn group(&self, group: &PlacementGroup) -> Json {
+    fn group(&self, group: &PlacementGroup) -> GroupRow {
         let description = &group.description;
         let reservation = self.groups.reservations.get(&description.id);
-        let (scheduling, reason) = match &group.phase {
+        let (scheduling, reason) = self.scheduling(group);
+        let took = reservation.and_then(|reservation| reservation.took);
+        let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| BundleRow {
+            resources: by_name(bundle.demand.iter()),
+            node_id: group.nodes[index],
+            devices: slots(self.devices_of_bundle(group, index)),
+        });
+        GroupRow {
+            placement_group_id: description.id,
+            name: description.name.clone(),
+            namespace: description.namespace.clone(),
+            strategy: description.group.strategy.name().to_owned(),
+            state: group_state(&group.phase),
+            job_id: description.job,
+            detached: description.owner == GroupOwner::Nobody,
+            bundles: bundles.collect(),
+            reason,
+            scheduling,
+            creation_ms: took.map_or(0.0, |took| took.as_secs_f64() * 1e3),
+        }
+    }
+
+    /// What the scheduler says of a group, and why it waits or was removed.
+    fn scheduling(&self, group: &PlacementGroup) -> (GroupScheduling, Option<String>) {
+        match &group.phase {
             GroupPhase::Pending | GroupPhase::Rescheduling => {
-                match place_group(&self.all_views(), &description.group) {
-                    GroupPlacement::On(_) => ("QUEUED", None),
-                    GroupPlacement::Wait(reason) => ("NO_RESOURCES", Some(reason.message(false))),
-                    GroupPlacement::Never(reason) => ("INFEASIBLE", Some(reason.message(true))),
+                match place_group(&self.all_views(), &group.description.group) {
+                    GroupPlacement::On(_) => (GroupScheduling::Queued, None),
+                    GroupPlacement::Wait(reason) => (GroupScheduling::NoResources, Some(reason.message(false))),
+                    GroupPlacement::Never(reason) => (GroupScheduling::Infeasible, Some(reason.message(true))),
                 }
             }
-            GroupPhase::Prepared { .. } => ("SCHEDULING_STARTED", None),
-            GroupPhase::Created => ("FINISHED", None),
-            GroupPhase::Removed(why) => ("REMOVED", Some(why.clone())),
-        };
-        let milliseconds =
-            reservation.and_then(|reservation| reservation.took).map_or(0.0, |took| took.as_secs_f64() * 1e3);
-        let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| {
-            json!({
-                "resources": by_name(bundle.demand.iter()),
-                "node_id": group.nodes[index].map(|node| node.hex()).unwrap_or_default(),
-                "devices": self.devices_of_bundle(group, index),
-            })
-        });
-        json!({
-            "placement_group_id": description.id.hex(), "name": description.name, "namespace": description.namespace,
-            "strategy": description.group.strategy.name(), "state": phase_name(&group.phase), "job_id": description.job.hex(),
-            "detached": description.owner == GroupOwner::Nobody, "bundles": bundles.collect::<Vec<_>>(),
-            "reason": reason, "scheduling_state": scheduling, "creation_ms": milliseconds,
-        })
+            GroupPhase::Prepared { .. } => (GroupScheduling::Started, None),
+            GroupPhase::Created => (GroupScheduling::Finished, None),
+            GroupPhase::Removed(why) => (GroupScheduling::Removed, Some(why.clone())),
+        }
     }
 
     /// The numbers of the devices that a bundle has a part of, on the node where it is.
@@ -74,13 +83,17 @@ impl HeadCore {
     }
 }
 
-/// Ray's name for a group's phase, and ours where Ray has none.
-pub(super) fn phase_name(phase: &GroupPhase) -> &'static str {
+fn slots(devices: BTreeMap<String, Vec<u32>>) -> BTreeMap<String, Slots> {
+    devices.into_iter().map(|(resource, numbers)| (resource, Slots { numbers })).collect()
+}
+
+/// How far a group is.
+pub(super) fn group_state(phase: &GroupPhase) -> GroupState {
     match phase {
-        GroupPhase::Pending => "PENDING",
-        GroupPhase::Rescheduling => "RESCHEDULING",
-        GroupPhase::Prepared { .. } => "PREPARED",
-        GroupPhase::Created => "CREATED",
-        GroupPhase::Removed(_) => "REMOVED",
+        GroupPhase::Pending => GroupState::Pending,
+        GroupPhase::Rescheduling => GroupState::Rescheduling,
+        GroupPhase::Prepared { .. } => GroupState::Prepared,
+        GroupPhase::Created => GroupState::Created,
+        GroupPhase::Removed(_) => GroupState::Removed,
     }
 }

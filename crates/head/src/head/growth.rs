@@ -18,8 +18,12 @@ use oxiray_scheduler::{
     verdicts,
 };
 use oxiray_wire::message::{Amount, GrowthGroup, GrowthState, GrowthTold, Refused};
-use serde_json::{Value as Json, json};
-use std::collections::BTreeSet;
+use oxiray_wire::state::{
+    AutoscalerState, BundleRecord, ConditionRecord, FreeShare, FreeShares, GrowthView, MachineRecord, STATE_VERSION,
+    SelectorRecord, StandingRecord, WaitingRecord,
+};
+use prost::Message as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How soon the autoscaler is told again when more or less waits, and when only nodes changed.
@@ -43,8 +47,10 @@ pub(super) struct Growth {
     lost: Option<Instant>,
     groups: Vec<NodeGroup>,
     leaving: BTreeSet<String>,
-    detail: String,
-    told: String,
+    /// What it says of itself.
+    state: Option<AutoscalerState>,
+    /// What it was told last.
+    told: Option<GrowthView>,
     told_at: Option<Instant>,
     /// How many waited, and on how many nodes, when it was told last.
     mark: Option<(usize, usize, usize)>,
@@ -61,7 +67,7 @@ impl HeadCore {
             if let Some(before) = self.growth.by {
                 self.send(before, Refused { text: "another autoscaler has taken its place".to_owned() });
             }
-            (self.growth.by, self.growth.told, self.growth.lost) = (Some(from), String::new(), None);
+            (self.growth.by, self.growth.told, self.growth.lost) = (Some(from), None, None);
         }
         let groups: Vec<NodeGroup> = state.groups.iter().filter_map(group_of).collect();
         if is_new || groups != self.growth.groups {
@@ -69,7 +75,7 @@ impl HeadCore {
             self.look_at_all_shortages();
         }
         self.growth.leaving = state.leaving.iter().cloned().collect();
-        self.growth.detail.clone_from(&state.detail);
+        self.growth.state.clone_from(&state.state);
         self.growth.is_urgent |= is_new;
         for key in self.members.others().map(|(key, _)| *key).collect::<Vec<Key>>() {
             self.drain_leaving(key);
@@ -78,6 +84,7 @@ impl HeadCore {
 
     /// A visitor is gone: perhaps the autoscaler.
     pub(crate) fn visitor_left(&mut self, key: Key) {
+        self.follower_left(key);
         if self.growth.by == Some(key) {
             self.log("the autoscaler is gone: no machines are brought or taken away".to_owned());
             (self.growth.by, self.growth.lost) = (None, Some(self.clock.now));
@@ -88,8 +95,8 @@ impl HeadCore {
 
     /// The command line asks what the autoscaler would be told.
     pub(crate) fn growth_query(&mut self, from: Key, request: u64) {
-        let (detail, state) = (self.growth_detail().to_string(), self.growth.detail.clone());
-        self.send(from, GrowthTold { request, detail, state });
+        let (view, state) = (Some(self.growth_view()), self.growth.state.clone());
+        self.send(from, GrowthTold { request, view, state, version: STATE_VERSION });
     }
 
     /// GROW-3.
@@ -165,15 +172,15 @@ impl HeadCore {
     }
 
     /// What jobs hope for, as they told it.
-    fn hopes(&self) -> impl Iterator<Item = Json> {
+    fn hopes(&self) -> impl Iterator<Item = WaitingRecord> {
         let (namespace, all) = (Bytes::from_static(STANDING.0), Bytes::from_static(HOPED.as_bytes()));
         let told = self
             .durable
             .kept
             .list(&namespace, &all)
             .filter_map(|key| self.durable.kept.get(&(namespace.clone(), key.clone())));
-        let told: Vec<Vec<Json>> = told.filter_map(|rows| serde_json::from_slice(rows).ok()).collect();
-        told.into_iter().flatten()
+        let told: Vec<GrowthView> = told.filter_map(|rows| GrowthView::decode(&**rows).ok()).collect();
+        told.into_iter().flat_map(|told| told.waiting).filter(|waiting| are_amounts(&waiting.resources))
     }
 
     /// GROW-2; to be called after each batch of events.
@@ -190,11 +197,11 @@ impl HeadCore {
             }
             return;
         }
-        let detail = self.growth_detail().to_string();
+        let view = Some(self.growth_view());
         (self.growth.told_at, self.growth.mark, self.growth.is_urgent) = (Some(self.clock.now), Some(mark), false);
-        if detail != self.growth.told {
-            self.growth.told.clone_from(&detail);
-            self.send(by, GrowthTold { request: 0, detail, state: String::new() });
+        if view != self.growth.told {
+            self.growth.told.clone_from(&view);
+            self.send(by, GrowthTold { view, version: STATE_VERSION, ..GrowthTold::default() });
         }
     }
 
@@ -203,13 +210,14 @@ impl HeadCore {
     }
 
     /// What the autoscaler says of itself, for `oxiray status`.
-    pub(super) fn growth_shown(&self) -> Json {
+    pub(super) fn growth_shown(&self) -> Option<AutoscalerState> {
         match (self.growth.by, self.growth.lost) {
-            (Some(_), _) => serde_json::from_str(&self.growth.detail).unwrap_or(Json::Null),
+            (Some(_), _) => self.growth.state.clone(),
             (None, Some(_)) => {
-                json!({"absence": "it is gone: nothing is brought or taken away until there is another one"})
+                let absence = "it is gone: nothing is brought or taken away until there is another one".to_owned();
+                Some(AutoscalerState { absence, ..AutoscalerState::default() })
             }
-            (None, None) => Json::Null,
+            (None, None) => None,
         }
     }
 
@@ -219,13 +227,15 @@ impl HeadCore {
     }
 
     /// What is to fit into the cluster for good, as `request_resources` wrote it down.
-    pub(super) fn standing(&self) -> Json {
-        let standing = self.durable.kept.get(&(Bytes::from_static(STANDING.0), Bytes::from_static(STANDING.1)));
-        let standing: Option<Json> = standing.and_then(|value| serde_json::from_slice(value).ok());
-        standing.filter(Json::is_array).unwrap_or_else(|| json!([]))
+    pub(super) fn standing(&self) -> Vec<StandingRecord> {
+        let written = self.durable.kept.get(&(Bytes::from_static(STANDING.0), Bytes::from_static(STANDING.1)));
+        let written = written.and_then(|value| GrowthView::decode(&**value).ok());
+        let mut standing = written.map(|written| written.standing).unwrap_or_default();
+        standing.retain(|bundle| are_amounts(&bundle.resources));
+        standing
     }
 
-    fn growth_detail(&self) -> Json {
+    fn growth_view(&self) -> GrowthView {
         let own = machine(&self.members.own().view, true, false, 0);
         let holders = self.objects.locations.only_holders(|member| self.members.takes(*member));
         let members = self.members.others().filter(|(_, member)| !member.is_silent).map(|(key, member)| {
@@ -235,51 +245,61 @@ impl HeadCore {
         let waiting = self.pending.queue.waiting().take(KINDS_MAX).filter_map(|waiting| {
             let wanted = self.pending.wanted.get(waiting.oldest)?;
             let who = format!("{} `{}`", wanted.want.kind(), wanted.label);
-            kind(waiting.wish, &who, waiting.count)
+            demand(waiting.wish, who, u32::try_from(waiting.count).unwrap_or(u32::MAX))
         });
-        json!({
-            "machines": std::iter::once(own).chain(members).collect::<Vec<_>>(),
-            "waiting": waiting.chain(self.hopes()).take(KINDS_MAX).collect::<Vec<_>>(),
-            "standing": self.standing(),
-        })
+        GrowthView {
+            machines: std::iter::once(own).chain(members).collect(),
+            waiting: waiting.chain(self.hopes()).take(KINDS_MAX).collect(),
+            standing: self.standing(),
+        }
     }
 }
 
-fn machine(view: &NodeView, in_use: bool, is_leaving: bool, uses: u64) -> Json {
-    let devices = |free: &FreeDevices| free.shares().map(|free| free.map(Quantity::as_f64)).collect::<Vec<_>>();
-    let devices: serde_json::Map<String, Json> =
-        view.free_devices.iter().map(|(name, free)| (name.to_string(), json!(devices(free)))).collect();
-    json!({
-        "node_id": view.node.hex(),
-        "labels": view.labels,
-        "resources": by_name(view.inventory.totals()),
-        "free": by_name(view.free.iter().map(|(name, free)| (name, *free))),
-        "free_devices": devices,
-        "in_use": in_use,
-        "is_leaving": is_leaving,
-        "uses": uses,
-    })
+/// Programs may write anything there, and what is no number is never equal to what was told before.
+fn are_amounts(resources: &BTreeMap<String, f64>) -> bool {
+    resources.values().all(|amount| amount.is_finite())
+}
+
+fn machine(view: &NodeView, in_use: bool, is_leaving: bool, uses: u64) -> MachineRecord {
+    let shares = |free: &FreeDevices| FreeShares {
+        devices: free.shares().map(|free| FreeShare { free: free.map(Quantity::as_f64) }).collect(),
+    };
+    MachineRecord {
+        node_id: view.node.hex(),
+        replica: None,
+        labels: view.labels.clone(),
+        resources: by_name(view.inventory.totals()),
+        free: Some(by_name(view.free.iter().map(|(name, free)| (name, *free))).into()),
+        free_devices: view.free_devices.iter().map(|(name, free)| (name.to_string(), shares(free))).collect(),
+        is_leaving,
+        in_use,
+        uses,
+    }
 }
 
 /// Those that wait for the same; nothing where no machine could help.
-fn kind(need: &Need, who: &str, count: usize) -> Option<Json> {
+fn demand(need: &Need, who: String, count: u32) -> Option<WaitingRecord> {
+    let record = WaitingRecord { who, count, ..WaitingRecord::default() };
     match need {
         Need::Wish(wish) => {
             let selectors = allowed(wish);
-            Some(json!({
-                "who": who,
-                "count": count,
-                "resources": by_name(wish.demand.iter()),
-                "is_bound": selectors.is_none(),
-                "labels": selectors.unwrap_or_default().iter().map(conditions).collect::<Vec<_>>(),
-            }))
+            Some(WaitingRecord {
+                resources: by_name(wish.demand.iter()),
+                is_bound: selectors.is_none(),
+                labels: selectors.unwrap_or_default().iter().map(selector).collect(),
+                ..record
+            })
         }
         Need::Group(group) => {
-            let bundles = group.bundles.iter().map(
-                |bundle| json!({"resources": by_name(bundle.demand.iter()), "labels": conditions(&bundle.selector)}),
-            );
-            let bundles: Vec<Json> = bundles.collect();
-            Some(json!({"who": who, "count": count, "strategy": group.strategy.name(), "bundles": bundles}))
+            let bundle = |bundle: &Bundle| BundleRecord {
+                resources: by_name(bundle.demand.iter()),
+                labels: selector(&bundle.selector).conditions,
+            };
+            Some(WaitingRecord {
+                strategy: Some(group.strategy.name().to_owned()),
+                bundles: group.bundles.iter().map(bundle).collect(),
+                ..record
+            })
         }
         Need::Within { .. } => None,
     }
@@ -305,7 +325,7 @@ fn allowed(wish: &Wish) -> Option<Vec<Selector>> {
     }
 }
 
-fn conditions(selector: &Selector) -> Json {
+fn selector(selector: &Selector) -> SelectorRecord {
     let one = |condition: &Condition| {
         let (operator, values): (u32, &[String]) = match &condition.operator {
             Operator::In(values) => (1, values),
@@ -313,9 +333,9 @@ fn conditions(selector: &Selector) -> Json {
             Operator::Exists => (3, &[]),
             Operator::Missing => (4, &[]),
         };
-        json!({"key": condition.key, "operator": operator, "values": values})
+        ConditionRecord { key: condition.key.clone(), operator, values: values.to_vec() }
     };
-    selector.0.iter().map(one).collect()
+    SelectorRecord { conditions: selector.0.iter().map(one).collect() }
 }
 
 fn group_of(told: &GrowthGroup) -> Option<NodeGroup> {

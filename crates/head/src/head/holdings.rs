@@ -2,7 +2,8 @@
 
 use super::HeadCore;
 use oxiray_ids::{ObjectId, WorkerId};
-use serde_json::json;
+use oxiray_wire::message::Holdings;
+use oxiray_wire::state::{Holding, ObjectHolder, ObjectProcess, ProcessRole};
 
 /// Objects told of at most; the rest is only counted.
 const OBJECTS_LIMIT: usize = 10_000;
@@ -10,44 +11,48 @@ const OBJECTS_LIMIT: usize = 10_000;
 pub const LENT: &str = "lent ahead";
 
 impl HeadCore {
-    /// One JSON object: `objects`, each with its owner, its holders, its size and where it is, and `left_out`, how many
-    /// more there are. `stored` tells an object's bytes in the store and where they lie.
-    pub(crate) fn holdings(&self, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> String {
-        let process = |id: WorkerId| {
-            let key = self.clients.keys.get(&id);
-            let worker = key.and_then(|key| self.workers.by_key.get(key));
-            let role = if worker.is_some() { "worker" } else { "driver" };
-            json!({
-                "id": id.hex(),
-                "role": if key.is_some() { role } else { "gone" },
-                "pid": worker.and_then(|worker| worker.pid),
-                "label": worker.map(|worker| worker.label.clone()),
-            })
-        };
-        let mut objects = Vec::new();
-        let mut left_out = 0;
+    /// The objects that are known, each with its owner, its holders, its size and where it is. `stored` tells an object's
+    /// bytes in the store and where they lie.
+    pub(crate) fn holdings(&self, request: u64, stored: impl Fn(ObjectId) -> Option<(u64, &'static str)>) -> Holdings {
+        let mut told = Holdings { request, ..Holdings::default() };
         for (object, owner, holders, containers) in self.objects.known.holdings() {
             let (size, place) = stored(object).unzip();
             if place == Some(LENT) {
                 continue;
             }
-            if objects.len() >= OBJECTS_LIMIT {
-                left_out += 1;
+            if told.objects.len() >= OBJECTS_LIMIT {
+                told.left_out += 1;
                 continue;
             }
-            let holders: Vec<_> = holders
-                .into_iter()
-                .map(|(holder, count)| json!({ "process": process(holder), "count": count }))
-                .collect();
-            objects.push(json!({
-                "object": object.hex(),
-                "owner": owner.map(process),
-                "holders": holders,
-                "containers": containers,
-                "size": size,
-                "place": place,
-            }));
+            let holder = |(holder, count): (WorkerId, i64)| ObjectHolder {
+                process: Some(self.object_process(holder)),
+                count: u64::try_from(count).unwrap_or(0),
+            };
+            told.objects.push(Holding {
+                object,
+                owner: owner.map(|owner| self.object_process(owner)),
+                holders: holders.into_iter().map(holder).collect(),
+                containers: containers as u64,
+                size,
+                place: place.map(str::to_owned),
+            });
         }
-        json!({ "objects": objects, "left_out": left_out }).to_string()
+        told
+    }
+
+    fn object_process(&self, id: WorkerId) -> ObjectProcess {
+        let key = self.clients.keys.get(&id);
+        let worker = key.and_then(|key| self.workers.by_key.get(key));
+        let role = match (key, worker) {
+            (None, _) => ProcessRole::Gone,
+            (Some(_), Some(_)) => ProcessRole::Worker,
+            (Some(_), None) => ProcessRole::Driver,
+        };
+        ObjectProcess {
+            id,
+            role,
+            pid: worker.and_then(|worker| worker.pid),
+            label: worker.map(|worker| worker.label.clone()),
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! What processes count and measure: taken in, and shown beside what the head knows of the cluster.
 
-use super::group_report::phase_name;
+use super::group_report::group_state;
 use super::nodes::{Amounts, available_of, total_of};
-use super::report::state_of;
-use super::rows::ray_state;
+use super::report::phase_of;
 use super::{HeadCore, Key};
 use crate::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample};
 use oxiray_ids::NodeId;
 use oxiray_resources::Quantity;
+use oxiray_state::actor_state;
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsReport};
 use std::collections::BTreeMap;
 
@@ -56,11 +56,11 @@ impl HeadCore {
         .chain(of_nodes)
         .chain(states(
             ClusterGauge::Actors,
-            counted(self.actors.known.iter().map(|actor| ray_state(state_of(&actor.state)))),
+            counted(self.actors.known.iter().map(|actor| actor_state(phase_of(&actor.state)))),
         ))
         .chain(states(
             ClusterGauge::PlacementGroups,
-            counted(self.groups.known.iter().map(|group| phase_name(&group.phase))),
+            counted(self.groups.known.iter().map(|group| group_state(&group.phase).name())),
         ))
         .collect()
     }

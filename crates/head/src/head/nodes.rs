@@ -5,22 +5,21 @@ use super::members::OWN;
 use super::report::by_name;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
-use oxiray_wire::message::{DeviceUse, NodeJoin};
-use serde_json::{Value as Json, json};
+use oxiray_wire::message::NodeJoin;
+use oxiray_wire::state::NodeRow;
 use std::collections::BTreeMap;
 
 pub(super) type Amounts = BTreeMap<ResourceName, Quantity>;
 
 impl HeadCore {
     /// The machines, the head's own first, and the dead ones that are remembered.
-    pub(super) fn all_nodes(&self) -> Vec<Json> {
-        let living = self.members.by_key.iter().map(|(key, member)| {
-            let mut node = described(&member.told, &member.view, "");
-            node["head"] = json!(*key == OWN);
-            node["store_used"] = json!(member.state.store_used);
-            node["devices"] = json!(shown_uses(&member.state.uses));
-            node["draining"] = self.draining_shown(*key);
-            node
+    pub(super) fn all_nodes(&self) -> Vec<NodeRow> {
+        let living = self.members.by_key.iter().map(|(key, member)| NodeRow {
+            head: *key == OWN,
+            store_used: member.state.store_used,
+            devices: member.state.uses.clone(),
+            draining: self.draining_shown(*key),
+            ..described(&member.told, &member.view, "")
         });
         let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, &lost.how));
         living.chain(lost).collect()
@@ -38,22 +37,22 @@ impl HeadCore {
 }
 
 /// `death` is how it ended; empty where it lives.
-fn described(told: &NodeJoin, view: &NodeView, death: &str) -> Json {
+fn described(told: &NodeJoin, view: &NodeView, death: &str) -> NodeRow {
     let is_alive = death.is_empty();
     let (total, available) = if is_alive { (total_of(view), available_of(view)) } else { Default::default() };
-    json!({
-        "node_id": view.node.hex(),
-        "address": told.ip,
-        "hostname": told.hostname,
-        "name": told.name,
-        "socket": format!("{}/socket", told.session),
-        "alive": is_alive,
-        "head": false,
-        "labels": told.labels,
-        "resources": by_name(total.iter().map(|(name, amount)| (name, *amount))),
-        "available": by_name(available.iter().map(|(name, amount)| (name, *amount))),
-        "death": death,
-    })
+    NodeRow {
+        node_id: view.node,
+        address: told.ip.clone(),
+        hostname: told.hostname.clone(),
+        name: told.name.clone(),
+        socket: format!("{}/socket", told.session),
+        alive: is_alive,
+        labels: told.labels.clone(),
+        resources: by_name(total.iter().map(|(name, amount)| (name, *amount))),
+        available: by_name(available.iter().map(|(name, amount)| (name, *amount))),
+        death: death.to_owned(),
+        ..NodeRow::default()
+    }
 }
 
 pub(super) fn total_of(view: &NodeView) -> Amounts {
@@ -76,15 +75,4 @@ fn add(sums: &mut Amounts, amounts: Amounts) {
         let sum = sums.entry(name).or_default();
         *sum = sum.checked_add(amount).unwrap_or(Quantity::MAX);
     }
-}
-
-/// As people and programs are shown it.
-pub(super) fn shown_use(device: &DeviceUse) -> Json {
-    let DeviceUse { resource, id, busy_percent, used_bytes, total_bytes } = device;
-    json!({"resource": resource, "id": id, "busy_percent": busy_percent, "used_bytes": used_bytes, "total_bytes": total_bytes})
-}
-
-/// All of a node's.
-pub(super) fn shown_uses(uses: &[DeviceUse]) -> Vec<Json> {
-    uses.iter().map(shown_use).collect()
 }

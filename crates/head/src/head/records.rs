@@ -9,6 +9,7 @@ use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
 use oxiray_journal::{Change, Table};
 use oxiray_wire::message::{Driver, Failure, GroupCreate};
 use prost::Message;
+use std::collections::BTreeMap;
 
 /// Which row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,8 +88,8 @@ pub(super) struct JobRow {
     pub(super) error: Option<String>,
     #[prost(string, tag = "7")]
     pub(super) entrypoint: String,
-    #[prost(string, tag = "8")]
-    pub(super) metadata: String,
+    #[prost(btree_map = "string, string", tag = "13")]
+    pub(super) metadata: BTreeMap<String, String>,
     #[prost(uint64, tag = "9")]
     pub(super) started_ms: u64,
     #[prost(string, tag = "10")]

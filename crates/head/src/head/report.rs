@@ -1,33 +1,21 @@
-//! How things are, for people and for `nodes()`.
-//!
-//! The detail is one JSON object: `nodes`, `devices`, `waiting`, `actors`, `placement_groups`, `workers`, `jobs`,
-//! `autoscaler`, `requested`, `store`, `memory`, `worker_limits`, `daemon`.
+//! How the cluster is, for people and for `nodes()`.
 
-use super::nodes::shown_use;
 use super::workers::{Duty, Worker};
-use super::{HeadCore, Key, amounts};
+use super::{HeadCore, Key};
 use crate::ActorState;
 use oxiray_families::families_of;
 use oxiray_ids::ActorId;
 use oxiray_machine::Level;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_wire::message::ClusterReport;
-use serde::Serialize;
-use serde_json::{Value as Json, json};
+use oxiray_wire::state::{
+    ActorPhase, ActorRow, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DeviceService,
+    STATE_VERSION, StoreState, TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
+};
+use std::collections::BTreeMap;
 
 /// The most entries of each list in a report.
 const LISTED_MAX: usize = 1000;
-
-/// How long the turns of the daemon's loop took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct TurnFigures {
-    /// How many turns there were.
-    pub count: u64,
-    /// 999 of 1,000 took no longer than this many microseconds.
-    pub p999_us: u64,
-    /// The longest, in microseconds.
-    pub longest_us: u64,
-}
 
 /// What the shell knows and the core does not.
 #[derive(Debug, Clone, Default)]
@@ -58,36 +46,36 @@ impl HeadCore {
     /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
     pub(crate) fn report(&self, request: u64, store: &StoreFigures, resident_bytes: u64) -> ClusterReport {
         let (totals, available) = self.cluster_amounts();
-        let detail = json!({
-            "nodes": self.all_nodes(),
-            "devices": self.own.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot)).collect::<Vec<_>>(),
-            "waiting": self.waiting(),
-            "actors": self.actor_list(LISTED_MAX),
-            "placement_groups": self.group_list(LISTED_MAX),
-            "workers": self.worker_list(),
-            "jobs": self.job_list(),
-            "autoscaler": self.growth_shown(),
-            "requested": self.standing(),
-            "store": {
-                "capacity": store.capacity, "used": store.used, "pooled": store.pooled, "spilled": store.spilled,
-                "objects": store.objects, "files": store.files, "published": self.objects.known.len(),
-            },
-            "memory": store.memory,
-            "worker_limits": {"memory": store.limits[0], "processes": store.limits[1]},
-            "daemon": {
-                "pid": store.pid, "resident_bytes": resident_bytes, "session": self.own.session(),
-                "address": self.own.address(), "warnings": self.own.plan().warnings, "turns": store.turns,
-            },
-        });
-        ClusterReport {
-            request,
-            totals: amounts(totals.iter().map(|(name, amount)| (name, *amount))),
-            available: amounts(available.iter().map(|(name, amount)| (name, *amount))),
-            detail: detail.to_string(),
-        }
+        let devices = self.own.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot));
+        let [memory_limit, processes_limit] = store.limits.clone();
+        let state = ClusterState {
+            totals: by_name(totals.iter().map(|(name, amount)| (name, *amount))),
+            available: by_name(available.iter().map(|(name, amount)| (name, *amount))),
+            nodes: self.all_nodes(),
+            devices: devices.collect(),
+            waiting: self.waiting(),
+            actors: self.actor_list(LISTED_MAX),
+            placement_groups: self.group_list(LISTED_MAX),
+            workers: self.worker_list(),
+            jobs: self.job_list(),
+            autoscaler: self.growth_shown(),
+            requested: self.standing(),
+            store: Some(store.shown(self.objects.known.len() as u64)),
+            memory: store.memory.clone(),
+            worker_limits: Some(WorkerLimits { memory: memory_limit, processes: processes_limit }),
+            daemon: Some(DaemonState {
+                pid: store.pid,
+                resident_bytes,
+                session: self.own.session().to_owned(),
+                address: self.own.address().to_owned(),
+                warnings: self.own.plan().warnings.clone(),
+                turns: Some(store.turns),
+            }),
+        };
+        ClusterReport { request, version: STATE_VERSION, state: Some(state) }
     }
 
-    fn device(&self, name: &str, slot: u32) -> Json {
+    fn device(&self, name: &str, slot: u32) -> DeviceRow {
         let offer = self.own.plan().offer.of(name);
         let reason = self
             .own
@@ -95,111 +83,144 @@ impl HeadCore {
             .out_of_service()
             .find(|found| found.resource.as_str() == name && found.device == slot)
             .map(|found| found.reason.to_owned());
-        let holders: Vec<Json> = self
-            .holders_of(name, slot)
-            .into_iter()
-            .map(|(pid, label, share)| json!({"pid": pid, "name": label, "share": share.as_f64()}))
-            .collect();
+        let holder =
+            |(pid, label, share): (u32, String, Quantity)| DeviceHolder { pid, name: label, share: share.as_f64() };
         let id = offer.map_or_else(|| slot.to_string(), |offer| offer.id(slot));
         let used = self.members.own().state.uses.iter().find(|used| used.resource == name && used.id == id.trim());
         let family = offer.map_or_else(|| families_of(name).next(), |offer| Some(offer.family));
-        json!({
-            "resource": name,
-            "family": family.map(|family| family.key),
-            "slot": slot,
-            "id": id,
-            "use": used.map(shown_use),
-            "logical": offer.is_none_or(|offer| slot as usize >= offer.detected && offer.is_logical()),
-            "state": if reason.is_some() { "quarantined" } else { "in service" },
-            "reason": reason,
-            "holders": holders,
-        })
+        DeviceRow {
+            resource: name.to_owned(),
+            family: family.map(|family| family.key.to_owned()),
+            slot,
+            used: used.cloned(),
+            logical: offer.is_none_or(|offer| slot as usize >= offer.detected && offer.is_logical()),
+            state: if reason.is_some() { DeviceService::Quarantined } else { DeviceService::InService },
+            reason,
+            holders: self.holders_of(name, slot).into_iter().map(holder).collect(),
+            id,
+        }
     }
 
-    fn waiting(&self) -> Vec<Json> {
+    fn waiting(&self) -> Vec<WaitingRow> {
         let classes = self.pending.queue.waiting().take(LISTED_MAX).filter_map(|waiting| {
             let wanted = self.pending.wanted.get(waiting.oldest)?;
-            Some(json!({
-                "name": wanted.label,
-                "kind": wanted.want.kind(),
-                "demand": waiting.wish.demand().map_or(Json::Null, |demand| by_name(demand.iter())),
-                "count": waiting.count,
-                "overtaken": waiting.overtaken,
-                "seconds": self.clock.now.saturating_duration_since(wanted.since).as_secs_f64(),
-                "why": self.why_it_waits(wanted, waiting.wish, waiting.count),
-            }))
+            Some(WaitingRow {
+                name: wanted.label.clone(),
+                kind: wanted.want.kind(),
+                demand: waiting.wish.demand().map(|demand| by_name(demand.iter()).into()),
+                count: waiting.count as u64,
+                overtaken: waiting.overtaken,
+                seconds: self.clock.now.saturating_duration_since(wanted.since).as_secs_f64(),
+                why: self.why_it_waits(wanted, waiting.wish, waiting.count),
+            })
         });
         classes.collect()
     }
 
-    /// What an actor holds, by the resource's name; null once it is dead.
-    pub(super) fn actor_resources(&self, id: ActorId) -> Json {
-        self.actors.making.get(&id).map_or(Json::Null, |making| by_name(making.running().iter()))
+    /// What an actor holds, by the resource's name; nothing once it is dead.
+    pub(super) fn actor_resources(&self, id: ActorId) -> Option<Amounts> {
+        self.actors.making.get(&id).map(|making| by_name(making.running().iter()).into())
     }
 
-    pub(super) fn actor_list(&self, most: usize) -> Vec<Json> {
-        let one = |actor: &crate::Actor<oxiray_wire::message::Failure>| {
-            let worker = actor.worker().and_then(|worker| self.clients.keys.get(&worker)).copied();
-            let pid = worker.and_then(|key| self.workers.by_key.get(&key)?.pid);
-            let node = worker.filter(|_| pid.is_some()).map(|key| self.node_of(key).hex());
-            let (cause, death) = match &actor.state {
-                ActorState::Dead(failure) => (Some(&failure.text), failure.actor_death()),
-                _ => (None, None),
-            };
-            let pid = pid.or_else(|| death.as_ref().map(|death| death.pid).filter(|pid| *pid > 0));
-            let last_node = || Some(death.as_ref()?.node?.hex());
-            let node = node.or_else(last_node);
-            let ip = death.as_ref().map(|death| &death.ip);
-            let never_ran = death.as_ref().is_some_and(|death| death.never_ran);
-            let description = &actor.description;
-            json!({
-                "actor_id": description.id.hex(), "class": description.class_name, "name": description.name,
-                "namespace": description.namespace, "job_id": description.job.hex(), "detached": description.detached,
-                "state": state_of(&actor.state), "cause": cause, "pid": pid, "restarts": actor.restarts,
-                "node_id": node, "resources": self.actor_resources(description.id), "ip": ip, "never_ran": never_ran,
-            })
-        };
+    pub(super) fn actor_list(&self, most: usize) -> Vec<ActorRow> {
         let (living, dead): (Vec<_>, Vec<_>) =
             self.actors.known.iter().partition(|actor| !matches!(actor.state, ActorState::Dead(_)));
-        living.into_iter().chain(dead).take(most).map(one).collect()
+        living.into_iter().chain(dead).take(most).map(|actor| self.shown_actor(actor)).collect()
     }
 
-    fn worker_list(&self) -> Vec<Json> {
-        let one = |(key, worker): (&Key, &Worker)| {
-            let duty = match worker.duty {
-                Duty::Idle => "idle",
-                Duty::Leased(_) => "task",
-                Duty::Actor(_) => "actor",
-                Duty::Ending => "ending",
-            };
-            json!({
-                "worker_id": worker.id.hex(), "pid": worker.pid, "duty": duty, "name": worker.label,
-                "job_id": worker.job.hex(), "resources": by_name(self.own.held_by(*key)),
-            })
+    fn shown_actor(&self, actor: &crate::Actor<oxiray_wire::message::Failure>) -> ActorRow {
+        let worker = actor.worker().and_then(|worker| self.clients.keys.get(&worker)).copied();
+        let pid = worker.and_then(|key| self.workers.by_key.get(&key)?.pid);
+        let node = worker.filter(|_| pid.is_some()).map(|key| self.node_of(key));
+        let (cause, death) = match &actor.state {
+            ActorState::Dead(failure) => (Some(failure.text.clone()), failure.actor_death()),
+            _ => (None, None),
         };
-        let spare = self.own.spares().map(|(id, pid)| {
-            json!({"worker_id": id.hex(), "pid": pid, "duty": "spare", "name": "", "job_id": null, "resources": {}})
-        });
-        self.workers.by_key.iter().map(one).chain(spare).take(LISTED_MAX).collect()
+        let description = &actor.description;
+        ActorRow {
+            actor_id: description.id,
+            class: description.class_name.clone(),
+            name: description.name.clone(),
+            namespace: description.namespace.clone(),
+            job_id: description.job,
+            detached: description.detached,
+            state: phase_of(&actor.state),
+            cause,
+            pid: pid.or_else(|| death.as_ref().map(|death| death.pid).filter(|pid| *pid > 0)),
+            restarts: u64::from(actor.restarts),
+            node_id: node.or_else(|| death.as_ref()?.node),
+            resources: self.actor_resources(description.id),
+            never_ran: death.as_ref().is_some_and(|death| death.never_ran),
+            ip: death.map(|death| death.ip),
+        }
     }
 
-    fn job_list(&self) -> Vec<Json> {
-        let one = |job: &crate::Job| json!({"job_id": job.id.hex(), "pid": job.pid, "namespace": job.namespace, "ended": job.end.is_some()});
+    fn worker_list(&self) -> Vec<WorkerRow> {
+        let ours = self.workers.by_key.iter().map(|(key, worker)| self.worker_row(*key, worker));
+        let spare = self.own.spares().map(|(id, pid)| WorkerRow {
+            worker_id: id,
+            pid,
+            duty: WorkerDuty::Spare,
+            ..WorkerRow::default()
+        });
+        ours.chain(spare).take(LISTED_MAX).collect()
+    }
+
+    pub(super) fn worker_row(&self, key: Key, worker: &Worker) -> WorkerRow {
+        WorkerRow {
+            worker_id: worker.id,
+            pid: worker.pid,
+            duty: match worker.duty {
+                Duty::Idle => WorkerDuty::Idle,
+                Duty::Leased(_) => WorkerDuty::Task,
+                Duty::Actor(_) => WorkerDuty::Actor,
+                Duty::Ending => WorkerDuty::Ending,
+            },
+            name: worker.label.clone(),
+            job_id: Some(worker.job),
+            resources: by_name(self.own.held_by(key)),
+            node: Some(self.node_of(key)),
+            ip: self.ip_of(key).to_owned(),
+        }
+    }
+
+    fn job_list(&self) -> Vec<ConnectedJob> {
+        let one = |job: &crate::Job| ConnectedJob {
+            job_id: job.id,
+            pid: job.pid,
+            namespace: job.namespace.clone(),
+            ended: job.end.is_some(),
+        };
         self.jobs.known.iter().take(LISTED_MAX).map(one).collect()
     }
 }
 
-/// The word for an actor's state.
-pub(super) fn state_of<C>(state: &ActorState<C>) -> &'static str {
-    match state {
-        ActorState::Waiting => "waiting",
-        ActorState::Starting(_) => "starting",
-        ActorState::Alive(_) => "alive",
-        ActorState::Restarting => "restarting",
-        ActorState::Dead(_) => "dead",
+impl StoreFigures {
+    fn shown(&self, published: u64) -> StoreState {
+        StoreState {
+            capacity: self.capacity,
+            used: self.used,
+            pooled: self.pooled,
+            spilled: self.spilled,
+            objects: self.objects as u64,
+            files: self.files as u64,
+            published,
+        }
     }
 }
 
-pub(super) fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> Json {
-    amounts.map(|(name, amount)| (name.to_string(), json!(amount.as_f64()))).collect::<serde_json::Map<_, _>>().into()
+/// How far an actor is.
+pub(super) fn phase_of<C>(state: &ActorState<C>) -> ActorPhase {
+    match state {
+        ActorState::Waiting => ActorPhase::Waiting,
+        ActorState::Starting(_) => ActorPhase::Starting,
+        ActorState::Alive(_) => ActorPhase::Alive,
+        ActorState::Restarting => ActorPhase::Restarting,
+        ActorState::Dead(_) => ActorPhase::Dead,
+    }
+}
+
+/// Amounts by the resource's name.
+pub(super) fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<String, f64> {
+    amounts.map(|(name, amount)| (name.to_string(), amount.as_f64())).collect()
 }

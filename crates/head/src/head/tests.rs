@@ -9,6 +9,7 @@ mod devices;
 mod drain;
 mod environments;
 mod fairness;
+mod follow;
 mod groups;
 mod growth;
 mod guests;

@@ -9,6 +9,7 @@ use oxiray_resources::Quantity;
 use oxiray_scheduler::WaitQueue;
 use oxiray_scheduler::{Obstacle, Reason, Waiter, Waiting};
 use oxiray_wire::message::{Environment, LeaseReclaim, Notice};
+use oxiray_wire::state::DemandKind;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -54,11 +55,11 @@ pub(super) struct Wanted {
 
 impl Want {
     /// In a word.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn kind(&self) -> DemandKind {
         match self {
-            Self::Lease { .. } => "task",
-            Self::Actor(_) => "actor",
-            Self::Group { .. } => "placement group",
+            Self::Lease { .. } => DemandKind::Task,
+            Self::Actor(_) => DemandKind::Actor,
+            Self::Group { .. } => DemandKind::Group,
         }
     }
 }

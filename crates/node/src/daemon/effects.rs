@@ -10,7 +10,7 @@ use oxiray_ids::ObjectId;
 use oxiray_machine::{Effect, Key};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ClientToDaemon, ClientToHead, ClientToStore, Holdings, Peer, Recover, ReportQuery, StoreRefused, Stored,
+    ClientToDaemon, ClientToHead, ClientToStore, Peer, Recover, ReportQuery, StoreRefused, Stored,
 };
 use std::time::Instant;
 
@@ -96,8 +96,8 @@ impl Daemon {
 
     /// Who holds which objects, and where they lie.
     pub(super) fn tell_holdings(&mut self, asker: Key, request: u64) {
-        let detail = self.core.holdings(|object| self.objects.store.describe(object));
-        self.queue(asker, &Holdings { request, detail }.into(), Vec::new());
+        let told = self.core.holdings(request, |object| self.objects.store.describe(object));
+        self.queue(asker, &told.into(), Vec::new());
     }
 
     /// A message from a driver or a worker.

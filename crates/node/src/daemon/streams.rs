@@ -215,6 +215,7 @@ impl Daemon {
     pub(super) fn visitor_said(&mut self, key: Key, message: VisitorToHead) {
         match message {
             VisitorToHead::StateQuery(asked) => self.core.state_query(key, asked),
+            VisitorToHead::StateFollow(asked) => self.core.state_follow(key, asked),
             VisitorToHead::MetricsQuery(asked) => self.core.metrics_query(key, asked.request),
             VisitorToHead::DrainAsked(asked) => self.core.drain_asked(key, &asked),
             VisitorToHead::GrowthState(state) => self.core.growth_state(key, &state),

@@ -249,7 +249,7 @@ impl StoreDesk {
         StoreFigures {
             pid: 0,
             limits: Default::default(),
-            turns: oxiray_head::TurnFigures::default(),
+            turns: oxiray_wire::state::TurnFigures::default(),
             memory: None,
             capacity: stats.capacity,
             used: stats.used,

@@ -1,7 +1,7 @@
 //! How long the turns of the daemon's loop take: from the return of epoll until the next wait, in which nobody else is
 //! heard. A histogram of fixed size, so that what is kept of a turn does not grow.
 
-use oxiray_head::TurnFigures;
+use oxiray_wire::state::TurnFigures;
 use std::time::{Duration, Instant};
 
 /// A power of two is divided into so many buckets: a percentile is known to an eighth.

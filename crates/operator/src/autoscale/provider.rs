@@ -4,11 +4,12 @@ use super::{Sight, Work};
 use crate::api::{code, said};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
-use oxiray_autoscaler::{Failed, GroupEntry, Instance, InstanceState, NodeGroup, Provider, ProviderError};
+use oxiray_autoscaler::{Failed, Instance, InstanceState, NodeGroup, Provider, ProviderError, group_of};
 use oxiray_kubernetes::{
     API_GROUP, API_VERSION, Look, RayCluster, Refusals, ScaledGroup, ScaledPod, Scaling, Stage, Undelivered,
     scaled_groups,
 };
+use oxiray_wire::state::GroupEntry;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -107,7 +108,7 @@ impl<'work> Pods<'work> {
             priority: group.priority,
             idle_timeout_s: f64::from(group.idle_timeout_s),
         };
-        match entry.group() {
+        match group_of(&entry) {
             Ok(described) => Some(described),
             Err(error) => {
                 if self.odd.insert(group.name) {

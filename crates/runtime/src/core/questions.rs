@@ -7,7 +7,9 @@ use crate::core::slack::shed_map;
 use oxiray_ids::ObjectId;
 use oxiray_store::SegmentId;
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, KeptAnswer, StateReport};
+use oxiray_wire::message::{
+    ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, Holdings, KeptAnswer, StateReport,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The failure code of an object that is written already.
@@ -27,7 +29,7 @@ pub enum DaemonAnswer {
     /// A kept value.
     Kept(Box<KeptAnswer>),
     /// Which objects the daemon knows.
-    Holdings(String),
+    Holdings(Holdings),
     /// What became of a placement group.
     Group(Box<GroupAnswer>),
     /// What there is to know of placement groups.

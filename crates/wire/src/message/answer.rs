@@ -79,6 +79,7 @@ impl Message {
 mod tests {
     use super::super::{ClusterReport, GroupReport, GrowthTold, Holdings, MetricsReport};
     use super::*;
+    use crate::state::{AutoscalerState, ClusterState, DeviceRow, GroupRow, Holding};
 
     const REQUEST: u64 = 7;
 
@@ -98,9 +99,17 @@ mod tests {
     #[test]
     fn every_answer_that_is_too_large_is_refused_with_a_way_to_a_smaller_one() {
         let (request, big) = (REQUEST, "x".repeat(3 << 20));
+        let device = DeviceRow { id: big.clone(), ..DeviceRow::default() };
+        let cluster = ClusterState { devices: vec![device], ..ClusterState::default() };
+        let group = GroupRow { name: big.clone(), ..GroupRow::default() };
+        let held = Holding { place: Some(big.clone()), ..Holding::default() };
+        let autoscaler = AutoscalerState { trouble: big.clone(), ..AutoscalerState::default() };
         let answers: [(Message, &[&str]); 10] = [
             (KeptAnswer { request, value: big.clone().into(), ..KeptAnswer::default() }.into(), &["longer prefix"]),
-            (StateReport { request, rows: big.clone(), ..StateReport::default() }.into(), &["`--filter`", "`--limit`"]),
+            (
+                StateReport { request, missing: big.clone(), ..StateReport::default() }.into(),
+                &["`--filter`", "`--limit`"],
+            ),
             (ActorAnswer { request, handle: big.clone().into(), ..ActorAnswer::default() }.into(), &["carries less"]),
             (
                 SubmissionTold {
@@ -113,13 +122,16 @@ mod tests {
             ),
             (TokenTold { request, text: big.clone(), ..TokenTold::default() }.into(), &["`oxiray token revoke ID`"]),
             (
-                ClusterReport { request, detail: big.clone(), ..ClusterReport::default() }.into(),
+                ClusterReport { request, state: Some(cluster), ..ClusterReport::default() }.into(),
                 &["--filter", "--limit"],
             ),
-            (GroupReport { request, groups: big.clone() }.into(), &["placement_group_table(group)", "--limit"]),
-            (Holdings { request, detail: big.clone() }.into(), &["`oxiray list objects", "--limit", "--filter"]),
+            (GroupReport { request, groups: vec![group] }.into(), &["placement_group_table(group)", "--limit"]),
+            (
+                Holdings { request, objects: vec![held], ..Holdings::default() }.into(),
+                &["`oxiray list objects", "--limit", "--filter"],
+            ),
             (MetricsReport { request, text: big.clone(), ..MetricsReport::default() }.into(), &["tags"]),
-            (GrowthTold { request, detail: big, ..GrowthTold::default() }.into(), &["--filter", "--limit"]),
+            (GrowthTold { request, state: Some(autoscaler), ..GrowthTold::default() }.into(), &["--filter", "--limit"]),
         ];
         for (answer, ways_out) in answers {
             let kind = answer.kind();

@@ -181,7 +181,7 @@ parts! {
 direction! {
     /// What a visitor asks of the head, by way of its machine where that is another.
     VisitorToHead:
-        StateQuery, MetricsQuery, DrainAsked, GrowthState, GrowthQuery, SubmissionAsked, TokenAsked,
+        StateQuery, StateFollow, MetricsQuery, DrainAsked, GrowthState, GrowthQuery, SubmissionAsked, TokenAsked,
 }
 direction! {
     /// What a visitor says about the session of the daemon that it came to.
@@ -200,7 +200,7 @@ parts! {
 direction! {
     /// What a visitor is told. One that comes from another machine is let in as a node is.
     DaemonToVisitor:
-        ClusterReport, Holdings, StateReport, MetricsReport, GrowthTold, SubmissionTold, TokenTold, StoreRefused,
+        ClusterReport, Holdings, StateReport, StateChanges, MetricsReport, GrowthTold, SubmissionTold, TokenTold, StoreRefused,
         Refused, NodeAdmitted,
 }
 

@@ -4,6 +4,7 @@ use super::{Amount, Environment, Newcomer, Returning};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{JobId, NodeId, WorkerId};
+use std::collections::BTreeMap;
 
 /// client → daemon, the first message on a connection.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
@@ -49,9 +50,9 @@ pub struct Driver {
     /// When it joined, in milliseconds since 1970, by its own clock.
     #[field(10)]
     pub started_ms: u64,
-    /// What it says of its job, as JSON; for listings.
-    #[field(11)]
-    pub metadata: String,
+    /// What its user notes of the job, for listings. `job_submission_id` names the submitted job that it belongs to.
+    #[field(12)]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// daemon → client: let in.

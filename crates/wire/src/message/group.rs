@@ -1,6 +1,7 @@
 //! Placement groups: clients and daemon.
 
 use super::{Amount, Failure, LabelCondition};
+use crate::state::GroupRow;
 use oxiray_fields::Fields;
 use oxiray_ids::{NodeId, PlacementGroupId};
 
@@ -90,12 +91,12 @@ pub struct GroupQuery {
 }
 
 /// daemon → client.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct GroupReport {
     /// The question.
     #[field(1)]
     pub request: u64,
-    /// A JSON array with an object for each group found.
-    #[field(2)]
-    pub groups: String,
+    /// The groups that were found.
+    #[field(3)]
+    pub groups: Vec<GroupRow>,
 }

@@ -1,6 +1,7 @@
 //! Growing and shrinking: what waits, and who brings machines for it.
 
 use super::Amount;
+use crate::state::{AutoscalerState, GrowthView};
 use oxiray_fields::Fields;
 use std::collections::BTreeMap;
 
@@ -14,9 +15,9 @@ pub struct GrowthState {
     /// Machines that are being taken away, by their provider's name: a node of theirs that joins is emptied at once.
     #[field(2)]
     pub leaving: Vec<String>,
-    /// How things are, for people and for a plan elsewhere: JSON.
-    #[field(3)]
-    pub detail: String,
+    /// How things are, for people and for a plan elsewhere.
+    #[field(4)]
+    pub state: Option<AutoscalerState>,
 }
 
 /// Machines of one kind that may be brought.
@@ -40,17 +41,20 @@ pub struct GrowthGroup {
 }
 
 /// head → autoscaler, head → command line: machines, what waits, and the standing request.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct GrowthTold {
     /// The question; 0 where nobody asked.
     #[field(1)]
     pub request: u64,
-    /// JSON; see docs/autoscaling.md.
-    #[field(2)]
-    pub detail: String,
+    /// All of that.
+    #[field(4)]
+    pub view: Option<GrowthView>,
     /// What the autoscaler said last; for others than itself.
-    #[field(3)]
-    pub state: String,
+    #[field(5)]
+    pub state: Option<AutoscalerState>,
+    /// The version of these types ([`STATE_VERSION`](crate::state::STATE_VERSION)).
+    #[field(6)]
+    pub version: u32,
 }
 
 /// command line → head: what would the autoscaler be told? Answered by [`GrowthTold`].

@@ -7,6 +7,7 @@ use super::{ActorCreate, Amount, BundleFree, Draining, Driver, Environment, Fail
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId};
+use serde::{Deserialize, Serialize};
 
 /// What a node says in its [`Hello`](super::Hello).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
@@ -96,7 +97,8 @@ pub struct NodeState {
 }
 
 /// How much a device is used at a moment.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceUse {
     /// The resource.
     #[field(1)]

@@ -5,6 +5,7 @@
 //! or publishes why it cannot. What loses a value, a bad disk or a dead machine, makes no difference to this.
 
 use super::Reference;
+use crate::state::Holding;
 use oxiray_fields::Fields;
 use oxiray_ids::ObjectId;
 
@@ -80,9 +81,12 @@ pub struct Holdings {
     /// The question.
     #[field(1)]
     pub request: u64,
-    /// JSON: one entry an object.
-    #[field(2)]
-    pub detail: String,
+    /// The objects.
+    #[field(3)]
+    pub objects: Vec<Holding>,
+    /// How many more there are.
+    #[field(4)]
+    pub left_out: u64,
 }
 
 /// client → daemon → every other client: collect garbage, so that references in cycles of objects are given back.

@@ -1,6 +1,6 @@
 //! Looking and telling.
 
-use super::Amount;
+use crate::state::ClusterState;
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::JobId;
@@ -19,15 +19,12 @@ pub struct ClusterReport {
     /// The question.
     #[field(1)]
     pub request: u64,
-    /// What the cluster offers in whole.
-    #[field(2)]
-    pub totals: Vec<Amount>,
-    /// What is free now; nothing is listed at zero.
-    #[field(3)]
-    pub available: Vec<Amount>,
-    /// Nodes, holders of devices, what waits and why: JSON, for people and for `nodes()`.
-    #[field(4)]
-    pub detail: String,
+    /// The version of the types that the answer is made of ([`STATE_VERSION`](crate::state::STATE_VERSION)).
+    #[field(5)]
+    pub version: u32,
+    /// How things are.
+    #[field(6)]
+    pub state: Option<ClusterState>,
 }
 
 /// daemon → driver: what a worker printed, whole lines.

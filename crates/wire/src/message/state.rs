@@ -1,6 +1,7 @@
 //! What runs and what ran: questions about it, and the processes' own records of their calls.
 
 use super::{Amount, Failure};
+use crate::state::{DrainTold, Explanation, GoneRow, StateKind, Summary, Tables};
 use oxiray_fields::Fields;
 use oxiray_ids::TaskId;
 
@@ -10,9 +11,9 @@ pub struct StateQuery {
     /// Names the question.
     #[field(1)]
     pub request: u64,
-    /// What is asked about: `actors`, `tasks`, `nodes` and so on.
-    #[field(2)]
-    pub kind: String,
+    /// What is asked about.
+    #[field(7)]
+    pub kind: StateKind,
     /// All must hold.
     #[field(3)]
     pub filters: Vec<StateFilter>,
@@ -41,18 +42,12 @@ pub struct StateFilter {
     pub value: String,
 }
 
-/// daemon → asker: the answer to a [`StateQuery`].
-#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+/// daemon → asker: the answer to a [`StateQuery`] or a [`DrainAsked`](super::DrainAsked).
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct StateReport {
     /// The question.
     #[field(1)]
     pub request: u64,
-    /// The rows, or the counts: JSON.
-    #[field(2)]
-    pub rows: String,
-    /// The columns of the rows, in the order in which they are shown.
-    #[field(3)]
-    pub columns: Vec<String>,
     /// How many rows there are before the limit.
     #[field(4)]
     pub total: u64,
@@ -62,6 +57,78 @@ pub struct StateReport {
     /// What is missing in the answer, and why; empty where it is whole.
     #[field(6)]
     pub missing: String,
+    /// The version of the types that the answer is made of ([`STATE_VERSION`](crate::state::STATE_VERSION)).
+    #[field(7)]
+    pub version: u32,
+    /// The rows, all of the kind that was asked about.
+    #[field(8)]
+    pub tables: Option<Tables>,
+    /// The counts, where those were asked for.
+    #[field(9)]
+    pub summary: Option<Summary>,
+    /// Why what was asked about waits.
+    #[field(10)]
+    pub explanation: Option<Explanation>,
+    /// What came of an order to empty a node.
+    #[field(11)]
+    pub drained: Option<DrainTold>,
+}
+
+/// visitor → head: what changed in these lists since the cursor? Answered by one [`StateChanges`], when something did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
+pub struct StateFollow {
+    /// Names the question. It takes the place of the visitor's last one.
+    #[field(1)]
+    pub request: u64,
+    /// The lists, by the numbers of [`StateKind`].
+    #[field(2)]
+    pub kinds: Vec<u32>,
+    /// Where the last answer ended; nothing at first.
+    #[field(3)]
+    pub cursor: Option<StateCursor>,
+}
+
+/// Up to where a follower knows changes. It is the head's to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
+pub struct StateCursor {
+    /// Tells the revisions of one head from those of another.
+    #[field(1)]
+    pub origin: u64,
+    /// The revision that there was when the follower began.
+    #[field(2)]
+    pub begun: u64,
+    /// The last revision that it was told.
+    #[field(3)]
+    pub revision: u64,
+}
+
+/// head → visitor: rows that are new or changed since the cursor of a [`StateFollow`], and those that are gone.
+#[derive(Debug, Clone, PartialEq, Default, Fields)]
+pub struct StateChanges {
+    /// The question.
+    #[field(1)]
+    pub request: u64,
+    /// The version of the rows' types ([`STATE_VERSION`](crate::state::STATE_VERSION)).
+    #[field(2)]
+    pub version: u32,
+    /// Where the answer ends.
+    #[field(3)]
+    pub cursor: Option<StateCursor>,
+    /// Whether what the follower has is not to be followed from: it is to be forgotten first.
+    #[field(4)]
+    pub is_fresh: bool,
+    /// Whether there is more already.
+    #[field(5)]
+    pub has_more: bool,
+    /// The rows that are new or changed.
+    #[field(6)]
+    pub tables: Option<Tables>,
+    /// Those that are gone.
+    #[field(7)]
+    pub gone: Vec<GoneRow>,
+    /// Why there is no answer.
+    #[field(8)]
+    pub failure: Option<Failure>,
 }
 
 /// daemon → client: which calls are under way with you, and which ended lately? Answered by [`TaskLog`].

@@ -43,7 +43,7 @@ def request_resources(
     wanted = Counter({_row({"CPU": 1}, {}): num_cpus} if num_cpus else {})
     wanted.update(_row(bundle, selector) for bundle, selector in zip(bundles or [], selectors))
     rows = [{**json.loads(row), "count": count} for row, count in wanted.items()]
-    _internal_kv_put(_KEY, json.dumps(rows), namespace=_NAMESPACE)
+    _internal_kv_put(_KEY, _core.encode_demands(json.dumps(rows), "[]"), namespace=_NAMESPACE)
 
 
 def _row(bundle: dict[str, int | float], selector: dict[str, str]) -> str:

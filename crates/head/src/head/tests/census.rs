@@ -2,6 +2,8 @@
 
 use super::*;
 use oxiray_wire::message::{Amount, StateQuery, StateReport, TaskLog, TaskRecord};
+use oxiray_wire::state::StateKind;
+use prost::Message as _;
 
 fn reports(world: &World, asker: Key) -> Vec<&StateReport> {
     world
@@ -18,7 +20,9 @@ fn an_answer_waits_for_everybody_and_says_who_is_missing() {
     let mut world = World::new(1, 0);
     let (asker, silent) = (world.driver(), world.driver());
     for request in 1..=2 {
-        world.core.state_query(asker, StateQuery { request, kind: "tasks".into(), limit: 10, ..StateQuery::default() });
+        world
+            .core
+            .state_query(asker, StateQuery { request, kind: StateKind::Tasks, limit: 10, ..StateQuery::default() });
     }
     world.settle();
     let asked: Vec<u64> = world
@@ -60,12 +64,11 @@ fn what_a_call_needs_is_shown_within_bounds() {
     world.core.as_head_mut().task_log(liar, TaskLog { number: 0, records: vec![record] });
     world.core.state_query(
         asker,
-        StateQuery { request: 1, kind: "tasks".into(), limit: 10, detail: true, ..StateQuery::default() },
+        StateQuery { request: 1, kind: StateKind::Tasks, limit: 10, detail: true, ..StateQuery::default() },
     );
     world.pass(Duration::from_secs(6));
     let told = reports(&world, asker)[0];
-    let rows: serde_json::Value = serde_json::from_str(&told.rows).expect("rows are JSON");
-    let needs = rows[0]["required_resources"].as_object().expect("amounts by name");
-    assert!(needs.len() <= 32 && needs["r7"] == 0.5, "{} resources", needs.len());
-    assert!(told.rows.len() < 10_000, "{} bytes", told.rows.len());
+    let needs = &told.tables.as_ref().expect("rows").tasks[0].resources.as_ref().expect("amounts").by_name;
+    assert!(needs.len() <= 32 && needs.get("r7") == Some(&0.5), "{} resources", needs.len());
+    assert!(told.encoded_len() < 10_000, "{} bytes", told.encoded_len());
 }

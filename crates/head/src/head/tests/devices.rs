@@ -1,6 +1,7 @@
 //! What becomes of devices whose holders are gone.
 
 use super::*;
+use oxiray_wire::state::DeviceService;
 
 #[test]
 fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
@@ -16,9 +17,9 @@ fn a_device_that_does_not_forget_the_dead_is_taken_out_of_service() {
     world.pass(Duration::from_secs(6));
     assert_eq!((world.free("GPU"), world.total("GPU")), (10_000, 10_000), "out of service");
     let report = world.core.report(1, &StoreFigures::default(), 0);
-    let detail: serde_json::Value = serde_json::from_str(&report.detail).expect("JSON");
-    assert_eq!(detail["devices"][0]["state"], "quarantined");
-    assert!(detail["devices"][0]["reason"].as_str().expect("a reason").contains("still holds memory"));
+    let device = report.state.expect("a state").devices.remove(0);
+    assert_eq!(device.state, DeviceService::Quarantined);
+    assert!(device.reason.expect("a reason").contains("still holds memory"));
 }
 
 #[test]

@@ -10,7 +10,9 @@ use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
 use oxiray_wire::Message;
 use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeptAction, KeptRequest, LeaseReturn};
-use serde_json::Value as Json;
+use oxiray_wire::state::{GrowthView, StandingRecord, WaitingRecord};
+use prost::Message as _;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,9 +30,9 @@ fn attach(world: &mut World, state: &GrowthState) {
 }
 
 /// What the autoscaler was told, the last time last.
-fn told(world: &World) -> Vec<Json> {
+fn told(world: &World) -> Vec<GrowthView> {
     let told = world.sent.iter().filter_map(|(to, message)| match message {
-        Message::GrowthTold(told) if *to == AUTOSCALER => serde_json::from_str(&told.detail).ok(),
+        Message::GrowthTold(told) if *to == AUTOSCALER => told.view.clone(),
         _ => None,
     });
     told.collect()
@@ -53,9 +55,9 @@ fn the_autoscaler_is_told_what_waits_by_kind_and_when_that_changes() {
     }
     world.pass(Duration::from_millis(30));
     let last = told(&world).pop().expect("it is told");
-    assert_eq!(last["waiting"][0]["count"], 3, "one runs: {last}");
-    assert_eq!(last["waiting"][0]["resources"]["CPU"], 1.0);
-    assert_eq!(last["machines"][0]["in_use"], true);
+    assert_eq!(last.waiting[0].count, 3, "one runs: {last:?}");
+    assert_eq!(last.waiting[0].resources.get("CPU"), Some(&1.0));
+    assert!(last.machines[0].in_use);
     let count = told(&world).len();
     world.pass(Duration::from_secs(60));
     assert_eq!(told(&world).len(), count, "nothing changed, GROW-2");
@@ -130,13 +132,17 @@ fn a_group_that_the_autoscaler_brings_machines_for_is_no_news() {
     assert!(told.contains("can never be placed") && told.contains("group `g` has 4 CPU, and 8 is asked for"), "{told}");
 }
 
-fn put(key: String, value: &str) -> KeptRequest {
+fn gpus() -> BTreeMap<String, f64> {
+    BTreeMap::from([("GPU".to_owned(), 1.0)])
+}
+
+fn put(key: String, value: &GrowthView) -> KeptRequest {
     KeptRequest {
         request: 1,
         action: KeptAction::Put,
         namespace: "autoscaler".into(),
         key: key.into(),
-        value: value.to_owned().into(),
+        value: value.encode_to_vec().into(),
         widely: true,
     }
 }
@@ -146,38 +152,45 @@ fn what_a_job_hopes_for_is_told_until_the_job_ends() {
     let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
     attach(&mut world, &GrowthState::default());
     let (driver, other) = (world.driver(), world.driver());
-    let waiting = |world: &World| told(world).pop().expect("it is told")["waiting"].clone();
+    let waiting = |world: &World| told(world).pop().expect("it is told").waiting;
+    let workers = WaitingRecord { who: "workers".into(), resources: gpus(), count: 6, ..WaitingRecord::default() };
+    let hoped = GrowthView { waiting: vec![workers], ..GrowthView::default() };
     for of in [driver, other] {
         let key = format!("hoped/{}/run", world.core.as_head().clients.by_key[&of].job.hex());
-        world.say(of, put(key, r#"[{"who": "workers", "resources": {"GPU": 1.0}, "count": 6}]"#));
+        world.say(of, put(key, &hoped));
     }
     world.pass(Duration::from_millis(30));
-    assert_eq!(waiting(&world)[0]["count"], 6);
-    assert_eq!(waiting(&world)[1]["count"], 6);
+    assert_eq!(waiting(&world).iter().map(|waiting| waiting.count).collect::<Vec<_>>(), [6, 6]);
     world.core.driver_left(driver);
     world.settle();
     world.pass(Duration::from_millis(30));
-    assert!(waiting(&world)[0].is_object() && waiting(&world)[1].is_null(), "GROW-4: {}", waiting(&world));
+    assert_eq!(waiting(&world).len(), 1, "GROW-4");
     world.core.as_head_mut().goodbye(other, oxiray_wire::message::Goodbye::default());
     world.settle();
     world.pass(Duration::from_millis(30));
-    assert_eq!(waiting(&world), serde_json::json!([]), "GROW-4");
+    assert_eq!(waiting(&world), [], "GROW-4");
     let rows = world.rows.clone();
     let mut next = World::keeping(1, 0, rows);
     next.pass(Duration::from_secs(60));
     attach(&mut next, &GrowthState::default());
-    assert_eq!(waiting(&next), serde_json::json!([]), "nor does the next head know of it");
+    assert_eq!(waiting(&next), [], "nor does the next head know of it");
 }
 
 #[test]
 fn the_standing_request_is_told_and_outlives_the_head() {
     let mut world = World::keeping(1, 0, oxiray_journal::Rows::new());
     let driver = world.driver();
-    world.say(driver, put("standing".into(), r#"[{"resources": {"GPU": 1.0}, "count": 2}]"#));
+    let bundle = |amount| StandingRecord {
+        resources: BTreeMap::from([("GPU".to_owned(), amount)]),
+        count: 2,
+        labels: Vec::new(),
+    };
+    let standing = vec![bundle(1.0), bundle(f64::NAN)];
+    world.say(driver, put("standing".into(), &GrowthView { standing, ..GrowthView::default() }));
     let mut next = World::keeping(1, 0, world.rows.clone());
     next.pass(Duration::from_secs(60));
     attach(&mut next, &GrowthState::default());
-    assert_eq!(told(&next).pop().expect("it is told")["standing"][0]["count"], 2);
+    assert_eq!(told(&next).pop().expect("it is told").standing, [bundle(1.0)], "what is no amount is passed over");
 }
 
 #[test]
@@ -197,8 +210,8 @@ fn a_worker_that_waits_for_the_next_task_keeps_no_machine() {
     pair.head.say(driver, request(1, &[CPU]));
     pair.exchange();
     pair.head.pass(Duration::from_secs(1));
-    let in_use = |pair: &Pair| told(&pair.head).pop().expect("it is told")["machines"][1]["in_use"].clone();
-    assert_eq!(in_use(&pair), true);
+    let in_use = |pair: &Pair| told(&pair.head).pop().expect("it is told").machines[1].in_use;
+    assert!(in_use(&pair));
     let only_if_idle = DrainAsked {
         request: 1,
         node: pair.member.core.node().plan().node.hex(),
@@ -212,7 +225,7 @@ fn a_worker_that_waits_for_the_next_task_keeps_no_machine() {
     pair.head.say(driver, LeaseReturn { lease, retiring: false });
     pair.exchange();
     pair.head.pass(Duration::from_secs(1));
-    assert_eq!(in_use(&pair), false);
+    assert!(!in_use(&pair));
     pair.head.core.drain_asked(AUTOSCALER, &only_if_idle);
     pair.head.settle();
     pair.exchange();

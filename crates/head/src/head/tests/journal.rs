@@ -8,6 +8,7 @@ use oxiray_wire::message::{
     ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeptAction, KeptAnswer, KeptRequest,
     StateQuery,
 };
+use oxiray_wire::state::StateKind;
 use proptest::prelude::*;
 
 fn put(request: u64, key: &str, value: &str) -> KeptRequest {
@@ -238,14 +239,14 @@ fn a_known_groups_identifier_is_refused_to_others_and_their_full_disk_takes_no_g
 
 /// When each job ended, as it is listed.
 fn end_times(world: &mut World, asker: Key) -> Vec<Option<u64>> {
-    let (request, kind) = (200, "jobs".to_owned());
+    let (request, kind) = (200, StateKind::Jobs);
     world.say(asker, StateQuery { request, kind, limit: 10, detail: true, ..StateQuery::default() });
     let rows = world.sent.iter().rev().find_map(|(to, message)| match message {
-        Message::StateReport(said) if *to == asker && said.request == request => Some(said.rows.clone()),
+        Message::StateReport(said) if *to == asker && said.request == request => said.tables.clone(),
         _ => None,
     });
-    let rows: Vec<serde_json::Value> = serde_json::from_str(&rows.expect("it was answered")).expect("JSON");
-    rows.iter().map(|row| row["end_time"].as_u64()).collect()
+    let jobs = rows.expect("it was answered").jobs;
+    jobs.iter().map(|job| Some(job.ended_ms).filter(|at| *at > 0)).collect()
 }
 
 #[test]

@@ -7,8 +7,10 @@ use oxiray_machine::NAME_BYTES_MAX;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
     ActorLookup, GroupBundle, GroupCreate, GuestJoined, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed,
-    StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked, WorkerGone,
+    StateFilter, StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked, WorkerGone,
 };
+use oxiray_wire::state::StateKind;
+use prost::Message as _;
 
 fn reasons(world: &World) -> Vec<&str> {
     world.expelled.iter().map(|(_, why)| why.as_str()).collect()
@@ -110,7 +112,11 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
     assert!(world.answer(driver, 1).failure.is_some_and(|failure| failure.text.contains(&limit)));
     world.say(driver, ActorLookup { request: 2, name: long.clone(), namespace: String::new() });
     assert!(world.answer(driver, 2).failure.is_some_and(|failure| failure.text.contains(&limit)));
-    world.say(driver, StateQuery { request: 3, kind: long.clone(), ..StateQuery::default() });
+    let filter = StateFilter { key: long.clone(), ..StateFilter::default() };
+    world.say(
+        driver,
+        StateQuery { request: 3, kind: StateKind::Actors, filters: vec![filter], ..StateQuery::default() },
+    );
     let bundles = vec![GroupBundle { demand: vec![super::amount("CPU", 10_000)], conditions: Vec::new() }];
     let group = oxiray_ids::PlacementGroupId::new([4; 18]);
     let strategy = "PACK".to_owned();
@@ -134,8 +140,8 @@ fn names_that_are_too_long_are_refused_and_descriptions_cut() {
         },
     );
     world.say(driver, TaskLog { number: 0, records: Vec::new() });
-    world.say(driver, StateQuery { request: 5, kind: "tasks".into(), limit: 10, ..StateQuery::default() });
+    world.say(driver, StateQuery { request: 5, kind: StateKind::Tasks, limit: 10, ..StateQuery::default() });
     world.pass(std::time::Duration::from_secs(6));
     let Some((_, Message::StateReport(told))) = world.sent.last() else { panic!("{:?}", world.sent.last()) };
-    assert!(told.failure.is_none() && told.total == 1 && told.rows.len() < 20_000);
+    assert!(told.failure.is_none() && told.total == 1 && told.encoded_len() < 20_000);
 }

@@ -33,10 +33,10 @@ impl<I: Io> Client<I> {
     /// The head's answer to a question.
     pub(crate) fn answered(&mut self, message: AnswerToClient) {
         let (question, answer) = match message {
-            AnswerToClient::ClusterReport(said) => (said.request, DaemonAnswer::Cluster(Box::new(said))),
+            AnswerToClient::ClusterReport(said) => (said.request, DaemonAnswer::Cluster(said)),
             AnswerToClient::StateReport(said) => (said.request, DaemonAnswer::State(said)),
             AnswerToClient::KeptAnswer(said) => (said.request, DaemonAnswer::Kept(said)),
-            AnswerToClient::Holdings(said) => (said.request, DaemonAnswer::Holdings(said.detail)),
+            AnswerToClient::Holdings(said) => (said.request, DaemonAnswer::Holdings(said)),
             AnswerToClient::GroupReport(said) => (said.request, DaemonAnswer::Groups(Box::new(said))),
             AnswerToClient::ActorAnswer(said) => (said.request, DaemonAnswer::Actor(said)),
         };

@@ -1,0 +1,452 @@
+//! The columns of each list, with Ray's names and in Ray's order. What Oxiray does not record is a column without values.
+
+use crate::cell::Cell;
+use bytes::Bytes;
+use oxiray_wire::message::{ObjectUse, TaskStage};
+use oxiray_wire::state::{
+    ActorPhase, ActorRow, BundleRow, EnvironmentRow, GroupRow, JobRow, NodeRow, ObjectRow, StateKind, Tables, TaskKind,
+    TaskRow, WorkerDuty, WorkerRow,
+};
+
+/// How a column may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Shown, and filtered by.
+    Main,
+    /// Shown; not filtered by.
+    Shown,
+    /// Shown in detail, and filtered by.
+    Detail,
+    /// Shown in detail; not filtered by.
+    Deep,
+}
+
+use Use::{Deep, Detail, Main, Shown};
+
+/// A column of rows `R`.
+#[derive(Debug)]
+pub struct Column<R> {
+    /// Its name.
+    pub name: &'static str,
+    /// How it may be used.
+    pub used: Use,
+    /// Its value in a row.
+    pub of: fn(&R) -> Cell,
+}
+
+/// The rows of a list.
+pub trait Row: Clone + PartialEq + 'static {
+    /// Their columns in a list of that kind.
+    fn columns(kind: StateKind) -> &'static [Column<Self>];
+
+    /// What names the row among those of its kind.
+    fn key(&self) -> Bytes;
+
+    /// Where rows of this kind stand among others.
+    fn among(tables: &mut Tables) -> &mut Vec<Self>;
+}
+
+const fn column<R>(name: &'static str, used: Use, of: fn(&R) -> Cell) -> Column<R> {
+    Column { name, used, of }
+}
+
+/// A column of Ray's that has no values.
+const fn unrecorded<R>(name: &'static str, used: Use) -> Column<R> {
+    Column { name, used, of: |_| Cell::Null }
+}
+
+const ACTORS: &[Column<ActorRow>] = &[
+    column("actor_id", Main, |row| Cell::text(row.actor_id)),
+    column("class_name", Main, |row| (&row.class).into()),
+    column("state", Main, |row| actor_state(row.state).into()),
+    column("job_id", Main, |row| Cell::text(row.job_id)),
+    column("name", Main, |row| (&row.name).into()),
+    column("node_id", Main, |row| row.node_id.map(Cell::text).into()),
+    column("pid", Main, |row| row.pid.unwrap_or(0).into()),
+    column("ray_namespace", Main, |row| (&row.namespace).into()),
+    unrecorded("serialized_runtime_env", Deep),
+    column("required_resources", Deep, |row| row.resources.as_ref().into()),
+    column("death_cause", Deep, death_cause),
+    column("is_detached", Deep, |row| row.detached.into()),
+    unrecorded("placement_group_id", Detail),
+    unrecorded("repr_name", Detail),
+    column("num_restarts", Deep, |row| row.restarts.into()),
+    unrecorded("num_restarts_due_to_lineage_reconstruction", Deep),
+    unrecorded("num_restarts_due_to_node_preemption", Deep),
+    unrecorded("call_site", Deep),
+    unrecorded("label_selector", Deep),
+    unrecorded("fallback_strategy", Deep),
+];
+
+const TASKS: &[Column<TaskRow>] = &[
+    column("task_id", Main, |row| Cell::text(row.task_id)),
+    column("attempt_number", Main, |row| row.attempt.into()),
+    column("name", Main, |row| (&row.name).into()),
+    column("state", Main, |row| stage_name(row.stage).into()),
+    column("job_id", Main, |row| Cell::text(row.task_id.job())),
+    column("actor_id", Main, |row| row.actor().map(Cell::text).into()),
+    column("type", Main, |row| row.kind().name().into()),
+    column("func_or_class_name", Main, |row| (&row.function).into()),
+    unrecorded("parent_task_id", Main),
+    column("node_id", Main, |row| row.node_id.map(Cell::text).into()),
+    column("worker_id", Main, |row| row.worker_id.map(Cell::text).into()),
+    column("worker_pid", Main, |row| row.pid.into()),
+    column("error_type", Main, |row| row.error.as_ref().into()),
+    column("language", Detail, |_| "PYTHON".into()),
+    column("required_resources", Deep, |row| row.resources.as_ref().into()),
+    unrecorded("runtime_env_info", Deep),
+    unrecorded("placement_group_id", Detail),
+    column("events", Deep, events),
+    unrecorded("profiling_data", Deep),
+    unrecorded("creation_time_ms", Deep),
+    column("start_time_ms", Deep, |row| milliseconds(row.started_us).into()),
+    column("end_time_ms", Deep, |row| milliseconds(row.ended_us).into()),
+    unrecorded("task_log_info", Deep),
+    column("error_message", Deep, |row| row.message.as_ref().into()),
+    unrecorded("is_debugger_paused", Detail),
+    unrecorded("call_site", Deep),
+    unrecorded("label_selector", Deep),
+    unrecorded("fallback_strategy", Deep),
+];
+
+const TIMELINE: &[Column<TaskRow>] = &[
+    column("name", Main, |row| (&row.name).into()),
+    column("task_id", Main, |row| Cell::text(row.task_id)),
+    column("worker_id", Main, |row| row.worker_id.map(Cell::text).into()),
+    column("worker_pid", Main, |row| row.pid.into()),
+    column("state", Main, |row| stage_name(row.stage).into()),
+    column("start_us", Shown, |row| has_times(row).then_some(row.started_us).into()),
+    column("end_us", Shown, |row| has_times(row).then_some(row.ended_us).into()),
+];
+
+const NODES: &[Column<NodeRow>] = &[
+    column("node_id", Main, |row| Cell::text(row.node_id)),
+    column("node_ip", Main, |row| (&row.address).into()),
+    column("is_head_node", Main, |row| row.head.into()),
+    column("state", Main, |row| if row.alive { "ALIVE" } else { "DEAD" }.into()),
+    column("state_message", Shown, node_message),
+    column("node_name", Main, |row| (&row.name).into()),
+    column("resources_total", Shown, |row| (&row.resources).into()),
+    column("labels", Shown, |row| (&row.labels).into()),
+    unrecorded("start_time_ms", Deep),
+    unrecorded("end_time_ms", Deep),
+];
+
+const WORKERS: &[Column<WorkerRow>] = &[
+    column("worker_id", Main, |row| Cell::text(row.worker_id)),
+    column("is_alive", Main, |_| true.into()),
+    column("worker_type", Main, |row| if row.duty == WorkerDuty::Driver { "DRIVER" } else { "WORKER" }.into()),
+    unrecorded("exit_type", Main),
+    column("node_id", Main, |row| row.node.map(Cell::text).into()),
+    column("ip", Main, |row| (&row.ip).into()),
+    column("pid", Main, |row| row.pid.into()),
+    unrecorded("exit_detail", Deep),
+    unrecorded("worker_launch_time_ms", Deep),
+    unrecorded("worker_launched_time_ms", Deep),
+    unrecorded("start_time_ms", Deep),
+    unrecorded("end_time_ms", Deep),
+    unrecorded("debugger_port", Detail),
+    unrecorded("num_paused_threads", Detail),
+];
+
+const JOBS: &[Column<JobRow>] = &[
+    column("job_id", Main, |row| row.driver.as_ref().map(|driver| Cell::text(driver.job)).into()),
+    column("type", Main, |row| if row.submission.is_empty() { "DRIVER" } else { "SUBMISSION" }.into()),
+    column("submission_id", Main, |row| Some(&row.submission).filter(|id| !id.is_empty()).into()),
+    column("driver_info", Shown, driver_info),
+    column("status", Main, |row| row.state.name().into()),
+    column("entrypoint", Shown, |row| row.entrypoint.as_ref().into()),
+    column("message", Shown, |row| row.message.as_ref().into()),
+    column("error_type", Shown, |row| row.error.as_ref().into()),
+    column("start_time", Deep, |row| (row.started_ms > 0).then_some(row.started_ms).into()),
+    column("end_time", Deep, |row| (row.ended_ms > 0).then_some(row.ended_ms).into()),
+    column("metadata", Deep, |row| (&row.metadata).into()),
+    column("runtime_env", Deep, |row| match row.runtime_env.as_str() {
+        "" => Cell::Null,
+        json => Cell::Document(json.to_owned()),
+    }),
+    unrecorded("driver_agent_http_address", Deep),
+    column("driver_node_id", Deep, |row| row.node.map(Cell::text).into()),
+    column("driver_exit_code", Deep, |row| row.exit_code.into()),
+];
+
+const PLACEMENT_GROUPS: &[Column<GroupRow>] = &[
+    column("placement_group_id", Main, |row| Cell::text(row.placement_group_id)),
+    column("name", Main, |row| (&row.name).into()),
+    column("creator_job_id", Main, |row| Cell::text(row.job_id)),
+    column("state", Main, |row| row.state.name().into()),
+    column("bundles", Deep, |row| row.bundles.iter().map(bundle).collect()),
+    column("is_detached", Detail, |row| row.detached.into()),
+    unrecorded("stats", Deep),
+    unrecorded("topology_strategy", Deep),
+    unrecorded("topology_assignments", Deep),
+];
+
+const OBJECTS: &[Column<ObjectRow>] = &[
+    column("object_id", Main, |row| Cell::text(row.object)),
+    column("object_size", Main, |row| row.size.map_or(Cell::Whole(-1), Cell::from)),
+    column("task_status", Main, |row| stage_name(row.stage).into()),
+    column("attempt_number", Main, |row| (u64::from(row.attempt) + 1).into()),
+    column("reference_type", Main, |row| use_name(row.used).into()),
+    column("call_site", Main, |row| (&row.site).into()),
+    column("type", Main, |row| if row.is_worker { "WORKER" } else { "DRIVER" }.into()),
+    column("pid", Main, |row| row.pid.into()),
+    column("ip", Main, |row| (&row.ip).into()),
+];
+
+const RUNTIME_ENVS: &[Column<EnvironmentRow>] = &[
+    column("runtime_env", Main, environment),
+    column("success", Main, |_| true.into()),
+    unrecorded("creation_time_ms", Shown),
+    column("node_id", Main, |row| Cell::text(row.node)),
+    column("ref_cnt", Deep, |row| row.uses.into()),
+    unrecorded("error", Detail),
+];
+
+/// Each type of rows with its columns, the list that it stands in, and what names it.
+macro_rules! rows {
+    ($($row:ty: $columns:ident, $list:ident, |$one:ident| $key:expr;)*) => {$(
+        impl Row for $row {
+            fn columns(_: StateKind) -> &'static [Column<Self>] {
+                $columns
+            }
+
+            fn key(&self) -> Bytes {
+                let $one = self;
+                Bytes::copy_from_slice($key)
+            }
+
+            fn among(tables: &mut Tables) -> &mut Vec<Self> {
+                &mut tables.$list
+            }
+        }
+    )*};
+}
+
+rows! {
+    ActorRow: ACTORS, actors, |row| row.actor_id.as_bytes();
+    NodeRow: NODES, nodes, |row| row.node_id.as_bytes();
+    WorkerRow: WORKERS, workers, |row| row.worker_id.as_bytes();
+    GroupRow: PLACEMENT_GROUPS, placement_groups, |row| row.placement_group_id.as_bytes();
+    JobRow: JOBS, jobs, |row| match &row.driver {
+        Some(driver) if row.submission.is_empty() => driver.job.as_bytes().as_slice(),
+        _ => row.submission.as_bytes(),
+    };
+    // Several processes may refer to one object, and several environments be in use on one node: see `key_of`.
+    ObjectRow: OBJECTS, objects, |row| &key_of([row.object.as_bytes().as_slice(), row.ip.as_bytes(), &row.pid.to_le_bytes()]);
+    EnvironmentRow: RUNTIME_ENVS, runtime_envs, |row| &environment_key(row);
+}
+
+impl Row for TaskRow {
+    fn columns(kind: StateKind) -> &'static [Column<Self>] {
+        if kind == StateKind::Timeline { TIMELINE } else { TASKS }
+    }
+
+    fn key(&self) -> Bytes {
+        key_of([self.task_id.as_bytes().as_slice(), &self.attempt.to_le_bytes()]).into()
+    }
+
+    fn among(tables: &mut Tables) -> &mut Vec<Self> {
+        &mut tables.tasks
+    }
+}
+
+fn environment_key(row: &EnvironmentRow) -> Vec<u8> {
+    let variables =
+        row.variables.iter().flat_map(|one| [one.name.as_bytes(), one.value.as_deref().unwrap_or_default().as_bytes()]);
+    key_of([row.node.as_bytes().as_slice()].into_iter().chain(variables))
+}
+
+/// Parts one behind the other, each behind its length, so that no two lists of parts are the same.
+fn key_of<'part>(parts: impl IntoIterator<Item = &'part [u8]>) -> Vec<u8> {
+    let mut key = Vec::new();
+    for part in parts {
+        key.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// The names of a list's columns; nothing for what is no list.
+pub fn columns(kind: StateKind, detail: bool) -> Vec<&'static str> {
+    match kind {
+        StateKind::Actors => names(ACTORS, detail),
+        StateKind::Tasks => names(TASKS, detail),
+        StateKind::Timeline => names(TIMELINE, detail),
+        StateKind::Nodes => names(NODES, detail),
+        StateKind::Workers => names(WORKERS, detail),
+        StateKind::Jobs => names(JOBS, detail),
+        StateKind::PlacementGroups => names(PLACEMENT_GROUPS, detail),
+        StateKind::Objects => names(OBJECTS, detail),
+        StateKind::RuntimeEnvs => names(RUNTIME_ENVS, detail),
+        StateKind::Explain | StateKind::Unknown => Vec::new(),
+    }
+}
+
+fn names<R>(columns: &[Column<R>], detail: bool) -> Vec<&'static str> {
+    columns.iter().filter(|column| column.is_shown(detail)).map(|column| column.name).collect()
+}
+
+impl<R> Column<R> {
+    /// Whether a list shows it.
+    pub(crate) fn is_shown(&self, detail: bool) -> bool {
+        detail || matches!(self.used, Main | Shown)
+    }
+
+    /// Whether a list may be filtered by it.
+    pub(crate) fn is_filter(&self, detail: bool) -> bool {
+        matches!(self.used, Main) || (detail && matches!(self.used, Detail))
+    }
+}
+
+/// Ray's name for an actor's state.
+pub fn actor_state(phase: ActorPhase) -> &'static str {
+    match phase {
+        ActorPhase::Alive => "ALIVE",
+        ActorPhase::Dead => "DEAD",
+        ActorPhase::Restarting => "RESTARTING",
+        ActorPhase::Waiting | ActorPhase::Starting | ActorPhase::Unknown => "PENDING_CREATION",
+    }
+}
+
+/// Ray's name for a stage.
+pub fn stage_name(stage: TaskStage) -> &'static str {
+    match stage {
+        TaskStage::Unknown => "NIL",
+        TaskStage::WaitsForArguments => "PENDING_ARGS_AVAIL",
+        TaskStage::WaitsForWorker => "PENDING_NODE_ASSIGNMENT",
+        TaskStage::Sent => "SUBMITTED_TO_WORKER",
+        TaskStage::Runs => "RUNNING",
+        TaskStage::Finished => "FINISHED",
+        TaskStage::Failed => "FAILED",
+    }
+}
+
+/// Ray's name for what an object is referred to for.
+pub(crate) fn use_name(used: ObjectUse) -> &'static str {
+    match used {
+        ObjectUse::Unknown => "UNKNOWN_STATUS",
+        ObjectUse::Actor => "ACTOR_HANDLE",
+        ObjectUse::Mapped => "PINNED_IN_MEMORY",
+        ObjectUse::Argument => "USED_BY_PENDING_TASK",
+        ObjectUse::Referred => "LOCAL_REFERENCE",
+        ObjectUse::Contained => "CAPTURED_IN_OBJECT",
+    }
+}
+
+/// Why an actor is dead, in Ray's fields.
+fn death_cause(row: &ActorRow) -> Cell {
+    let Some(text) = &row.cause else { return Cell::Null };
+    // The words are those that the head itself gives as the cause.
+    let reasons = [
+        ("killed by `ray.kill`", "RAY_KILL"),
+        ("references to the actor were removed", "OUT_OF_SCOPE"),
+        ("its process", "WORKER_DIED"),
+        ("node", "NODE_DIED"),
+    ];
+    let reason = reasons.iter().find(|(words, _)| text.contains(words)).map_or("UNSPECIFIED", |(_, reason)| reason);
+    let context = Cell::map([
+        ("error_message", text.into()),
+        ("reason", reason.into()),
+        ("pid", row.pid.unwrap_or(0).into()),
+        ("node_ip_address", row.ip.as_ref().into()),
+        ("never_started", row.never_ran.into()),
+        ("name", (&row.name).into()),
+        ("ray_namespace", (&row.namespace).into()),
+        ("class_name", (&row.class).into()),
+        ("actor_id", Cell::text(row.actor_id)),
+    ]);
+    Cell::map([("actor_died_error_context", context)])
+}
+
+fn milliseconds(us: u64) -> Option<u64> {
+    (us > 0).then_some(us / 1000)
+}
+
+/// When an actor is made is told by nobody.
+fn has_times(row: &TaskRow) -> bool {
+    row.kind() != TaskKind::ActorCreation
+}
+
+/// When an attempt came to which stage, as far as the process knows that tells of it.
+fn events(row: &TaskRow) -> Cell {
+    if !has_times(row) {
+        return Cell::Null;
+    }
+    let times = [("RUNNING", row.started_us), (stage_name(row.stage), row.ended_us)];
+    let known = times.into_iter().filter_map(|(state, us)| Some((state, milliseconds(us)?)));
+    known.map(|(state, ms)| Cell::map([("state", state.into()), ("created_ms", ms.into())])).collect()
+}
+
+/// Why it ended, or how it is being emptied.
+fn node_message(row: &NodeRow) -> Cell {
+    let told = [Some(&row.death), row.draining.as_ref().map(|draining| &draining.words)];
+    told.into_iter().flatten().find(|text| !text.is_empty()).into()
+}
+
+fn driver_info(row: &JobRow) -> Cell {
+    let described = row.driver.as_ref().map(|driver| {
+        Cell::map([
+            ("id", Cell::text(driver.job)),
+            ("node_ip_address", (&driver.ip).into()),
+            ("pid", Cell::text(driver.pid)),
+        ])
+    });
+    described.into()
+}
+
+fn bundle(row: &BundleRow) -> Cell {
+    let devices = row
+        .devices
+        .iter()
+        .map(|(resource, slots)| (resource.clone(), slots.numbers.iter().map(|number| Cell::from(*number)).collect()));
+    Cell::map([
+        ("resources", (&row.resources).into()),
+        ("node_id", Cell::Text(row.node_id.map(|node| node.hex()).unwrap_or_default())),
+        ("devices", devices.collect()),
+    ])
+}
+
+fn environment(row: &EnvironmentRow) -> Cell {
+    let variables = row.variables.iter().map(|one| (one.name.clone(), one.value.as_ref().into()));
+    Cell::map([("env_vars", variables.collect())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use oxiray_ids::{ActorId, JobId, TaskId};
+
+    #[test]
+    fn what_a_task_is_of_follows_from_its_identifier() {
+        let job = JobId::from_number(7);
+        let mut unique = oxiray_ids::Unique::default();
+        let actor = ActorId::generate(job, &mut unique);
+        let kinds = [
+            (TaskId::generate(ActorId::nil_of(job), &mut unique), "NORMAL_TASK", Cell::Null),
+            (TaskId::generate(actor, &mut unique), "ACTOR_TASK", Cell::text(actor)),
+            (actor.creation_task(), "ACTOR_CREATION_TASK", Cell::text(actor)),
+        ];
+        for (task_id, kind, of) in kinds {
+            let row = TaskRow { task_id, started_us: 2_000, ended_us: 3_000, ..TaskRow::default() };
+            let value = |name: &str| {
+                let column = TASKS.iter().find(|column| column.name == name).expect("a column");
+                (column.of)(&row)
+            };
+            assert_eq!((value("type"), value("actor_id"), value("job_id")), (kind.into(), of, Cell::text(job)));
+            assert_eq!(value("events") == Cell::Null, kind == "ACTOR_CREATION_TASK");
+        }
+    }
+
+    #[test]
+    fn keys_tell_rows_of_a_kind_apart() {
+        let variable =
+            |name: &str, value: &str| oxiray_wire::message::Variable { name: name.into(), value: Some(value.into()) };
+        let row = |name: &str, value: &str| EnvironmentRow {
+            variables: vec![variable(name, value)],
+            ..EnvironmentRow::default()
+        };
+        assert_ne!(row("ab", "c").key(), row("a", "bc").key());
+        assert_eq!(row("a", "b").key(), EnvironmentRow { uses: 3, ..row("a", "b") }.key());
+    }
+}

@@ -1,0 +1,56 @@
+//! The state of a cluster as types: what the head says of nodes, devices, actors, groups, tasks, jobs, workers, objects and
+//! environments, why something waits, and what the autoscaler plans from.
+//!
+//! The head makes them and they travel as bodies of messages. Their serde forms are what programs read as JSON: the command
+//! line, the Python API and plans in files use these and no others. Amounts of resources are by the resource's name, 1.0
+//! for a whole unit, and bytes for `memory` and `object_store_memory`.
+
+mod cluster;
+mod explanation;
+mod growth;
+mod holdings;
+mod rows;
+mod summary;
+mod words;
+
+pub use cluster::{
+    ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DrainState, DrainTold, LeftOnNode, MemoryLevel,
+    StoreState, TurnFigures, WaitingRow, WorkerLimits,
+};
+pub use explanation::{Explanation, NodeVerdict};
+pub use growth::{
+    AutoscalerState, BundleRecord, ConditionRecord, FreeShare, FreeShares, GroupEntry, GroupStatus, GrowthView,
+    IDLE_TIMEOUT_S, MachineRecord, PlanRecord, ReplicaLimits, ReplicaRecord, SelectorRecord, StandingRecord,
+    WaitingRecord,
+};
+pub use holdings::{Holding, ObjectHolder, ObjectProcess};
+pub use rows::{
+    ActorRow, BundleRow, DriverProcess, EnvironmentRow, GoneRow, GroupRow, JobRow, NodeRow, ObjectRow, Slots, Tables,
+    TaskRow, WorkerRow,
+};
+pub use summary::{CallCounts, ObjectCounts, Summary};
+pub use words::{
+    ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
+};
+
+use oxiray_fields::Fields;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of these types. It grows when a field changes its meaning; a reader refuses another one.
+pub const STATE_VERSION: u32 = 1;
+
+/// Amounts by the resource's name, where there may be none to tell.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Amounts {
+    /// 1.0 for a whole unit.
+    #[field(1)]
+    pub by_name: BTreeMap<String, f64>,
+}
+
+impl From<BTreeMap<String, f64>> for Amounts {
+    fn from(by_name: BTreeMap<String, f64>) -> Self {
+        Self { by_name }
+    }
+}

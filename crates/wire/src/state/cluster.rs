@@ -1,0 +1,316 @@
+//! The cluster in whole, as `oxiray status` and `nodes()` read it.
+
+use super::rows::{ActorRow, GroupRow, NodeRow, WorkerRow};
+use super::words::{DemandKind, DeviceService};
+use super::{Amounts, AutoscalerState, StandingRecord};
+use crate::message::DeviceUse;
+use oxiray_fields::Fields;
+use oxiray_ids::{JobId, NodeId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How the cluster is at a moment. Lists are cut at a thousand entries.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterState {
+    /// What the living nodes offer in whole; devices out of service excepted.
+    #[field(1)]
+    pub totals: BTreeMap<String, f64>,
+    /// What of it is free now; nothing is listed at zero.
+    #[field(2)]
+    pub available: BTreeMap<String, f64>,
+    /// The nodes, the head's own first, and the dead ones that are remembered.
+    #[field(3)]
+    pub nodes: Vec<NodeRow>,
+    /// The devices of the head's machine.
+    #[field(4)]
+    pub devices: Vec<DeviceRow>,
+    /// What waits for resources.
+    #[field(5)]
+    pub waiting: Vec<WaitingRow>,
+    /// Actors, the living first.
+    #[field(6)]
+    pub actors: Vec<ActorRow>,
+    /// Placement groups, those that are not removed first.
+    #[field(7)]
+    pub placement_groups: Vec<GroupRow>,
+    /// Processes that run tasks or actors, or wait to do so.
+    #[field(8)]
+    pub workers: Vec<WorkerRow>,
+    /// Jobs whose drivers are or were connected.
+    #[field(9)]
+    pub jobs: Vec<ConnectedJob>,
+    /// What the autoscaler says of itself; nothing where there never was one.
+    #[field(10)]
+    pub autoscaler: Option<AutoscalerState>,
+    /// What is to fit into the cluster for good (`request_resources`).
+    #[field(11)]
+    pub requested: Vec<StandingRecord>,
+    /// The object store of the head's machine.
+    #[field(12)]
+    pub store: Option<StoreState>,
+    /// What bounds the memory of the head's machine.
+    #[field(13)]
+    pub memory: Option<MemoryLevel>,
+    /// What limits the workers of the head's machine.
+    #[field(14)]
+    pub worker_limits: Option<WorkerLimits>,
+    /// The head's daemon.
+    #[field(15)]
+    pub daemon: Option<DaemonState>,
+}
+
+/// A device of the head's machine.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceRow {
+    /// The resource that it counts as, such as `GPU`.
+    #[field(1)]
+    pub resource: String,
+    /// The key of its family of accelerators.
+    #[field(2)]
+    pub family: Option<String>,
+    /// Its number among those of the resource, from 0.
+    #[field(3)]
+    pub slot: u32,
+    /// What the variable that shows devices to programs calls it.
+    #[field(4)]
+    pub id: String,
+    /// How much it is used; nothing while nobody has it, and where nobody can tell.
+    #[field(5)]
+    #[serde(rename = "use")]
+    pub used: Option<DeviceUse>,
+    /// Whether it was declared without being there.
+    #[field(6)]
+    pub logical: bool,
+    /// Whether it is given to anybody.
+    #[field(7)]
+    pub state: DeviceService,
+    /// Why not.
+    #[field(8)]
+    pub reason: Option<String>,
+    /// Who has it.
+    #[field(9)]
+    pub holders: Vec<DeviceHolder>,
+}
+
+/// A process that has a device, or a part of it.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceHolder {
+    /// The process.
+    #[field(1)]
+    pub pid: u32,
+    /// The task, class or actor that it runs.
+    #[field(2)]
+    pub name: String,
+    /// How much of the device it has, from 0 to 1.
+    #[field(3)]
+    pub share: f64,
+}
+
+/// Those that wait for the same resources.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WaitingRow {
+    /// The function, class or group of the one that waits longest.
+    #[field(1)]
+    pub name: String,
+    /// What it is.
+    #[field(2)]
+    pub kind: DemandKind,
+    /// What it asks of one node; nothing for a placement group.
+    #[field(3)]
+    pub demand: Option<Amounts>,
+    /// How many wait.
+    #[field(4)]
+    pub count: u64,
+    /// How often others that asked later were served before them.
+    #[field(5)]
+    pub overtaken: u64,
+    /// How long the first has waited, in seconds.
+    #[field(6)]
+    pub seconds: f64,
+    /// Why, for people.
+    #[field(7)]
+    pub why: String,
+}
+
+/// A job whose driver is or was connected.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectedJob {
+    /// The job.
+    #[field(1)]
+    pub job_id: JobId,
+    /// Its driver's process.
+    #[field(2)]
+    pub pid: u32,
+    /// Where the names of its actors live.
+    #[field(3)]
+    pub namespace: String,
+    /// Whether its driver is gone.
+    #[field(4)]
+    pub ended: bool,
+}
+
+/// How a node is being emptied.
+#[derive(Debug, Clone, PartialEq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DrainState {
+    /// Why, in the words of who asked for it.
+    #[field(1)]
+    pub reason: String,
+    /// The seconds until the node ends whatever is left there; nothing without a deadline.
+    #[field(2)]
+    pub deadline_s: Option<f64>,
+    /// What is left there.
+    #[field(3)]
+    pub left: Option<LeftOnNode>,
+    /// All of that as a sentence.
+    #[field(4)]
+    pub words: String,
+}
+
+/// How much keeps a node that is being emptied from ending.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeftOnNode {
+    /// Workers on tasks, or between two of them.
+    #[field(1)]
+    pub tasks: u64,
+    /// Actors.
+    #[field(2)]
+    pub actors: u64,
+    /// Drivers that joined there.
+    #[field(3)]
+    pub programs: u64,
+    /// Bundles of placement groups.
+    #[field(4)]
+    pub bundles: u64,
+    /// Objects of which there is no other copy.
+    #[field(5)]
+    pub objects: u64,
+}
+
+/// What came of an order to empty a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DrainTold {
+    /// The node that was meant.
+    #[field(1)]
+    pub node_id: NodeId,
+    /// Whether it is being emptied now.
+    #[field(2)]
+    pub draining: bool,
+    /// What is left there; nothing where it is kept.
+    #[field(3)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<LeftOnNode>,
+}
+
+/// The object store of the head's machine; sizes in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreState {
+    /// What it may hold.
+    #[field(1)]
+    pub capacity: u64,
+    /// What objects take.
+    #[field(2)]
+    pub used: u64,
+    /// What is kept for the next object.
+    #[field(3)]
+    pub pooled: u64,
+    /// What was written to disk.
+    #[field(4)]
+    pub spilled: u64,
+    /// How many objects there are.
+    #[field(5)]
+    pub objects: u64,
+    /// How many memory files and files on disk clients have mapped.
+    #[field(6)]
+    pub files: u64,
+    /// How many objects the head knows, wherever they lie.
+    #[field(7)]
+    pub published: u64,
+}
+
+/// One bound on memory: the machine's size, or a control group's limit; sizes in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryLevel {
+    /// The file that says so.
+    #[field(1)]
+    pub source: String,
+    /// What may be used.
+    #[field(2)]
+    pub limit: u64,
+    /// What is in use and cannot be dropped by the kernel (LIMITS-2 in `node`).
+    #[field(3)]
+    pub used: u64,
+    /// What is in use by memory files, such as those of object stores.
+    #[field(4)]
+    pub shared: u64,
+    /// The share of the last ten seconds in which all work waited for memory, in thousandths, where the kernel tells.
+    #[field(5)]
+    pub stalled: Option<u32>,
+}
+
+impl MemoryLevel {
+    /// Bytes that are left.
+    pub fn free(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+}
+
+/// What limits workers, or why nothing does, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerLimits {
+    /// Their memory.
+    #[field(1)]
+    pub memory: String,
+    /// How many processes each may have.
+    #[field(2)]
+    pub processes: String,
+}
+
+/// The head's daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DaemonState {
+    /// Its process.
+    #[field(1)]
+    pub pid: u32,
+    /// The memory that it takes, in bytes.
+    #[field(2)]
+    pub resident_bytes: u64,
+    /// Its session's directory.
+    #[field(3)]
+    pub session: String,
+    /// The address that `init(address=…)` takes.
+    #[field(4)]
+    pub address: String,
+    /// What its user should know.
+    #[field(5)]
+    pub warnings: Vec<String>,
+    /// How long the turns of its loop took.
+    #[field(6)]
+    pub turns: Option<TurnFigures>,
+}
+
+/// How long the turns of the daemon's loop took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnFigures {
+    /// How many turns there were.
+    #[field(1)]
+    pub count: u64,
+    /// 999 of 1,000 took no longer than this many microseconds.
+    #[field(2)]
+    pub p999_us: u64,
+    /// The longest, in microseconds.
+    #[field(3)]
+    pub longest_us: u64,
+}

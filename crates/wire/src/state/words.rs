@@ -1,0 +1,167 @@
+//! Enums of the state, each value with the word that stands for it in JSON.
+
+/// An enum of numbered words. A number that this build does not know stands for the first of them.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $word:ident = $number:literal: $text:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration, serde::Serialize,
+            serde::Deserialize,
+        )]
+        pub enum $name { $($(#[$word_doc])* #[serde(rename = $text)] $word = $number,)* }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Self] = &[$(Self::$word),*];
+
+            /// Its word.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$word => $text,)* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    )*};
+}
+
+words! {
+    /// What there are lists and answers of.
+    StateKind {
+        /// A kind that this build does not know.
+        Unknown = 0: "unknown",
+        /// Actors, living and lately dead.
+        Actors = 1: "actors",
+        /// Tasks, and the calls and constructors of actors.
+        Tasks = 2: "tasks",
+        /// The same by when they ran.
+        Timeline = 3: "timeline",
+        /// Nodes, living and lately dead.
+        Nodes = 4: "nodes",
+        /// Processes that run tasks or an actor, and drivers.
+        Workers = 5: "workers",
+        /// Jobs, submitted or connected.
+        Jobs = 6: "jobs",
+        /// Placement groups.
+        PlacementGroups = 7: "placement_groups",
+        /// References to objects.
+        Objects = 8: "objects",
+        /// Runtime environments in use.
+        RuntimeEnvs = 9: "runtime_envs",
+        /// Why one thing waits: its identifier is the value of the only filter.
+        Explain = 10: "explain",
+    }
+
+    /// How far an actor is.
+    ActorPhase {
+        /// A phase that this build does not know.
+        Unknown = 0: "unknown",
+        /// It waits for a node.
+        Waiting = 1: "waiting",
+        /// Its constructor runs.
+        Starting = 2: "starting",
+        /// It takes calls.
+        Alive = 3: "alive",
+        /// Its process died, and another one is made.
+        Restarting = 4: "restarting",
+        /// It takes no calls any more.
+        Dead = 5: "dead",
+    }
+
+    /// What a process does.
+    WorkerDuty {
+        /// A duty that this build does not know.
+        Unknown = 0: "unknown",
+        /// It waits for the next task of its job.
+        Idle = 1: "idle",
+        /// It runs tasks.
+        Task = 2: "task",
+        /// It is an actor.
+        Actor = 3: "actor",
+        /// It is about to end.
+        Ending = 4: "ending",
+        /// It was forked ahead and belongs to no job yet.
+        Spare = 5: "spare",
+        /// It is a job's own program.
+        Driver = 6: "driver",
+    }
+
+    /// How far a placement group is, in Ray's words.
+    GroupState {
+        /// A state that this build does not know.
+        Unknown = 0: "UNKNOWN",
+        /// It waits for room.
+        Pending = 1: "PENDING",
+        /// Nodes were chosen, and have not all set its bundles aside.
+        Prepared = 2: "PREPARED",
+        /// All its bundles are set aside.
+        Created = 3: "CREATED",
+        /// It was given up.
+        Removed = 4: "REMOVED",
+        /// It lost nodes, and waits for others.
+        Rescheduling = 5: "RESCHEDULING",
+    }
+
+    /// What the scheduler says of a placement group, in Ray's words.
+    GroupScheduling {
+        /// A word that this build does not know.
+        Unknown = 0: "UNKNOWN",
+        /// There is room for it now.
+        Queued = 1: "QUEUED",
+        /// There is no room now.
+        NoResources = 2: "NO_RESOURCES",
+        /// There never will be with the nodes that there are.
+        Infeasible = 3: "INFEASIBLE",
+        /// Nodes were chosen.
+        Started = 4: "SCHEDULING_STARTED",
+        /// All its bundles are set aside.
+        Finished = 5: "FINISHED",
+        /// It was given up.
+        Removed = 6: "REMOVED",
+    }
+
+    /// Whether a device is given to anybody.
+    DeviceService {
+        /// A word that this build does not know.
+        Unknown = 0: "unknown",
+        /// It is.
+        InService = 1: "in service",
+        /// It is kept back, for a reason that its row has.
+        Quarantined = 2: "quarantined",
+    }
+
+    /// Who waits for resources.
+    DemandKind {
+        /// A kind that this build does not know.
+        Unknown = 0: "unknown",
+        /// Tasks.
+        Task = 1: "task",
+        /// An actor.
+        Actor = 2: "actor",
+        /// A placement group.
+        Group = 3: "placement group",
+    }
+
+    /// What a row of tasks is of, in Ray's words.
+    TaskKind {
+        /// A call of a function.
+        Normal = 0: "NORMAL_TASK",
+        /// A call of an actor's method.
+        Actor = 1: "ACTOR_TASK",
+        /// The making of an actor.
+        ActorCreation = 2: "ACTOR_CREATION_TASK",
+    }
+
+    /// What a process that refers to objects is.
+    ProcessRole {
+        /// It has ended.
+        Gone = 0: "gone",
+        /// It runs tasks or an actor.
+        Worker = 1: "worker",
+        /// It is a job's own program.
+        Driver = 2: "driver",
+    }
+}
