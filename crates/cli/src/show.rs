@@ -40,9 +40,9 @@ pub(crate) fn table(columns: &[&str], rows: &[Json], limit: Option<usize>) -> St
 }
 
 /// Rows below the names of their columns, without alignment.
-pub(crate) fn lines(columns: &[String], rows: &[Json]) -> String {
+pub(crate) fn lines(columns: &[&str], rows: &[Json]) -> String {
     let heads = columns.iter().map(|column| column.to_uppercase()).collect();
-    let cells = rows.iter().map(|row| columns.iter().map(|column| cell(&row[column])).collect());
+    let cells = rows.iter().map(|row| columns.iter().map(|column| cell(&row[*column])).collect());
     let lines: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
     lines.iter().fold(String::new(), |text, line| text + &line.join(", ") + "\n")
 }
