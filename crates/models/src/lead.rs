@@ -273,6 +273,23 @@ fn two_that_wait_get_their_answers_whoever_reads_them() {
 }
 
 #[test]
+fn whoever_reads_the_answer_of_another_tells_it_though_it_waits_on_itself() {
+    explore(|| {
+        let (process, sockets) = process();
+        let (other, next) = (Arc::clone(&process), Arc::clone(&sockets));
+        let waiting = thread::spawn(move || {
+            wait_for(&other, 1);
+            // Only now the first one's answer comes.
+            next.post(0);
+        });
+        let peer = thread::spawn(move || sockets.post(1));
+        wait_for(&process, 0);
+        waiting.join().expect("it has its answer");
+        peer.join().expect("it ends");
+    });
+}
+
+#[test]
 fn whoever_gives_up_hands_the_lead_on() {
     explore(|| {
         let (process, sockets) = process();
@@ -329,5 +346,23 @@ fn the_background_hears_news_while_nobody_waits() {
         assert_eq!(listening.join().expect("it hears something"), 2);
         process.close();
         attending.join().expect("it ends");
+    });
+}
+
+#[test]
+fn the_background_reads_on_when_whoever_led_has_left() {
+    explore(|| {
+        let (process, sockets) = process();
+        let background = Arc::clone(&process);
+        let attending = thread::spawn(move || background.attend());
+        let peer = Arc::clone(&sockets);
+        let answering = thread::spawn(move || peer.post(0));
+        wait_for(&process, 0);
+        // Nobody waits for this one.
+        sockets.post(2);
+        while process.next_headline() != 2 {}
+        process.close();
+        attending.join().expect("it ends");
+        answering.join().expect("it ends");
     });
 }
