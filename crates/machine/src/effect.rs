@@ -1,11 +1,9 @@
 //! What the shell of a daemon is to do: for its machine, and for the cluster where it is the head.
 
+use crate::confinement::Confinement;
 use crate::device_checks::DeviceQuestion;
 use crate::names::{Key, TemplateKey};
-#[cfg(doc)]
-use crate::node::NodeCore;
-use crate::node::ending::confined::Confinement;
-use crate::node::templates::Origin;
+use crate::origin::Origin;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_journal::Change;
 use oxiray_wire::Message;
@@ -110,9 +108,9 @@ pub enum Effect {
         /// The client.
         client: Key,
     },
-    /// Ask the vendor's library about a device; [`NodeCore::device_answered`] takes the answer.
+    /// Ask the vendor's library about a device; [`crate::NodeCore::device_answered`] takes the answer.
     AskDevice(DeviceQuestion),
-    /// Measure how much devices are used; [`NodeCore::devices_measured`] takes what is found.
+    /// Measure how much devices are used; [`crate::NodeCore::devices_measured`] takes what is found.
     MeasureDevices,
     /// Have these rows written in one step; the head is told what became of it.
     Write(Vec<Change>),

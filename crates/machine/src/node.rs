@@ -7,10 +7,14 @@
 //! | `held` | orders that wait until their environments are made |
 //! | `bundles` | what is set aside for placement groups |
 //! | `assign` | which process becomes whose worker, and what it is told |
-//! | `templates` | the processes that workers are forked from, and how many are kept ready |
+//! | `templates`, `kept_ready` | the processes that workers are forked from, and how many are kept ready |
 //! | `ending` | how workers end, and when what they held is given back |
+//! | `memory`, `confined` | who is ended where memory is short, and what each may take |
 //! | `device_use` | what drivers say of devices as time goes by |
 //! | `returning` | what the next head is told after the last one was lost |
+//!
+//! The parts that it consists of, which have their fields and what is done with them alone, lie beside this folder: `worker`,
+//! `templates`, `environments`, `devices`, `served_head`, `memory`.
 //!
 //! - CORE-1: a grant goes back to the ledger once its worker holds nothing of it any more: when an idle
 //!   worker without devices is returned, or when the worker's whole process tree is gone and its devices
@@ -22,128 +26,32 @@
 mod assign;
 mod audit;
 mod bundles;
+mod confined;
 mod device_use;
 pub(crate) mod ending;
 mod held;
+mod kept_ready;
+mod memory;
 mod returning;
 mod serving;
-pub(crate) mod templates;
+mod templates;
 
-use super::environments::{self, Environments};
-use super::{Effect, Home, Key, Monitored, Numbers, TemplateKey};
+use crate::alarm::Alarm;
+use crate::devices::Devices;
+use crate::effect::Effect;
+use crate::environments::Environments;
+use crate::names::{Key, Monitored, Numbers};
+use crate::origin::Origin;
 use crate::plan::Plan;
-use oxiray_ids::{ActorId, Chance, JobId, WorkerId};
-use oxiray_resources::{Grant, Ledger};
+use crate::served_head::ServedHead;
+use crate::templates::Templates;
+use crate::worker::{Job, Worker};
+use oxiray_ids::{Chance, JobId};
+use oxiray_resources::Ledger;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, Environment, WorkerToNode};
+use oxiray_wire::message::WorkerToNode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
-
-use serving::Link;
-
-/// What a worker is there for, as its machine knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Duty {
-    /// Forked or being forked, and nobody's.
-    Spare,
-    /// Done with an order, and free for another of its job and environment.
-    Idle,
-    /// On this order.
-    Leased(u64),
-    /// The process of this actor.
-    Actor(ActorId),
-    /// Killed or leaving; it is only waited for.
-    Ending,
-}
-
-/// A worker from the moment its fork is ordered until its process tree is gone.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    id: WorkerId,
-    template: TemplateKey,
-    pid: Option<u32>,
-    duty: Duty,
-    job: Option<JobId>,
-    environment: Environment,
-    label: String,
-    grant: Option<Grant>,
-    /// What an actor needs beyond `grant` until its constructor returned.
-    surplus: Option<Grant>,
-    home: Option<Home>,
-    /// CORE-3.
-    once: bool,
-    /// Whether it is a detached actor, or works for one.
-    outlives_job: bool,
-    /// Killed or dead: its tree is to be gone soon.
-    is_doomed: bool,
-    memory: ending::memory::OfWorker,
-    progress: Progress,
-}
-
-/// How far a worker is with what it is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Begun,
-    /// The actor's constructor returned.
-    Ready,
-    /// Its work is done, and it stays for the tasks that it made.
-    Lingering,
-}
-
-impl Worker {
-    /// One whose fork is ordered, and that is nobody's.
-    fn new(id: WorkerId, template: TemplateKey) -> Self {
-        Self {
-            id,
-            template,
-            pid: None,
-            duty: Duty::Spare,
-            job: None,
-            environment: Environment::default(),
-            label: String::new(),
-            grant: None,
-            surplus: None,
-            home: None,
-            once: false,
-            outlives_job: false,
-            is_doomed: false,
-            memory: ending::memory::OfWorker::default(),
-            progress: Progress::Begun,
-        }
-    }
-
-    /// What it was granted, where it is on a lease.
-    fn grant_on_lease(&mut self) -> Option<&mut Grant> {
-        self.grant.as_mut().filter(|_| matches!(self.duty, Duty::Leased(_)))
-    }
-
-    /// All that it holds of the ledger.
-    fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.grant.iter().chain(&self.surplus)
-    }
-}
-
-/// A job that orders may name.
-#[derive(Debug)]
-struct Job {
-    driver: WorkerId,
-    told: Driver,
-    /// Nothing more is placed for it.
-    is_over: bool,
-}
-
-/// What is due at a certain time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    DeviceCheck(Key),
-    Measure,
-    Overdue(Key),
-    Verdict(Key),
-    Undying(Key),
-    Templates,
-    Adjust,
-    Environment(environments::Alarm),
-}
 
 /// What names things here: numbers that the daemon gives once, and identifiers drawn at random.
 #[derive(Debug)]
@@ -170,12 +78,12 @@ pub struct NodeCore {
     workers: BTreeMap<Key, Worker>,
     /// Idle workers, longest idle first.
     idle: Vec<Key>,
-    templates: templates::Templates,
+    templates: Templates,
     environments: Environments<()>,
     jobs: BTreeMap<JobId, Job>,
     /// The head that this node serves.
-    head: Option<serving::Head>,
-    devices: ending::Devices,
+    head: Option<ServedHead>,
+    devices: Devices,
     /// Bytes that objects take in this node's store, about.
     store_used: u64,
     names: Names,
@@ -201,11 +109,11 @@ impl NodeCore {
             about: About { session, address, epoch },
             workers: BTreeMap::new(),
             idle: Vec::new(),
-            templates: templates::Templates::default(),
+            templates: Templates::default(),
             environments: Environments::default(),
             jobs: BTreeMap::new(),
             head: None,
-            devices: ending::Devices::new(monitored),
+            devices: Devices::new(monitored),
             store_used: 0,
             names: Names { numbers, chance: Chance::default() },
             now,
@@ -272,7 +180,7 @@ impl NodeCore {
     }
 
     /// What the templates that there are were started as.
-    pub fn origins(&self) -> impl Iterator<Item = &templates::Origin> {
+    pub fn origins(&self) -> impl Iterator<Item = &Origin> {
         self.templates.origins()
     }
 

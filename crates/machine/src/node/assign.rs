@@ -1,31 +1,19 @@
 //! Which process becomes whose worker, and what it is told.
 
-use super::ending::memory::Caller;
-use super::{Duty, Link, NodeCore};
+use super::NodeCore;
 use crate::environments::merged;
-use crate::{BundleKey, Home, Key, amounts};
+use crate::served_head::Link;
+use crate::worker::{Duty, Post};
+use crate::{BundleKey, Key, amounts};
 use oxiray_accelerators::{WorkerEnvironment, environment, visible_ids};
 use oxiray_families::device_resources;
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_resources::{Grant, Quantity, ResourceName};
-use oxiray_wire::message::{ActorCreate, Assign, Devices, Environment, Variable, Welcome};
+use oxiray_wire::message::{Assign, Devices, Environment, Variable, Welcome};
 use std::collections::BTreeMap;
 
 /// How many threads numeric libraries start.
 const THREADS: &str = "OMP_NUM_THREADS";
-
-/// Who the worker is for.
-pub(super) struct Post {
-    pub(super) job: JobId,
-    pub(super) duty: Duty,
-    pub(super) environment: Environment,
-    pub(super) label: String,
-    pub(super) fresh: bool,
-    pub(super) outlives_job: bool,
-    pub(super) actor: Option<ActorCreate>,
-    pub(super) home: Option<Home>,
-    pub(super) caller: Caller,
-}
 
 impl NodeCore {
     /// Finds a worker for the post, tells it what it is, and gives it the grant.

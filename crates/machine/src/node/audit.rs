@@ -1,6 +1,7 @@
 //! What must hold on a machine between any two events, and what is left there: for tests and simulations.
 
-use super::{Duty, NodeCore};
+use super::NodeCore;
+use crate::worker::Duty;
 use oxiray_resources::{Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
 use std::collections::BTreeMap;

@@ -1,35 +1,18 @@
 //! What the driver says of devices as time goes by: how much they are used while somebody has one, told to the head with
 //! what is free, and whether one is lost, which is out of service then.
 
-use super::{Alarm, NodeCore};
-use crate::{Effect, Key};
+use super::NodeCore;
+use crate::Effect;
+use crate::alarm::Alarm;
 use oxiray_accelerators::DeviceUse as Found;
 use oxiray_wire::message::DeviceUse;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two measurings while a device is in use.
 const MEASURED_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at devices that nobody uses.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
-
-/// What was measured last.
-#[derive(Debug, Default)]
-pub(super) struct Measured {
-    next: Option<Instant>,
-    pub(super) uses: Vec<DeviceUse>,
-    /// The devices that their drivers have lost, each by resource and slot.
-    lost: BTreeSet<(String, u32)>,
-    /// Stands for the driver among those who keep devices out of service.
-    driver: Option<Key>,
-}
-
-impl Measured {
-    /// Whether it is why devices are out of service because of that key.
-    pub(super) fn is_driver(&self, key: Key) -> bool {
-        self.driver == Some(key) && !self.lost.is_empty()
-    }
-}
 
 impl NodeCore {
     /// Sees to the next look at the devices, where somebody can tell: soon where one is in use.

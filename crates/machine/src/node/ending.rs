@@ -1,15 +1,12 @@
 //! How workers end, and when what they held is given back.
 
-pub(crate) mod confined;
-pub(crate) mod memory;
-
-use super::device_use::Measured;
-use super::{Alarm, Duty, NodeCore, Progress};
-use crate::Monitored;
-use crate::device_checks::{DeviceChecks, DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
+use super::NodeCore;
+use crate::alarm::Alarm;
+use crate::device_checks::{DeviceQuestion, DeviceSlot, Residue, Step, devices_of};
+use crate::devices::OutOfService;
+use crate::worker::{Duty, Progress};
 use crate::{Effect, Key};
 use oxiray_wire::message::{OutOfMemory, Stop, WorkerDied, WorkerGone};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long the owner of a dead worker waits for the word on how it died. What the worker left behind is
@@ -19,27 +16,6 @@ const VERDICT_LIMIT: Duration = Duration::from_millis(200);
 pub const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 /// How long a worker and what it started may take to die.
 pub const DYING_LIMIT: Duration = Duration::from_secs(10);
-
-/// The workers that keep a device out of service, each with the reason.
-type OutOfService = BTreeMap<DeviceSlot, BTreeMap<Key, String>>;
-
-/// What is known of the machine's devices beside the ledger.
-#[derive(Debug)]
-pub(super) struct Devices {
-    pub(super) checks: DeviceChecks,
-    pub(super) out_of_service: OutOfService,
-    pub(super) measured: Measured,
-}
-
-impl Devices {
-    pub(super) fn new(monitored: Monitored) -> Self {
-        Self {
-            checks: DeviceChecks::new(monitored),
-            out_of_service: OutOfService::new(),
-            measured: Measured::default(),
-        }
-    }
-}
 
 impl NodeCore {
     /// Has a worker end: kills its process, or waits for one that is being forked.

@@ -3,19 +3,14 @@
 //! - HELD-1: what an order is to be granted is granted before its environment is made, so that the head's view of this
 //!   node holds; where the environment fails, or the job is over, it is given back and the order refused.
 
-use super::{Alarm, NodeCore};
+use super::NodeCore;
 use crate::Effect;
+use crate::alarm::Alarm;
 use crate::environments::{Asked, Command, Due, Readiness, merged};
+use crate::served_head::Held;
 use oxiray_ids::JobId;
 use oxiray_resources::Grant;
 use oxiray_wire::message::{Environment, EnvironmentMade, Failure, Place, PlaceRefused};
-
-/// An order, and what was granted for it.
-#[derive(Debug)]
-pub(super) struct Held {
-    order: Place,
-    grant: Grant,
-}
 
 impl NodeCore {
     /// Has a worker for an order that is granted, or holds it until that can be.

@@ -1,6 +1,8 @@
 //! A member whose head came back: its work went on, and it says what there is of it.
 
-use super::{Duty, Link, NodeCore, Progress};
+use super::NodeCore;
+use crate::served_head::Link;
+use crate::worker::{Duty, Progress};
 use crate::{Key, amounts};
 use oxiray_ids::ObjectId;
 use oxiray_resources::Grant;

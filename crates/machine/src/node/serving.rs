@@ -1,51 +1,21 @@
 //! The head that a node serves: what it orders, and what it is told.
 
-use super::assign::Post;
-use super::ending::memory::Caller;
-use super::held::Held;
-use super::templates::Origin;
-use super::{Duty, Job, NodeCore, Progress, Worker};
-use crate::{BundleKey, Effect, Home, Key, amounts, demand};
+use super::NodeCore;
+use crate::memory::Caller;
+use crate::origin::Origin;
+use crate::served_head::{Link, ServedHead};
+use crate::worker::{Duty, Job, Post, Progress, Worker};
+use crate::{Effect, Home, Key, amounts, demand};
 use oxiray_ids::JobId;
-use oxiray_resources::{BundleId, Demand, Grant};
+use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
     DevicesFree, Draining, HeadOrder, JobTold, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
 };
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// In how many steps a node tells how full its store is.
 const STORE_STEPS: u64 = 256;
-
-/// By what way a node and its head talk.
-#[derive(Debug)]
-pub(super) enum Link {
-    /// The head is in the same process, and takes what it is told from here.
-    InProcess(Vec<NodeReport>),
-    /// At the other end of a stream. It is far where the head is on another machine, or treated as if it were.
-    Stream { key: Key, is_far: bool },
-}
-
-impl Link {
-    pub(super) fn is_far(&self) -> bool {
-        matches!(self, Self::Stream { is_far: true, .. })
-    }
-}
-
-/// The head that this node serves.
-#[derive(Debug)]
-pub(super) struct Head {
-    pub(super) link: Link,
-    /// The last order taken.
-    pub(super) order: u64,
-    pub(super) told: NodeState,
-    /// The bundles that are set aside for it.
-    pub(super) bundles: BTreeMap<BundleKey, BundleId>,
-    /// Orders that wait for their environments.
-    pub(super) held: BTreeMap<u64, Held>,
-    /// Until when this node is being emptied at the latest, and why, where it is.
-    draining: Option<(Option<Instant>, String)>,
-}
 
 impl NodeCore {
     /// From here on this node serves a head, which is told of the node in words that are returned. `listens` is where
@@ -56,7 +26,7 @@ impl NodeCore {
         let is_far = !join.listens.is_empty();
         let link = stream.map_or(Link::InProcess(Vec::new()), |key| Link::Stream { key, is_far });
         let (bundles, held) = (BTreeMap::new(), BTreeMap::new());
-        self.head = Some(Head { link, order: 0, told, bundles, held, draining: None });
+        self.head = Some(ServedHead { link, order: 0, told, bundles, held, draining: None });
         join
     }
 

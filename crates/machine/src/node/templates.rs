@@ -1,15 +1,15 @@
 //! Template processes, one for each origin, and the spare workers that they forked.
 
-use super::{Alarm, Duty, NodeCore, Worker};
+use super::NodeCore;
+use crate::alarm::Alarm;
+use crate::origin::Origin;
+use crate::templates::{Bursts, HALF_LIFE, QUIET, Template};
+use crate::worker::{Duty, Worker};
 use crate::{Effect, Key, TemplateKey};
 use oxiray_ids::{JobId, WorkerId};
 use oxiray_wire::message::{Environment, Variable, WorkerForked};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
-
-mod recent;
-
-use recent::{Bursts, Recent};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// How long a template that is not a driver's own is kept without a worker in use.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
@@ -17,68 +17,6 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 const TEMPLATES_MAX: usize = 16;
 /// Variables that act when a program starts, so that a forked worker would be told of them too late.
 const START_PREFIXES: [&str; 5] = ["LD_", "PYTHON", "GLIBC_", "MALLOC_", "ASAN_"];
-
-/// What a template is: two that are the same may share one process.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origin {
-    /// The interpreter, or a command that starts one; a program of the user's own where it is `native`.
-    pub command: Vec<String>,
-    /// Whether the command is such a program, which needs no telling how to serve.
-    pub native: bool,
-    /// What it starts with besides the daemon's own variables.
-    pub variables: Vec<Variable>,
-    /// The modules that it imports.
-    pub preload: Vec<String>,
-    /// Where it finds them.
-    pub preload_path: Vec<String>,
-}
-
-impl Origin {
-    /// An interpreter, and nothing else.
-    pub fn plain(interpreter: &str) -> Self {
-        Self { command: vec![interpreter.to_owned()], ..Self::default() }
-    }
-
-    fn is_plain(&self) -> bool {
-        self.preload.is_empty() && self.variables.is_empty()
-    }
-}
-
-#[derive(Debug)]
-struct Template {
-    origin: Origin,
-    is_started: bool,
-    /// Started with the daemon, for whoever comes.
-    is_kept: bool,
-    /// Since when nobody uses a worker of it, as far as was looked.
-    idle_since: Option<Instant>,
-    /// Those who wait for workers of it, or had some.
-    jobs: BTreeSet<JobId>,
-    notice: String,
-    bursts: Bursts,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Templates {
-    by_key: BTreeMap<TemplateKey, Template>,
-    last_key: TemplateKey,
-    is_armed: bool,
-    recent: Recent,
-}
-
-impl Templates {
-    /// Templates forget a job that is over.
-    pub(super) fn forget(&mut self, job: JobId) {
-        self.by_key.values_mut().for_each(|template| {
-            template.jobs.remove(&job);
-        });
-    }
-
-    /// What the templates are, oldest first.
-    pub(super) fn origins(&self) -> impl Iterator<Item = &Origin> {
-        self.by_key.values().map(|template| &template.origin)
-    }
-}
 
 impl NodeCore {
     /// Starts the template of an interpreter ahead of the first job.
@@ -159,7 +97,7 @@ impl NodeCore {
         let plans: Vec<_> = started.map(|(key, template)| (*key, self.spares_wanted(&template.bursts))).collect();
         for (key, wanted) in plans {
             if self.templates.by_key[&key].bursts.goes_on(self.now) {
-                self.adjust_later(recent::QUIET);
+                self.adjust_later(QUIET);
                 continue;
             }
             for _ in self.spares_of(key).count()..wanted {
@@ -170,7 +108,7 @@ impl NodeCore {
                 self.kill_worker(spare);
             }
             if wanted > self.plan.spare_workers {
-                self.adjust_later(recent::HALF_LIFE);
+                self.adjust_later(HALF_LIFE);
             }
         }
     }
@@ -232,7 +170,7 @@ impl NodeCore {
         template.bursts.take(self.now);
         let wanted = self.spares_wanted(&self.templates.by_key[&key].bursts);
         if wanted > self.plan.spare_workers {
-            self.adjust_later(recent::QUIET);
+            self.adjust_later(QUIET);
         }
     }
 

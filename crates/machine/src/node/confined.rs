@@ -10,34 +10,16 @@
 //! - CONFINED-3: a worker whose processes met their limit serves nobody after what it is on, and everything in its group
 //!   ends with it.
 
-use super::memory::{Cause, shown};
-use crate::node::{Duty, NodeCore};
+use super::NodeCore;
+use crate::confinement::{Confinement, Exceeded};
+use crate::memory::{Cause, shown};
+use crate::worker::Duty;
 use crate::{Effect, Key};
 use oxiray_wire::message::{OutOfMemory, WorkerSpent};
 
-/// How much memory a worker may take for itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Confinement {
-    /// The worker.
-    pub worker: Key,
-    /// What its lease asked for with `memory=`, in bytes; nothing for as much as there is.
-    pub memory: Option<u64>,
-}
-
-/// What the group of a worker tells, in which the kernel ended a process for want of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exceeded {
-    /// What was asked for with `memory=`.
-    pub asked: u64,
-    /// What the group may have with all that is allowed besides.
-    pub limit: u64,
-    /// The most that it had.
-    pub used: u64,
-}
-
 impl NodeCore {
     /// CONFINED-1: the worker has a grant.
-    pub(in crate::node) fn confine(&mut self, key: Key) {
+    pub(super) fn confine(&mut self, key: Key) {
         let Some(worker) = self.workers.get_mut(&key) else { return };
         let asked = worker.grant.as_ref().map(|grant| grant.demand().get("memory").wholes()).filter(|bytes| *bytes > 0);
         let before = std::mem::replace(&mut worker.memory.asked, asked);

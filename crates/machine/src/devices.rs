@@ -1,0 +1,46 @@
+//! What is known of the machine's devices beside the ledger.
+
+use crate::device_checks::{DeviceChecks, DeviceSlot};
+use crate::names::{Key, Monitored};
+use oxiray_wire::message::DeviceUse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// The workers that keep a device out of service, each with the reason.
+pub(crate) type OutOfService = BTreeMap<DeviceSlot, BTreeMap<Key, String>>;
+
+/// What is known of the machine's devices beside the ledger.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    pub(crate) checks: DeviceChecks,
+    pub(crate) out_of_service: OutOfService,
+    pub(crate) measured: Measured,
+}
+
+impl Devices {
+    pub(crate) fn new(monitored: Monitored) -> Self {
+        Self {
+            checks: DeviceChecks::new(monitored),
+            out_of_service: OutOfService::new(),
+            measured: Measured::default(),
+        }
+    }
+}
+
+/// What was measured last.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) next: Option<Instant>,
+    pub(crate) uses: Vec<DeviceUse>,
+    /// The devices that their drivers have lost, each by resource and slot.
+    pub(crate) lost: BTreeSet<(String, u32)>,
+    /// Stands for the driver among those who keep devices out of service.
+    pub(crate) driver: Option<Key>,
+}
+
+impl Measured {
+    /// Whether it is why devices are out of service because of that key.
+    pub(crate) fn is_driver(&self, key: Key) -> bool {
+        self.driver == Some(key) && !self.lost.is_empty()
+    }
+}
