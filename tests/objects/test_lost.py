@@ -123,9 +123,9 @@ def test_an_owner_that_kept_no_reference_makes_it_again_for_those_who_did(cluste
     gc.collect()
     assert ray.get(keeper.read.remote(), timeout=30) == 7
     assert counted("made") == 2
-    assert _core.figures()["recipes"] == 1
+    assert _core.figures()["task_specs"] == 1
     ray.get(keeper.drop.remote())
-    wait_until(lambda: _core.figures()["recipes"] == 0)
+    wait_until(lambda: _core.figures()["task_specs"] == 0)
 
 
 def test_only_what_is_lost_of_several_results_is_written_again(cluster, counted) -> None:
@@ -198,7 +198,7 @@ def test_records_give_way_to_their_limit(cluster, counted) -> None:
     ray.wait([made])
     later = [make.remote(counted.folder, "later", number, b"x" * 60_000) for number in range(2)]
     ray.wait(later, num_returns=2)
-    assert _core.figures()["recipe_bytes"] <= 100_000
+    assert _core.figures()["task_spec_bytes"] <= 100_000
     lose(made)
     assert reason_of(made) == ErrorType.OBJECT_UNRECONSTRUCTABLE_LINEAGE_EVICTED
 

@@ -88,7 +88,7 @@ def test_a_method_runs_again_where_its_calls_may(cluster, journal: Path, retries
         assert reason_of(made) == ErrorType.OBJECT_UNRECONSTRUCTABLE_MAX_ATTEMPTS_EXCEEDED
     del made, maker
     gc.collect()
-    wait_until(lambda: _core.figures()["recipes"] == 0)
+    wait_until(lambda: _core.figures()["task_specs"] == 0)
 
 
 def test_a_method_does_not_where_they_may_not(cluster, journal: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_generator_yields_lost_items_anew(cluster, journal: Path) -> None:
     assert 2 <= runs(journal) <= 4
     del items
     gc.collect()
-    wait_until(lambda: _core.figures()["recipes"] == 0 and _core.figures()["objects"] == 0)
+    wait_until(lambda: _core.figures()["task_specs"] == 0 and _core.figures()["objects"] == 0)
 
 
 def test_an_item_that_another_process_reads_is_yielded_anew(cluster, journal: Path) -> None:

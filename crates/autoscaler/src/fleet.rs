@@ -2,7 +2,7 @@
 //!
 //! - FLEET-1: no group is asked for more replicas than its maximum, those that may still come late included: a request
 //!   that was not answered is made again before there is a new one.
-//! - FLEET-2: what is wanted is planned anew each round from what the head says, so that no wish can be forgotten.
+//! - FLEET-2: what is wanted is planned anew each round from what the head says, so that no request can be forgotten.
 //! - FLEET-3: a group that does not deliver is set aside, each time for longer, and the others are tried.
 //! - FLEET-4: nothing is decided on what is not known: without the provider's list, nothing is launched or taken away.
 
@@ -53,7 +53,7 @@ impl Default for Limits {
 
 /// What is known at the start of a round.
 #[derive(Clone, Debug)]
-pub struct Seen<'round> {
+pub struct RoundView<'round> {
     /// The groups as they are now.
     pub groups: &'round [GroupEntry],
     /// The provider's machines.
@@ -99,7 +99,7 @@ pub enum Act {
     },
 }
 
-/// A replica from the wish for it until its machines are gone.
+/// A replica from the request for it until its machines are gone.
 #[derive(Clone, Debug)]
 struct Slot {
     group: String,
@@ -151,7 +151,7 @@ impl Fleet {
     }
 
     /// Looks at what is known, plans, and says what is to be done (FLEET-2).
-    pub fn round(&mut self, now: Duration, seen: &Seen<'_>) -> Result<Vec<Act>, RecordError> {
+    pub fn round(&mut self, now: Duration, seen: &RoundView<'_>) -> Result<Vec<Act>, RecordError> {
         let mut acts = Vec::new();
         self.compare(now, seen);
         self.hear_failures(now, seen.failed);

@@ -13,12 +13,12 @@ mod run;
 mod status;
 mod words;
 
-pub use fleet::{Act, Fleet, Limits, Seen};
+pub use fleet::{Act, Fleet, Limits, RoundView};
 pub use groups::{GROUPS_MAX, GroupError, GroupsFile, REPLICAS_MAX, entry_of, group_of, groups_of, read_groups};
 pub use life::{Happening, State};
 pub use local::{Local, Recorded};
 pub use oxiray_scheduler::NodeGroup;
-pub use oxiray_threads::Bell;
+pub use oxiray_threads::Waker;
 pub use provider::{Failed, Instance, InstanceState, Provider, ProviderError};
 pub use record::{RecordError, read_record, situation};
 pub use run::{Contact, Head, Options, RunError, run};

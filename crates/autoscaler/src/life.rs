@@ -1,4 +1,4 @@
-//! The life of a replica, from the wish for it until its machines are gone.
+//! The life of a replica, from the request for it until its machines are gone.
 //!
 //! ```text
 //! requested ──▶ launched ──▶ joined ◀──▶ draining ──▶ terminating ──▶ terminated

@@ -8,7 +8,7 @@ use crate::provider::{Failed, Instance, InstanceState, Provider, ProviderError};
 use crate::{GROUP_LABEL, INSTANCE_LABEL};
 use oxiray_processes::{kill_by_pidfd, pidfd_of};
 use oxiray_scheduler::NodeGroup;
-use oxiray_threads::Bell;
+use oxiray_threads::Waker;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub struct Local {
     /// The number of the last replica.
     last: u32,
     failed: Vec<Failed>,
-    wake: Bell,
+    wake: Waker,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Local {
         address: &str,
         folder: PathBuf,
         groups: Vec<NodeGroup>,
-        wake: Bell,
+        wake: Waker,
     ) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let mut local = Self {

@@ -11,7 +11,7 @@ use thiserror::Error;
 ///   what was never brought of it: what came and is gone again is not missing.
 /// - PROVIDER-3: a replica is atomic. All of its hosts are brought, and all of them are taken away.
 ///
-/// One that hears of changes by itself is made with a [`Bell`](crate::Bell) and calls it; any other is asked once a
+/// One that hears of changes by itself is made with a [`Waker`](crate::Waker) and calls it; any other is asked once a
 /// second while something is under way.
 pub trait Provider: Send {
     /// The groups as they are now. A group that is missing here, and was there before, is drained and taken away.
@@ -20,7 +20,7 @@ pub trait Provider: Send {
     /// Every machine that is not gone: those that only begin to come too.
     fn instances(&mut self) -> Result<Vec<Instance>, ProviderError>;
 
-    /// Begins to bring `replicas` replicas of a group. `request` names the wish (PROVIDER-2).
+    /// Begins to bring `replicas` replicas of a group. `request` names the request (PROVIDER-2).
     fn launch(&mut self, group: &NodeGroup, replicas: u32, request: &str) -> Result<(), ProviderError>;
 
     /// Begins to take replicas away, all hosts of each; what is gone already is no error. Their nodes were drained.

@@ -6,8 +6,8 @@ use crate::groups::{GroupError, group_of};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, DemandError, Inventory, Quantity, QuantityError, ResourceName};
 use oxiray_scheduler::{
-    Bundle, Condition, Group, GroupSituation, GroupStrategy, MachineSituation, NodeView, Operator, Otherwise, Place,
-    Replica, ReplicaState, Selector, Situation, Strategy, WaitingKind, Wanted, Wish,
+    Bundle, Condition, Group, GroupSituation, GroupStrategy, GrowthNeed, MachineSituation, NodeView, Operator,
+    Otherwise, Place, Replica, ReplicaState, ResourceRequest, Selector, Situation, Strategy, WaitingKind,
 };
 use oxiray_wire::state::{
     BundleRecord, ConditionRecord, MachineRecord, PlanRecord, ReplicaRecord, StandingRecord, WaitingRecord,
@@ -115,13 +115,13 @@ fn kind(record: &WaitingRecord) -> Result<WaitingKind, RecordError> {
         let unknown = || RecordError::Word { what: "strategy of a placement group", given: name.clone() };
         let strategy = GroupStrategy::from_name(name).ok_or_else(unknown)?;
         let bundles = record.bundles.iter().map(bundle).collect::<Result<_, _>>()?;
-        Wanted::Group(Group { strategy, bundles, preferred: None })
+        GrowthNeed::Group(Group { strategy, bundles, preferred: None })
     } else {
         let bound = Strategy::Node { node: NodeId::NIL, otherwise: Otherwise::Wait };
         let strategy = if record.is_bound { bound } else { Strategy::Default };
         let selectors = record.labels.iter().map(|one| selector(&one.conditions));
         let selectors = selectors.collect::<Result<_, _>>()?;
-        Wanted::Wish(Wish::new(demand(&record.resources)?, Place { strategy, selectors }))
+        GrowthNeed::ResourceRequest(ResourceRequest::new(demand(&record.resources)?, Place { strategy, selectors }))
     };
     Ok(WaitingKind { who: record.who.clone(), count: record.count, wanted })
 }

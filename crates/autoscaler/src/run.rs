@@ -1,10 +1,10 @@
 //! The autoscaler at work: one thread that waits for the head, its provider and its clock.
 
-use crate::fleet::{Act, Fleet, Limits, Seen};
+use crate::fleet::{Act, Fleet, Limits, RoundView};
 use crate::groups::{GroupError, entry_of, group_of};
 use crate::provider::Provider;
 use crate::status::{self, instances_by_replica};
-use oxiray_threads::Bell;
+use oxiray_threads::Waker;
 use oxiray_visitor::{VisitError, Visitor, json};
 use oxiray_wire::Message;
 use oxiray_wire::connection::ConnectionError;
@@ -58,7 +58,7 @@ pub struct Options<'run> {
     /// What makes the names of its requests differ from those of other autoscalers of the same provider.
     pub salt: String,
     /// Has it look again.
-    pub wake: Bell,
+    pub wake: Waker,
     /// Readable when it is to end.
     pub stop: BorrowedFd<'run>,
 }
@@ -160,7 +160,7 @@ impl Work<'_> {
         let (messages, result) = visitor.hear();
         for message in messages {
             match message {
-                DaemonToVisitor::GrowthTold(told) => match json::check(told.version) {
+                DaemonToVisitor::GrowthReport(told) => match json::check(told.version) {
                     Ok(()) => self.told = told.view,
                     Err(error) => (self.log)(&format!("what the head says cannot be read: {error}")),
                 },
@@ -178,8 +178,8 @@ impl Work<'_> {
                 | DaemonToVisitor::Holdings(_)
                 | DaemonToVisitor::MetricsReport(_)
                 | DaemonToVisitor::StateChanges(_)
-                | DaemonToVisitor::SubmissionTold(_)
-                | DaemonToVisitor::TokenTold(_)
+                | DaemonToVisitor::SubmissionAnswer(_)
+                | DaemonToVisitor::TokenAnswer(_)
                 | DaemonToVisitor::StoreRefused(_) => {}
             }
         }
@@ -206,7 +206,7 @@ impl Work<'_> {
         self.note_trouble("");
         let failed = self.provider.errors();
         let now = self.now();
-        let seen = Seen { groups: &self.groups, instances: &instances, failed: &failed, told: &told };
+        let seen = RoundView { groups: &self.groups, instances: &instances, failed: &failed, told: &told };
         match self.fleet.round(now, &seen) {
             Ok(acts) => self.carry_out(acts),
             Err(error) => (self.log)(&format!("no plan can be made: {error}")),

@@ -1,6 +1,6 @@
-//! Replicas from the wish for them until they are gone, with a provider and a head that do what a test says.
+//! Replicas from the request for them until they are gone, with a provider and a head that do what a test says.
 
-use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, Seen};
+use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, RoundView};
 use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, StandingRecord, WaitingRecord};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl World {
 
     fn round(&mut self) -> Vec<Act> {
         let failed = std::mem::take(&mut self.failed);
-        let seen = Seen { groups: &self.groups, instances: &self.instances, failed: &failed, told: &self.told };
+        let seen = RoundView { groups: &self.groups, instances: &self.instances, failed: &failed, told: &self.told };
         self.fleet.round(self.now, &seen).expect("a plan")
     }
 

@@ -5,7 +5,7 @@ use crate::say;
 use crate::visit;
 use anyhow::{Context as _, bail};
 use oxiray_autoscaler::{
-    Bell, Contact, Head, Limits, Local, NodeGroup, Options, entry_of, in_words, read_groups, read_record, record_of,
+    Contact, Head, Limits, Local, NodeGroup, Options, Waker, entry_of, in_words, read_groups, read_record, record_of,
     situation,
 };
 use oxiray_scheduler::plan;
@@ -108,7 +108,7 @@ fn work(options: &RunOptions) -> anyhow::Result<()> {
     let groups = groups(&options.groups)?;
     let found = visit::find(options.address.as_deref())?;
     let stop = oxiray_processes::stop_signals()?;
-    let wake = Bell::new()?;
+    let wake = Waker::new()?;
     let folder = found.directory.join(FOLDER);
     let program = std::env::current_exe()?;
     let mut provider = Local::new(program, &found.description.address, folder, groups, wake.clone())?;

@@ -3,7 +3,7 @@
 //! - TEMPLATE-1: it outlives nobody: when the daemon goes, its workers and whatever they left behind go first.
 //! - TEMPLATE-2: each worker that is asked for is told of once, with its process or with the reason why there is none.
 
-use oxiray_processes::Brood;
+use oxiray_processes::ChildReaper;
 use oxiray_wire::message::{DaemonToTemplate, Direction as _, Fork, Forked, Gone, TemplateReady};
 use oxiray_wire::{Connection, Received};
 use rustix::event::{PollFd, PollFlags};
@@ -27,7 +27,7 @@ pub struct WorkerWanted {
 #[derive(Debug)]
 pub struct TemplateService {
     daemon: Connection,
-    children: Brood,
+    children: ChildReaper,
     asked: VecDeque<Received>,
     pid: u32,
 }
@@ -46,7 +46,7 @@ impl TemplateService {
     pub fn begin(socket: OwnedFd, started: Duration, notice: String) -> io::Result<Self> {
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)
             .map_err(|error| failed("keep its socket", error))?;
-        let children = Brood::new().map_err(|error| failed("watch its children", error))?;
+        let children = ChildReaper::new().map_err(|error| failed("watch its children", error))?;
         let mut daemon = Connection::new(socket).map_err(|error| failed("use its socket", error))?;
         daemon.send(&TemplateReady { started_us: started.as_micros() as u64, notice });
         Ok(Self { daemon, children, asked: VecDeque::new(), pid: std::process::id() })

@@ -39,7 +39,7 @@ enum Role {
 
 /// What a run came to.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct CoreRun {
     /// Frames that were said.
     pub frames: u64,
     /// Those of them that could be read.
@@ -52,7 +52,7 @@ pub struct Told {
     pub slowest: (Duration, u16),
 }
 
-impl Told {
+impl CoreRun {
     /// Both together.
     pub fn add(&mut self, other: &Self) {
         self.frames += other.frames;
@@ -82,7 +82,7 @@ pub struct Cluster {
     last_pid: u32,
     last_node: u8,
     /// What came of it.
-    pub told: Told,
+    pub told: CoreRun,
     /// What was said last, for who looks into a failure.
     pub last: Option<(Key, Message)>,
 }
@@ -106,7 +106,7 @@ impl Cluster {
             ignored: BTreeSet::new(),
             last_pid: 100,
             last_node: 0,
-            told: Told::default(),
+            told: CoreRun::default(),
             last: None,
         };
         cluster.visitors.push(cluster.core.new_key());

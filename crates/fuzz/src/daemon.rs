@@ -32,7 +32,7 @@ const SILENCE_LIMIT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// What a run came to.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct DaemonRun {
     /// Frames that were written.
     pub frames: u64,
     /// Connections that were made; each that the daemon ended has a successor.
@@ -245,11 +245,11 @@ fn is_meant(frame: &[u8]) -> bool {
 }
 
 /// Runs against the daemon of that program.
-pub fn run(binary: &Path, seconds: u64, seed: u64) -> io::Result<Told> {
+pub fn run(binary: &Path, seconds: u64, seed: u64) -> io::Result<DaemonRun> {
     let session = Session::start(binary)?;
     let until = Instant::now() + Duration::from_secs(seconds);
     let is_over = AtomicBool::new(false);
-    let mut told = Told::default();
+    let mut told = DaemonRun::default();
     thread::scope(|scope| {
         let bystanders = [false, true].map(|comes_anew| {
             let (session, is_over) = (&session, &is_over);

@@ -11,7 +11,7 @@ pub mod grammar;
 pub mod hostile;
 pub mod journal;
 
-use cluster::{Cluster, FRAMES_PER_CLUSTER, Told};
+use cluster::{Cluster, CoreRun, FRAMES_PER_CLUSTER};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// One cluster that failed.
@@ -26,7 +26,7 @@ pub struct Failed {
 }
 
 /// Runs the cluster of a seed to its end. What it panicked with is on standard error.
-pub fn run(seed: u64) -> Result<Told, Failed> {
+pub fn run(seed: u64) -> Result<CoreRun, Failed> {
     let mut cluster = Cluster::new(seed);
     match catch_unwind(AssertUnwindSafe(|| cluster.run(FRAMES_PER_CLUSTER))) {
         Ok(()) => Ok(cluster.told),

@@ -37,7 +37,7 @@ struct Arguments {
 
 /// What every hostile process is told.
 #[derive(Debug, clap::Args)]
-struct Told {
+struct HostileOrders {
     /// Tells what is said.
     #[arg(long)]
     seed: u64,
@@ -52,10 +52,10 @@ struct Told {
 /// One hostile process beside the honest load of `make chaos`.
 #[derive(Debug, clap::Subcommand)]
 enum Hostile {
-    /// Knocks at ports and sockets without anything that lets it in.
+    /// Interrupts at ports and sockets without anything that lets it in.
     Stranger {
         #[command(flatten)]
-        told: Told,
+        told: HostileOrders,
         /// Where a daemon listens.
         #[arg(long = "address", required = true)]
         addresses: Vec<SocketAddr>,
@@ -66,12 +66,12 @@ enum Hostile {
     /// Lies on the stream of a worker, which is its standard input.
     Worker {
         #[command(flatten)]
-        told: Told,
+        told: HostileOrders,
     },
     /// Joins a cluster as a node, and lies.
     Member {
         #[command(flatten)]
-        told: Told,
+        told: HostileOrders,
         /// The head's address.
         #[arg(long)]
         address: String,
@@ -90,7 +90,7 @@ fn node(text: &str) -> Result<NodeId, String> {
 
 impl Hostile {
     fn run(self) -> io::Result<()> {
-        let lasts = |told: &Told| Duration::from_millis(told.lasts_ms);
+        let lasts = |told: &HostileOrders| Duration::from_millis(told.lasts_ms);
         match self {
             Self::Stranger { told, addresses, roots } => {
                 let options = hostile::stranger::Options { addresses, roots };
@@ -153,7 +153,7 @@ fn speak_to_daemon(out: &mut impl io::Write, binary: &Path, seconds: u64, seed: 
 fn speak_to_cores(out: &mut impl io::Write, seconds: u64, first: u64) -> io::Result<ExitCode> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let (next, is_over, total, connections) =
-        (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(cluster::Told::default()), AtomicU64::new(0));
+        (AtomicU64::new(first), AtomicBool::new(false), Mutex::new(cluster::CoreRun::default()), AtomicU64::new(0));
     let failures = Mutex::new(Vec::new());
     let folder = tempfile::tempdir()?;
     let work = || {

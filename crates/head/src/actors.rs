@@ -108,7 +108,7 @@ pub(crate) struct Lost {
     pub clients: Vec<WorkerId>,
 }
 
-/// What became of a wish to make an actor.
+/// What became of a request to make an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Created {
     /// It is made, and waits for its resources.
@@ -121,7 +121,7 @@ pub(crate) enum Created {
     Duplicate,
 }
 
-/// What becomes of a wish to be connected.
+/// What becomes of a request to be connected.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Connect<C> {
     /// It has a process.

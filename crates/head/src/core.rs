@@ -345,7 +345,7 @@ impl Core {
         self.at_head(|head| head.visitor_left(key));
     }
 
-    /// The worker or guest that a member calls `number`; nothing where it is gone.
+    /// The worker or proxied client that a member calls `number`; nothing where it is gone.
     pub fn process_of(&self, member: Key, number: u64) -> Option<Key> {
         self.head().and_then(|head| head.process_of(member, number))
     }

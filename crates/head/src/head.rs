@@ -4,7 +4,7 @@
 //!
 //! | Module | What it decides |
 //! |---|---|
-//! | `clients`, `guests`, `door` | who is there, and what none of them may say |
+//! | `clients`, `proxied_clients`, `door` | who is there, and what none of them may say |
 //! | `leases`, `waiting`, `placing`, `strategy`, `shortage`, `ahead` | what is asked for, where it is placed, why it waits |
 //! | `fairness` | what each job holds, and which leases are recalled for another |
 //! | `members`, `told`, `routes`, `drain`, `growth` | the machines, what they have, and which come and go |
@@ -19,13 +19,12 @@
 //!   once to each that was connected or asked.
 
 mod actors;
-mod ahead;
 mod alarms;
 mod audit;
+mod bundle_placement;
 mod census;
 mod clients;
 mod clock;
-mod door;
 mod drain;
 mod ends;
 mod environments;
@@ -35,30 +34,31 @@ mod follow;
 mod group_report;
 mod groups;
 mod growth;
-mod guests;
 mod holdings;
 mod journal;
-mod kept;
+mod key_value;
 mod leases;
 mod locations;
 mod members;
 mod metrics;
+mod node_report;
 mod nodes;
 mod object_rows;
 mod objects;
 mod placing;
+mod prefetch;
+mod proxied_clients;
 mod records;
 mod report;
 mod restarts;
 mod restore;
 mod resume;
-mod rooms;
 mod routes;
 mod rows;
 mod shortage;
 mod strategy;
 mod submissions;
-mod told;
+mod validation;
 mod waiting;
 mod workers;
 
@@ -68,14 +68,14 @@ use groups::Need;
 pub use holdings::LENT;
 use members::OWN;
 use oxiray_ids::Chance;
-use oxiray_machine::{BundleKey, Effect, Home, Key, Monitored, NodeCore, Numbers, Plan, amounts};
+use oxiray_machine::{BundleKey, Effect, GroupMembership, Key, Monitored, NodeCore, Numbers, Plan, amounts};
 use oxiray_wire::Message;
 use oxiray_wire::message::{ClientToHead, HeadOrder, WorkerToNode};
 pub use records::table;
 pub use report::StoreFigures;
 pub use restore::NotRestored;
 use std::time::Instant;
-use waiting::{Want, Wanted};
+use waiting::{PendingKind, PendingRequest};
 use workers::{Duty, Worker};
 
 /// How many workers may be starting at once.
@@ -258,7 +258,7 @@ impl HeadCore {
             ClientToHead::TaskLog(told) => self.task_log(from, told),
             ClientToHead::ObjectLog(told) => self.object_log(from, told),
             ClientToHead::Metrics(told) => self.metrics_told(from, told),
-            ClientToHead::KeptRequest(asked) => self.keep(from, *asked),
+            ClientToHead::KeyValueRequest(asked) => self.keep(from, *asked),
             ClientToHead::Recover(said) => self.recover(from, said.reference),
             ClientToHead::Free(said) => self.free(from, &said.references),
             ClientToHead::GroupCreate(asked) => self.group_create(from, &asked),

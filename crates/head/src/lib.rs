@@ -16,7 +16,7 @@ mod changes;
 mod core;
 mod head;
 mod jobs;
-mod kept;
+mod key_value;
 mod metrics;
 mod metrics_text;
 mod objects;
@@ -26,7 +26,7 @@ mod submissions;
 
 use actors::{Actor, ActorState, Actors, Connect, Created, Description};
 use jobs::{Job, JobEnd, JobFacts, Jobs};
-use kept::{Kept, NotKept};
+use key_value::{KeyValueStore, NotKept};
 use metrics::{ClusterGauge, ClusterSample, MetricKind, Metrics, Sample};
 use objects::{Objects, Outcome};
 use placement_groups::{

@@ -49,7 +49,7 @@ pub(crate) enum Outcome<V> {
         object: ObjectId,
     },
     /// Tell an owner that somebody waits for an object that it has not promised.
-    Wanted {
+    ValueWanted {
         /// The owner.
         owner: WorkerId,
         /// The object.
@@ -210,7 +210,7 @@ impl<V: Clone> Objects<V> {
         let entry = self.entry(owner, object);
         let owner = *entry.owner.get_or_insert(owner);
         if !std::mem::replace(&mut entry.is_promised, true) {
-            out.push(Outcome::Wanted { owner, object });
+            out.push(Outcome::ValueWanted { owner, object });
         }
     }
 

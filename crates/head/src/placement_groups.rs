@@ -105,7 +105,7 @@ impl PlacementGroup {
     }
 }
 
-/// What became of a wish to make a group.
+/// What became of a request to make a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GroupCreated {
     /// It is made, and waits for room.
@@ -116,7 +116,7 @@ pub(crate) enum GroupCreated {
     Duplicate,
 }
 
-/// What becomes of a wish to hear that a group is there.
+/// What becomes of a request to hear that a group is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// It is.

@@ -61,7 +61,7 @@ impl std::fmt::Display for EtcdAddress {
     }
 }
 
-/// What became of a wish to be the head.
+/// What became of a request to be the head.
 #[derive(Debug)]
 pub enum Claim {
     /// This process is.

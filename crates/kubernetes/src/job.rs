@@ -193,7 +193,7 @@ impl RayJob {
     }
 
     /// Whether it runs in a cluster that is there already.
-    pub fn is_guest(&self) -> bool {
+    pub fn is_proxied(&self) -> bool {
         !self.spec.cluster_selector.is_empty()
     }
 
@@ -263,19 +263,19 @@ pub(crate) fn problems(job: &RayJob) -> Vec<String> {
         "entrypoint is empty: name the command that is to run, or use submissionMode InteractiveMode",
     );
     unless(
-        job.is_guest() != spec.ray_cluster_spec.is_some(),
+        job.is_proxied() != spec.ray_cluster_spec.is_some(),
         "exactly one of rayClusterSpec and clusterSelector says where it runs: give one of them",
     );
     unless(
-        !job.is_guest() || !spec.shutdown_after_job_finishes,
+        !job.is_proxied() || !spec.shutdown_after_job_finishes,
         "shutdownAfterJobFinishes would delete a cluster that clusterSelector found: leave one of them out",
     );
     unless(
-        !job.is_guest() || !spec.suspend,
+        !job.is_proxied() || !spec.suspend,
         "suspend deletes the job's cluster, and that of clusterSelector is not its own: leave one of them out",
     );
     unless(
-        spec.backoff_limit == 0 || !(job.is_interactive() || job.is_guest()),
+        spec.backoff_limit == 0 || !(job.is_interactive() || job.is_proxied()),
         "backoffLimit makes a new cluster for each retry: leave it out with InteractiveMode and clusterSelector",
     );
     unless(

@@ -36,7 +36,7 @@ pub(crate) fn problems(job: &RayJob) -> Vec<String> {
             None => found.push(format!(
                 "deletionStrategy: policy `{name}` is none of DeleteCluster, DeleteWorkers, DeleteSelf and DeleteNone"
             )),
-            Some(Deleted::Workers | Deleted::Cluster) if job.is_guest() => found.push(format!(
+            Some(Deleted::Workers | Deleted::Cluster) if job.is_proxied() => found.push(format!(
                 "deletionStrategy: {name} is for a cluster of the job's own, and clusterSelector found this one: use DeleteSelf or DeleteNone"
             )),
             Some(_) => {}

@@ -176,7 +176,7 @@ impl Next<'_> {
         let (job, now) = (self.seen.job, timestamp(self.seen.now));
         let number = job.status.clusters.unwrap_or_default() + 1;
         let status = &mut self.step.status;
-        if !job.is_guest() {
+        if !job.is_proxied() {
             status.ray_cluster_name = Some(format!("{}-{number}", job.metadata.name));
         }
         status.clusters = Some(number);
@@ -229,7 +229,7 @@ impl Next<'_> {
         self.look_again();
         let job = self.seen.job;
         match self.seen.cluster {
-            None if job.is_guest() => {
+            None if job.is_proxied() => {
                 self.to(
                     Stage::Initializing,
                     "NoCluster",
@@ -238,7 +238,7 @@ impl Next<'_> {
             }
             None => self.step.actions.push(JobAction::MakeCluster(cluster_for(job, &self.step.status))),
             Some(cluster) if cluster.is_ending => {}
-            Some(cluster) if !cluster.is_own && !job.is_guest() => {
+            Some(cluster) if !cluster.is_own && !job.is_proxied() => {
                 let text = format!(
                     "cluster {} is another's, and its name is what this job's is to be: it waits until that is gone",
                     cluster.name
@@ -312,8 +312,10 @@ impl Next<'_> {
         }
         self.look_again();
         let status = &mut self.step.status;
-        let gone =
-            self.seen.cluster.is_none_or(|cluster| cluster.is_ending || !(cluster.is_own || self.seen.job.is_guest()));
+        let gone = self
+            .seen
+            .cluster
+            .is_none_or(|cluster| cluster.is_ending || !(cluster.is_own || self.seen.job.is_proxied()));
         match heard {
             Heard::Job { state, message } => {
                 (status.job_status, status.job_status_check_failure_start_time) = (Some(state.clone()), None);

@@ -4,7 +4,7 @@
 //! template, rayStartParams ──capacity──▶ PodCapacity      {CPU: 3, GPU: 1}, at zero replicas too
 //! RayCluster, pods         ──plan──────▶ Plan          objects and pods to apply, pods to delete, what to say
 //! RayCluster, pods         ──status────▶ status        conditions, and the capacity of every group
-//! RayCluster, pods, wishes ──Scaling───▶ JSON patch    replicas and pods to go, as an autoscaler wants them
+//! RayCluster, pods, requests ──Scaling───▶ JSON patch    replicas and pods to go, as an autoscaler wants them
 //! RayJob, cluster, head    ──job_step──▶ JobStep       what is to be made, submitted, deleted, and told of a job
 //! ```
 //!
@@ -45,7 +45,7 @@ pub use devices::{MoreDevices, Unit};
 pub use failures::{Failures, FailuresByGroup};
 pub use job::{JobSpec, JobStatus, RayJob, Stage as JobStage};
 pub use job_step::{Heard, JobAction, JobCluster, JobSituation, JobStep, asks_head, step as job_step};
-pub use observed::{Phase, Seen};
+pub use observed::{ObservedPod, Phase};
 pub use plan::{Deletion, NewPod, Plan, Remark, Situation, owner, plan};
 pub use pods::{
     CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL, GROUP_LABEL, HASH_LABEL, HOST_LABEL, REPLICA_LABEL, head_capacity,
@@ -54,7 +54,7 @@ pub use pods::{
 pub use quantity::{NoQuantity, quantity};
 pub use scaling::{Look, ScaledGroup, ScaledPod, Scaling, Stage, Undelivered, scaled_groups};
 pub use settings::Settings;
-pub use status::{Refusals, Told, failures_of, seconds, status, timestamp};
+pub use status::{Refusals, StatusInputs, failures_of, seconds, status, timestamp};
 
 #[cfg(test)]
 mod tests;

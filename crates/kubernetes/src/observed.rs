@@ -16,7 +16,7 @@ pub enum Phase {
 
 /// A pod of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedPod {
     /// Its name.
     pub name: String,
     /// Its identity.
@@ -45,7 +45,7 @@ pub struct Seen {
     pub unplaced: Option<String>,
 }
 
-impl Seen {
+impl ObservedPod {
     /// Reads a pod.
     pub fn of(pod: &Value) -> Self {
         let labels = &pod["metadata"]["labels"];

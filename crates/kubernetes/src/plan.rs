@@ -9,7 +9,7 @@ use crate::cluster::{HEAD_GROUP, RayCluster, WorkerGroup};
 use crate::failures::FailuresByGroup;
 use crate::gang::Gang;
 use crate::objects::{is_owned, objects};
-use crate::observed::{Phase, Seen};
+use crate::observed::{ObservedPod, Phase};
 use crate::pods::{Place, head_hash, worker_hash};
 use crate::settings::Settings;
 use crate::status::is_true;
@@ -22,7 +22,7 @@ pub struct Situation<'a> {
     /// What is wanted.
     pub cluster: &'a RayCluster,
     /// The pods that there are.
-    pub pods: &'a [Seen],
+    pub pods: &'a [ObservedPod],
     /// What holds for all clusters.
     pub settings: &'a Settings,
     /// What failed before.
@@ -128,14 +128,14 @@ pub fn owner(cluster: &RayCluster) -> Value {
 }
 
 impl Plan {
-    fn delete(&mut self, pod: &Seen, reason: &str) {
+    fn delete(&mut self, pod: &ObservedPod, reason: &str) {
         if !pod.is_deleting && self.deletions.iter().all(|known| known.uid != pod.uid) {
             self.deletions.push(Deletion { name: pod.name.clone(), uid: pod.uid.clone(), reason: reason.to_owned() });
         }
     }
 
     /// Counts a pod that has ended.
-    fn ended(&mut self, pod: &Seen, now: u64) {
+    fn ended(&mut self, pod: &ObservedPod, now: u64) {
         if pod.is_deleting {
             return;
         }
@@ -203,7 +203,7 @@ fn plan_head(situation: &Situation<'_>, plan: &mut Plan) {
 /// A replica as it is found.
 #[derive(Debug, Default)]
 struct Replica<'a> {
-    pods: Vec<&'a Seen>,
+    pods: Vec<&'a ObservedPod>,
     /// Why it is to go.
     doomed: Option<&'static str>,
 }
@@ -234,7 +234,7 @@ fn replicas_of<'a>(situation: &Situation<'a>, group: &WorkerGroup, plan: &mut Pl
     let named: BTreeSet<&str> = group.scale_strategy.workers_to_delete.iter().map(String::as_str).collect();
     for replica in replicas.values_mut() {
         // What was emptied is the autoscaler's, until it says that it may go: PLAN-3.
-        let is_emptied = |pod: &&Seen| pod.phase == Phase::Over && pod.failure.is_none();
+        let is_emptied = |pod: &&ObservedPod| pod.phase == Phase::Over && pod.failure.is_none();
         let is_kept = situation.cluster.spec.enable_in_tree_autoscaling && replica.pods.iter().any(is_emptied);
         for pod in replica.pods.iter().filter(|pod| pod.phase == Phase::Over && !(is_kept && is_emptied(pod))) {
             plan.ended(pod, situation.now);
@@ -344,7 +344,7 @@ fn replace_stale(
 }
 
 /// PLAN-1, PLAN-2.
-fn make_replica(situation: &Situation<'_>, group: &WorkerGroup, number: u32, there: &[&Seen], plan: &mut Plan) {
+fn make_replica(situation: &Situation<'_>, group: &WorkerGroup, number: u32, there: &[&ObservedPod], plan: &mut Plan) {
     let Situation { cluster, settings, .. } = *situation;
     let avoided = plan.failures.get(&group.group_name).map(crate::Failures::avoided).unwrap_or_default();
     plan.objects.extend(Gang { cluster, replica: Some((group, number)) }.object(settings));

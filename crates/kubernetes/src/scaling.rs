@@ -1,4 +1,4 @@
-//! An autoscaler's wishes as changes of a `RayCluster`, and its pods as what became of them.
+//! An autoscaler's requests as changes of a `RayCluster`, and its pods as what became of them.
 //!
 //! - SCALING-1: `replicas` is set to what there is and what was asked for and has not come yet, never counted up or down: a
 //!   change whose answer was lost is made again and does nothing.
@@ -7,7 +7,7 @@
 //!   name later.
 
 use crate::cluster::{RayCluster, WorkerGroup};
-use crate::observed::{Phase, Seen};
+use crate::observed::{ObservedPod, Phase};
 use crate::pods::worker_capacity;
 use crate::settings::Settings;
 use crate::status::Refusals;
@@ -103,7 +103,7 @@ pub struct Look<'a> {
     /// The cluster.
     pub cluster: &'a RayCluster,
     /// Its pods.
-    pub pods: &'a [Seen],
+    pub pods: &'a [ObservedPod],
     /// What of it the API refused to make.
     pub refusals: &'a Refusals,
 }
@@ -146,7 +146,7 @@ pub struct Scaling {
 }
 
 /// The groups of a cluster, with what its pods say of how fast they may grow.
-pub fn scaled_groups(cluster: &RayCluster, pods: &[Seen], settings: &Settings) -> Vec<ScaledGroup> {
+pub fn scaled_groups(cluster: &RayCluster, pods: &[ObservedPod], settings: &Settings) -> Vec<ScaledGroup> {
     let options = &cluster.spec.autoscaler_options;
     let is_slow = options.upscaling_mode.as_deref() == Some("Conservative");
     let described = cluster.spec.worker_group_specs.iter().map(|group| {
@@ -215,7 +215,7 @@ impl Scaling {
     }
 
     /// Notes who is at a place; one that was not there before is what was asked for.
-    fn enter(&mut self, at: &At, pods: &[&Seen]) {
+    fn enter(&mut self, at: &At, pods: &[&ObservedPod]) {
         let uids: BTreeSet<String> = pods.iter().map(|pod| pod.uid.clone()).collect();
         let number = match self.tenants.get_mut(at) {
             Some(tenant) if !tenant.uids.is_disjoint(&uids) => return tenant.uids.extend(uids),
@@ -301,7 +301,7 @@ impl Scaling {
     }
 
     /// The pods of a group that are named to go: SCALING-3.
-    fn to_go(&self, group: &WorkerGroup, replicas: &BTreeMap<At, Vec<&Seen>>) -> BTreeSet<String> {
+    fn to_go(&self, group: &WorkerGroup, replicas: &BTreeMap<At, Vec<&ObservedPod>>) -> BTreeSet<String> {
         let of_group = replicas.iter().filter(|(at, _)| at.0 == group.group_name);
         let named = of_group.flat_map(|(at, pods)| {
             let is_leaving = self.is_leaving(at);
@@ -313,8 +313,8 @@ impl Scaling {
     }
 
     /// Whether a replica is there and stays: SCALING-2.
-    fn counts(&self, at: &At, pods: &[&Seen], group: &WorkerGroup) -> bool {
-        let goes = |pod: &&Seen| pod.is_deleting || group.scale_strategy.workers_to_delete.contains(&pod.name);
+    fn counts(&self, at: &At, pods: &[&ObservedPod], group: &WorkerGroup) -> bool {
+        let goes = |pod: &&ObservedPod| pod.is_deleting || group.scale_strategy.workers_to_delete.contains(&pod.name);
         !self.is_leaving(at) && !has_failed(pods) && !pods.iter().any(goes)
     }
 
@@ -327,7 +327,7 @@ impl Tenant {
     /// Why it does not come, where that is so and was not said before.
     fn trouble(
         &mut self,
-        pods: &[&Seen],
+        pods: &[&ObservedPod],
         hosts: u32,
         refused: Option<&String>,
         (limit_ms, now_ms): (u64, u64),
@@ -347,8 +347,8 @@ impl Tenant {
     }
 }
 
-fn replicas_of(pods: &[Seen]) -> BTreeMap<At, Vec<&Seen>> {
-    let mut replicas: BTreeMap<At, Vec<&Seen>> = BTreeMap::new();
+fn replicas_of(pods: &[ObservedPod]) -> BTreeMap<At, Vec<&ObservedPod>> {
+    let mut replicas: BTreeMap<At, Vec<&ObservedPod>> = BTreeMap::new();
     for pod in pods {
         if let Some(number) = pod.replica {
             replicas.entry((pod.group.clone(), number)).or_default().push(pod);
@@ -362,11 +362,11 @@ fn name_of(at: &At, tenant: &Tenant) -> String {
     if tenant.number == 0 { format!("{group}-{number}") } else { format!("{group}-{number}.{}", tenant.number) }
 }
 
-fn has_failed(pods: &[&Seen]) -> bool {
+fn has_failed(pods: &[&ObservedPod]) -> bool {
     pods.iter().any(|pod| pod.failure.is_some())
 }
 
-fn stage_of(pod: &Seen) -> Stage {
+fn stage_of(pod: &ObservedPod) -> Stage {
     match pod.phase {
         _ if pod.is_deleting => Stage::Going,
         Phase::Over => Stage::Going,

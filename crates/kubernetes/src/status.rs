@@ -3,7 +3,7 @@
 use crate::capacity::PodCapacity;
 use crate::cluster::RayCluster;
 use crate::failures::FailuresByGroup;
-use crate::observed::Seen;
+use crate::observed::ObservedPod;
 use crate::pods::{head_capacity, worker_capacity};
 use crate::settings::Settings;
 use serde_json::{Value, json};
@@ -14,11 +14,11 @@ pub type Refusals = BTreeMap<String, String>;
 
 /// All that a status is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct StatusInputs<'a> {
     /// The cluster, with what was told last.
     pub cluster: &'a RayCluster,
     /// Its pods.
-    pub pods: &'a [Seen],
+    pub pods: &'a [ObservedPod],
     /// What holds for all clusters.
     pub settings: &'a Settings,
     /// What failed.
@@ -39,10 +39,10 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// What the status of the cluster is to be.
-pub fn status(told: &Told<'_>) -> Value {
-    let Told { cluster, pods, settings, .. } = *told;
+pub fn status(told: &StatusInputs<'_>) -> Value {
+    let StatusInputs { cluster, pods, settings, .. } = *told;
     let groups: Vec<Value> = cluster.spec.worker_group_specs.iter().map(|group| group_status(told, group)).collect();
-    let workers: Vec<&Seen> = pods.iter().filter(|pod| !pod.is_head() && !pod.is_deleting).collect();
+    let workers: Vec<&ObservedPod> = pods.iter().filter(|pod| !pod.is_head() && !pod.is_deleting).collect();
     let head = pods.iter().find(|pod| pod.is_head() && !pod.is_deleting);
     let sum =
         |value: fn(&crate::WorkerGroup) -> u64| -> u64 { cluster.spec.worker_group_specs.iter().map(value).sum() };
@@ -100,13 +100,14 @@ fn totals(cluster: &RayCluster, settings: &Settings) -> Vec<(&'static str, Strin
     names.map(|(field, name)| (field, sums.get(name).copied().unwrap_or(0.0).to_string())).into()
 }
 
-fn group_status(told: &Told<'_>, group: &crate::WorkerGroup) -> Value {
+fn group_status(told: &StatusInputs<'_>, group: &crate::WorkerGroup) -> Value {
     let capacity = worker_capacity(group, told.settings);
-    let mut replicas: BTreeMap<u32, Vec<&Seen>> = BTreeMap::new();
+    let mut replicas: BTreeMap<u32, Vec<&ObservedPod>> = BTreeMap::new();
     for pod in told.pods.iter().filter(|pod| pod.group == group.group_name && !pod.is_deleting) {
         replicas.entry(pod.replica.unwrap_or_default()).or_default().push(pod);
     }
-    let is_ready = |pods: &Vec<&Seen>| pods.len() == group.hosts() as usize && pods.iter().all(|pod| pod.is_ready);
+    let is_ready =
+        |pods: &Vec<&ObservedPod>| pods.len() == group.hosts() as usize && pods.iter().all(|pod| pod.is_ready);
     let unplaced = replicas.values().flatten().find_map(|pod| pod.unplaced.clone());
     let mut status = json!({
         "name": group.group_name,
@@ -135,7 +136,7 @@ fn group_status(told: &Told<'_>, group: &crate::WorkerGroup) -> Value {
 }
 
 /// What is in the way of a cluster, for its `ReplicaFailure`.
-fn problem(told: &Told<'_>) -> Option<String> {
+fn problem(told: &StatusInputs<'_>) -> Option<String> {
     let invalid = crate::validate::problems(told.cluster);
     let refused = told.refusals.iter().map(|(group, why)| format!("group {group}: {why}"));
     let failed = told.failures.iter().map(|(group, failures)| format!("group {group}: {}", failures.reason));
@@ -144,8 +145,8 @@ fn problem(told: &Told<'_>) -> Option<String> {
 }
 
 fn conditions(
-    told: &Told<'_>,
-    head: Option<&Seen>,
+    told: &StatusInputs<'_>,
+    head: Option<&ObservedPod>,
     is_complete: bool,
     is_suspending: bool,
     is_suspended: bool,

@@ -35,7 +35,7 @@ impl Numbers {
 
 /// The placement group that somebody runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Home {
+pub struct GroupMembership {
     /// The group.
     pub group: PlacementGroupId,
     /// Whether what it makes runs there too.

@@ -1,7 +1,7 @@
 //! Workers as their machine knows them, and the jobs that they work for.
 
 use crate::memory::{Caller, OfWorker};
-use crate::names::{Home, TemplateKey};
+use crate::names::{GroupMembership, TemplateKey};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_resources::Grant;
 use oxiray_wire::message::{ActorCreate, Driver, Environment};
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     pub(crate) grant: Option<Grant>,
     /// What an actor needs beyond `grant` until its constructor returned.
     pub(crate) surplus: Option<Grant>,
-    pub(crate) home: Option<Home>,
+    pub(crate) home: Option<GroupMembership>,
     /// CORE-3.
     pub(crate) once: bool,
     /// Whether it is a detached actor, or works for one.
@@ -106,6 +106,6 @@ pub(crate) struct Post {
     pub(crate) fresh: bool,
     pub(crate) outlives_job: bool,
     pub(crate) actor: Option<ActorCreate>,
-    pub(crate) home: Option<Home>,
+    pub(crate) home: Option<GroupMembership>,
     pub(crate) caller: Caller,
 }

@@ -148,7 +148,7 @@ impl Led for State {
     type Sockets = Arc<Sockets>;
     /// Whether the turn has a limit, which is over at once.
     type Turn = bool;
-    type News = usize;
+    type ClientEvent = usize;
 
     fn lead(&mut self) -> &mut Lead {
         &mut self.lead

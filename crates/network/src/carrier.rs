@@ -6,11 +6,11 @@
 //! - CARRIER-3: of a connection that was given to a process, nothing is read or written here as long as that has its end of
 //!   the local socket. When it has not any more, what it has said is delivered, and then the end.
 
-use crate::border::Border;
 use crate::gateway::{Local, Way};
-use crate::haul::{Came, Haul};
-use crate::side::{Side, Standing};
+use crate::object_stream::{Came, ObjectStream};
+use crate::record_boundary::RecordBoundary;
 use crate::socket;
+use crate::stream_side::{StreamSide, StreamStanding};
 use crate::tls;
 use oxiray_records::Handover;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -41,10 +41,10 @@ impl Default for Scratch {
 
 /// Who seals and opens a connection's records.
 #[derive(Debug)]
-enum Cover {
+enum Encryption {
     Tls(Box<rustls::Connection>),
-    /// A stream with freight has keys only, once it is joined to its local socket.
-    Haul(Box<Haul>),
+    /// A stream with direct transfer has keys only, once it is joined to its local socket.
+    ObjectStream(Box<ObjectStream>),
     /// The process at the other end of the local socket, which has been given the connection (CARRIER-3).
     Process,
 }
@@ -52,8 +52,8 @@ enum Cover {
 /// A connection, from its first byte to its last.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    cover: Cover,
-    border: Border,
+    cover: Encryption,
+    border: RecordBoundary,
     pub(crate) tcp: TcpStream,
     local: Option<UnixStream>,
     /// What came from the peer and the local socket has no room for.
@@ -64,8 +64,8 @@ pub(crate) struct Carrier {
     local_ended: bool,
     /// Nobody reads the local socket any more.
     is_unread: bool,
-    from_peer: Side,
-    from_local: Side,
+    from_peer: StreamSide,
+    from_local: StreamSide,
     /// The side whose room is waited for.
     pub(crate) tcp_is_full: bool,
     pub(crate) local_is_full: bool,
@@ -76,16 +76,16 @@ pub(crate) struct Carrier {
 impl Carrier {
     pub(crate) fn new(tls: rustls::Connection, tcp: TcpStream) -> Self {
         Self {
-            cover: Cover::Tls(Box::new(tls)),
-            border: Border::default(),
+            cover: Encryption::Tls(Box::new(tls)),
+            border: RecordBoundary::default(),
             tcp,
             local: None,
             inbound: Vec::new(),
             peer_ended: false,
             local_ended: false,
             is_unread: false,
-            from_peer: Side::UNKNOWN,
-            from_local: Side::UNKNOWN,
+            from_peer: StreamSide::UNKNOWN,
+            from_local: StreamSide::UNKNOWN,
             tcp_is_full: false,
             local_is_full: false,
             told_from: 1,
@@ -95,7 +95,7 @@ impl Carrier {
     /// TLS itself, as long as the connection is not joined to a local socket.
     pub(crate) fn tls(&mut self) -> io::Result<&mut rustls::Connection> {
         match &mut self.cover {
-            Cover::Tls(tls) => Ok(tls),
+            Encryption::Tls(tls) => Ok(tls),
             _ => Err(io::Error::other("the connection is not in the hands of TLS any more")),
         }
     }
@@ -110,12 +110,12 @@ impl Carrier {
         local.set_nonblocking(true)?;
         match way {
             Way::Carried => self.inbound.extend_from_slice(early),
-            Way::Freight(freight) => {
+            Way::DirectTransfer(direct_transfer) => {
                 let handover = self.take_keys(early)?;
                 let early = handover.early.clone();
-                let mut haul = Haul::new(freight, handover)?;
-                haul.unpack(&early, &mut self.inbound)?;
-                self.cover = Cover::Haul(Box::new(haul));
+                let mut object_stream = ObjectStream::new(direct_transfer, handover)?;
+                object_stream.unpack(&early, &mut self.inbound)?;
+                self.cover = Encryption::ObjectStream(Box::new(object_stream));
             }
             Way::Given => {
                 let handover = self.take_keys(early)?;
@@ -128,7 +128,7 @@ impl Carrier {
 
     /// Ends TLS's part in the connection, between two records.
     fn take_keys(&mut self, early: &[u8]) -> io::Result<Handover> {
-        let Cover::Tls(mut tls) = std::mem::replace(&mut self.cover, Cover::Process) else {
+        let Encryption::Tls(mut tls) = std::mem::replace(&mut self.cover, Encryption::Process) else {
             return Err(io::Error::other("the connection is in other hands already"));
         };
         let (mut early, mut unsent) = (early.to_vec(), Vec::new());
@@ -203,15 +203,15 @@ impl Carrier {
 
     /// Whether what the peer says is for this thread.
     pub(crate) fn hears_peer(&self) -> bool {
-        !matches!(self.cover, Cover::Process) || self.local_ended
+        !matches!(self.cover, Encryption::Process) || self.local_ended
     }
 
     /// CARRIER-3.
-    fn accompany(&mut self, scratch: &mut Scratch) -> Standing {
+    fn accompany(&mut self, scratch: &mut Scratch) -> StreamStanding {
         let Some(local) = self.local.as_mut().filter(|_| !self.local_ended) else { return self.outlast(scratch) };
         match local.read(&mut scratch.read) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Standing::Idle,
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Standing::Busy,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return StreamStanding::Idle,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return StreamStanding::Busy,
             // It has nothing to say here: this is its end.
             Ok(_) | Err(_) => {}
         }
@@ -223,36 +223,36 @@ impl Carrier {
 
     /// Nobody is left to read what the peer says. If the socket were closed on it, the kernel would drop what is still on
     /// its way to the peer.
-    fn outlast(&mut self, scratch: &mut Scratch) -> Standing {
+    fn outlast(&mut self, scratch: &mut Scratch) -> StreamStanding {
         for _ in 0..TURNS_MAX {
             match self.tcp.read(&mut scratch.read) {
-                Ok(0) => return Standing::Over,
+                Ok(0) => return StreamStanding::Over,
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Standing::Idle,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return StreamStanding::Idle,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Standing::Over,
+                Err(_) => return StreamStanding::Over,
             }
         }
-        Standing::Busy
+        StreamStanding::Busy
     }
 
     /// Moves what can be moved, both ways.
-    pub(crate) fn carry(&mut self, scratch: &mut Scratch) -> io::Result<Standing> {
-        if matches!(self.cover, Cover::Process) {
+    pub(crate) fn carry(&mut self, scratch: &mut Scratch) -> io::Result<StreamStanding> {
+        if matches!(self.cover, Encryption::Process) {
             return Ok(self.accompany(scratch));
         }
         for _ in 0..TURNS_MAX {
             let came = self.inward(scratch)?;
             if self.peer_ended && self.inbound.is_empty() {
                 self.part();
-                return Ok(Standing::Over);
+                return Ok(StreamStanding::Over);
             }
             let went = self.outward(scratch)?;
             if !came && !went {
-                return Ok(Standing::Idle);
+                return Ok(StreamStanding::Idle);
             }
         }
-        Ok(Standing::Busy)
+        Ok(StreamStanding::Busy)
     }
 
     /// Says the last word where there is room for one.
@@ -263,9 +263,9 @@ impl Carrier {
 
     fn close(&mut self) -> io::Result<()> {
         match &mut self.cover {
-            Cover::Tls(tls) => tls.send_close_notify(),
-            Cover::Haul(haul) => haul.close()?,
-            Cover::Process => {}
+            Encryption::Tls(tls) => tls.send_close_notify(),
+            Encryption::ObjectStream(object_stream) => object_stream.close()?,
+            Encryption::Process => {}
         }
         Ok(())
     }
@@ -276,13 +276,15 @@ impl Carrier {
         }
         scratch.plain.clear();
         let moved = match &mut self.cover {
-            Cover::Tls(tls) => {
+            Encryption::Tls(tls) => {
                 // What was decrypted before this stream was carried comes first.
                 self.peer_ended |= drain(tls, &mut scratch.plain)?;
                 !self.peer_ended && self.from_peer.is_ready && self.read_peer(scratch)?
             }
-            Cover::Haul(_) => !self.peer_ended && self.from_peer.is_ready && self.read_haul(scratch)?,
-            Cover::Process => false,
+            Encryption::ObjectStream(_) => {
+                !self.peer_ended && self.from_peer.is_ready && self.read_object_stream(scratch)?
+            }
+            Encryption::Process => false,
         };
         if scratch.plain.is_empty() {
             return Ok(moved);
@@ -311,10 +313,10 @@ impl Carrier {
         Ok(true)
     }
 
-    /// The same where there is freight, which takes its own way.
-    fn read_haul(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
-        let Cover::Haul(haul) = &mut self.cover else { return Ok(false) };
-        let moved = match haul.receive(&mut self.tcp, &mut scratch.plain) {
+    /// The same where there is direct transfer, which takes its own way.
+    fn read_object_stream(&mut self, scratch: &mut Scratch) -> io::Result<bool> {
+        let Encryption::ObjectStream(object_stream) = &mut self.cover else { return Ok(false) };
+        let moved = match object_stream.receive(&mut self.tcp, &mut scratch.plain) {
             Ok(Came::Ended) => {
                 self.peer_ended = true;
                 true
@@ -325,7 +327,7 @@ impl Carrier {
             }
             Err(error) => self.from_peer.has_failed(error)?,
         };
-        let awaited = haul.awaited();
+        let awaited = object_stream.awaited();
         if awaited != self.told_from {
             socket::tell_from(&self.tcp, awaited)?;
             self.told_from = awaited;
@@ -372,8 +374,8 @@ impl Carrier {
         if self.tcp_is_full || self.local_ended {
             return Ok(moved);
         }
-        if let Cover::Haul(haul) = &mut self.cover
-            && haul.pack_due()?
+        if let Encryption::ObjectStream(object_stream) = &mut self.cover
+            && object_stream.pack_due()?
         {
             self.send()?;
             return Ok(true);
@@ -388,9 +390,9 @@ impl Carrier {
                 self.from_local.has_read(read, scratch.read.len());
                 match &mut self.cover {
                     // TLS has no limit to what waits there: the local socket is read only when all is sent.
-                    Cover::Tls(tls) => tls.writer().write_all(&scratch.read[..read])?,
-                    Cover::Haul(haul) => haul.pack(&scratch.read[..read])?,
-                    Cover::Process => {}
+                    Encryption::Tls(tls) => tls.writer().write_all(&scratch.read[..read])?,
+                    Encryption::ObjectStream(object_stream) => object_stream.pack(&scratch.read[..read])?,
+                    Encryption::Process => {}
                 }
                 self.send()?;
             }
@@ -418,9 +420,9 @@ impl Carrier {
         self.tcp_is_full = false;
         while self.has_unsent() {
             let sent = match &mut self.cover {
-                Cover::Tls(tls) => tls.write_tls(&mut self.tcp),
-                Cover::Haul(haul) => haul.send(&mut self.tcp),
-                Cover::Process => break,
+                Encryption::Tls(tls) => tls.write_tls(&mut self.tcp),
+                Encryption::ObjectStream(object_stream) => object_stream.send(&mut self.tcp),
+                Encryption::Process => break,
             };
             match sent {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -442,15 +444,15 @@ impl Carrier {
 
     fn has_unsent(&self) -> bool {
         match &self.cover {
-            Cover::Tls(tls) => tls.wants_write(),
-            Cover::Haul(haul) => haul.has_unsent(),
-            Cover::Process => false,
+            Encryption::Tls(tls) => tls.wants_write(),
+            Encryption::ObjectStream(object_stream) => object_stream.has_unsent(),
+            Encryption::Process => false,
         }
     }
 
     /// Reads from the peer and decrypts; whether anything came.
     fn take_in(&mut self) -> io::Result<bool> {
-        let Cover::Tls(tls) = &mut self.cover else { return Ok(false) };
+        let Encryption::Tls(tls) = &mut self.cover else { return Ok(false) };
         match tls.read_tls(&mut self.border.reader(&mut self.tcp)) {
             Ok(0) => self.peer_ended = true,
             Ok(_) => {}

@@ -8,11 +8,11 @@
 //!   what was said on a stream has reached the right node, and a stream that was not made has carried nothing.
 
 use crate::carrier::{Carrier, Scratch};
-use crate::crowd::{Crowd, Places};
+use crate::failed_proofs::{FailedProofs, Places};
 use crate::gateway::{Command, Counter, Event, Expectation, Options, Ticket};
 use crate::greeting::{ADMITTED, JoinGreeting, stream_greeting};
-use crate::side::Standing;
 use crate::socket;
+use crate::stream_side::StreamStanding;
 use oxiray_ids::NodeId;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -104,7 +104,7 @@ pub(crate) struct Exchange {
     pub(crate) expected: BTreeMap<Ticket, (Expectation, Instant)>,
     /// Streams that could not be made yet, and when they are dialled again.
     redials: Vec<(Instant, Dial)>,
-    pub(crate) crowd: Crowd,
+    pub(crate) crowd: FailedProofs,
     pub(crate) strangers: Places<IpAddr>,
     pub(crate) bearers: Places<NodeId>,
     /// Strangers turned away since the log was told, the last one's reason, and when it was told.
@@ -134,7 +134,7 @@ impl Exchange {
             last: 0,
             expected: BTreeMap::new(),
             redials: Vec::new(),
-            crowd: Crowd::default(),
+            crowd: FailedProofs::default(),
             strangers: Places::new(STRANGERS_MAX),
             bearers: Places::new(BEARERS_MAX),
             turned_away: (0, String::new(), None),
@@ -330,32 +330,32 @@ impl Exchange {
         let Some(line) = self.lines.get_mut(&number) else { return };
         let result = match &line.stage {
             Stage::Dialling(_) => self.go_on_dialling(number),
-            Stage::Stranger { .. } => self.greet(number, now).map(|()| Standing::Idle),
+            Stage::Stranger { .. } => self.greet(number, now).map(|()| StreamStanding::Idle),
             // It is heard when its ticket is known, or the daemon's word.
-            Stage::Bearer { .. } | Stage::Newcomer { .. } => Ok(Standing::Idle),
+            Stage::Bearer { .. } | Stage::Newcomer { .. } => Ok(StreamStanding::Idle),
             Stage::Open => line.carrier.carry(&mut self.scratch),
         };
         match result {
-            Ok(Standing::Idle) => self.watch_room(number),
-            Ok(Standing::Busy) => self.busy.push(number),
-            Ok(Standing::Over) => self.drop_line(number),
+            Ok(StreamStanding::Idle) => self.watch_room(number),
+            Ok(StreamStanding::Busy) => self.busy.push(number),
+            Ok(StreamStanding::Over) => self.drop_line(number),
             Err(error) => self.broken(number, &error, now),
         }
     }
 
-    fn go_on_dialling(&mut self, number: u64) -> io::Result<Standing> {
-        let Some(line) = self.lines.get_mut(&number) else { return Ok(Standing::Idle) };
+    fn go_on_dialling(&mut self, number: u64) -> io::Result<StreamStanding> {
+        let Some(line) = self.lines.get_mut(&number) else { return Ok(StreamStanding::Idle) };
         if line.carrier.tcp.peer_addr().is_err() {
             // Not there yet, or failed.
             socket::dialled(&line.carrier.tcp)?;
-            return Ok(Standing::Idle);
+            return Ok(StreamStanding::Idle);
         }
         if !line.carrier.shake()? {
-            return Ok(Standing::Idle);
+            return Ok(StreamStanding::Idle);
         }
         let mut answer = [0];
         match line.carrier.read_early(&mut answer)? {
-            None => return Ok(Standing::Idle),
+            None => return Ok(StreamStanding::Idle),
             Some(_) if answer[0] == ADMITTED => {}
             Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "it does not know the stream's ticket")),
         }
@@ -363,7 +363,7 @@ impl Exchange {
         if let Stage::Dialling(dial) = std::mem::replace(&mut line.stage, Stage::Open) {
             self.open(number, dial.expectation.node, dial.expectation.local, &[])?;
         }
-        Ok(Standing::Idle)
+        Ok(StreamStanding::Idle)
     }
 
     fn broken(&mut self, number: u64, error: &io::Error, now: Instant) {

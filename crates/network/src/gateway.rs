@@ -1,15 +1,15 @@
 //! The handle of the thread that carries streams between machines.
 
 use crate::authority::Authority;
+use crate::direct_transfer::DirectTransfer;
 use crate::exchange::Exchange;
-use crate::freight::Freight;
 use crate::greeting::TICKET_BYTES;
 use crate::join::Joined;
 use crate::socket;
 use crate::tls::Credentials;
 use crate::token::JoinToken;
 use oxiray_ids::NodeId;
-use oxiray_threads::Bell;
+use oxiray_threads::Waker;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -104,7 +104,7 @@ pub enum Way {
     /// What is written to the socket is carried to the peer, and what that says is written to it.
     Carried,
     /// The same, and this besides.
-    Freight(Arc<Freight>),
+    DirectTransfer(Arc<DirectTransfer>),
     /// The connection itself is given to whoever has the other end of the socket, which is of packets: as one packet, a
     /// [`Handover`](oxiray_records::Handover) with the descriptor. Calls would otherwise wake a thread of each node on the way and on the way back.
     Given,
@@ -206,13 +206,13 @@ const LINES_MAX: usize = 64;
 pub(crate) struct Counter {
     commands: Mutex<Vec<Command>>,
     events: Mutex<Vec<Event>>,
-    pub(crate) commanded: Bell,
-    told: Bell,
+    pub(crate) commanded: Waker,
+    told: Waker,
 }
 
 impl Counter {
     fn new() -> io::Result<Self> {
-        Ok(Self { commands: Mutex::default(), events: Mutex::default(), commanded: Bell::new()?, told: Bell::new()? })
+        Ok(Self { commands: Mutex::default(), events: Mutex::default(), commanded: Waker::new()?, told: Waker::new()? })
     }
 
     fn command(&self, command: Command) {

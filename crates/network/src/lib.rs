@@ -7,7 +7,7 @@
 //!
 //! The [`Gateway`], a thread of the daemon, makes every connection, and nothing a stranger sends is seen by anything
 //! else. Of those between daemons it carries the bytes, from and to one half of a socket pair; objects pass from memory to
-//! memory ([`Freight`]). Those between processes it gives away when both sides have proven who they are ([`Way::Given`]).
+//! memory ([`DirectTransfer`]). Those between processes it gives away when both sides have proven who they are ([`Way::Given`]).
 //!
 //! - NETWORK-1: no byte of a peer reaches a local socket before the peer has proven that it may speak: to the head by the
 //!   secret of a join token or by a certificate of the cluster's authority, of which the daemon has said that it holds; or
@@ -20,24 +20,24 @@
 
 mod admission;
 mod authority;
-mod border;
 mod carrier;
 mod clock;
-mod crowd;
+mod direct_transfer;
 mod exchange;
-mod freight;
+mod failed_proofs;
 mod gateway;
 mod greeting;
-mod haul;
 mod join;
+mod object_stream;
+mod record_boundary;
 mod renewal;
-mod side;
 mod socket;
+mod stream_side;
 mod tls;
 mod token;
 
 pub use authority::{Authority, AuthorityError, AuthorityParts, Certified, NoAuthority};
-pub use freight::{Freight, Load, Memory};
+pub use direct_transfer::{DirectTransfer, Load, Memory};
 pub use gateway::{Event, Expectation, Gateway, Limits, Local, Options, Refusal, Ticket, Way};
 pub use join::{JoinFailure, Joined, Newcomer, join};
 pub use renewal::{Renewal, RenewalError};

@@ -1,11 +1,11 @@
 #![expect(clippy::disallowed_methods, reason = "THREADS-1 is about the product: tests start threads of their own")]
 
 use crate::authority::{Authority, PUBLIC_KEY_BYTES};
-use crate::freight::tests::Bytes;
+use crate::direct_transfer::tests::Bytes;
 use crate::greeting::{Greeting, JOIN_BYTES, JoinGreeting, STREAM_BYTES, stream_greeting};
 use crate::{
-    Credentials, Event, Expectation, Freight, Gateway, JoinFailure, JoinToken, Joined, Limits, Load, Local, Newcomer,
-    Options, Refusal, Ticket, TokenError, Way, join,
+    Credentials, DirectTransfer, Event, Expectation, Gateway, JoinFailure, JoinToken, Joined, Limits, Load, Local,
+    Newcomer, Options, Refusal, Ticket, TokenError, Way, join,
 };
 use oxiray_ids::NodeId;
 use oxiray_records::{Handover, Kind, Opener, Sealer};
@@ -215,19 +215,19 @@ fn streams_go_to_whom_their_tickets_are_for() {
     assert_eq!(near.read(&mut [0; 9]).expect("an end"), 0);
 }
 
-/// Streams with freight seal their records themselves from the first one on, with what was said early already there.
+/// Streams with direct transfer seal their records themselves from the first one on, with what was said early already there.
 #[test]
 fn freight_goes_both_ways_beside_what_is_said() {
     const SIZE: usize = 9_000_001;
     let head = Head::start();
     let (one, gateway, _control, _far) = member(&head);
     let ticket = Ticket::generate();
-    let [there, here] = [(); 2].map(|()| Arc::new(Freight::default()));
+    let [there, here] = [(); 2].map(|()| Arc::new(DirectTransfer::default()));
     let (near, local) = pair();
-    let local = Local { socket: local, way: Way::Freight(there.clone()) };
+    let local = Local { socket: local, way: Way::DirectTransfer(there.clone()) };
     gateway.dial(head.gateway.address(), Expectation { ticket, node: head.node, local });
     let (far, local) = pair();
-    let local = Local { socket: local, way: Way::Freight(here.clone()) };
+    let local = Local { socket: local, way: Way::DirectTransfer(here.clone()) };
     head.gateway.expect(Expectation { ticket, node: one, local });
     let source: Vec<u8> = (0..SIZE).map(|place| (place % 249) as u8).collect();
     for (giving, taking, mut mouth, mut ear) in [(&there, &here, &near, &far), (&here, &there, &far, &near)] {

@@ -10,7 +10,7 @@ use crate::descriptors::with_reserve;
 use crate::line_log::LineLog;
 use environments::Environments;
 use oxiray_machine::Origin;
-use oxiray_processes::Brood;
+use oxiray_processes::ChildReaper;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) const SESSION_VARIABLE: &str = "OXIRAY_SESSION";
 #[derive(Debug)]
 pub(crate) struct Children {
     /// Everything that descends from the daemon, whatever it is for.
-    pub(crate) brood: Brood,
+    pub(crate) reaper: ChildReaper,
     pub(crate) templates: Templates,
     pub(crate) environments: Environments,
     pub(crate) submissions: Submissions,
@@ -36,9 +36,9 @@ pub(crate) struct Children {
 
 impl Children {
     /// `early`: a template that was started before there was anything else.
-    pub(crate) fn new(brood: Brood, early: Option<TemplateProcess>) -> Self {
+    pub(crate) fn new(reaper: ChildReaper, early: Option<TemplateProcess>) -> Self {
         let (environments, submissions) = (Environments::default(), Submissions::default());
-        Self { brood, templates: Templates::new(early), environments, submissions }
+        Self { reaper, templates: Templates::new(early), environments, submissions }
     }
 
     /// Starts a template, where it was not started before there was anything else.
@@ -52,7 +52,7 @@ impl Children {
             return Ok(early);
         }
         let started = TemplateProcess::start(origin, session, log.handle()?)?;
-        self.brood.register(started.pid);
+        self.reaper.register(started.pid);
         Ok(started)
     }
 
@@ -61,15 +61,15 @@ impl Children {
         let until = Instant::now() + ENDING_LIMIT;
         loop {
             with_reserve(|| {
-                self.brood.kill_all();
-                self.brood.reap()
+                self.reaper.kill_all();
+                self.reaper.reap()
             });
             let left = until.saturating_duration_since(Instant::now());
-            if self.brood.is_empty() || left.is_zero() {
-                return self.brood.living().collect();
+            if self.reaper.is_empty() || left.is_zero() {
+                return self.reaper.living().collect();
             }
             let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let _ = poll(&mut [PollFd::from_borrowed_fd(self.brood.watch_fd(), PollFlags::IN)], Some(&limit));
+            let _ = poll(&mut [PollFd::from_borrowed_fd(self.reaper.watch_fd(), PollFlags::IN)], Some(&limit));
         }
     }
 }

@@ -382,16 +382,16 @@ fn move_all(from: &Path, to: &Path) -> Result<(), String> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(in_words(&error, to)),
         _ => {}
     }
-    let door = to.join("cgroup.procs");
+    let listener = to.join("cgroup.procs");
     for _ in 0..MOVES_MAX {
         let pids = pids_in(from);
         if pids.is_empty() {
             return Ok(());
         }
         for pid in pids {
-            match fs::write(&door, pid.to_string()) {
+            match fs::write(&listener, pid.to_string()) {
                 Err(error) if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) => {
-                    return Err(in_words(&error, &door));
+                    return Err(in_words(&error, &listener));
                 }
                 _ => {}
             }

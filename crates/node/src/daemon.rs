@@ -12,7 +12,6 @@ mod confining;
 mod effects;
 mod entry;
 mod environments;
-mod guests;
 mod heartbeats;
 mod journal;
 mod members;
@@ -22,6 +21,7 @@ mod output;
 mod packages;
 mod preparing;
 mod processes;
+mod proxied_clients;
 mod returning;
 mod start;
 mod streams;
@@ -29,11 +29,11 @@ mod submissions;
 mod transfer;
 
 use crate::children::Children;
-use crate::device_desk::{DeviceAnswer, DeviceDesk};
-use crate::door::Door;
-use crate::journal::JournalDesk;
+use crate::device_client::{DeviceAnswer, DeviceClient};
+use crate::journal::JournalClient;
 use crate::lifetime::{Ended, Lifetime};
 use crate::line_log::LineLog;
+use crate::listener::Listener;
 use crate::membership::Membership;
 use crate::network::Network;
 use crate::objects::Objects;
@@ -61,17 +61,17 @@ pub(crate) struct Daemon {
     core: Core,
     poller: Poller,
     turn: Turn,
-    door: Door,
+    listener: Listener,
     streams: Streams,
     children: Children,
     workers: Workers,
     objects: Objects,
-    devices: DeviceDesk,
+    devices: DeviceClient,
     membership: Membership,
     /// Where this daemon has to do with other machines.
     network: Option<Network>,
     /// Where a head writes down what must outlive it.
-    journal: Option<JournalDesk>,
+    journal: Option<JournalClient>,
     session: Session,
     log: LineLog,
     lifetime: Lifetime,
@@ -196,7 +196,7 @@ impl Daemon {
         let head = self.streams.end_all_but(self.core.head_key());
         let head = head.filter(|head| !head.is_over && matches!(self.lifetime.ended(), Ended::Stopped));
         self.children.templates.clear();
-        self.end_brood();
+        self.end_children();
         if let (Some(network), Ended::Stopped) = (self.network, self.lifetime.ended()) {
             if let Some(head) = head {
                 Self::say_farewell(head.connection);

@@ -16,7 +16,7 @@ use oxiray_journal::{Change, Store};
 use oxiray_machine::Key;
 use oxiray_network::{Authority, Certified, Credentials, JoinToken, Refusal, Renewal, RenewalError};
 use oxiray_wire::frame::protocol;
-use oxiray_wire::message::{TokenAsked, TokenRow as TokenTellable, TokenTold};
+use oxiray_wire::message::{TokenAnswer, TokenAsked, TokenRow as TokenTellable};
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -37,12 +37,12 @@ pub(crate) struct Entry {
     /// What is to be when it is safe, and what is done then.
     change: Option<(Tokens, Then)>,
     /// What is wished for meanwhile: what tokens there are to be follows from those that there are.
-    wishes: VecDeque<Wish>,
+    questions: VecDeque<TokenQuestion>,
 }
 
 /// What somebody wants of tokens.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum TokenQuestion {
     /// To join as `node`, having proven that it has a token's secret or a node's key.
     Join { number: u64, node: NodeId, token: Option<String>, before: Option<NodeId> },
     /// An answer to the command line.
@@ -64,7 +64,7 @@ pub(crate) enum Then {
 
 /// What a node shows of itself, and what becomes of it.
 #[derive(Debug)]
-pub(crate) struct Badge {
+pub(crate) struct NodeProof {
     pub(crate) credentials: Credentials,
     /// The key that is being certified.
     renewal: Option<Renewal>,
@@ -72,7 +72,7 @@ pub(crate) struct Badge {
     due: Duration,
 }
 
-impl Badge {
+impl NodeProof {
     pub(crate) fn new(credentials: Credentials) -> Self {
         Self { due: credentials.renew_at(), credentials, renewal: None }
     }
@@ -138,7 +138,7 @@ impl Entry {
             tokens,
             token_file,
             change: None,
-            wishes: VecDeque::new(),
+            questions: VecDeque::new(),
         })
     }
 
@@ -159,13 +159,13 @@ impl Entry {
     }
 
     /// Somebody wants something of tokens.
-    pub(crate) fn wish(&mut self, wish: Wish) {
-        self.wishes.push_back(wish);
+    pub(crate) fn question(&mut self, question: TokenQuestion) {
+        self.questions.push_back(question);
     }
 
-    /// The wish that is granted next: one after the other, each by what is safe of those before.
-    pub(crate) fn next_wish(&mut self) -> Option<Wish> {
-        if self.change.is_some() { None } else { self.wishes.pop_front() }
+    /// The request that is granted next: one after the other, each by what is safe of those before.
+    pub(crate) fn next_wish(&mut self) -> Option<TokenQuestion> {
+        if self.change.is_some() { None } else { self.questions.pop_front() }
     }
 
     /// There are to be these tokens as soon as they are safe, and then that is done (ENTRY-1).
@@ -237,13 +237,13 @@ impl Entry {
     }
 
     /// What is told of a token that was made, with its text, or revoked.
-    pub(crate) fn token_changed(&self, id: &str, text: String) -> TokenTold {
+    pub(crate) fn token_changed(&self, id: &str, text: String) -> TokenAnswer {
         let rows = self.told(Some(id));
         if rows.iter().any(|row| row.is_first && row.state != "valid") {
             // Nobody is to copy it any more; where it is gone already, that is as good.
             let _ = std::fs::remove_file(&self.token_file);
         }
-        TokenTold { text, rows, ..TokenTold::default() }
+        TokenAnswer { text, rows, ..TokenAnswer::default() }
     }
 
     /// What is told of one token, or of all.

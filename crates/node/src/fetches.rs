@@ -97,7 +97,7 @@ enum Source {
 }
 
 #[derive(Debug)]
-enum Room {
+enum WriteSpace {
     None,
     Asked { request: u64, first: Bytes },
     Given,
@@ -110,7 +110,7 @@ struct Incoming {
     source: Source,
     /// Of the attempt under way.
     number: u64,
-    room: Room,
+    room: WriteSpace,
     /// Size and stamp, once a piece came.
     known: Option<(u64, Stamp)>,
     /// Pieces come in the order asked for: up to here it was asked for, and up to here it was written.
@@ -121,7 +121,7 @@ struct Incoming {
 
 impl Incoming {
     fn forget_what_came(&mut self) {
-        self.room = Room::None;
+        self.room = WriteSpace::None;
         self.known = None;
         self.arrived = 0;
         self.asked = 0;
@@ -133,7 +133,7 @@ impl Incoming {
 pub(crate) struct Fetches {
     links: BTreeMap<NodeId, Key>,
     /// Streams on which pieces can come beside the messages.
-    with_freight: BTreeSet<Key>,
+    with_direct_transfer: BTreeSet<Key>,
     connecting: BTreeSet<NodeId>,
     incoming: BTreeMap<ObjectId, Incoming>,
     queued: VecDeque<ObjectId>,
@@ -162,7 +162,7 @@ impl Fetches {
             readers: vec![(reader, request)],
             source: Source::Queued,
             number: 0,
-            room: Room::None,
+            room: WriteSpace::None,
             known: None,
             asked: 0,
             arrived: 0,
@@ -207,8 +207,8 @@ impl Fetches {
     }
 
     /// On that stream pieces can come beside the messages.
-    pub(crate) fn has_freight(&mut self, link: Key) {
-        self.with_freight.insert(link);
+    pub(crate) fn has_direct_transfer(&mut self, link: Key) {
+        self.with_direct_transfer.insert(link);
     }
 
     /// The head that was asked is gone: another is.
@@ -234,7 +234,7 @@ impl Fetches {
     /// A stream is over: what came on it goes on from elsewhere.
     pub(crate) fn link_over(&mut self, link: Key) {
         self.links.retain(|_, known| *known != link);
-        self.with_freight.remove(&link);
+        self.with_direct_transfer.remove(&link);
         for object in self.objects_from(|source| matches!(source, Source::Link(from, _) if from == link)) {
             let Some(incoming) = self.incoming.get_mut(&object) else { continue };
             incoming.breaks += 1;
@@ -264,10 +264,12 @@ impl Fetches {
     fn ask_more(&mut self, object: ObjectId) {
         let Some(incoming) = self.incoming.get_mut(&object) else { return };
         let Source::Link(link, _) = incoming.source else { return };
-        let has_freight = self.with_freight.contains(&link);
+        let has_direct_transfer = self.with_direct_transfer.contains(&link);
         let (piece, size) = match (&incoming.room, incoming.known) {
-            (Room::Given, Some((size, _))) => (if has_freight { PIECE_BESIDE_BYTES } else { PIECE_BYTES }, size),
-            (Room::None, _) => (if has_freight { FIRST_BYTES } else { PIECE_BYTES }, 1),
+            (WriteSpace::Given, Some((size, _))) => {
+                (if has_direct_transfer { PIECE_BESIDE_BYTES } else { PIECE_BYTES }, size)
+            }
+            (WriteSpace::None, _) => (if has_direct_transfer { FIRST_BYTES } else { PIECE_BYTES }, 1),
             _ => return,
         };
         let end = size.min(incoming.arrived + PIECES_AHEAD * piece);
@@ -295,15 +297,15 @@ impl Fetches {
         let is_next = offset == incoming.arrived && (content.bytes() > 0 || size == 0);
         let fits = offset.checked_add(content.bytes()).is_some_and(|end| end <= size);
         match (&incoming.room, content) {
-            (Room::Given, content) if is_next && fits => {
+            (WriteSpace::Given, content) if is_next && fits => {
                 incoming.known = Some((size, stamp));
                 self.write(object, content);
             }
-            (Room::None, Content::Bytes(first)) if is_next && fits => {
+            (WriteSpace::None, Content::Bytes(first)) if is_next && fits => {
                 incoming.known = Some((size, stamp));
                 self.last_number += 1;
                 let request = self.last_number;
-                incoming.room = Room::Asked { request, first };
+                incoming.room = WriteSpace::Asked { request, first };
                 self.out.push(Step::Allocate { request, object, size });
             }
             _ => {
@@ -325,7 +327,8 @@ impl Fetches {
 
     /// The object that this room is for.
     pub(crate) fn object_of(&self, wanted: u64) -> Option<ObjectId> {
-        let is_it = |incoming: &Incoming| matches!(incoming.room, Room::Asked { request, .. } if request == wanted);
+        let is_it =
+            |incoming: &Incoming| matches!(incoming.room, WriteSpace::Asked { request, .. } if request == wanted);
         self.incoming.iter().find(|(_, incoming)| is_it(incoming)).map(|(object, _)| *object)
     }
 
@@ -333,7 +336,9 @@ impl Fetches {
     pub(crate) fn room(&mut self, request: u64) -> Option<ObjectId> {
         let object = self.object_of(request)?;
         let incoming = self.incoming.get_mut(&object)?;
-        let Room::Asked { first, .. } = std::mem::replace(&mut incoming.room, Room::Given) else { return None };
+        let WriteSpace::Asked { first, .. } = std::mem::replace(&mut incoming.room, WriteSpace::Given) else {
+            return None;
+        };
         incoming.asked = incoming.asked.max(first.len() as u64);
         self.write(object, Content::Bytes(first));
         Some(object)
@@ -354,7 +359,7 @@ impl Fetches {
     pub(crate) fn no_room(&mut self, request: u64, failure: Option<Failure>) {
         let Some(object) = self.object_of(request) else { return };
         if let Some(incoming) = self.incoming.get_mut(&object) {
-            incoming.room = Room::None;
+            incoming.room = WriteSpace::None;
         }
         self.refuse(object, failure);
     }
@@ -409,7 +414,7 @@ impl Fetches {
 
     fn give_up(&mut self, object: ObjectId) {
         let Some(incoming) = self.incoming.get_mut(&object) else { return };
-        if !matches!(incoming.room, Room::None) {
+        if !matches!(incoming.room, WriteSpace::None) {
             self.out.push(Step::GiveUp { object });
         }
         incoming.forget_what_came();

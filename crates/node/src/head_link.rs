@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 /// What the head knows of a member's life.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct MemberDeadline {
     lease: Duration,
     heard: Instant,
 }
 
-impl Patience {
+impl MemberDeadline {
     pub(crate) fn new(lease: Duration, now: Instant) -> Self {
         Self { lease, heard: now }
     }

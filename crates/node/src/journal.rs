@@ -52,7 +52,7 @@ pub(crate) struct Identity {
 
 /// A journal that is open, and which head of the cluster this is.
 #[derive(Debug)]
-pub(crate) struct Keeping {
+pub(crate) struct OpenJournal {
     pub(crate) store: Box<dyn Store>,
     /// HEADS-1.
     pub(crate) epoch: u64,
@@ -75,7 +75,7 @@ fn told_of(opened: &Opened) -> String {
     }
 }
 
-impl Keeping {
+impl OpenJournal {
     /// Opens the journal, and makes it a new one where there is none.
     pub(crate) fn open(config: &Config, session: &Session, stop: &OwnedFd) -> Result<Self, StartError> {
         let mut warning = None;
@@ -158,7 +158,7 @@ pub(crate) type Written = (Purpose, Result<(), Fault>);
 
 /// The journal of a head that serves: a thread writes it (HEADS-3).
 #[derive(Debug)]
-pub(crate) struct JournalDesk {
+pub(crate) struct JournalClient {
     work: Sender<Work>,
     done: Mailbox<Result<(), Fault>>,
     /// Whose rows are being written, in this order.
@@ -167,7 +167,7 @@ pub(crate) struct JournalDesk {
     thread: JoinHandle<()>,
 }
 
-impl JournalDesk {
+impl JournalClient {
     pub(crate) fn start(mut store: Box<dyn Store>) -> io::Result<Self> {
         let (post, done) = mailbox()?;
         let (work, orders) = channel();
@@ -220,7 +220,7 @@ impl JournalDesk {
     }
 }
 
-impl AsFd for JournalDesk {
+impl AsFd for JournalClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.done.as_fd()
     }
@@ -246,14 +246,14 @@ mod tests {
         }
     }
 
-    fn heard(desk: &JournalDesk) -> Result<(), Fault> {
+    fn heard(desk: &JournalClient) -> Result<(), Fault> {
         desk.done.wait(Duration::from_secs(60)).expect("it is written")
     }
 
     #[test]
     fn whoever_has_rows_written_does_not_wait_for_the_disk() {
         let (disk, gate) = channel();
-        let mut desk = JournalDesk::start(Box::new(Slow(gate, Rows::new()))).expect("a thread");
+        let mut desk = JournalClient::start(Box::new(Slow(gate, Rows::new()))).expect("a thread");
         desk.write(Vec::new(), Purpose::Core);
         desk.write(Vec::new(), Purpose::Tokens);
         assert!(matches!(desk.done.take(), Ok(answers) if answers.is_empty()), "HEADS-3");
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_thread_that_ended_is_noticed() {
         let (disk, gate) = channel();
-        let mut desk = JournalDesk::start(Box::new(Slow(gate, Rows::new()))).expect("a thread");
+        let mut desk = JournalClient::start(Box::new(Slow(gate, Rows::new()))).expect("a thread");
         drop(disk);
         desk.write(Vec::new(), Purpose::Core);
         assert!(matches!(desk.done.wait(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected)));

@@ -13,13 +13,13 @@
 //! |---|---|---|
 //! | the loop | `poller` what is ready, `turn` the turn under way, `turns` who is heard next | `daemon` |
 //! | what the core decides and hears | | `daemon/effects` |
-//! | streams | `door` the listener, `streams` all that are open | `daemon/admission`, `daemon/streams` |
+//! | streams | `listener` the listener, `streams` all that are open | `daemon/admission`, `daemon/streams` |
 //! | processes | `children` templates, environments and submitted jobs, `workers` with what they print and may use, `control_groups` | `daemon/processes`, `environments`, `packages`, `submissions`, `output`, `memory`, `confining` |
 //! | objects | `objects` the store and all below, `fetches` and `giving` (pure) what nodes give each other | `daemon/effects`, `daemon/transfer` |
-//! | the cluster | `membership` this daemon's place in it | `daemon/members`, `guests`, `returning` |
+//! | the cluster | `membership` this daemon's place in it | `daemon/members`, `proxied_clients`, `returning` |
 //! | other machines | `network` the gateway's side, `entry` and `tokens` who may join, `head_link` and `lease` who lives | `daemon/network`, `entry`, `heartbeats` |
 //! | what outlives a head | `journal`, `standby` where that lies in etcd | `daemon/journal` |
-//! | the machine | `config` what is asked for and what there is, `machine`, `limits`, `device_desk` | `daemon` |
+//! | the machine | `config` what is asked for and what there is, `machine`, `limits`, `device_client` | `daemon` |
 //! | beginning and end | `lifetime` whom it ends with, `succession` what it leaves, `join` and `arrival` how it comes to a cluster, `session`, `start_error` | `daemon/start`, `daemon/preparing` |
 
 mod arrival;
@@ -29,8 +29,7 @@ pub mod config;
 mod control_groups;
 mod daemon;
 mod descriptors;
-pub mod device_desk;
-mod door;
+pub mod device_client;
 mod entry;
 mod fetches;
 mod giving;
@@ -38,11 +37,11 @@ mod head_link;
 mod interpreters;
 mod join;
 mod journal;
-mod kept_logs;
 pub mod lease;
 mod lifetime;
 pub mod limits;
 mod line_log;
+mod listener;
 mod logs;
 mod machine;
 mod membership;
@@ -50,6 +49,7 @@ mod network;
 mod objects;
 mod poller;
 mod session;
+mod session_logs;
 mod standby;
 mod start_error;
 mod streams;

@@ -18,7 +18,7 @@ const PAUSE_MS: (u64, u64) = (50, 250);
 
 /// A driver that a member let in.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct ProxiedClient {
     pub(crate) driver: Driver,
     /// Who it is to the head.
     pub(crate) who: Option<Returning>,
@@ -26,7 +26,7 @@ pub(crate) struct Guest {
 
 /// A head that is away.
 #[derive(Debug)]
-pub(crate) struct Away {
+pub(crate) struct HeadReconnect {
     since: Instant,
     next_try: Instant,
     /// The stream to whoever answers where the head was.
@@ -46,7 +46,7 @@ pub(crate) enum Dialling {
     Over(Option<Box<Joined>>),
 }
 
-impl Away {
+impl HeadReconnect {
     pub(crate) fn new(now: Instant) -> Self {
         Self { since: now, next_try: now, dialled: None, joining: None }
     }
@@ -106,16 +106,16 @@ pub(crate) struct Membership {
     /// On a member: where it finds its head again.
     pub(crate) way: Option<Way>,
     /// On a member: the head that it waits for.
-    pub(crate) away: Option<Away>,
+    pub(crate) away: Option<HeadReconnect>,
     /// On a member: the drivers that it let in.
-    pub(crate) guests: BTreeMap<Key, Guest>,
+    pub(crate) proxied_clients: BTreeMap<Key, ProxiedClient>,
     /// On a head: how many nodes of its machine were ever let in.
     admitted: u32,
 }
 
 impl Membership {
     pub(crate) fn new(address: String, way: Option<Way>) -> Self {
-        Self { address, way, away: None, guests: BTreeMap::new(), admitted: 0 }
+        Self { address, way, away: None, proxied_clients: BTreeMap::new(), admitted: 0 }
     }
 
     // --- on a head ---
@@ -150,15 +150,15 @@ impl Membership {
         away.take_due(now).then(|| (way.clone(), away.since))
     }
 
-    /// The head tells a guest who it is, for the next head. Whether the guest knows already: an earlier head had told it.
-    pub(crate) fn note_guest(&mut self, key: Key, welcome: &Welcome) -> bool {
-        let Some(guest) = self.guests.get_mut(&key) else { return false };
+    /// The head tells a proxied client who it is, for the next head. Whether the proxied client knows already: an earlier head had told it.
+    pub(crate) fn note_proxied_client(&mut self, key: Key, welcome: &Welcome) -> bool {
+        let Some(proxied_client) = self.proxied_clients.get_mut(&key) else { return false };
         let who = Returning { worker: welcome.worker, job: welcome.job, epoch: welcome.epoch };
-        guest.who.replace(who).is_some()
+        proxied_client.who.replace(who).is_some()
     }
 
-    /// The job that a guest works for, once the head has said so.
-    pub(crate) fn job_of_guest(&self, key: Key) -> Option<JobId> {
-        Some(self.guests.get(&key)?.who.as_ref()?.job)
+    /// The job that a proxied client works for, once the head has said so.
+    pub(crate) fn job_of_proxied_client(&self, key: Key) -> Option<JobId> {
+        Some(self.proxied_clients.get(&key)?.who.as_ref()?.job)
     }
 }

@@ -2,19 +2,19 @@
 //!
 //! Whoever is on another machine is reached through the [`Gateway`], a thread that carries bytes between a socket pair's
 //! far half and that machine; to the rest of the daemon a stream is a stream. Descriptors do not travel there: in their
-//! place a message has a [`Splice`], from which the member makes a socket pair of its own ([decision 8]).
+//! place a message has a [`ConnectionTicket`], from which the member makes a socket pair of its own ([decision 8]).
 //!
 //! [decision 8]: ../../../docs/decisions/0008-members-join-over-tls.md
 
-use crate::entry::{Badge, Entry};
-use crate::head_link::{HeadLink, Patience};
+use crate::entry::{Entry, NodeProof};
+use crate::head_link::{HeadLink, MemberDeadline};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
 use oxiray_machine::Key;
-use oxiray_network::{Credentials, Expectation, Freight, Gateway, Joined, Local, Ticket, Way};
+use oxiray_network::{Credentials, DirectTransfer, Expectation, Gateway, Joined, Local, Ticket, Way};
 use oxiray_processes::since_boot;
 use oxiray_wire::connection::{promise_pair, socket_pair};
-use oxiray_wire::message::{NodeJoin, Splice};
+use oxiray_wire::message::{ConnectionTicket, NodeJoin};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ const LOOKS: u32 = 4;
 #[derive(Debug)]
 pub(crate) enum End {
     Here(Local),
-    There(Splice),
+    There(ConnectionTicket),
 }
 
 /// What a stream is for.
@@ -50,7 +50,7 @@ impl Purpose {
     fn pair(self) -> io::Result<(Local, Local)> {
         let (pair, way) = match self {
             Self::Calls => (promise_pair()?, Way::Given),
-            Self::Objects => (socket_pair()?, Way::Freight(Arc::new(Freight::default()))),
+            Self::Objects => (socket_pair()?, Way::DirectTransfer(Arc::new(DirectTransfer::default()))),
         };
         Ok((Local { socket: pair.0, way: way.clone() }, Local { socket: pair.1, way }))
     }
@@ -72,7 +72,7 @@ pub(crate) struct Remote {
     node: NodeId,
     /// Where other nodes reach it.
     listens: Option<SocketAddr>,
-    patience: Patience,
+    patience: MemberDeadline,
     /// It has said that all its processes have ended.
     has_left: bool,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Remote {
 pub(crate) struct Network {
     pub(crate) gateway: Gateway,
     /// What this node shows of itself.
-    pub(crate) badge: Badge,
+    pub(crate) badge: NodeProof,
     /// On a head: who may join.
     pub(crate) entry: Option<Entry>,
     pub(crate) lease: Duration,
@@ -113,14 +113,14 @@ impl Network {
         lease: Duration,
         head: Option<HeadLink>,
     ) -> Self {
-        let (remotes, halves, badge) = (BTreeMap::new(), BTreeMap::new(), Badge::new(credentials));
+        let (remotes, halves, badge) = (BTreeMap::new(), BTreeMap::new(), NodeProof::new(credentials));
         Self { gateway, badge, entry, lease, remotes, head, looked: Instant::now(), halves }
     }
 
     /// This is what the node shows of itself from here on.
     pub(crate) fn show(&mut self, credentials: Credentials) {
         self.gateway.renew(credentials.clone());
-        self.badge = Badge::new(credentials);
+        self.badge = NodeProof::new(credentials);
     }
 
     /// On a head: the file of the token that it made at its first start, as long as that holds.
@@ -153,7 +153,7 @@ impl Network {
 
     /// A member on another machine was let in. Returns how long its lease is.
     pub(crate) fn add(&mut self, key: Key, node: NodeId) -> Duration {
-        let patience = Patience::new(self.lease, Instant::now());
+        let patience = MemberDeadline::new(self.lease, Instant::now());
         self.remotes.insert(key, Remote { node, listens: None, patience, has_left: false });
         self.lease
     }
@@ -245,7 +245,7 @@ impl Network {
         let found = self.remotes.get(&one).zip(self.remotes.get(&other));
         let (one, other) = found.ok_or_else(nowhere)?;
         let ticket = Ticket::generate();
-        let to = |remote: &Remote, address: String| Splice {
+        let to = |remote: &Remote, address: String| ConnectionTicket {
             ticket: Bytes::copy_from_slice(ticket.as_bytes()),
             node: remote.node,
             address,
@@ -262,13 +262,18 @@ impl Network {
         let ticket = Ticket::generate();
         self.gateway.expect(Expectation { ticket, node, local });
         let ticket = Bytes::copy_from_slice(ticket.as_bytes());
-        Ok((End::Here(near), End::There(Splice { ticket, node: own, address: String::new(), is_head: true })))
+        Ok((End::Here(near), End::There(ConnectionTicket { ticket, node: own, address: String::new(), is_head: true })))
     }
 
     /// The end of a stream that the head makes, on this node, which is `own`.
-    pub(crate) fn end_of(&mut self, splice: &Splice, own: NodeId, purpose: Purpose) -> io::Result<Local> {
-        let ticket = Ticket::from_slice(&splice.ticket).ok_or_else(nowhere)?;
-        let node = splice.node;
+    pub(crate) fn end_of(
+        &mut self,
+        connection_ticket: &ConnectionTicket,
+        own: NodeId,
+        purpose: Purpose,
+    ) -> io::Result<Local> {
+        let ticket = Ticket::from_slice(&connection_ticket.ticket).ok_or_else(nowhere)?;
+        let node = connection_ticket.node;
         if node == own {
             if let Some(second) = self.halves.remove(&ticket) {
                 return Ok(second.into());
@@ -282,13 +287,13 @@ impl Network {
         }
         let (near, local) = purpose.pair()?;
         let expectation = Expectation { ticket, node, local };
-        if splice.is_head {
+        if connection_ticket.is_head {
             let head = self.head.as_ref().ok_or_else(nowhere)?;
             self.gateway.dial(head.address, expectation);
-        } else if splice.address.is_empty() {
+        } else if connection_ticket.address.is_empty() {
             self.gateway.expect(expectation);
         } else {
-            let address = splice.address.parse().map_err(|_| nowhere())?;
+            let address = connection_ticket.address.parse().map_err(|_| nowhere())?;
             self.gateway.dial(address, expectation);
         }
         Ok(near)

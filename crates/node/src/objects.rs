@@ -2,28 +2,28 @@
 //!
 //! - TRANSFER-1: while an object is read for another node it is pinned by the stream to that node, and goes with it.
 
-mod freight;
-mod store_desk;
+mod direct_transfer;
+mod store_client;
 
 use crate::fetches::{Content, Fetches, Piece};
 use crate::giving::Giving;
 use bytes::Bytes;
-use freight::Freights;
+use direct_transfer::DirectTransfers;
 use oxiray_ids::ObjectId;
 use oxiray_machine::Key;
-use oxiray_network::Freight;
+use oxiray_network::DirectTransfer;
 use oxiray_store::{FileId, SegmentId, StoreError};
 use oxiray_wire::message::{Chunk, Failure, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use store_desk::{Answer, OWN, StoreDesk};
+pub(crate) use store_client::{Answer, OWN, StoreClient};
 
 /// The store, and the objects that come and go.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    pub(crate) store: StoreDesk,
+    pub(crate) store: StoreClient,
     /// Objects on their way here.
     pub(crate) fetches: Fetches,
     /// Where they are written, and how many bytes it has.
@@ -31,7 +31,7 @@ pub(crate) struct Objects {
     /// Objects on their way to other nodes.
     pub(crate) giving: Giving,
     /// Pieces that go beside the messages.
-    freights: Freights,
+    direct_transfers: DirectTransfers,
 }
 
 /// What becomes of an object that is here, or came.
@@ -49,9 +49,9 @@ pub(crate) fn segment_of(file: u64, offset: u64) -> SegmentId {
 }
 
 impl Objects {
-    pub(crate) fn new(store: StoreDesk) -> Self {
-        let (fetches, giving, freights) = (Fetches::default(), Giving::default(), Freights::default());
-        Self { store, fetches, rooms: BTreeMap::new(), giving, freights }
+    pub(crate) fn new(store: StoreClient) -> Self {
+        let (fetches, giving, direct_transfers) = (Fetches::default(), Giving::default(), DirectTransfers::default());
+        Self { store, fetches, rooms: BTreeMap::new(), giving, direct_transfers }
     }
 
     /// Whether this node's store has the object other than as a copy on its way here.
@@ -79,7 +79,7 @@ impl Objects {
 
     /// Nobody is to read the object any more.
     pub(crate) fn delete(&mut self, object: ObjectId) {
-        self.freights.close(object);
+        self.direct_transfers.close(object);
         self.store.delete(object);
         self.fetches.deleted(object);
     }
@@ -92,18 +92,18 @@ impl Objects {
 
     // --- streams to other nodes ---
 
-    /// A stream to another node, on which pieces may go beside the messages where it has a `freight`.
-    pub(crate) fn add_link(&mut self, link: Key, freight: Option<Arc<Freight>>) {
+    /// A stream to another node, on which pieces may go beside the messages where it has a `direct_transfer`.
+    pub(crate) fn add_link(&mut self, link: Key, direct_transfer: Option<Arc<DirectTransfer>>) {
         self.store.serve_itself(link);
-        if let Some(freight) = freight {
-            self.freights.add(link, freight);
-            self.fetches.has_freight(link);
+        if let Some(direct_transfer) = direct_transfer {
+            self.direct_transfers.add(link, direct_transfer);
+            self.fetches.has_direct_transfer(link);
         }
     }
 
     /// The stream to another node is over (TRANSFER-1).
     pub(crate) fn link_over(&mut self, link: Key) {
-        self.freights.link_over(link);
+        self.direct_transfers.link_over(link);
         self.giving.link_over(link);
         self.store.client_gone(link);
         self.fetches.link_over(link);
@@ -128,11 +128,11 @@ impl Objects {
 
     /// Whether pieces of the object may come beside the messages of this attempt: there is a hold for them.
     pub(crate) fn has_hold(&mut self, link: Key, number: u64, object: ObjectId) -> bool {
-        if self.freights.holds(object, link, number) {
+        if self.direct_transfers.holds(object, link, number) {
             return true;
         }
         let Some((segment, size)) = self.rooms.get(&object).copied() else { return false };
-        self.freights.open((link, number), object, size, || self.store.mapping_of(segment, size))
+        self.direct_transfers.open((link, number), object, size, || self.store.mapping_of(segment, size))
     }
 
     /// A piece came, in a message or beside it.
@@ -141,8 +141,8 @@ impl Objects {
     /// Says why the object cannot be written; its fetch ends with that.
     pub(crate) fn piece_came(&mut self, link: Key, chunk: Chunk) -> Result<(), String> {
         let Chunk { object, offset, size, bytes, number, stamp, beside, .. } = chunk;
-        if beside > 0 && self.freights.holds(object, link, number) {
-            if !self.freights.is_open(link, number) {
+        if beside > 0 && self.direct_transfers.holds(object, link, number) {
+            if !self.direct_transfers.is_open(link, number) {
                 let text = format!("object {object} was fetched from another node and cannot be written here");
                 return Err(self.is_unwritable(object, text));
             }
@@ -162,7 +162,7 @@ impl Objects {
     pub(crate) fn write(&mut self, object: ObjectId, offset: u64, bytes: &[u8]) -> Result<(), String> {
         let Some((segment, _)) = self.rooms.get(&object).copied() else { return Ok(()) };
         let Err(error) = self.store.write(segment, offset, bytes) else { return Ok(()) };
-        self.freights.close(object);
+        self.direct_transfers.close(object);
         // What is not in a room any more is not sealed, wherever its fetch stands.
         self.rooms.remove(&object);
         // It fails only where the object was deleted, which ended its room.
@@ -190,12 +190,12 @@ impl Objects {
 
     /// An attempt of a fetch is over.
     pub(crate) fn attempt_over(&mut self, link: Key, number: u64) {
-        self.freights.close_attempt(link, number);
+        self.direct_transfers.close_attempt(link, number);
     }
 
     /// An object is not fetched any more.
     pub(crate) fn give_up_fetch(&mut self, object: ObjectId) {
-        self.freights.close(object);
+        self.direct_transfers.close(object);
         self.rooms.remove(&object);
         // Where there is no room yet, the request for it is struck out.
         if self.store.abort(OWN, object).is_err() {
@@ -208,17 +208,17 @@ impl Objects {
     /// Has a piece read beside the messages, behind what is sent on the stream up to `position`; `false` where it must be in
     /// a message.
     pub(crate) fn load(&mut self, link: Key, position: u64, chunk: &Chunk, segment: SegmentId, bytes: u64) -> bool {
-        if !self.freights.has(link) {
+        if !self.direct_transfers.has(link) {
             return false;
         }
         let Some(mapping) = self.store.mapping_of(segment, chunk.size) else { return false };
-        self.freights.load(link, position, chunk, mapping, bytes);
+        self.direct_transfers.load(link, position, chunk, mapping, bytes);
         true
     }
 
     /// Nothing more is given for an attempt.
     pub(crate) fn end_giving(&mut self, link: Key, number: u64) -> Result<(), StoreError> {
-        self.freights.recall(link, number);
+        self.direct_transfers.recall(link, number);
         let ended = self.giving.end(link, number).map_or(Ok(()), |object| self.store.unpin(link, object));
         self.store.trim_mappings();
         ended

@@ -7,7 +7,7 @@
 //! Where a session lies elsewhere than its user's sessions do, a link among those leads to it, so that whoever looks for
 //! it need not know where it is. Only the user can make such a link, since nobody else may enter that directory.
 
-use crate::kept_logs;
+use crate::session_logs;
 use oxiray_visitor::session::{Description, directories, open, try_lock, within};
 use oxiray_wire::session::{CURRENT, DESCRIPTION, SOCKET, logs_of, private_directory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -54,11 +54,11 @@ impl Session {
             if let Some(lock) = lock(&directory)?
                 && directory.exists()
             {
-                kept_logs::make(&directory)?;
-                kept_logs::show_in(&directory)?;
-                kept_logs::make_latest(root, &directory)?;
+                session_logs::make(&directory)?;
+                session_logs::show_in(&directory)?;
+                session_logs::make_latest(root, &directory)?;
                 // Another user, or Ray itself, may have that directory.
-                let _ = kept_logs::make_ray_latest(root, &directory);
+                let _ = session_logs::make_ray_latest(root, &directory);
                 return Ok(Self { directory, lock, shown_in: None, is_resumed: false });
             }
         }
@@ -104,7 +104,7 @@ impl Session {
     /// Lets the session be found under `root` too.
     pub(crate) fn show_in(&mut self, root: &Path) -> io::Result<()> {
         std::os::unix::fs::symlink(fs::canonicalize(&self.directory)?, root.join(self.name()))?;
-        kept_logs::make_latest(root, &self.directory)?;
+        session_logs::make_latest(root, &self.directory)?;
         self.shown_in = Some(root.to_owned());
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Session {
         if let Some(root) = &self.shown_in {
             let _ = fs::remove_file(root.join(self.name()));
         }
-        self.roots().for_each(kept_logs::trim);
+        self.roots().for_each(session_logs::trim);
     }
 
     fn name(&self) -> String {
@@ -175,7 +175,7 @@ pub(crate) fn create(path: &Path) -> io::Result<fs::File> {
 /// Removes what killed daemons left under `root`, but for what a head can go on with.
 pub(crate) fn sweep(root: &Path) {
     remove_dead(directories(root).filter(|directory| !directory.join(JOURNAL).exists()));
-    kept_logs::trim(root);
+    session_logs::trim(root);
 }
 
 /// Removes all that killed daemons left under `root`. Returns how many heads could have gone on.

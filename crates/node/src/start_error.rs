@@ -3,7 +3,7 @@
 use crate::authority_file::AuthorityFault;
 use crate::config::PlanError;
 use crate::join::JoinError;
-use oxiray_processes::BroodError;
+use oxiray_processes::ReaperError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub enum StartError {
     Plan(#[from] PlanError),
     /// Child processes cannot be watched.
     #[error(transparent)]
-    Brood(#[from] BroodError),
+    ChildReaper(#[from] ReaperError),
     /// The cluster to join does not let this node in.
     #[error(transparent)]
     Join(#[from] JoinError),

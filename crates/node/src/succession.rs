@@ -5,7 +5,7 @@ use crate::lifetime::Predecessor;
 use crate::line_log::LineLog;
 use oxiray_ids::NodeId;
 use oxiray_network::LastCertificate;
-use oxiray_processes::{BroodError, leave_note, supervise};
+use oxiray_processes::{ReaperError, leave_note, supervise};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ struct Note {
 
 /// Gives a daemon that is to have a lease its supervisor, and goes on in a process of its own: whether that takes the place
 /// of another, and who that one was.
-pub(crate) fn begin(config: &Config, keeps_output: bool) -> Result<(bool, Option<Predecessor>), BroodError> {
+pub(crate) fn begin(config: &Config, keeps_output: bool) -> Result<(bool, Option<Predecessor>), ReaperError> {
     let note = if config.has_lease() { supervise(keeps_output)? } else { None };
     Ok((note.is_some(), note.and_then(|note| Note::take_over(&note))))
 }

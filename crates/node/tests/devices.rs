@@ -4,7 +4,7 @@ use oxiray_accelerators::{Host, detect, offer};
 use oxiray_head::{Core, StoreFigures};
 use oxiray_ids::NodeId;
 use oxiray_machine::{Effect, Key, Plan};
-use oxiray_node::device_desk::{DeviceAnswer, DeviceDesk};
+use oxiray_node::device_client::{DeviceAnswer, DeviceClient};
 use oxiray_nvml_fixture::FIXTURE_VARIABLE;
 use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::Message;
@@ -23,7 +23,7 @@ fn library() -> PathBuf {
 /// A node on a machine whose NVML is the library.
 struct Node {
     core: Core,
-    desk: DeviceDesk,
+    desk: DeviceClient,
     now: Instant,
     driver: Key,
     last_pid: u32,
@@ -37,7 +37,7 @@ impl Node {
         let offer = offer(&detect(&host), &|_| None, &BTreeMap::new()).expect("an offer");
         let named = offer.totals().into_iter().map(|(name, total)| (ResourceName::new(&name).expect("a name"), total));
         let inventory = Inventory::new(named).expect("an inventory");
-        let desk = DeviceDesk::of(&host, &offer).expect("a descriptor");
+        let desk = DeviceClient::of(&host, &offer).expect("a descriptor");
         let plan = Plan {
             node: NodeId::new([1; 28]),
             inventory,

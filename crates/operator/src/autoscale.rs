@@ -10,8 +10,8 @@ use crate::api::Api;
 use crate::say;
 use head::PodHead;
 use kube::runtime::events::Recorder;
-use oxiray_autoscaler::{Bell, Limits, Options};
-use oxiray_kubernetes::{RayCluster, Refusals, Seen, Settings};
+use oxiray_autoscaler::{Limits, Options, Waker};
+use oxiray_kubernetes::{ObservedPod, RayCluster, Refusals, Settings};
 use provider::Pods;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const REFUSED_PAUSE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 #[derive(Debug)]
 pub(crate) struct Sight {
     pub(crate) cluster: RayCluster,
-    pub(crate) pods: Vec<Seen>,
+    pub(crate) pods: Vec<ObservedPod>,
     pub(crate) settings: Settings,
     pub(crate) refusals: Refusals,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Sight {
 /// What the looks hand to an autoscaler.
 #[derive(Debug)]
 struct Shared {
-    wake: Bell,
+    wake: Waker,
     view: Mutex<View>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Autoscalers {
 
 struct Running {
     shared: Arc<Shared>,
-    stop: Bell,
+    stop: Waker,
     thread: JoinHandle<()>,
 }
 
@@ -104,7 +104,7 @@ impl Autoscalers {
     }
 
     /// Takes note of where a cluster's head is; its autoscaler runs from here on where it is to.
-    pub(crate) fn attend(&self, cluster: &RayCluster, pods: &[Seen]) {
+    pub(crate) fn attend(&self, cluster: &RayCluster, pods: &[ObservedPod]) {
         let uid = &cluster.metadata.uid;
         let mut running = self.running();
         if !cluster.spec.enable_in_tree_autoscaling || cluster.spec.suspend {
@@ -159,7 +159,7 @@ impl Autoscalers {
     }
 
     fn start(&self, cluster: &RayCluster) -> std::io::Result<Running> {
-        let (wake, stop) = (Bell::new()?, Bell::new()?);
+        let (wake, stop) = (Waker::new()?, Waker::new()?);
         let shared = Arc::new(Shared { wake, view: Mutex::default() });
         let work = Work {
             shared: Arc::clone(&shared),
@@ -179,7 +179,7 @@ impl Autoscalers {
 /// One autoscaler.
 struct Work {
     shared: Arc<Shared>,
-    stop: Bell,
+    stop: Waker,
     line: Line,
     placing_limit: Duration,
     namespace: String,

@@ -86,7 +86,7 @@ async fn place(job: &RayJob, context: &Context) -> Result<Option<Place>, LookErr
     let namespace = Some(job.metadata.namespace.as_str());
     let found = match &job.status.ray_cluster_name {
         Some(name) => context.api.get(&cluster_kind(), namespace, name).await.asked(format!("read cluster {name}"))?,
-        None if job.is_guest() => {
+        None if job.is_proxied() => {
             let labels = job.spec.cluster_selector.iter().map(|(key, value)| format!("{key}={value}"));
             let labels = labels.collect::<Vec<_>>().join(",");
             let listed = context.api.list(&cluster_kind(), namespace, &labels).await;

@@ -13,9 +13,9 @@ use kube::core::DynamicObject;
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType, Recorder};
 use oxiray_kubernetes::{
-    API_GROUP, API_VERSION, CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL, Claims, FailuresByGroup, Metadata, Plan,
-    RayCluster, Refusals, Remark, Seen, Settings, Situation, Told, failures_of, hash_of, owner, plan, references,
-    status,
+    API_GROUP, API_VERSION, CLUSTER_LABEL, CREATED_BY, CREATED_BY_LABEL, Claims, FailuresByGroup, Metadata,
+    ObservedPod, Plan, RayCluster, Refusals, Remark, Settings, Situation, StatusInputs, failures_of, hash_of, owner,
+    plan, references, status,
 };
 use oxiray_network::Authority;
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
         reason: "MissingKind",
         message: format!("the API has no {kind}: the cluster does without"),
     }));
-    let told = status(&Told {
+    let told = status(&StatusInputs {
         cluster: &cluster,
         pods: &seen,
         settings: &settings,
@@ -232,14 +232,14 @@ async fn look(object: &DynamicObject, context: &Context) -> Result<Action, LookE
 }
 
 /// The pods of this very cluster, and of no other that had its name.
-async fn own_pods(cluster: &RayCluster, api: &Api) -> Result<Vec<Seen>, LookError> {
+async fn own_pods(cluster: &RayCluster, api: &Api) -> Result<Vec<ObservedPod>, LookError> {
     let labels = format!("{CLUSTER_LABEL}={},{CREATED_BY_LABEL}={CREATED_BY}", cluster.metadata.name);
     let listed = api.list(&pods(), Some(&cluster.metadata.namespace), &labels).await.asked("list its pods")?;
     let is_own = |pod: &&Value| {
         let owners = pod["metadata"]["ownerReferences"].as_array();
         owners.into_iter().flatten().any(|owner| owner["uid"] == cluster.metadata.uid.as_str())
     };
-    Ok(listed.iter().filter(is_own).map(Seen::of).collect())
+    Ok(listed.iter().filter(is_own).map(ObservedPod::of).collect())
 }
 
 /// With what the cluster's claims refer to, where it has some.

@@ -1,7 +1,7 @@
 //! `oxiray operator show`: what would be made for the clusters in a file.
 
 use anyhow::{Context as _, bail};
-use oxiray_kubernetes::{FailuresByGroup, RayCluster, Refusals, Settings, Situation, Told, plan, status};
+use oxiray_kubernetes::{FailuresByGroup, RayCluster, Refusals, Settings, Situation, StatusInputs, plan, status};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::Path;
@@ -21,8 +21,14 @@ pub(crate) fn run(file: &Path, json: bool, settings: &Settings) -> anyhow::Resul
         }
         let (failures, refusals) = (FailuresByGroup::new(), Refusals::new());
         let plan = plan(&Situation { cluster: &cluster, pods: &[], settings, failures: &failures, now: 0 });
-        let told =
-            status(&Told { cluster: &cluster, pods: &[], settings, failures: &failures, refusals: &refusals, now: 0 });
+        let told = status(&StatusInputs {
+            cluster: &cluster,
+            pods: &[],
+            settings,
+            failures: &failures,
+            refusals: &refusals,
+            now: 0,
+        });
         if json {
             let pods = plan.pods.iter().map(|pod| pod.object.clone());
             let objects: Vec<Value> = plan.objects.iter().cloned().chain(pods).collect();

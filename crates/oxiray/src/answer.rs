@@ -4,7 +4,7 @@
 //! - ANSWER-2: items that arrived before the call was run again are counted and not sent again.
 
 use crate::error::{Error, Result};
-use crate::incoming::{Kept, Made, Outcome, Wanted};
+use crate::incoming::{KeptResult, Made, Outcome, Wanted};
 use crate::objects;
 use crate::process;
 use crate::reference::collecting;
@@ -22,7 +22,7 @@ pub struct Form<'call> {
 }
 
 impl Form<'_> {
-    fn kept<T: Serialize + ?Sized>(&self, value: &T) -> Result<Kept> {
+    fn kept<T: Serialize + ?Sized>(&self, value: &T) -> Result<KeptResult> {
         let (encoded, contained) = collecting(|| {
             if self.is_common {
                 Common::of(value).and_then(|common| Encoded::common(&common))
@@ -37,7 +37,7 @@ impl Form<'_> {
     }
 
     /// A list or tuple of another language's, part by part. Each part keeps what any of them refers to.
-    fn parts<T: Serialize>(&self, value: &T, count: u32) -> Result<Vec<Kept>> {
+    fn parts<T: Serialize>(&self, value: &T, count: u32) -> Result<Vec<KeptResult>> {
         let (common, contained) = collecting(|| Common::of(value));
         let parts = match common? {
             Common::List(parts) => parts,
@@ -167,7 +167,7 @@ pub trait Parts: Serialize {
     /// How many there are.
     const COUNT: usize;
     /// Each as a result.
-    fn kept(&self, form: &Form<'_>) -> Vec<Result<Kept>>;
+    fn kept(&self, form: &Form<'_>) -> Vec<Result<KeptResult>>;
 }
 
 macro_rules! tuples {
@@ -175,7 +175,7 @@ macro_rules! tuples {
         impl<$($part: Serialize),+> Parts for ($($part,)+) {
             const COUNT: usize = $count;
 
-            fn kept(&self, form: &Form<'_>) -> Vec<Result<Kept>> {
+            fn kept(&self, form: &Form<'_>) -> Vec<Result<KeptResult>> {
                 vec![$(form.kept(&self.$place)),+]
             }
         }

@@ -1,7 +1,7 @@
 //! This process's connection to a cluster: begun, and ended.
 
 use crate::error::{Error, Result};
-use crate::{folder, news, process, template};
+use crate::{client_events, folder, process, template};
 use oxiray_client::driver::NotEntered;
 use oxiray_client::{assigned, daemon, driver};
 use oxiray_families::GPU;
@@ -190,7 +190,7 @@ impl Builder {
         };
         match driver::enter(stream, token, self.described()) {
             Ok(runtime) => {
-                news::start(&runtime);
+                client_events::start(&runtime);
                 Ok(Cluster { runtime: Some(runtime), daemon })
             }
             Err(error) => {
@@ -267,7 +267,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         runtime.say_goodbye(if std::thread::panicking() { "its program panicked" } else { "" });
-        news::await_end(LAST_NEWS_LIMIT);
+        client_events::await_end(LAST_NEWS_LIMIT);
         process::set(None);
         runtime.close();
         drop(runtime);

@@ -3,7 +3,7 @@
 //! - DRIVE-1: what an `async` remote function does is dropped where it awaits, as soon as its call is cancelled.
 
 use crate::error::{Error, Result};
-use crate::{context, news, process};
+use crate::{client_events, context, process};
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_runtime::Runtime;
 use std::future::{Future, poll_fn};
@@ -93,14 +93,14 @@ impl Watch {
             return;
         }
         self.waker = Some(waker.clone());
-        news::wake_when_told(&self.runtime, self.id(), waker, || !self.is_cancelled());
+        client_events::wake_when_told(&self.runtime, self.id(), waker, || !self.is_cancelled());
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.waker.is_some() {
-            news::forget(self.id());
+            client_events::forget(self.id());
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::{objects, process};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
-use oxiray_runtime::{EVERYTHING, Runtime, Seen};
+use oxiray_runtime::{EVERYTHING, Runtime, ScannedValue};
 use oxiray_values::{Common, Decoded, Encoded, Encoding, ValueError};
 use oxiray_wire::message::{ArgumentReference, Content};
 use serde::de::DeserializeOwned;
@@ -18,20 +18,20 @@ enum Payload {
 }
 
 /// A result as it is kept: a value, and the references inside of it, each with one use counted.
-pub(crate) type Kept = (Encoded, Vec<ObjectId>);
+pub(crate) type KeptResult = (Encoded, Vec<ObjectId>);
 
 /// What a call made.
 #[doc(hidden)]
 pub enum Made {
-    One(Kept),
+    One(KeptResult),
     /// As many as were asked for, where that is not one.
-    Several(Vec<Kept>),
+    Several(Vec<KeptResult>),
 }
 
 impl Made {
     /// Gives up what the values refer to, since nobody gets them.
     pub(crate) fn release(self, runtime: &Runtime) {
-        let release = |(_, contained): Kept| runtime.release_all(&contained);
+        let release = |(_, contained): KeptResult| runtime.release_all(&contained);
         match self {
             Self::One(kept) => release(kept),
             Self::Several(several) => several.into_iter().for_each(release),
@@ -149,12 +149,12 @@ fn fetch(runtime: &Runtime, argument: &ArgumentReference, call: Option<TaskId>) 
         .ok_or_else(|| Error::Invalid("an argument arrived without saying which it is".into()))?;
     let (id, owner) = (reference.object, reference.owner.unwrap_or_default());
     if let Some(value) = argument.value.as_ref().filter(|value| !matches!(value.content, Some(Content::Stored(_)))) {
-        return objects::blob(runtime, id, Seen::from(value), None, None);
+        return objects::blob(runtime, id, ScannedValue::from(value), None, None);
     }
     // The object is to be known here in case that its stored bytes are lost.
     runtime.borrow(id, owner);
     let seen = match &argument.value {
-        Some(value) => Ok(Seen::from(value)),
+        Some(value) => Ok(ScannedValue::from(value)),
         // Too much to travel with the call: the daemon has it.
         None => process::patiently(|| runtime.get_one(id, None)),
     };

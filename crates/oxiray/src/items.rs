@@ -3,7 +3,7 @@
 use crate::context::current_task;
 use crate::error::Result;
 use crate::reference::{ObjectRef, Returned};
-use crate::{news, process};
+use crate::{client_events, process};
 use oxiray_ids::TaskId;
 use oxiray_runtime::{Next, Runtime};
 use std::fmt;
@@ -110,7 +110,7 @@ impl<T> Future for NextItem<'_, T> {
         let id = runtime.next_item_id(task);
         if !runtime.is_next_ready(task)
             && !runtime.is_cancelled(current_task())
-            && news::wake_when_told(runtime, id, context.waker(), || runtime.announce_item(task))
+            && client_events::wake_when_told(runtime, id, context.waker(), || runtime.announce_item(task))
         {
             return Poll::Pending;
         }

@@ -70,16 +70,15 @@
 
 mod actor;
 mod answer;
+mod client_events;
 mod cluster;
 mod context;
-mod desk;
 mod drive;
 mod error;
 mod folder;
 mod group;
 mod incoming;
 mod items;
-mod news;
 mod objects;
 mod options;
 mod outgoing;
@@ -91,6 +90,7 @@ mod reference;
 mod registry;
 mod task;
 mod template;
+mod thread_context;
 mod thrown;
 mod worker;
 

@@ -7,7 +7,7 @@ use crate::reference::{ObjectRef, collecting};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::{
-    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, Seen, Waitable,
+    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Waitable,
 };
 use oxiray_values::{Common, Decoded, Encoded};
 use oxiray_wire::message::{Content, Value};
@@ -102,7 +102,7 @@ pub(crate) fn keep(
 pub(crate) fn blob(
     runtime: &Runtime,
     id: ObjectId,
-    seen: Seen,
+    seen: ScannedValue,
     mut asked: Option<AskedPin>,
     deadline: Option<Instant>,
 ) -> Result<Bytes> {
@@ -113,7 +113,7 @@ pub(crate) fn blob(
 pub(crate) fn blob_with(
     runtime: &Runtime,
     id: ObjectId,
-    mut seen: Seen,
+    mut seen: ScannedValue,
     deadline: Option<Instant>,
     mut pin: impl FnMut() -> std::result::Result<Pinned, RuntimeError>,
 ) -> Result<Bytes> {
@@ -201,7 +201,7 @@ fn get_until<T: DeserializeOwned>(references: &[ObjectRef<T>], deadline: Option<
         }
     };
     let mut ahead = PinsAhead::new(&runtime, &ids, &seen);
-    let value = |(id, seen): (ObjectId, Seen)| {
+    let value = |(id, seen): (ObjectId, ScannedValue)| {
         let asked = ahead.next(id);
         Ok(Decoded::new(&blob(&runtime, id, seen, asked, deadline)?)?.value()?)
     };

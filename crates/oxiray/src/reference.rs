@@ -2,7 +2,7 @@
 
 use crate::context::current_task;
 use crate::error::{Error, Result};
-use crate::{news, objects, process};
+use crate::{client_events, objects, process};
 use oxiray_client::borrowing;
 use oxiray_ids::{ObjectId, TaskId, WorkerId};
 use oxiray_runtime::Runtime;
@@ -202,7 +202,7 @@ impl<T: DeserializeOwned> Future for Arrival<T> {
         let Held { runtime, id } = &self.0.held;
         // A cancelled call waits for nothing more, as `load` says.
         let is_pending = || runtime.peek(*id).is_none() && !runtime.is_cancelled(current_task());
-        if is_pending() && news::wake_when_told(runtime, *id, context.waker(), || runtime.announce(*id)) {
+        if is_pending() && client_events::wake_when_told(runtime, *id, context.waker(), || runtime.announce(*id)) {
             return Poll::Pending;
         }
         Poll::Ready(objects::load(runtime, *id, None))

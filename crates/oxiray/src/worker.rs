@@ -4,10 +4,10 @@
 //! WORKER-3.
 
 use crate::answer::Sink;
-use crate::desk::Desk;
 use crate::error::{Error, Result, TaskError};
-use crate::incoming::{Incoming, Kept, Made, Outcome, Wanted};
+use crate::incoming::{Incoming, KeptResult, Made, Outcome, Wanted};
 use crate::registry::{self, Kind, Method, State};
+use crate::thread_context::ThreadContext;
 use crate::{context, folder, objects, process, program};
 use bytes::Bytes;
 use oxiray_client::worker::Newborn;
@@ -71,7 +71,7 @@ fn serve(stream: OwnedFd) -> io::Result<()> {
     let (runtime, assign) = newborn.begin()?;
     runtime.end_waits_of(context::current_task);
     let mut worker = Worker { runtime, actor: None, class: String::new(), groups: Vec::new() };
-    let mut desk = Desk::default();
+    let mut desk = ThreadContext::default();
     desk.unfit = unfit;
     if let Some(create) = &assign.actor {
         worker.groups = create.groups.iter().map(|group| group.name.clone()).collect();
@@ -104,7 +104,7 @@ fn serve_beside(worker: &Arc<Worker>, create: &ActorCreate) -> io::Result<()> {
     for group in rest.chain(own).take(THREADS_MAX) {
         let worker = Arc::clone(worker);
         oxiray_threads::spawn(oxiray_threads::CALL, move || {
-            worker.attend(Desk::default(), group.as_deref());
+            worker.attend(ThreadContext::default(), group.as_deref());
         })?;
     }
     Ok(())
@@ -177,7 +177,7 @@ fn located(error: Error, function: &str) -> Error {
 }
 
 impl Worker {
-    fn construct(&self, desk: &Desk, create: &ActorCreate) -> Result<(State, &'static [Method])> {
+    fn construct(&self, desk: &ThreadContext, create: &ActorCreate) -> Result<(State, &'static [Method])> {
         let id = create.actor;
         borrowing::begin();
         let made = context::within(id.creation_task(), || {
@@ -201,7 +201,7 @@ impl Worker {
     }
 
     /// Runs what comes.
-    fn attend(&self, desk: Desk, group: Option<&str>) {
+    fn attend(&self, desk: ThreadContext, group: Option<&str>) {
         // Where the runtime is over, so is the thread.
         drop(attend(&mut Thread { worker: self, desk }, group));
     }
@@ -247,7 +247,7 @@ impl Worker {
     }
 
     /// The value of a call's result, in the store where it is large.
-    fn keep(&self, id: ObjectId, (encoded, contained): Kept, reply: &mut Reply) -> Result<Value> {
+    fn keep(&self, id: ObjectId, (encoded, contained): KeptResult, reply: &mut Reply) -> Result<Value> {
         let value = objects::keep(&self.runtime, id, encoded, &contained, INLINE_BYTES);
         if value.is_err() {
             self.runtime.release_all(&contained);
@@ -268,7 +268,7 @@ impl Worker {
 /// A thread that runs calls.
 struct Thread<'worker> {
     worker: &'worker Worker,
-    desk: Desk,
+    desk: ThreadContext,
 }
 
 impl Thread<'_> {

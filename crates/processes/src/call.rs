@@ -50,7 +50,7 @@ pub fn enter_control_groups(files: &[String]) -> std::io::Result<()> {
     result
 }
 
-/// What a forked child of a [`Brood`](crate::Brood)'s process does first: nothing is blocked, and every
+/// What a forked child of a [`ChildReaper`](crate::ChildReaper)'s process does first: nothing is blocked, and every
 /// signal does what it does in a fresh program.
 pub fn reset_signals_after_fork() {
     // SAFETY: `signal` and `sigprocmask` only read their arguments; SIG_DFL installs no code of ours, and a

@@ -1,19 +1,19 @@
 //! Watching, killing and reaping whole process trees.
 //!
 //! ```text
-//! daemon      Brood: template processes; orphans of templates that died
-//!   └─ template    Brood: workers; orphans of workers that died
+//! daemon      ChildReaper: template processes; orphans of templates that died
+//!   └─ template    ChildReaper: workers; orphans of workers that died
 //!        └─ worker      subreaper, so that what it forks twice stays below it
 //!             └─ whatever the user's code starts
 //! ```
 //!
 //! Each level is a child subreaper: when a process dies, the kernel hands its children to the nearest
-//! subreaper above *before* it tells anyone of the death. So at the moment a [`Brood`] learns that one
+//! subreaper above *before* it tells anyone of the death. So at the moment a [`ChildReaper`] learns that one
 //! of its own is dead, everything that one left behind is already its own child, and can be found,
 //! killed and waited for without a race.
 
-mod brood;
 mod call;
+mod child_reaper;
 mod expand;
 mod path;
 mod start;
@@ -21,11 +21,11 @@ mod supervise;
 mod switch;
 mod tree;
 
-pub use brood::{Brood, BroodError, Departed};
 pub use call::{
     Peer, become_subreaper, describe_status, die_with_parent, enter_control_groups, go_first_where_memory_is_short,
     kill_by_pidfd, peer_of, pidfd_of, reset_signals_after_fork, since_boot, stop_signals,
 };
+pub use child_reaper::{ChildReaper, Departed, ReaperError};
 pub use expand::expanded;
 pub use path::{program, without_working_directory};
 pub use start::Start;

@@ -9,8 +9,8 @@
 //!   is left.
 //! - SUPERVISE-3: what asks the supervisor to end is passed on to the process.
 
-use crate::brood::{Brood, BroodError};
 use crate::call::{die_with_parent, since_boot, stop_signals};
+use crate::child_reaper::{ChildReaper, ReaperError};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
@@ -104,10 +104,10 @@ pub fn leave_note(note: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// Where the kernel refuses; the supervisor tells of no later fault, and ends.
-pub fn supervise(keeps_output: bool) -> Result<Option<Vec<u8>>, BroodError> {
-    let failed = |step: &'static str| move |source| BroodError { step, source };
+pub fn supervise(keeps_output: bool) -> Result<Option<Vec<u8>>, ReaperError> {
+    let failed = |step: &'static str| move |source| ReaperError { step, source };
     let lifeline = Lifeline::make().map_err(failed("memfd_create"))?;
-    let mut brood = Brood::new()?;
+    let mut reaper = ChildReaper::new()?;
     let stop = stop_signals().map_err(failed("signalfd(SIGTERM)"))?;
     let name = rustix::thread::name().map_err(failed("prctl(PR_GET_NAME)"))?;
     let mut note = None;
@@ -118,11 +118,11 @@ pub fn supervise(keeps_output: bool) -> Result<Option<Vec<u8>>, BroodError> {
             let _ = LIFELINE.set(lifeline);
             return Ok(note);
         };
-        brood.register(child);
+        reaper.register(child);
         if note.is_none() {
             become_quiet(keeps_output);
         }
-        let (status, was_asked) = wait_for(&mut brood, child, &stop);
+        let (status, was_asked) = wait_for(&mut reaper, child, &stop);
         if was_asked || status != libc::SIGKILL || !lifeline.is_over() {
             end_as(status);
         }
@@ -154,19 +154,20 @@ fn become_quiet(keeps_output: bool) {
 }
 
 /// Waits until the child and all that descended from it are gone: how it ended, and whether that was asked for.
-fn wait_for(brood: &mut Brood, child: u32, stop: &OwnedFd) -> (i32, bool) {
+fn wait_for(reaper: &mut ChildReaper, child: u32, stop: &OwnedFd) -> (i32, bool) {
     let mut was_asked = false;
     loop {
-        if let Some(departed) = brood.reap().iter().find(|departed| departed.pid == child) {
+        if let Some(departed) = reaper.reap().iter().find(|departed| departed.pid == child) {
             return (departed.status, was_asked);
         }
-        let mut watched = [PollFd::from_borrowed_fd(brood.watch_fd(), PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+        let mut watched =
+            [PollFd::from_borrowed_fd(reaper.watch_fd(), PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
         // Whatever ends it, both are looked at.
         let _ = poll(&mut watched, None);
         let mut told = [0; size_of::<libc::signalfd_siginfo>()];
         while rustix::io::read(stop, &mut told).is_ok_and(|read| read > 0) {
             was_asked = true;
-            if let (true, Some(pid)) = (brood.living().any(|pid| pid == child), Pid::from_raw(child as i32)) {
+            if let (true, Some(pid)) = (reaper.living().any(|pid| pid == child), Pid::from_raw(child as i32)) {
                 // It keeps its number until it is reaped.
                 let _ = rustix::process::kill_process(pid, Signal::TERM);
             }

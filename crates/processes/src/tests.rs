@@ -1,7 +1,7 @@
-//! A brood is per process, so each scenario runs in its own: the test binary starts itself again with
+//! A child reaper is per process, so each scenario runs in its own: the test binary starts itself again with
 //! the scenario's name.
 
-use crate::{Brood, DeadMansSwitch, Departed, children_of};
+use crate::{ChildReaper, DeadMansSwitch, Departed, children_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ fn in_own_process(name: &str, scenario: fn()) {
     command.args(["--exact", &format!("tests::{name}"), "--nocapture"]).env(SCENARIO, name);
     // SAFETY: between fork and exec only a system call is made.
     unsafe {
-        // A brood's process blocks SIGCHLD before its second thread, and the test harness is that thread.
+        // A child reaper's process blocks SIGCHLD before its second thread, and the test harness is that thread.
         command.pre_exec(|| {
             crate::call::signals_as_descriptor(&[libc::SIGCHLD])?;
             Ok(())
@@ -34,13 +34,14 @@ fn shell(script: &str) -> u32 {
     command.spawn().expect("sh").id()
 }
 
-fn next_departed(brood: &mut Brood) -> Departed {
+fn next_departed(reaper: &mut ChildReaper) -> Departed {
     loop {
-        if let Some(departed) = brood.reap().pop() {
+        if let Some(departed) = reaper.reap().pop() {
             return departed;
         }
         let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::from_borrowed_fd(brood.watch_fd(), PollFlags::IN)], Some(&limit)).expect("poll");
+        let ready =
+            poll(&mut [PollFd::from_borrowed_fd(reaper.watch_fd(), PollFlags::IN)], Some(&limit)).expect("poll");
         assert!(ready > 0, "nobody departed within 10 s");
     }
 }
@@ -48,57 +49,57 @@ fn next_departed(brood: &mut Brood) -> Departed {
 #[test]
 fn a_child_departs_with_its_status() {
     in_own_process("a_child_departs_with_its_status", || {
-        let mut brood = Brood::new().expect("a brood");
+        let mut reaper = ChildReaper::new().expect("a child reaper");
         let pid = shell("exit 3");
-        brood.register(pid);
-        assert_eq!(next_departed(&mut brood), Departed { pid, status: 3 << 8, stragglers: 0 });
-        assert!(brood.is_empty());
+        reaper.register(pid);
+        assert_eq!(next_departed(&mut reaper), Departed { pid, status: 3 << 8, stragglers: 0 });
+        assert!(reaper.is_empty());
     });
 }
 
 #[test]
 fn orphans_in_sessions_of_their_own_are_ended_before_the_child_departs() {
     in_own_process("orphans_in_sessions_of_their_own_are_ended_before_the_child_departs", || {
-        let mut brood = Brood::new().expect("a brood");
+        let mut reaper = ChildReaper::new().expect("a child reaper");
         let bystander = shell("sleep 1000");
-        brood.register(bystander);
+        reaper.register(bystander);
         let directory = tempfile::tempdir().expect("a directory");
         let told = directory.path().join("told").display().to_string();
         let orphans = format!("setsid sh -c 'sleep 1000 & echo up > {told}; sleep 1000'");
         let pid = shell(&format!("mkfifo {told}; {orphans} & read up < {told}; kill -9 $$"));
-        brood.register(pid);
-        let departed = next_departed(&mut brood);
+        reaper.register(pid);
+        let departed = next_departed(&mut reaper);
         assert_eq!((departed.pid, departed.status), (pid, 9));
         assert!(departed.stragglers >= 2, "the session's shell and its sleepers: {departed:?}");
-        assert_eq!(children_of(std::process::id()), [bystander], "only the other child is left (BROOD-1)");
-        brood.kill(bystander);
-        assert_eq!(next_departed(&mut brood).pid, bystander);
+        assert_eq!(children_of(std::process::id()), [bystander], "only the other child is left (CHILD_REAPER-1)");
+        reaper.kill(bystander);
+        assert_eq!(next_departed(&mut reaper).pid, bystander);
     });
 }
 
 #[test]
 fn a_child_is_safe_until_one_dies() {
     in_own_process("a_child_is_safe_until_one_dies", || {
-        let mut brood = Brood::new().expect("a brood");
+        let mut reaper = ChildReaper::new().expect("a child reaper");
         let pid = shell("sleep 1000");
-        assert!(brood.reap().is_empty());
-        assert_eq!(children_of(std::process::id()), [pid], "not registered yet, and not killed (BROOD-2)");
-        brood.register(pid);
-        brood.kill(pid);
-        assert_eq!(next_departed(&mut brood).pid, pid);
+        assert!(reaper.reap().is_empty());
+        assert_eq!(children_of(std::process::id()), [pid], "not registered yet, and not killed (CHILD_REAPER-2)");
+        reaper.register(pid);
+        reaper.kill(pid);
+        assert_eq!(next_departed(&mut reaper).pid, pid);
     });
 }
 
 #[test]
 fn killing_all_leaves_nothing() {
     in_own_process("killing_all_leaves_nothing", || {
-        let mut brood = Brood::new().expect("a brood");
+        let mut reaper = ChildReaper::new().expect("a child reaper");
         for _ in 0..3 {
-            brood.register(shell("sleep 1000 & sleep 1000"));
+            reaper.register(shell("sleep 1000 & sleep 1000"));
         }
-        brood.kill_all();
-        while !brood.is_empty() {
-            next_departed(&mut brood);
+        reaper.kill_all();
+        while !reaper.is_empty() {
+            next_departed(&mut reaper);
         }
         assert!(children_of(std::process::id()).is_empty());
     });

@@ -4,7 +4,7 @@ use crate::caller::{arguments, common_arguments, implicit, units};
 use crate::environment::AskedEnvironment;
 use crate::ids::ActorID;
 use crate::reference::note_contained;
-use crate::strategy::{self, Told};
+use crate::strategy::{self, StrategyTuple};
 use crate::{connect, process, python};
 use bytes::Bytes;
 use oxiray_client::{assigned, borrowing};
@@ -116,7 +116,7 @@ fn create_actor<'py>(
     groups: Vec<(String, u32)>,
     max_restarts: i32,
     handle: &[u8],
-    strategy: Option<Told>,
+    strategy: Option<StrategyTuple>,
     common: bool,
 ) -> PyResult<(ActorID, Hold, Option<Bound<'py, PyBytes>>)> {
     let runtime = process::required()?;

@@ -5,7 +5,7 @@ use crate::blob::Serialized;
 use crate::environment::AskedEnvironment;
 use crate::generator::ObjectRefGenerator;
 use crate::reference::ObjectRef;
-use crate::strategy::{self, Told};
+use crate::strategy::{self, StrategyTuple};
 use crate::values::keep;
 use crate::{common, context, process};
 use bytes::Bytes;
@@ -72,7 +72,7 @@ impl Caller {
         least_arguments: usize,
         most_arguments: Option<usize>,
         bind: Option<Py<PyAny>>,
-        strategy: Option<Told>,
+        strategy: Option<StrategyTuple>,
         common: bool,
     ) -> PyResult<Self> {
         let runtime = process::required()?;

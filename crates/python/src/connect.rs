@@ -5,7 +5,7 @@ use crate::{context, process};
 use bytes::Bytes;
 use oxiray_client::driver::NotEntered;
 use oxiray_client::{daemon, driver};
-use oxiray_runtime::News;
+use oxiray_runtime::ClientEvent;
 use oxiray_visitor::{Description, FoundSession};
 use oxiray_wire::message::Driver;
 use pyo3::exceptions::{PyConnectionError, PyValueError};
@@ -128,16 +128,16 @@ fn after_fork() {
 fn next_news(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let runtime = process::required()?;
     Ok(match py.detach(|| runtime.next_news()) {
-        News::Lines(said) => {
+        ClientEvent::Lines(said) => {
             ("lines", said.pid, said.name, said.error, PyBytes::new(py, &said.lines)).into_pyobject(py)?.into_any()
         }
-        News::Notice(text) => ("notice", text).into_pyobject(py)?.into_any(),
-        News::Ready(id) => ("ready", PyBytes::new(py, id.as_bytes())).into_pyobject(py)?.into_any(),
-        News::Unseen(value) => match crate::values::exception(py, &value) {
+        ClientEvent::Notice(text) => ("notice", text).into_pyobject(py)?.into_any(),
+        ClientEvent::Ready(id) => ("ready", PyBytes::new(py, id.as_bytes())).into_pyobject(py)?.into_any(),
+        ClientEvent::Unseen(value) => match crate::values::exception(py, &value) {
             Some(error) => ("unseen", error.into_value(py)).into_pyobject(py)?.into_any(),
             None => ("unseen", py.None()).into_pyobject(py)?.into_any(),
         },
-        News::Over => ("over",).into_pyobject(py)?.into_any(),
+        ClientEvent::Over => ("over",).into_pyobject(py)?.into_any(),
     })
 }
 

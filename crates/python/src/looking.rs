@@ -4,7 +4,7 @@ use crate::values::deadline;
 use crate::{process, state};
 use bytes::Bytes;
 use oxiray_visitor::json;
-use oxiray_wire::message::{DrainAsked, KeptAction, KeptRequest, StateQuery};
+use oxiray_wire::message::{DrainAsked, KeyValueAction, KeyValueRequest, StateQuery};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::time::Instant;
@@ -20,9 +20,9 @@ fn kept(
     widely: bool,
 ) -> PyResult<(u64, Bound<'_, PyBytes>, Vec<Bound<'_, PyBytes>>)> {
     let runtime = process::required()?;
-    let action = KeptAction::try_from(action).unwrap_or_default();
+    let action = KeyValueAction::try_from(action).unwrap_or_default();
     let (namespace, key, value) = (Bytes::from(namespace), Bytes::from(key), Bytes::from(value));
-    let asked = KeptRequest { request: 0, action, namespace, key, value, widely };
+    let asked = KeyValueRequest { request: 0, action, namespace, key, value, widely };
     let answer = process::patiently(py, || runtime.kept(&asked))?.map_err(|error| process::error(py, &error))?;
     let keys = answer.keys.iter().map(|key| PyBytes::new(py, key)).collect();
     Ok((answer.count, PyBytes::new(py, &answer.value), keys))

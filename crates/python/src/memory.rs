@@ -24,8 +24,8 @@ fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     told.set_item("objects", figures.objects)?;
     told.set_item("tasks", figures.tasks)?;
     told.set_item("leases", figures.leases)?;
-    told.set_item("recipes", figures.recipes)?;
-    told.set_item("recipe_bytes", figures.recipe_bytes)?;
+    told.set_item("task_specs", figures.task_specs)?;
+    told.set_item("task_spec_bytes", figures.task_spec_bytes)?;
     told.set_item("segments", figures.segments)?;
     Ok(told)
 }

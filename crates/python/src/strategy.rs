@@ -6,12 +6,12 @@ use oxiray_wire::message::{LabelCondition, LabelSelector, Strategy};
 pub(crate) type Condition = (String, u32, Vec<String>);
 
 /// Kind, node, soft, spill, fail, hard conditions, preferred conditions, selectors; placement group, bundle, captures.
-pub(crate) type Told =
+pub(crate) type StrategyTuple =
     (u32, Vec<u8>, bool, bool, bool, Vec<Condition>, Vec<Condition>, Vec<Vec<Condition>>, Vec<u8>, u32, bool);
 
 /// The strategy as it travels.
 pub(crate) fn from_told(
-    (kind, node, soft, spill, fail, hard, preferred, selectors, group, bundle, captures): Told,
+    (kind, node, soft, spill, fail, hard, preferred, selectors, group, bundle, captures): StrategyTuple,
 ) -> Strategy {
     Strategy {
         kind,

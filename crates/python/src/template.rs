@@ -14,7 +14,7 @@ struct Service {
     wanted: Option<WorkerWanted>,
 }
 
-/// Serves the daemon's wishes for forks, and reaps what was forked. Python forks, since it has something to do before and
+/// Serves the daemon's requests for forks, and reaps what was forked. Python forks, since it has something to do before and
 /// after.
 #[pyclass(frozen, module = "oxiray._core")]
 pub(crate) struct Template {
@@ -38,7 +38,7 @@ impl Template {
         Ok(Self { service: Mutex::new(Some(Service { template, wanted: None })) })
     }
 
-    /// Waits for the next wish; `False` when the daemon is gone and so are all children.
+    /// Waits for the next request; `False` when the daemon is gone and so are all children.
     fn next(&self) -> bool {
         let mut service = self.service();
         let Some(Service { template, wanted }) = service.as_mut() else { return false };

@@ -7,7 +7,7 @@ use crate::{context, process, python};
 use bytes::Bytes;
 use oxiray_ids::ObjectId;
 use oxiray_runtime::{
-    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, Seen, Unmet, Waitable,
+    AskedPin, Gathered, INLINE_BYTES, LOST, Pinned, PinsAhead, Runtime, RuntimeError, ScannedValue, Unmet, Waitable,
 };
 use oxiray_wire::message::{Content, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -40,7 +40,7 @@ pub(crate) fn load<'py>(
     py: Python<'py>,
     runtime: &Runtime,
     id: ObjectId,
-    value: &Seen,
+    value: &ScannedValue,
     asked: Option<AskedPin>,
     deadline: Option<Instant>,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -171,7 +171,7 @@ fn await_values(
     ids: &[ObjectId],
     deadline: Option<Instant>,
     timeout: Option<f64>,
-) -> PyResult<Vec<Seen>> {
+) -> PyResult<Vec<ScannedValue>> {
     match process::patiently(py, || runtime.get(ids, deadline))? {
         Ok(Gathered::All(values)) => Ok(values),
         Ok(Gathered::Failed(place, error)) => {

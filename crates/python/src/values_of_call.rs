@@ -6,7 +6,7 @@ use crate::worker::Worker;
 use crate::{common, process, python};
 use bytes::Bytes;
 use oxiray_ids::TaskId;
-use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, Seen};
+use oxiray_runtime::{EVERYTHING, INLINE_BYTES, INLINE_TOTAL_BYTES, Outcome, ScannedValue};
 use oxiray_wire::message::{ArgumentReference, Content, Failure, Value};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -73,7 +73,7 @@ impl Worker {
             return Err(PyValueError::new_err("an argument arrived without saying which it is"));
         };
         if let Some(value) = argument.value.as_ref().filter(|value| !is_stored(value)) {
-            return load(py, &self.runtime, id, &Seen::from(value), None, None);
+            return load(py, &self.runtime, id, &ScannedValue::from(value), None, None);
         }
         // The object is to be known here in case that its stored bytes are lost.
         self.runtime.borrow(id, reference.owner.unwrap_or_default());

@@ -18,13 +18,13 @@ pub struct Entry {
 type Search = Box<dyn Fn(Receiver<()>) -> io::Result<()> + Send>;
 
 /// How a driver finds its daemon again.
-pub(crate) struct Away {
+pub(crate) struct DaemonReconnect {
     search: Search,
     /// With the sender goes the thread that looks for the daemon.
     searching: Option<Sender<()>>,
 }
 
-impl Away {
+impl DaemonReconnect {
     /// `search` starts a thread that looks for the daemon.
     pub(crate) fn new(search: impl Fn(Receiver<()>) -> io::Result<()> + Send + 'static) -> Self {
         Self { search: Box::new(search), searching: None }
@@ -43,8 +43,11 @@ impl Away {
     }
 }
 
-impl fmt::Debug for Away {
+impl fmt::Debug for DaemonReconnect {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Away").field("is_searching", &self.searching.is_some()).finish_non_exhaustive()
+        formatter
+            .debug_struct("DaemonReconnect")
+            .field("is_searching", &self.searching.is_some())
+            .finish_non_exhaustive()
     }
 }

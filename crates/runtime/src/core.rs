@@ -20,8 +20,8 @@
 //!                      execute, lending, yielding      calls to be run here
 //!   groups: awaited_groups, fresh_groups
 //!                      groups                          placement groups
-//!   daemon: questions, room_ahead, resuming, draining
-//!                      questions, room_ahead, away     what the daemon was asked, and where it is gone
+//!   daemon: questions, allocation_credit, resuming, draining
+//!                      questions, allocation_credit, away     what the daemon was asked, and where it is gone
 //!   task_log           task_log                        what ran here
 //!                      program                         what a program asks for beside all that
 //! ```
@@ -30,6 +30,7 @@
 //!   what time it is, is told.
 
 pub(crate) mod actors;
+pub(crate) mod allocation_credit;
 pub(crate) mod awaited_groups;
 pub(crate) mod calls;
 pub(crate) mod classes;
@@ -51,7 +52,6 @@ pub(crate) mod peers;
 pub(crate) mod questions;
 pub(crate) mod resuming;
 pub(crate) mod retrying;
-pub(crate) mod room_ahead;
 pub(crate) mod service;
 pub(crate) mod signals;
 pub(crate) mod slack;

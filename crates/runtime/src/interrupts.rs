@@ -4,12 +4,12 @@ use std::thread::ThreadId;
 
 /// How the thread that runs calls is made to ask.
 #[derive(Debug)]
-pub(crate) struct Knocker {
+pub(crate) struct Interrupter {
     knock: fn(),
     thread: ThreadId,
 }
 
-impl Knocker {
+impl Interrupter {
     /// `knock` makes the calling thread ask.
     pub(crate) fn of_this_thread(knock: fn()) -> Self {
         Self { knock, thread: std::thread::current().id() }

@@ -9,7 +9,7 @@ mod sync {
 }
 
 use crate::core::identity::Identity;
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use crate::puts::Puts;
 use crate::shell::State;
 use crate::spin::SPIN;
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// Waits for the next headline.
-    pub(crate) fn next_headline(&self) -> News {
+    pub(crate) fn next_headline(&self) -> ClientEvent {
         self.waiters.next_headline()
     }
 
@@ -155,7 +155,7 @@ pub(crate) struct Turn {
 impl Led for State {
     type Sockets = Sockets;
     type Turn = Turn;
-    type News = News;
+    type ClientEvent = ClientEvent;
 
     fn lead(&mut self) -> &mut Lead {
         &mut self.io.lead
@@ -181,7 +181,7 @@ impl Led for State {
         !self.signals.news.is_empty()
     }
 
-    fn take_news(&mut self) -> Option<News> {
+    fn take_news(&mut self) -> Option<ClientEvent> {
         self.signals.news.pop_front()
     }
 

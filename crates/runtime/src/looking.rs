@@ -2,13 +2,13 @@
 
 use crate::core::questions::DaemonAnswer;
 use crate::runtime::{Runtime, RuntimeError, unexpected};
-use oxiray_wire::message::{KeptAnswer, KeptRequest, StateQuery, StateReport};
+use oxiray_wire::message::{KeyValueAnswer, KeyValueRequest, StateQuery, StateReport};
 use std::time::Instant;
 
 impl Runtime {
     /// Puts, gets, deletes or lists kept values; the number of the request is filled in here.
-    pub fn kept(&self, asked: &KeptRequest) -> Result<KeptAnswer, RuntimeError> {
-        match self.ask(|request| KeptRequest { request, ..asked.clone() }.into())? {
+    pub fn kept(&self, asked: &KeyValueRequest) -> Result<KeyValueAnswer, RuntimeError> {
+        match self.ask(|request| KeyValueRequest { request, ..asked.clone() }.into())? {
             DaemonAnswer::Kept(mut answer) => match answer.failure.take() {
                 Some(failure) => Err(RuntimeError::Failed(failure)),
                 None => Ok(*answer),

@@ -4,7 +4,7 @@
 //! nor the daemon is woken for each.
 
 use crate::core::DAEMON;
-use crate::core::contained::Seen;
+use crate::core::contained::ScannedValue;
 use crate::lead::Shared;
 use crate::runtime::Runtime;
 use oxiray_ids::ObjectId;
@@ -83,7 +83,7 @@ impl Runtime {
 
 impl<'a> PinsAhead<'a> {
     /// For the values of these objects, which are about to be read in this order.
-    pub fn new(runtime: &'a Runtime, ids: &[ObjectId], values: &[Seen]) -> Self {
+    pub fn new(runtime: &'a Runtime, ids: &[ObjectId], values: &[ScannedValue]) -> Self {
         let stored = ids.iter().zip(values).filter_map(|(id, value)| match value.content {
             Some(Content::Stored(size)) => Some((*id, size)),
             _ => None,

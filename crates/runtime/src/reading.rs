@@ -35,7 +35,7 @@ impl Runtime {
         self.shared.with(|state| item(task, state.streams.next_index(task)))
     }
 
-    /// Asks for [`News::Ready`] of the next item's object when it is there or the call has ended; `false` where
+    /// Asks for [`ClientEvent::Ready`] of the next item's object when it is there or the call has ended; `false` where
     /// that is so already.
     pub fn announce_item(&self, task: TaskId) -> bool {
         self.shared.with(|state| state.streams.announce(task))

@@ -1,6 +1,6 @@
 //! A driver whose daemon is gone and comes back: it waits at the same socket, and goes on.
 
-use crate::away::{Away, Entry};
+use crate::away::{DaemonReconnect, Entry};
 use crate::core::DAEMON;
 use crate::lead::Shared;
 use crate::shell::State;
@@ -30,9 +30,9 @@ enum NotIn {
 }
 
 /// How the driver of this runtime finds its daemon again.
-pub(crate) fn away(entry: Entry, shared: &Arc<Shared>) -> Away {
+pub(crate) fn away(entry: Entry, shared: &Arc<Shared>) -> DaemonReconnect {
     let shared = Arc::downgrade(shared);
-    Away::new(move |given_up| {
+    DaemonReconnect::new(move |given_up| {
         let (entry, shared) = (entry.clone(), shared.clone());
         let looking = move || look_for(&entry, &shared, &given_up);
         oxiray_threads::spawn(oxiray_threads::RUNTIME_RETURN, looking).map(drop)
@@ -41,7 +41,7 @@ pub(crate) fn away(entry: Entry, shared: &Arc<Shared>) -> Away {
 
 impl State {
     fn let_in(&mut self, connection: Connection, welcome: &Welcome, early: Vec<Received>) {
-        let is_awaited = self.io.away.as_mut().is_some_and(Away::found);
+        let is_awaited = self.io.away.as_mut().is_some_and(DaemonReconnect::found);
         if !is_awaited {
             return;
         }

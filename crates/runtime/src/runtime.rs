@@ -2,11 +2,11 @@
 
 use crate::away::Entry;
 use crate::core::DAEMON;
-use crate::core::contained::Seen;
+use crate::core::contained::ScannedValue;
 use crate::core::identity::Identity;
 use crate::core::objects::is_error;
 use crate::core::questions::DaemonAnswer;
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use crate::lead::Shared;
 use crate::lead::protocol::Unmet;
@@ -124,7 +124,7 @@ impl Runtime {
         &self.shared.identity
     }
 
-    /// Says that the job is over, and which error ended its program, empty where none did; [`News::Over`] follows the
+    /// Says that the job is over, and which error ended its program, empty where none did; [`ClientEvent::Over`] follows the
     /// last of its workers' output.
     pub fn say_goodbye(&self, error: &str) {
         self.shared.with(|state| {
@@ -189,15 +189,15 @@ impl Runtime {
     }
 
     /// The value where it is there already, without waiting.
-    pub fn peek(&self, id: ObjectId) -> Option<Seen> {
-        self.shared.with(|state| state.objects.look_at(id).map(Seen::from))
+    pub fn peek(&self, id: ObjectId) -> Option<ScannedValue> {
+        self.shared.with(|state| state.objects.look_at(id).map(ScannedValue::from))
     }
 
     /// Waits for the value of one object.
-    pub fn get_one(&self, id: ObjectId, deadline: Option<Instant>) -> Result<Seen, RuntimeError> {
+    pub fn get_one(&self, id: ObjectId, deadline: Option<Instant>) -> Result<ScannedValue, RuntimeError> {
         self.waiting(&[id], deadline, |state| {
             let value = state.objects.value(id)?;
-            let (is_failure, seen) = (is_error(value), Seen::from(value));
+            let (is_failure, seen) = (is_error(value), ScannedValue::from(value));
             if is_failure {
                 state.objects.look_at(id);
             }
@@ -237,7 +237,7 @@ impl Runtime {
         result?
     }
 
-    /// Asks for [`News::Ready`] when the value is there; `false` where it is already.
+    /// Asks for [`ClientEvent::Ready`] when the value is there; `false` where it is already.
     pub fn announce(&self, id: ObjectId) -> bool {
         self.shared.with(|state| {
             state.want(id);
@@ -246,7 +246,7 @@ impl Runtime {
     }
 
     /// The next thing for this process's user to know; waits for it.
-    pub fn next_news(&self) -> News {
+    pub fn next_news(&self) -> ClientEvent {
         self.shared.next_headline()
     }
 

@@ -1,7 +1,7 @@
 //! The runtime as a worker uses it: what is to be done, and what came of it.
 
 use crate::core::execute::{Duty, Outcome, Ticket};
-use crate::interrupts::Knocker;
+use crate::interrupts::Interrupter;
 use crate::lead::protocol::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
 use crate::shell::State;
@@ -96,13 +96,13 @@ impl Runtime {
     /// [`Runtime::take_interrupt`] soon.
     pub fn interrupt_with(&self, interrupt: fn()) {
         self.shared.with(|state| {
-            state.io.knocker = Some(Knocker::of_this_thread(interrupt));
+            state.io.knocker = Some(Interrupter::of_this_thread(interrupt));
             state.service.inbox.interrupts.serve();
         });
     }
 
     /// From here on, the waits of a call end when it is cancelled; `here` names the call that the asking thread runs.
-    /// [`crate::News::Ready`] of the call's first result tells of it, too.
+    /// [`crate::ClientEvent::Ready`] of the call's first result tells of it, too.
     pub fn end_waits_of(&self, here: fn() -> TaskId) {
         self.shared.with(|state| {
             state.io.here = Some(here);

@@ -3,9 +3,9 @@
 mod interrupts;
 mod unfinished;
 
-use crate::away::Away;
+use crate::away::DaemonReconnect;
 use crate::core::{Client, DAEMON, Io, Role, Token};
-use crate::interrupts::Knocker;
+use crate::interrupts::Interrupter;
 use crate::lead::protocol::Lead;
 use crate::links::Links;
 use crate::metrics::Telling;
@@ -38,12 +38,12 @@ pub(crate) struct Shell {
     pub(crate) noticed: Vec<Noticed>,
     pub(crate) metrics: Telling,
     /// How a driver finds its daemon again.
-    pub(crate) away: Option<Away>,
+    pub(crate) away: Option<DaemonReconnect>,
     pub(crate) segments: SegmentCache,
     /// Stored objects that are mapped for reading, and how often.
     pub(crate) pinned: FxHashMap<ObjectId, u32>,
     /// How the thread that runs calls is interrupted.
-    pub(crate) knocker: Option<Knocker>,
+    pub(crate) knocker: Option<Interrupter>,
     /// Tells the call that the asking thread runs, where threads know.
     pub(crate) here: Option<fn() -> TaskId>,
     /// A list that is kept for what is read, since one a turn is felt.
@@ -135,7 +135,7 @@ impl Io for Shell {
     }
 
     fn look_for_daemon(&mut self) -> bool {
-        self.away.as_mut().is_some_and(Away::begin_to_look)
+        self.away.as_mut().is_some_and(DaemonReconnect::begin_to_look)
     }
 
     fn give_daemon_up(&mut self) {

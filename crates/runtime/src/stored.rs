@@ -71,9 +71,9 @@ pub struct Figures {
     /// Workers leased.
     pub leases: usize,
     /// Tasks that can be run again where their results are lost.
-    pub recipes: usize,
+    pub task_specs: usize,
     /// Bytes of the records for that.
-    pub recipe_bytes: usize,
+    pub task_spec_bytes: usize,
     /// Files of the store that are mapped.
     pub segments: usize,
 }
@@ -105,7 +105,7 @@ impl Runtime {
             let segment = match answer {
                 Ok(DaemonAnswer::Allocated(segment)) => segment,
                 Err(RuntimeError::Failed(_)) if is_lent => {
-                    self.shared.with_time(State::no_room_ahead);
+                    self.shared.with_time(State::no_allocation_credit);
                     continue;
                 }
                 Ok(_) => return Err(unexpected()),
@@ -242,8 +242,8 @@ impl Runtime {
     /// What this process keeps.
     pub fn figures(&self) -> Figures {
         self.shared.with(|state| {
-            let Retained { objects, tasks, leases, recipes, recipe_bytes } = state.kept();
-            Figures { objects, tasks, leases, recipes, recipe_bytes, segments: state.io.segments.len() }
+            let Retained { objects, tasks, leases, task_specs, task_spec_bytes } = state.kept();
+            Figures { objects, tasks, leases, task_specs, task_spec_bytes, segments: state.io.segments.len() }
         })
     }
 

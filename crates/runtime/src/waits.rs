@@ -7,7 +7,7 @@
 //! value came, only at those that had none, and no further than the answer needs.
 
 use crate::core::client::reading::Waitable;
-use crate::core::contained::Seen;
+use crate::core::contained::ScannedValue;
 use crate::core::objects::{Objects, is_error};
 use crate::lead::protocol::Unmet;
 use crate::runtime::{Runtime, RuntimeError};
@@ -19,9 +19,9 @@ use std::time::Instant;
 #[derive(Debug)]
 pub enum Gathered {
     /// Every value, in order; none of them is an error.
-    All(Vec<Seen>),
+    All(Vec<ScannedValue>),
     /// The first of the list that failed, as far as was known: its place, and the error.
-    Failed(usize, Seen),
+    Failed(usize, ScannedValue),
 }
 
 /// A wait for all of `ids`.
@@ -29,7 +29,7 @@ struct WaitForAll<'ids> {
     ids: &'ids [ObjectId],
     /// The values at the beginning of the list, as far as they are there and none is an error: where there are many
     /// objects, they are in no cache, so each is looked at once where that can be.
-    seen: Vec<Seen>,
+    seen: Vec<ScannedValue>,
     /// The runtime's count of errors when this looked for them last; before the first error, there is none to look for.
     errors_seen: u64,
 }
@@ -44,7 +44,7 @@ impl<'ids> WaitForAll<'ids> {
         while let Some(id) = self.ids.get(self.seen.len())
             && let Some(value) = objects.value(*id).filter(|value| !is_error(value))
         {
-            self.seen.push(Seen::from(value));
+            self.seen.push(ScannedValue::from(value));
         }
         if self.seen.len() == self.ids.len() {
             return Some(Gathered::All(std::mem::take(&mut self.seen)));
@@ -56,7 +56,7 @@ impl<'ids> WaitForAll<'ids> {
         let mut first = None;
         for (place, id) in self.ids.iter().enumerate().skip(self.seen.len()) {
             let Some(error) = objects.value(*id).filter(|value| is_error(value)) else { continue };
-            first.get_or_insert_with(|| Gathered::Failed(place, Seen::from(error)));
+            first.get_or_insert_with(|| Gathered::Failed(place, ScannedValue::from(error)));
             // Whoever gets the first error does not have to be told of the others.
             objects.look_at(*id);
         }

@@ -22,7 +22,7 @@ impl Runtime {
         self.waiting(&[], None, |state| Some(state.pace(task, yielded)).filter(|pace| *pace != Pace::Wait))
     }
 
-    /// Asks for [`News::Ready`] of the call's first object when it may go on or has to end; `false` where that is
+    /// Asks for [`ClientEvent::Ready`] of the call's first object when it may go on or has to end; `false` where that is
     /// so already.
     pub fn announce_reader(&self, task: TaskId, yielded: u32) -> bool {
         self.shared.with(|state| state.announce_reader(task, yielded))

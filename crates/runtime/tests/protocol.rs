@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, ObjectId, TaskId, Unique, WorkerId};
 use oxiray_runtime::{
-    ActorWork, Arguments, Class, Duty, News, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
+    ActorWork, Arguments, Class, ClientEvent, Duty, Outcome, Place, Routine, Runtime, RuntimeError, Unmet, Work,
 };
 use oxiray_wire::message::{
     self, ActorCreate, ActorDied, ActorPlaced, ActorRestarting, Call, Content, Environment, Failure, LeaseEnded,
@@ -480,7 +480,7 @@ fn restarting(runtime: &Runtime, daemon: &mut Peer) -> ActorId {
     daemon.say(ActorRestarting { actor, failure: Some(failure), ..ActorRestarting::default() });
     // What comes after it is heard after it: what is called from here on is called while the actor restarts.
     daemon.say(Notice { text: "it restarts".into(), job: None });
-    assert!(matches!(runtime.next_news(), News::Notice(_)));
+    assert!(matches!(runtime.next_news(), ClientEvent::Notice(_)));
     actor
 }
 

@@ -4,7 +4,7 @@ use crate::head::Head;
 use oxiray_ids::{ActorId, PlacementGroupId, WorkerId};
 use oxiray_wire::message::{
     ActorCreate, ActorLookup, Amount, AnswerToClient, DaemonToClient, DaemonToNewcomer, Direction as _,
-    Driver as Greeting, GroupBundle, GroupCreate, Hello, LeaseRequest, LeaseReturn, NewsToClient, Welcome,
+    Driver as Greeting, EventToClient, GroupBundle, GroupCreate, Hello, LeaseRequest, LeaseReturn, Welcome,
 };
 use oxiray_wire::{Connection, Message, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -141,15 +141,15 @@ impl Driver {
                 Some(failure) => return failed("an actor", failure.text),
                 None => Word::Actor,
             },
-            DaemonToClient::News(NewsToClient::GroupAnswer(answer)) => match answer.failure {
+            DaemonToClient::Event(EventToClient::GroupAnswer(answer)) => match answer.failure {
                 Some(failure) => return failed("a group", failure.text),
                 None => Word::Group,
             },
-            DaemonToClient::News(NewsToClient::LeaseGranted(granted)) => Word::Lease(granted.lease),
-            DaemonToClient::News(NewsToClient::LeaseRefused(refused)) => {
+            DaemonToClient::Event(EventToClient::LeaseGranted(granted)) => Word::Lease(granted.lease),
+            DaemonToClient::Event(EventToClient::LeaseRefused(refused)) => {
                 return failed("a request", refused.failure.unwrap_or_default().text);
             }
-            DaemonToClient::News(NewsToClient::ActorDied(died)) => {
+            DaemonToClient::Event(EventToClient::ActorDied(died)) => {
                 return failed("an actor died", format!("{died:?}"));
             }
             // Its workers are not called, so that nothing else matters here. A granted worker's stream is closed.

@@ -10,7 +10,8 @@ use oxiray_resources::{Inventory, ResourceName};
 use oxiray_wire::connection::promise_pair;
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::{
-    ActorReady, DaemonToNode, Direction as _, HeadToNewcomer, HeadToNode, Heartbeat, NodeAdmitted, Splice, WorkerToNode,
+    ActorReady, ConnectionTicket, DaemonToNode, Direction as _, HeadToNewcomer, HeadToNode, Heartbeat, NodeAdmitted,
+    WorkerToNode,
 };
 use oxiray_wire::{Connection, Message};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +110,7 @@ impl Member {
                 HeadToNode::Daemon(DaemonToNode::HeartbeatHeard(heard)) => self.lease.heard(heard.number),
                 HeadToNode::Daemon(DaemonToNode::Refused(refused)) => return Err(io::Error::other(refused.text)),
                 HeadToNode::Daemon(DaemonToNode::Relay(relayed)) => {
-                    relayed.splice.iter().try_for_each(|splice| self.dial(splice))?;
+                    relayed.connection_ticket.iter().try_for_each(|connection_ticket| self.dial(connection_ticket))?;
                 }
                 HeadToNode::Daemon(_) => {}
             }
@@ -131,12 +132,12 @@ impl Member {
 
     /// Makes the connection between a worker and a process of the head's machine. No worker is real, so that it ends once it
     /// is made.
-    fn dial(&mut self, splice: &Splice) -> io::Result<()> {
-        let ticket = Ticket::from_slice(&splice.ticket).ok_or(io::ErrorKind::InvalidData)?;
+    fn dial(&mut self, connection_ticket: &ConnectionTicket) -> io::Result<()> {
+        let ticket = Ticket::from_slice(&connection_ticket.ticket).ok_or(io::ErrorKind::InvalidData)?;
         let (end, socket) = promise_pair()?;
         self.connecting.push(end);
         let local = Local { socket, way: Way::Given };
-        self.gateway.dial(self.head, Expectation { ticket, node: splice.node, local });
+        self.gateway.dial(self.head, Expectation { ticket, node: connection_ticket.node, local });
         Ok(())
     }
 

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Grant, Inventory, Ledger, Quantity, ResourceName};
 use oxiray_scheduler::{
-    Bundle, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, Selector, Shares, Strategy,
-    WaitQueue, Wish,
+    Bundle, Condition, Fleet, Found, Group, GroupStrategy, Near, NodeView, Operator, Place, ResourceRequest, Selector,
+    Shares, Strategy, WaitQueue,
 };
 
 /// What machines there are: eight devices each, but for every tenth, which has none.
@@ -79,12 +79,12 @@ fn demand(text: &str) -> Demand {
     Demand::new(amounts).expect("a demand")
 }
 
-fn wish(kind: usize) -> Wish {
+fn resource_request(kind: usize) -> ResourceRequest {
     let demand = demand(DEMANDS[kind]);
     let strategy = if SPREAD.contains(&kind) { Strategy::Spread } else { Strategy::Default };
     let condition = Condition { key: "zone".into(), operator: Operator::In(vec!["a".into(), "b".into()]) };
     let selectors = if IN_ZONE.contains(&kind) { vec![Selector(vec![condition])] } else { Vec::new() };
-    Wish::new(demand, Place { strategy, selectors })
+    ResourceRequest::new(demand, Place { strategy, selectors })
 }
 
 /// Numbers that look random and are the same in every run.
@@ -153,20 +153,22 @@ fn measure(count: usize, requests: usize) -> Figures {
         fleet.put(&NodeView::new(machine.node, &machine.ledger, machine.labels.clone()));
     }
     let joined = begin.elapsed();
-    let wishes: Vec<Wish> = (0..DEMANDS.len()).map(wish).collect();
+    let resource_requests: Vec<ResourceRequest> = (0..DEMANDS.len()).map(resource_request).collect();
     let with_fleet = resident();
-    let mut queue: WaitQueue<u32, u64, Wish> = WaitQueue::new();
+    let mut queue: WaitQueue<u32, u64, ResourceRequest> = WaitQueue::new();
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for ticket in 0..requests as u64 {
-        queue.push(ONE_JOB, ticket, wishes[dice.below(wishes.len())].clone()).expect("there is room");
+        queue
+            .push(ONE_JOB, ticket, resource_requests[dice.below(resource_requests.len())].clone())
+            .expect("there is room");
     }
     let queue_bytes = resident().saturating_sub(with_fleet);
     let views = fleet.views();
     let begin = Instant::now();
-    for wish in &wishes {
-        let _ = std::hint::black_box(oxiray_scheduler::place(&views, wish, &Near::default(), 0));
+    for resource_request in &resource_requests {
+        let _ = std::hint::black_box(oxiray_scheduler::place(&views, resource_request, &Near::default(), 0));
     }
-    let plain_scan = begin.elapsed() / wishes.len() as u32;
+    let plain_scan = begin.elapsed() / resource_requests.len() as u32;
 
     let mut figures = Figures {
         machines: count,
@@ -189,7 +191,7 @@ fn measure(count: usize, requests: usize) -> Figures {
 fn serve_all(
     fleet: &mut Fleet,
     machines: &mut [Machine],
-    queue: &mut WaitQueue<u32, u64, Wish>,
+    queue: &mut WaitQueue<u32, u64, ResourceRequest>,
     dice: &mut Dice,
     figures: &mut Figures,
 ) {
@@ -200,12 +202,14 @@ fn serve_all(
     while !queue.is_empty() {
         let begin = processor_time();
         let decisions = &mut figures.decisions;
-        let served = queue.serve(&mut shares, |_, wish, _| {
+        let served = queue.serve(&mut shares, |_, resource_request, _| {
             let begin = Instant::now();
-            let found = fleet.find(wish, &Near::default());
+            let found = fleet.find(resource_request, &Near::default());
             decisions.push(begin.elapsed().as_nanos() as u32);
             match found {
-                Found::On(node) => fleet.take(node, &wish.demand).then(|| (node, wish.demand.clone())),
+                Found::On(node) => {
+                    fleet.take(node, &resource_request.demand).then(|| (node, resource_request.demand.clone()))
+                }
                 Found::Busy | Found::Never => None,
             }
         });

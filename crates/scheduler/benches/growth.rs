@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Inventory, Ledger, Quantity, ResourceName};
 use oxiray_scheduler::{
-    Bundle, Group, GroupSituation, GroupStrategy, MachineSituation, NodeGroup, NodeView, Replica, ReplicaState,
-    Selector, Situation, WaitingKind, Wanted, plan,
+    Bundle, Group, GroupSituation, GroupStrategy, GrowthNeed, MachineSituation, NodeGroup, NodeView, Replica,
+    ReplicaState, Selector, Situation, WaitingKind, plan,
 };
 
 const GROUPS: usize = 20;
@@ -93,9 +93,9 @@ fn waiting(kind: u32) -> WaitingKind {
     if kind.is_multiple_of(10) {
         let bundle = Bundle { demand, selector: Selector::default() };
         let group = Group { strategy: GroupStrategy::Pack, bundles: vec![bundle; 4], preferred: None };
-        return WaitingKind { who, count: 20, wanted: Wanted::Group(group) };
+        return WaitingKind { who, count: 20, wanted: GrowthNeed::Group(group) };
     }
-    WaitingKind { who, count: REQUESTS / (KINDS - KINDS / 10), wanted: Wanted::Wish(demand.into()) }
+    WaitingKind { who, count: REQUESTS / (KINDS - KINDS / 10), wanted: GrowthNeed::ResourceRequest(demand.into()) }
 }
 
 fn main() {

@@ -2,13 +2,13 @@
 //!
 //! The answer is that of [`place`](crate::place), which looks at every machine; tests compare the two.
 //!
-//! - FLEET-1: for each wish that was asked for, the fleet knows the machines that have room for it: one bit each. What
-//!   changes on a machine is looked at by a wish when it is next asked for, and by no other.
+//! - FLEET-1: for each request that was asked for, the fleet knows the machines that have room for it: one bit each. What
+//!   changes on a machine is looked at by a request when it is next asked for, and by no other.
 //! - FLEET-2: a machine is found by the first bit that is set in all of: has room, is allowed, and is used so much.
 //!
 //! # Cost
-//! With `n` machines and `k` changes since the wish was asked for last: `k` looks at one machine each, and a few passes
-//! over `n` bits. A wish that was never asked for before looks at every machine once.
+//! With `n` machines and `k` changes since the request was asked for last: `k` looks at one machine each, and a few passes
+//! over `n` bits. A request that was never asked for before looks at every machine once.
 
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ use crate::group_search::{Kind, Search, Slots};
 use crate::machine::{Machine, Names};
 use crate::node_view::{HALF, STEPS};
 use crate::shape::{Change, Changes, Shape};
-use crate::strategy::{Condition, Otherwise, Selector, Strategy, Wish};
+use crate::strategy::{Condition, Otherwise, ResourceRequest, Selector, Strategy};
 use crate::{Group, GroupStrategy, Near, NodeView};
 
-/// How many different wishes are remembered; beyond that all are forgotten.
-const WISHES_MAX: usize = 4096;
+/// How many different requests are remembered; beyond that all are forgotten.
+const REQUESTS_MAX: usize = 4096;
 /// How many different demands with their labels are remembered before a group that may bring others.
-const SHAPES_MAX: usize = 2 * WISHES_MAX;
+const SHAPES_MAX: usize = 2 * REQUESTS_MAX;
 /// The fewest changes that are kept, and how many for each machine beyond that.
 const CHANGES_MIN: usize = 1024;
 const CHANGES_PER_MACHINE: usize = 2;
@@ -41,7 +41,7 @@ pub enum Found {
     On(NodeId),
     /// None has; some could, once others give back what they hold.
     Busy,
-    /// None could with nothing running, or the wish says to fail where its machine is busy.
+    /// None could with nothing running, or the request says to fail where its machine is busy.
     Never,
 }
 
@@ -61,12 +61,12 @@ pub struct Fleet {
     changes: Changes,
     shapes: Vec<Shape>,
     shape_numbers: HashMap<(Demand, Selector), usize, FxBuildHasher>,
-    plans: HashMap<Wish, Plan, FxBuildHasher>,
+    plans: HashMap<ResourceRequest, Plan, FxBuildHasher>,
     /// Where the next machine of [`Strategy::Spread`] is looked for first.
     next_spread: u32,
 }
 
-/// How a wish is looked for.
+/// How a request is looked for.
 #[derive(Debug)]
 struct Plan {
     strategy: Strategy,
@@ -164,12 +164,12 @@ impl Fleet {
         self.machines.iter().flatten().map(Machine::view).collect()
     }
 
-    /// The machine for `wish`. The next to ask for the same sees it unchanged until [`Fleet::take`].
-    pub fn find(&mut self, wish: &Wish, near: &Near<'_>) -> Found {
-        if !self.plans.contains_key(wish) {
-            self.plan(wish);
+    /// The machine for `resource_request`. The next to ask for the same sees it unchanged until [`Fleet::take`].
+    pub fn find(&mut self, resource_request: &ResourceRequest, near: &Near<'_>) -> Found {
+        if !self.plans.contains_key(resource_request) {
+            self.plan(resource_request);
         }
-        let Plan { strategy, alternatives } = &self.plans[wish];
+        let Plan { strategy, alternatives } = &self.plans[resource_request];
         let mut is_possible = false;
         let mut looked = None;
         for alternative in alternatives {
@@ -215,7 +215,7 @@ impl Fleet {
     /// Searches the machines of a group, with others of its bundles `standing`.
     pub(crate) fn search(&mut self, group: &Group, standing: &[NodeId], is_emptied: bool) -> Slots {
         if self.shapes.len() + group.bundles.len() > SHAPES_MAX {
-            self.forget_wishes();
+            self.forget_requests();
         }
         let mut kinds: Vec<Kind> = Vec::new();
         let mut numbers: HashMap<usize, usize, FxBuildHasher> = HashMap::default();
@@ -329,12 +329,12 @@ impl Fleet {
         })
     }
 
-    /// Finds out how a wish is looked for.
-    fn plan(&mut self, wish: &Wish) {
-        if self.plans.len() >= WISHES_MAX {
-            self.forget_wishes();
+    /// Finds out how a request is looked for.
+    fn plan(&mut self, resource_request: &ResourceRequest) {
+        if self.plans.len() >= REQUESTS_MAX {
+            self.forget_requests();
         }
-        let place = wish.place.as_deref().cloned().unwrap_or_default();
+        let place = resource_request.place.as_deref().cloned().unwrap_or_default();
         let anywhere = vec![Selector::default()];
         let selectors = if place.selectors.is_empty() { anywhere } else { place.selectors };
         let mut alternatives = Vec::with_capacity(selectors.len());
@@ -347,11 +347,11 @@ impl Fleet {
                 Strategy::Labels { hard, soft } => (Some(all(&[hard, soft])), all(&[hard])),
                 _ => (None, all(&[])),
             };
-            let preferred = preferred.map(|selector| self.shape(&wish.demand, &selector));
-            let allowed = self.shape(&wish.demand, &allowed);
+            let preferred = preferred.map(|selector| self.shape(&resource_request.demand, &selector));
+            let allowed = self.shape(&resource_request.demand, &allowed);
             alternatives.push(Alternative { selector, preferred, allowed });
         }
-        self.plans.insert(wish.clone(), Plan { strategy: place.strategy, alternatives });
+        self.plans.insert(resource_request.clone(), Plan { strategy: place.strategy, alternatives });
     }
 
     fn shape(&mut self, demand: &Demand, selector: &Selector) -> usize {
@@ -367,7 +367,7 @@ impl Fleet {
     }
 
     /// Begins anew with the machines that there are, so that what is remembered stays bounded.
-    fn forget_wishes(&mut self) {
+    fn forget_requests(&mut self) {
         let views = self.views();
         let next_spread = std::mem::take(self).next_spread;
         self.next_spread = next_spread;

@@ -11,7 +11,7 @@
 //!
 //! # Cost
 //! With `n` machines, `b` bundles of `k` kinds and `m` machines that get some: what changed, for each kind, as for a
-//! [`Wish`](crate::Wish); one pass over `n` sums; and `b + k·m` looks at one machine, each after a pass over `n` bits.
+//! [`ResourceRequest`](crate::ResourceRequest); one pass over `n` sums; and `b + k·m` looks at one machine, each after a pass over `n` bits.
 
 use std::collections::HashSet;
 

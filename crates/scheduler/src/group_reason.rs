@@ -3,8 +3,8 @@
 use oxiray_resources::Demand;
 
 use crate::{
-    Bundle, Group, GroupPlacement, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, Strategy, Wish,
-    place, place_group,
+    Bundle, Group, GroupPlacement, GroupStrategy, Misfit, Near, NodeView, Place, Placement, Reason, ResourceRequest,
+    Strategy, place, place_group,
 };
 
 /// Why a placement group is not placed.
@@ -117,8 +117,9 @@ impl GroupReason {
 /// What keeps a bundle from being placed even alone.
 fn alone(nodes: &[NodeView], index: usize, bundle: &Bundle) -> Option<GroupObstacle> {
     let selectors = if bundle.selector.0.is_empty() { Vec::new() } else { vec![bundle.selector.clone()] };
-    let wish = Wish::new(bundle.demand.clone(), Place { strategy: Strategy::Default, selectors });
-    match place(nodes, &wish, &Near::default(), 0) {
+    let resource_request =
+        ResourceRequest::new(bundle.demand.clone(), Place { strategy: Strategy::Default, selectors });
+    match place(nodes, &resource_request, &Near::default(), 0) {
         Placement::On(_) => None,
         Placement::Wait(reason) | Placement::Never(reason) => Some(GroupObstacle::Bundle { bundle: index, reason }),
     }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::GroupStrategy;
 use crate::bits::Bits;
-use crate::machine::{Machine, Need, Rooms, sum_of};
+use crate::machine::{Machine, MachineResources, ResourceAmount, sum_of};
 
 /// How often a bundle is tried on a machine before the search for another way gives up.
 const STEPS_MAX: u32 = 1_000;
@@ -19,7 +19,7 @@ const STEPS_MAX: u32 = 1_000;
 /// Bundles that ask for the same.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    pub(crate) needs: Vec<Need>,
+    pub(crate) needs: Vec<ResourceAmount>,
     /// The machines that have room for one of them alone, and may be taken.
     pub(crate) fits: Bits,
 }
@@ -75,7 +75,7 @@ impl Search<'_> {
         filled.map_or_else(|| Trial::new(self, &scarce_first).run(), Ok)
     }
 
-    fn needs(&self, bundle: usize) -> &[Need] {
+    fn needs(&self, bundle: usize) -> &[ResourceAmount] {
         &self.kinds[self.bundles[bundle]].needs
     }
 
@@ -83,7 +83,7 @@ impl Search<'_> {
         self.machines[slot as usize].as_ref().expect("only machines that are there have room")
     }
 
-    fn rooms(&self, slot: u32) -> Rooms {
+    fn rooms(&self, slot: u32) -> MachineResources {
         let machine = self.machine(slot);
         if self.is_emptied { machine.emptied_rooms() } else { machine.rooms().clone() }
     }
@@ -100,7 +100,7 @@ impl Search<'_> {
         order
     }
 
-    fn totals(&self) -> Vec<Need> {
+    fn totals(&self) -> Vec<ResourceAmount> {
         sum_of(self.bundles.iter().map(|kind| self.kinds[*kind].needs.as_slice()))
     }
 
@@ -120,7 +120,7 @@ impl Search<'_> {
 
     fn on_one(&self) -> Slots {
         let totals = self.totals();
-        let all: Vec<&[Need]> = (0..self.bundles.len()).map(|bundle| self.needs(bundle)).collect();
+        let all: Vec<&[ResourceAmount]> = (0..self.bundles.len()).map(|bundle| self.needs(bundle)).collect();
         let first = self.kinds[0].fits.clone();
         let among = self.kinds[1..].iter().fold(first, |among, kind| among.and(&kind.fits));
         let before = || self.preferred.iter().chain(&self.standing).copied().filter(|slot| among.contains(*slot));
@@ -166,7 +166,7 @@ impl Search<'_> {
     fn fill(&self, order: &[usize]) -> Option<Vec<u32>> {
         let mut fits: Vec<Bits> = self.kinds.iter().map(|kind| kind.fits.clone()).collect();
         let mut levels = Levels::new(self);
-        let mut rooms: FxHashMap<u32, Rooms> = FxHashMap::default();
+        let mut rooms: FxHashMap<u32, MachineResources> = FxHashMap::default();
         let mut chosen = vec![0; self.bundles.len()];
         for bundle in order {
             let kind = self.bundles[*bundle];
@@ -180,7 +180,7 @@ impl Search<'_> {
             levels.put(slot);
             chosen[*bundle] = slot;
         }
-        let mut given: BTreeMap<u32, Vec<&[Need]>> = BTreeMap::new();
+        let mut given: BTreeMap<u32, Vec<&[ResourceAmount]>> = BTreeMap::new();
         for (bundle, slot) in chosen.iter().enumerate() {
             given.entry(*slot).or_default().push(self.needs(bundle));
         }
@@ -309,7 +309,7 @@ impl<'search> Trial<'search> {
         let given = self.given.entry(slot).or_default();
         given.push(bundle);
         given.sort_unstable();
-        let all: Vec<&[Need]> = given.iter().map(|bundle| self.search.needs(*bundle)).collect();
+        let all: Vec<&[ResourceAmount]> = given.iter().map(|bundle| self.search.needs(*bundle)).collect();
         let together = self.search.rooms(slot).fit_together(&all);
         self.chosen[bundle] = slot;
         match together {

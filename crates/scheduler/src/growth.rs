@@ -18,7 +18,7 @@ mod unmet;
 
 use std::collections::BTreeMap;
 
-use crate::strategy::{Otherwise, Place, Selector, Strategy, Wish};
+use crate::strategy::{Otherwise, Place, ResourceRequest, Selector, Strategy};
 use crate::{Bundle, Group, NodeGroup, NodeView};
 use oxiray_resources::Demand;
 use pool::{Ask, Pool};
@@ -90,15 +90,15 @@ pub struct Waiting {
     /// How many there are.
     pub count: u32,
     /// What each of them waits for.
-    pub wanted: Wanted,
+    pub wanted: GrowthNeed,
 }
 
 /// What somebody waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// Room on a machine.
-    Wish(Wish),
-    /// Room for all bundles of a placement group.
+pub enum GrowthNeed {
+    /// MachineResource on a machine.
+    ResourceRequest(ResourceRequest),
+    /// MachineResource for all bundles of a placement group.
     Group(Group),
 }
 
@@ -156,7 +156,7 @@ pub fn plan(situation: &Situation) -> Plan {
     planning.serve_standing();
     planning.fill_minimum();
     planning.serve_gangs();
-    planning.serve_wishes();
+    planning.serve_requests();
     let removals = planning.removals();
     let launches = situation.groups.iter().zip(planning.launched).filter(|(_, launched)| launched.replicas > 0);
     let launches = launches.map(|(of, Launched { replicas, why })| {
@@ -254,12 +254,12 @@ impl<'situation> Planning<'situation> {
         }
     }
 
-    fn serve_wishes(&mut self) {
-        let mut wishes: Vec<(&Waiting, &Wish, Vec<Selector>)> = Vec::new();
+    fn serve_requests(&mut self) {
+        let mut resource_requests: Vec<(&Waiting, &ResourceRequest, Vec<Selector>)> = Vec::new();
         for waiting in &self.situation.waiting {
-            let Wanted::Wish(wish) = &waiting.wanted else { continue };
-            match selectors(wish) {
-                Some(selectors) => wishes.push((waiting, wish, selectors)),
+            let GrowthNeed::ResourceRequest(resource_request) = &waiting.wanted else { continue };
+            match selectors(resource_request) {
+                Some(selectors) => resource_requests.push((waiting, resource_request, selectors)),
                 None => self.unmet.push(Unmet {
                     who: described(waiting),
                     count: waiting.count,
@@ -268,12 +268,12 @@ impl<'situation> Planning<'situation> {
                 }),
             }
         }
-        wishes.sort_by_key(|(_, wish, selectors)| {
+        resource_requests.sort_by_key(|(_, resource_request, selectors)| {
             let conditions = selectors.iter().map(|selector| selector.0.len()).max().unwrap_or_default();
-            std::cmp::Reverse(weight(&wish.demand, conditions))
+            std::cmp::Reverse(weight(&resource_request.demand, conditions))
         });
-        for (waiting, wish, selectors) in wishes {
-            let ask = self.free.ask(&wish.demand, &selectors);
+        for (waiting, resource_request, selectors) in resource_requests {
+            let ask = self.free.ask(&resource_request.demand, &selectors);
             let mut left = waiting.count - self.free.place(&ask, waiting.count, 0);
             let who = described(waiting);
             while left > 0
@@ -289,7 +289,7 @@ impl<'situation> Planning<'situation> {
                 }
             }
             if left > 0 {
-                self.leave_waiting(&who, left, &wish.demand, &selectors);
+                self.leave_waiting(&who, left, &resource_request.demand, &selectors);
             }
         }
     }
@@ -306,10 +306,10 @@ impl<'situation> Planning<'situation> {
     }
 }
 
-/// The labels under any of which a wish may be met, in the order of preference; nothing where it names a machine.
-fn selectors(wish: &Wish) -> Option<Vec<Selector>> {
+/// The labels under any of which a request may be met, in the order of preference; nothing where it names a machine.
+fn selectors(resource_request: &ResourceRequest) -> Option<Vec<Selector>> {
     let anywhere = || vec![Selector::default()];
-    let Some(Place { strategy, selectors }) = wish.place.as_deref() else { return Some(anywhere()) };
+    let Some(Place { strategy, selectors }) = resource_request.place.as_deref() else { return Some(anywhere()) };
     let selectors = if selectors.is_empty() { anywhere() } else { selectors.clone() };
     match strategy {
         Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. } => None,
@@ -331,8 +331,8 @@ fn weight(demand: &Demand, conditions: usize) -> (usize, u64, usize, u64) {
 /// Who waits and for what, in words.
 fn described(waiting: &Waiting) -> String {
     match &waiting.wanted {
-        Wanted::Wish(wish) => format!("{} {}", waiting.who, wish.demand),
-        Wanted::Group(group) => {
+        GrowthNeed::ResourceRequest(resource_request) => format!("{} {}", waiting.who, resource_request.demand),
+        GrowthNeed::Group(group) => {
             format!("{} {} of {} bundles", waiting.who, group.strategy.name(), group.bundles.len())
         }
     }

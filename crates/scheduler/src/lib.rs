@@ -27,8 +27,8 @@ pub use fleet::{Fleet, Found};
 pub use group::{BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, place_group};
 pub use group_reason::{GroupObstacle, GroupReason};
 pub use growth::{
-    GroupSituation, Launch, MachineSituation, Plan, Removal, Replica, ReplicaState, Situation, Unmet,
-    Waiting as WaitingKind, Wanted, plan,
+    GroupSituation, GrowthNeed, Launch, MachineSituation, Plan, Removal, Replica, ReplicaState, Situation, Unmet,
+    Waiting as WaitingKind, plan,
 };
 pub use near::{LARGE_BYTES_MIN, Near};
 pub use node_group::{IDLE_TIMEOUT_MS, NodeGroup};
@@ -38,7 +38,7 @@ pub use place::{Placement, place};
 pub use reason::{Obstacle, Reason};
 pub use recall::{HeldLease, Recall, Waiter, recalls};
 pub use shares::{Asks, JobShare, Shares};
-pub use strategy::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
+pub use strategy::{Condition, Operator, Otherwise, Place, ResourceRequest, Selector, Strategy};
 pub use verdict::{Rule, Verdict, group_verdicts, verdicts};
 pub use wait_queue::{PushError, WAITING_MAX, WaitQueue, Waiting};
 

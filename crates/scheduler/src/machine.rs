@@ -26,9 +26,9 @@ impl Names {
     }
 
     /// What a demand asks for, in the order of the numbers.
-    pub(crate) fn needs(&mut self, demand: &Demand) -> Vec<Need> {
-        let mut needs: Vec<Need> =
-            demand.capacities().map(|(name, asked)| Need { resource: self.number(name), asked }).collect();
+    pub(crate) fn needs(&mut self, demand: &Demand) -> Vec<ResourceAmount> {
+        let mut needs: Vec<ResourceAmount> =
+            demand.capacities().map(|(name, asked)| ResourceAmount { resource: self.number(name), asked }).collect();
         needs.sort_unstable_by_key(|need| need.resource);
         needs
     }
@@ -36,12 +36,12 @@ impl Names {
 
 /// An amount of one resource.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Need {
+pub(crate) struct ResourceAmount {
     resource: u32,
     pub(crate) asked: Capacity,
 }
 
-impl Need {
+impl ResourceAmount {
     /// How large a part it is of what is asked for of the same resource in `totals`.
     pub(crate) fn part_of(&self, totals: &[Self]) -> u128 {
         let total = totals.iter().find(|total| total.resource == self.resource);
@@ -51,18 +51,18 @@ impl Need {
 }
 
 /// The shares that several ask for together, in the order of the numbers.
-pub(crate) fn sum_of<'needs>(all: impl Iterator<Item = &'needs [Need]>) -> Vec<Need> {
+pub(crate) fn sum_of<'needs>(all: impl Iterator<Item = &'needs [ResourceAmount]>) -> Vec<ResourceAmount> {
     let mut sums: BTreeMap<u32, Quantity> = BTreeMap::new();
     for need in all.flatten() {
         let sum = sums.entry(need.resource).or_default();
         *sum = Quantity::from_units(sum.units().saturating_add(need.asked.share.units()));
     }
-    sums.into_iter().map(|(resource, asked)| Need { resource, asked: asked.into() }).collect()
+    sums.into_iter().map(|(resource, asked)| ResourceAmount { resource, asked: asked.into() }).collect()
 }
 
 /// One resource of a machine.
 #[derive(Clone, Debug)]
-struct Room {
+struct MachineResource {
     resource: u32,
     name: ResourceName,
     is_device: bool,
@@ -77,7 +77,7 @@ struct Room {
     devices: FreeDevices,
 }
 
-impl Room {
+impl MachineResource {
     fn sum_up(&mut self) {
         self.most = self.devices.obtainable(Capacity::WHOLE);
         self.most_of_one = self.devices.obtainable(Capacity::default());
@@ -124,11 +124,11 @@ impl Room {
 
 /// What a machine has of each resource, in the order of the numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Rooms(Vec<Room>);
+pub(crate) struct MachineResources(Vec<MachineResource>);
 
-impl Rooms {
+impl MachineResources {
     /// Whether there is room for all needs, device by device.
-    pub(crate) fn fit(&self, needs: &[Need]) -> bool {
+    pub(crate) fn fit(&self, needs: &[ResourceAmount]) -> bool {
         self.each(needs, |room, need| room.has(need.asked))
     }
 
@@ -136,7 +136,7 @@ impl Rooms {
     /// where one is missing.
     pub(crate) fn sums<'rooms>(
         &'rooms self,
-        needs: &'rooms [Need],
+        needs: &'rooms [ResourceAmount],
         is_emptied: bool,
     ) -> impl Iterator<Item = Quantity> + 'rooms {
         let mut rooms = self.0.iter().peekable();
@@ -147,7 +147,7 @@ impl Rooms {
     }
 
     /// Whether there is room for all of these together, as the ledger would reserve it for them in this order.
-    pub(crate) fn fit_together(&self, all: &[&[Need]]) -> Result<(), NoPacking> {
+    pub(crate) fn fit_together(&self, all: &[&[ResourceAmount]]) -> Result<(), NoPacking> {
         let mut amounts: BTreeMap<u32, Vec<Capacity>> = BTreeMap::new();
         for need in all.iter().copied().flatten() {
             amounts.entry(need.resource).or_default().push(need.asked);
@@ -166,7 +166,7 @@ impl Rooms {
     }
 
     /// Books the needs, as the machine's ledger would; `false`, and nothing changes, where there is no room.
-    pub(crate) fn take(&mut self, needs: &[Need]) -> bool {
+    pub(crate) fn take(&mut self, needs: &[ResourceAmount]) -> bool {
         if !self.fit(needs) {
             return false;
         }
@@ -184,7 +184,7 @@ impl Rooms {
         self
     }
 
-    fn each(&self, needs: &[Need], holds: impl Fn(&Room, &Need) -> bool) -> bool {
+    fn each(&self, needs: &[ResourceAmount], holds: impl Fn(&MachineResource, &ResourceAmount) -> bool) -> bool {
         let mut rooms = self.0.iter();
         needs.iter().all(|need| {
             rooms
@@ -200,17 +200,17 @@ pub(crate) struct Machine {
     pub(crate) node: NodeId,
     pub(crate) labels: BTreeMap<String, String>,
     inventory: Inventory,
-    rooms: Rooms,
+    rooms: MachineResources,
     /// How much of it is used ([`NodeView::step`]).
     pub(crate) step: usize,
 }
 
 impl Machine {
     pub(crate) fn new(view: &NodeView, names: &mut Names) -> Self {
-        let mut rooms: Vec<Room> = view
+        let mut rooms: Vec<MachineResource> = view
             .inventory
             .totals()
-            .map(|(name, total)| Room {
+            .map(|(name, total)| MachineResource {
                 resource: names.number(name),
                 name: name.clone(),
                 is_device: name.is_device(),
@@ -226,7 +226,7 @@ impl Machine {
             node: view.node,
             labels: view.labels.clone(),
             inventory: view.inventory.clone(),
-            rooms: Rooms(rooms),
+            rooms: MachineResources(rooms),
             step: 0,
         };
         machine.set_free(view);
@@ -265,22 +265,22 @@ impl Machine {
     }
 
     /// What there is room for.
-    pub(crate) fn rooms(&self) -> &Rooms {
+    pub(crate) fn rooms(&self) -> &MachineResources {
         &self.rooms
     }
 
     /// What there is room for with nothing running and every device in service.
-    pub(crate) fn emptied_rooms(&self) -> Rooms {
+    pub(crate) fn emptied_rooms(&self) -> MachineResources {
         self.rooms.clone().emptied(&self.inventory)
     }
 
     /// Whether it has room for all needs, device by device.
-    pub(crate) fn fits(&self, needs: &[Need]) -> bool {
+    pub(crate) fn fits(&self, needs: &[ResourceAmount]) -> bool {
         self.rooms.fit(needs)
     }
 
     /// Whether it would have room with nothing running on it.
-    pub(crate) fn could_ever(&self, needs: &[Need]) -> bool {
+    pub(crate) fn could_ever(&self, needs: &[ResourceAmount]) -> bool {
         self.rooms.each(needs, |room, need| {
             // Without memory, no look at the names.
             let most = match need.asked.memory_bytes {
@@ -292,7 +292,7 @@ impl Machine {
     }
 
     /// How often it has room for all needs with nothing running on it.
-    pub(crate) fn times(&self, needs: &[Need]) -> u32 {
+    pub(crate) fn times(&self, needs: &[ResourceAmount]) -> u32 {
         let times = needs.iter().map(|need| {
             let total = self.total_of(need);
             if need.asked.share < Quantity::ONE && self.is_device(need) {
@@ -305,7 +305,7 @@ impl Machine {
     }
 
     /// How much of its scarcest resource that many needs take, in thousandths.
-    pub(crate) fn share_of(&self, needs: &[Need], times: u64) -> u64 {
+    pub(crate) fn share_of(&self, needs: &[ResourceAmount], times: u64) -> u64 {
         let shares = needs.iter().map(|need| {
             let taken = u128::from(need.asked.share.units()) * u128::from(times) * 1000;
             (taken / u128::from(self.total_of(need).units().max(1))).min(999) as u64
@@ -313,16 +313,16 @@ impl Machine {
         shares.max().unwrap_or_default()
     }
 
-    fn total_of(&self, need: &Need) -> Quantity {
+    fn total_of(&self, need: &ResourceAmount) -> Quantity {
         self.rooms.0.iter().find(|room| room.resource == need.resource).map_or(Quantity::ZERO, |room| room.total)
     }
 
-    fn is_device(&self, need: &Need) -> bool {
+    fn is_device(&self, need: &ResourceAmount) -> bool {
         self.rooms.0.iter().any(|room| room.resource == need.resource && room.is_device)
     }
 
     /// Books the needs, as the machine's ledger would; `false`, and nothing changes, where there is no room.
-    pub(crate) fn take(&mut self, needs: &[Need]) -> bool {
+    pub(crate) fn take(&mut self, needs: &[ResourceAmount]) -> bool {
         let is_taken = self.rooms.take(needs);
         if is_taken {
             self.count_step();
@@ -332,7 +332,8 @@ impl Machine {
 
     /// The same, as a view.
     pub(crate) fn view(&self) -> NodeView {
-        let (devices, scalars): (Vec<&Room>, Vec<&Room>) = self.rooms.0.iter().partition(|room| room.is_device);
+        let (devices, scalars): (Vec<&MachineResource>, Vec<&MachineResource>) =
+            self.rooms.0.iter().partition(|room| room.is_device);
         NodeView {
             node: self.node,
             inventory: self.inventory.clone(),

@@ -1,31 +1,33 @@
-//! Which machine a wish is met on: the rules, plainly, and why there is none.
+//! Which machine a request is met on: the rules, plainly, and why there is none.
 //!
 //! - PLACE-1: a machine is named only where its view has room for the demand, device by device.
-//! - PLACE-2: [`Placement::Never`] means that no machine that the wish allows could meet it with nothing running.
+//! - PLACE-2: [`Placement::Never`] means that no machine that the request allows could meet it with nothing running.
 
 use oxiray_ids::NodeId;
 use oxiray_resources::Demand;
 
-use crate::strategy::{Otherwise, Place, Selector, Strategy, Wish};
+use crate::strategy::{Otherwise, Place, ResourceRequest, Selector, Strategy};
 use crate::{HALF, Near, NodeView, Reason};
 
-/// Where a wish is met.
+/// Where a request is met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// The machine that has what is asked for.
     On(NodeId),
     /// Some machine could, once others give back what they hold or devices return to service.
     Wait(Reason),
-    /// No machine could with nothing running on it, or the wish says to fail where its machine is busy.
+    /// No machine could with nothing running on it, or the request says to fail where its machine is busy.
     Never(Reason),
 }
 
-/// Places `wish` by a look at every machine. [`Strategy::Spread`] looks from the machine at `turn` on.
+/// Places `resource_request` by a look at every machine. [`Strategy::Spread`] looks from the machine at `turn` on.
 ///
 /// [`Fleet`](crate::Fleet) finds the same machine without a look at each; only this one knows why there is none.
-pub fn place(nodes: &[NodeView], wish: &Wish, near: &Near<'_>, turn: usize) -> Placement {
-    let demand = &wish.demand;
-    let Some(place) = &wish.place else { return packed(&nodes.iter().collect::<Vec<_>>(), demand, near, "") };
+pub fn place(nodes: &[NodeView], resource_request: &ResourceRequest, near: &Near<'_>, turn: usize) -> Placement {
+    let demand = &resource_request.demand;
+    let Some(place) = &resource_request.place else {
+        return packed(&nodes.iter().collect::<Vec<_>>(), demand, near, "");
+    };
     let (mut wait, mut never) = (None, None);
     let anywhere = [Selector::default()];
     let selectors = if place.selectors.is_empty() { &anywhere[..] } else { &place.selectors };

@@ -58,7 +58,7 @@ pub enum Obstacle {
     NoMachines,
     /// The one machine that may be taken is not part of the cluster.
     Gone(NodeId),
-    /// The one machine that may be taken is busy, and the wish says not to wait for it.
+    /// The one machine that may be taken is busy, and the request says not to wait for it.
     Occupied(Busy),
     /// No machine has such labels.
     NoLabels {

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oxiray_ids::NodeId;
 use oxiray_resources::{Capacity, Demand, Quantity, ResourceName};
 
-use crate::{Asks, NodeView, Shares, Standing, Wish};
+use crate::{Asks, NodeView, ResourceRequest, Shares, Standing};
 
 /// A worker that a client of job `J` may run tasks on, until it is asked to give it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Waiter<J> {
     /// The job.
     pub job: J,
     /// What each of them waits for.
-    pub wish: Wish,
+    pub resource_request: ResourceRequest,
     /// How many they are.
     pub count: usize,
 }
@@ -56,7 +56,7 @@ pub struct Recall<L> {
 
 /// A machine on which something is coming or may be recalled.
 #[derive(Debug)]
-struct Room<'views> {
+struct MachineResource<'views> {
     view: &'views NodeView,
     /// What comes back, or is to.
     coming: Vec<Demand>,
@@ -64,7 +64,7 @@ struct Room<'views> {
     promised: Vec<Demand>,
 }
 
-impl Room<'_> {
+impl MachineResource<'_> {
     fn units<'demands>(demands: impl Iterator<Item = &'demands Demand>, name: &ResourceName) -> u64 {
         demands.map(|demand| demand.get(name.as_str()).units()).fold(0, u64::saturating_add)
     }
@@ -97,7 +97,7 @@ impl Room<'_> {
 #[derive(Debug)]
 struct Look<'views, L, J> {
     shares: Shares<J>,
-    rooms: BTreeMap<NodeId, Room<'views>>,
+    rooms: BTreeMap<NodeId, MachineResource<'views>>,
     /// Those that may be recalled, in the order in which that is preferred.
     over: Vec<HeldLease<L, J>>,
     gained: BTreeSet<J>,
@@ -117,13 +117,14 @@ pub fn recalls<L: Copy + Eq, J: Copy + Ord>(
     over: Vec<HeldLease<L, J>>,
     most: usize,
 ) -> Vec<Recall<L>> {
-    let rooms = views.iter().map(|(node, view)| (*node, Room { view, coming: Vec::new(), promised: Vec::new() }));
+    let rooms =
+        views.iter().map(|(node, view)| (*node, MachineResource { view, coming: Vec::new(), promised: Vec::new() }));
     let (rooms, gained, lost) = (rooms.collect(), BTreeSet::new(), BTreeSet::new());
     let mut look = Look { shares: shares.clone(), rooms, over, gained, lost };
     for lease in coming {
         look.comes(lease);
     }
-    let waiting = waiters.iter().enumerate().filter(|(_, waiter)| !waiter.wish.demand.is_nothing());
+    let waiting = waiters.iter().enumerate().filter(|(_, waiter)| !waiter.resource_request.demand.is_nothing());
     let mut left: Vec<(usize, usize)> = waiting.map(|(index, waiter)| (index, waiter.count.min(most))).collect();
     let (mut found, mut recalled) = (Vec::new(), 0);
     while let Some(position) = look.first(waiters, &left)
@@ -148,15 +149,15 @@ pub fn recalls<L: Copy + Eq, J: Copy + Ord>(
 }
 
 impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
-    fn standing(&self, job: J, wish: &Wish) -> Standing {
-        self.shares.standing(job, wish.demands())
+    fn standing(&self, job: J, resource_request: &ResourceRequest) -> Standing {
+        self.shares.standing(job, resource_request.demands())
     }
 
     /// Which of those that are left is served first.
     fn first(&self, waiters: &[Waiter<J>], left: &[(usize, usize)]) -> Option<usize> {
         let rank = |position: &usize| {
             let index = left[*position].0;
-            self.shares.rank(waiters[index].job, waiters[index].wish.demands(), index as u64)
+            self.shares.rank(waiters[index].job, waiters[index].resource_request.demands(), index as u64)
         };
         (0..left.len()).min_by_key(rank)
     }
@@ -177,8 +178,8 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
 
     /// The leases by whose recall there is room for one more; none at all where there will be (RECALL-1).
     fn make_room(&mut self, waiter: &Waiter<J>) -> Option<Vec<L>> {
-        let demand = &waiter.wish.demand;
-        let allowed = self.rooms.iter().filter(|(_, room)| waiter.wish.allows(room.view));
+        let demand = &waiter.resource_request.demand;
+        let allowed = self.rooms.iter().filter(|(_, room)| waiter.resource_request.allows(room.view));
         let allowed: Vec<NodeId> = allowed.map(|(node, _)| *node).collect();
         let ready = allowed.iter().find(|node| self.rooms[*node].has_room(demand)).copied();
         let (node, recalled) = match ready {
@@ -224,8 +225,8 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
 
     /// RECALL-2, RECALL-3.
     fn needed_on(&mut self, node: NodeId, waiter: &Waiter<J>) -> Option<Vec<HeldLease<L, J>>> {
-        let demand = &waiter.wish.demand;
-        let waits = self.standing(waiter.job, &waiter.wish);
+        let demand = &waiter.resource_request.demand;
+        let waits = self.standing(waiter.job, &waiter.resource_request);
         let mut left: Vec<HeldLease<L, J>> = self.over.iter().filter(|lease| lease.node == node).cloned().collect();
         let mut taken = Vec::new();
         while !self.rooms[&node].has_room(demand) {
@@ -233,7 +234,7 @@ impl<L: Copy + Eq, J: Copy + Ord> Look<'_, L, J> {
             let lacking: Vec<&ResourceName> = room.lacking(demand, None).collect();
             let helps = |lease: &HeldLease<L, J>| {
                 let has_some = lacking.iter().any(|name| !lease.demand.get(name.as_str()).is_zero());
-                let holder = self.standing(lease.job, &waiter.wish);
+                let holder = self.standing(lease.job, &waiter.resource_request);
                 let may_be = lease.job != waiter.job && !self.gained.contains(&lease.job);
                 let is_enough = || room.lacking(demand, Some(&lease.demand)).next().is_none();
                 (has_some && may_be && waits.may_recall_from(holder)).then(|| (is_enough(), holder))

@@ -1,7 +1,7 @@
 //! Which machines have room for one demand, and which ever could: kept up to date with what changes.
 
 use crate::bits::Bits;
-use crate::machine::{Machine, Need};
+use crate::machine::{Machine, ResourceAmount};
 use crate::strategy::Selector;
 
 /// A machine that changed.
@@ -42,7 +42,7 @@ impl Changes {
 /// A demand, and the labels that its machine must have.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    pub(crate) needs: Vec<Need>,
+    pub(crate) needs: Vec<ResourceAmount>,
     selector: Selector,
     pub(crate) asks_for_devices: bool,
     /// The machines with the labels that could ever meet the demand.
@@ -54,7 +54,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) fn new(needs: Vec<Need>, selector: Selector, asks_for_devices: bool) -> Self {
+    pub(crate) fn new(needs: Vec<ResourceAmount>, selector: Selector, asks_for_devices: bool) -> Self {
         let (possible, fits) = (Bits::default(), Bits::default());
         Self { needs, selector, asks_for_devices, possible, fits, seen: None }
     }

@@ -9,30 +9,30 @@ use oxiray_resources::Demand;
 
 use crate::{Asks, NodeView};
 
-/// What someone waits for: a demand, and where it may be met. A clone costs no allocation, and two wishes are equal
+/// What someone waits for: a demand, and where it may be met. A clone costs no allocation, and two requests are equal
 /// exactly where they ask for the same at the same places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Wish {
+pub struct ResourceRequest {
     /// The resources.
     pub demand: Demand,
     /// Where; nothing for the default strategy on any machine.
     pub place: Option<Arc<Place>>,
 }
 
-impl From<Demand> for Wish {
+impl From<Demand> for ResourceRequest {
     fn from(demand: Demand) -> Self {
         Self { demand, place: None }
     }
 }
 
-impl Wish {
-    /// The wish for `demand` at `place`.
+impl ResourceRequest {
+    /// The request for `demand` at `place`.
     pub fn new(demand: Demand, place: Place) -> Self {
         let place = (place != Place::default()).then(|| Arc::new(place));
         Self { demand, place }
     }
 
-    /// Whether it may be met on the machine, now or once that is empty. A wish for one machine is not looked at elsewhere
+    /// Whether it may be met on the machine, now or once that is empty. A request for one machine is not looked at elsewhere
     /// while that one could meet it.
     pub(crate) fn allows(&self, view: &NodeView) -> bool {
         let is_allowed = self.place.as_deref().is_none_or(|place| place.allows(view));
@@ -40,7 +40,7 @@ impl Wish {
     }
 }
 
-impl Asks for Wish {
+impl Asks for ResourceRequest {
     fn demands(&self) -> impl Iterator<Item = &Demand> {
         self.demand.demands()
     }

@@ -1,11 +1,11 @@
-//! Why a wish is not met on each machine: the first rule that fails there.
+//! Why a request is not met on each machine: the first rule that fails there.
 
 use std::collections::BTreeMap;
 
 use oxiray_ids::NodeId;
 use oxiray_resources::{Demand, Never, Quantity};
 
-use crate::strategy::{Otherwise, Selector, Strategy, Wish};
+use crate::strategy::{Otherwise, ResourceRequest, Selector, Strategy};
 use crate::{Group, GroupStrategy, NodeView};
 
 /// The most devices that one verdict names.
@@ -51,9 +51,9 @@ pub struct Verdict {
     pub failed: Option<(Rule, String)>,
 }
 
-/// What keeps `wish` from each machine.
-pub fn verdicts(nodes: &[NodeView], wish: &Wish) -> Vec<Verdict> {
-    nodes.iter().map(|view| Verdict { node: view.node, failed: of_wish(view, wish) }).collect()
+/// What keeps `resource_request` from each machine.
+pub fn verdicts(nodes: &[NodeView], resource_request: &ResourceRequest) -> Vec<Verdict> {
+    nodes.iter().map(|view| Verdict { node: view.node, failed: of_request(view, resource_request) }).collect()
 }
 
 /// What keeps a group's bundles from each machine: of those that find no room there, the one that fails the first rule.
@@ -77,8 +77,8 @@ pub fn group_verdicts(nodes: &[NodeView], group: &Group) -> Vec<Verdict> {
     nodes.iter().map(|view| Verdict { node: view.node, failed: of(view) }).collect()
 }
 
-fn of_wish(view: &NodeView, wish: &Wish) -> Option<(Rule, String)> {
-    if let Some(place) = wish.place.as_deref() {
+fn of_request(view: &NodeView, resource_request: &ResourceRequest) -> Option<(Rule, String)> {
+    if let Some(place) = resource_request.place.as_deref() {
         if let Strategy::Node { node, otherwise: Otherwise::Wait | Otherwise::Fail } = &place.strategy
             && *node != view.node
         {
@@ -93,7 +93,7 @@ fn of_wish(view: &NodeView, wish: &Wish) -> Option<(Rule, String)> {
             return failed;
         }
     }
-    room(view, &wish.demand)
+    room(view, &resource_request.demand)
 }
 
 /// The first condition that the labels do not meet, where no selector matches; no selector is any machine.

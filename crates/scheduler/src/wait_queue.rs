@@ -55,7 +55,7 @@ pub struct WaitQueue<J, T, W> {
 #[derive(Debug)]
 struct Class<J, T, W> {
     job: J,
-    wish: W,
+    resource_request: W,
     /// By number, which is the order of arrival.
     entries: BTreeMap<u64, T>,
     overtaken: u64,
@@ -67,7 +67,7 @@ pub struct Waiting<'a, J, T, W> {
     /// The job.
     pub job: J,
     /// What each of them asks for.
-    pub wish: &'a W,
+    pub resource_request: &'a W,
     /// How many there are.
     pub count: usize,
     /// The one that came first.
@@ -110,12 +110,12 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     }
 
     /// Queues `ticket` behind all of the job that wait for the same.
-    pub fn push(&mut self, job: J, ticket: T, wish: W) -> Result<(), PushError> {
-        self.push_from(0, job, ticket, wish)
+    pub fn push(&mut self, job: J, ticket: T, resource_request: W) -> Result<(), PushError> {
+        self.push_from(0, job, ticket, resource_request)
     }
 
     /// Queues `ticket` behind all of the job that wait for the same and come from as deep or deeper.
-    pub fn push_from(&mut self, depth: u32, job: J, ticket: T, wish: W) -> Result<(), PushError> {
+    pub fn push_from(&mut self, depth: u32, job: J, ticket: T, resource_request: W) -> Result<(), PushError> {
         if self.places.contains_key(&ticket) {
             return Err(PushError::AlreadyWaiting);
         }
@@ -124,7 +124,7 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
         }
         self.last_number += 1;
         let number = u64::from(DEPTH_MAX - depth.min(DEPTH_MAX)) << NUMBER_BITS | self.last_number;
-        let index = self.class_of(job, wish);
+        let index = self.class_of(job, resource_request);
         self.places.insert(ticket.clone(), (index, number));
         let class = self.classes[index as usize].as_mut().expect("it was just made");
         let first = class.entries.first_key_value().map(|(first, _)| *first);
@@ -139,9 +139,14 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     }
 
     /// The class of those that want this, a new one where there is none.
-    fn class_of(&mut self, job: J, wish: W) -> u32 {
-        *self.numbers.entry((job, wish)).or_insert_with_key(|(job, wish)| {
-            let class = Some(Class { job: *job, wish: wish.clone(), entries: BTreeMap::new(), overtaken: 0 });
+    fn class_of(&mut self, job: J, resource_request: W) -> u32 {
+        *self.numbers.entry((job, resource_request)).or_insert_with_key(|(job, resource_request)| {
+            let class = Some(Class {
+                job: *job,
+                resource_request: resource_request.clone(),
+                entries: BTreeMap::new(),
+                overtaken: 0,
+            });
             let index = self.free.pop().unwrap_or(self.classes.len() as u32);
             if index as usize == self.classes.len() {
                 self.classes.push(class);
@@ -179,11 +184,11 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
         // its next entry, which is younger and so ahead: one pass sees each in its turn.
         while let Some((rank, job, index)) = turns.pop_first() {
             let class = self.class(index);
-            match try_grant(job, &class.wish, &class.entries[&rank.age()]) {
+            match try_grant(job, &class.resource_request, &class.entries[&rank.age()]) {
                 Some(grant) => {
                     if has_several {
-                        class.wish.demands().for_each(|demand| shares.take(job, demand));
-                        counted.push((job, class.wish.clone()));
+                        class.resource_request.demands().for_each(|demand| shares.take(job, demand));
+                        counted.push((job, class.resource_request.clone()));
                     }
                     let ticket = self.remove(index, rank.age());
                     self.places.remove(&ticket);
@@ -197,8 +202,8 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
             let class = self.classes[index as usize].as_mut().expect("a class that was passed over still waits");
             class.overtaken += (served.len() - served_before) as u64;
         }
-        for (job, wish) in counted {
-            wish.demands().for_each(|demand| shares.give_back(job, demand));
+        for (job, resource_request) in counted {
+            resource_request.demands().for_each(|demand| shares.give_back(job, demand));
         }
         served
     }
@@ -208,7 +213,8 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
     fn turn(&self, job: J, number: u64, shares: Option<&Shares<J>>) -> Option<(Rank, J, u32)> {
         let (number, index) = self.jobs.get(&job)?.range(number..).next()?;
         let alone = || Rank::new(Standing::new(Priority::default(), JobShare::NOTHING), 0, *number);
-        let rank = shares.map_or_else(alone, |shares| shares.rank(job, self.class(*index).wish.demands(), *number));
+        let rank = shares
+            .map_or_else(alone, |shares| shares.rank(job, self.class(*index).resource_request.demands(), *number));
         Some((rank, job, *index))
     }
 
@@ -228,9 +234,9 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
         heads.sort_unstable();
         heads.into_iter().map(|(number, index)| {
             let class = self.class(index);
-            let Class { job, wish, overtaken, .. } = class;
+            let Class { job, resource_request, overtaken, .. } = class;
             let oldest = &class.entries[&number];
-            Waiting { job: *job, wish, count: class.entries.len(), oldest, overtaken: *overtaken }
+            Waiting { job: *job, resource_request, count: class.entries.len(), oldest, overtaken: *overtaken }
         })
     }
 
@@ -239,17 +245,17 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
         self.jobs.keys().copied()
     }
 
-    /// Those that wait for `wish`, of whatever job, oldest first.
-    pub fn tickets(&self, wish: &W) -> Vec<T> {
-        let alike = self.classes.iter().flatten().filter(|class| class.wish == *wish);
+    /// Those that wait for `resource_request`, of whatever job, oldest first.
+    pub fn tickets(&self, resource_request: &W) -> Vec<T> {
+        let alike = self.classes.iter().flatten().filter(|class| class.resource_request == *resource_request);
         let mut entries: Vec<(&u64, &T)> = alike.flat_map(|class| &class.entries).collect();
         entries.sort_unstable_by_key(|(number, _)| **number);
         entries.into_iter().map(|(_, ticket)| ticket.clone()).collect()
     }
 
     /// What `ticket` waits for; `None` where it does not wait.
-    pub fn wish_of(&self, ticket: &T) -> Option<&W> {
-        self.places.get(ticket).map(|(index, _)| &self.class(*index).wish)
+    pub fn resource_request_of(&self, ticket: &T) -> Option<&W> {
+        self.places.get(ticket).map(|(index, _)| &self.class(*index).resource_request)
     }
 
     /// How many wait.
@@ -279,7 +285,7 @@ impl<J: Copy + Ord + Hash, T: Clone + Eq + Hash, W: Clone + Eq + Hash + Asks> Wa
             self.jobs.remove(&class.job);
         }
         let class = self.classes[index as usize].take().expect("it was just looked at");
-        self.numbers.remove(&(class.job, class.wish));
+        self.numbers.remove(&(class.job, class.resource_request));
         self.free.push(index);
         ticket
     }

@@ -50,8 +50,8 @@ impl World {
             ..ActorCreate::default()
         };
         let most = u32::try_from(create.max_restarts).map_or(u32::MAX, |restarts| restarts + 1);
-        let wish = self.some_wish(process, 0, 0);
-        let arguments = self.work(process, wish, true).arguments;
+        let kind_of_call = self.some_wish(process, 0, 0);
+        let arguments = self.work(process, kind_of_call, true).arguments;
         // A name may be taken, and a detached actor must be safe before anybody relies on it.
         let is_asked = detached || !name.is_empty();
         let (actor, request) = self.with_core(process, |core| core.create_actor(create, arguments, is_asked));
@@ -118,12 +118,12 @@ impl World {
 
     fn call_actor(&mut self, process: ProcessIndex, actor: ActorId) {
         let time = self.chance.delay(20 * MILLISECOND);
-        let mut wish = self.some_wish(process, time, 0);
-        wish.retries = self.chance.one_of(&[0, 0, 2]);
-        let number = wish.spec.number;
-        self.most_begun.insert(number, if wish.retries == 0 { 1 } else { u32::MAX });
+        let mut kind_of_call = self.some_wish(process, time, 0);
+        kind_of_call.retries = self.chance.one_of(&[0, 0, 2]);
+        let number = kind_of_call.spec.number;
+        self.most_begun.insert(number, if kind_of_call.retries == 0 { 1 } else { u32::MAX });
         self.callers.insert(number, process);
-        let work = self.work(process, wish, true);
+        let work = self.work(process, kind_of_call, true);
         let task = self.with_core(process, |core| core.submit_call(actor, work));
         self.expect(process, task.object(1), number);
     }

@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::log::Log;
 use crate::machine::{Machine, Memory};
 use crate::options::Options;
-use crate::program::Wish;
+use crate::program::CallKind;
 use crate::spec::{Form, Spec};
 use crate::world::{ProcessIndex, World};
 use oxiray_runtime::Class;
@@ -128,8 +128,8 @@ impl World {
             Spec { number: self.last_call, time: TASK_TIME, children: 0, form: Form::Small, contained: Vec::new() };
         self.most_begun.insert(spec.number, u32::MAX);
         let (given, contained) = (Vec::new(), Vec::new());
-        let wish = Wish { spec, retries: 2, max_calls: 0, retries_exceptions: false, given, contained };
-        let work = self.work(driver, wish, false);
+        let kind_of_call = CallKind { spec, retries: 2, max_calls: 0, retries_exceptions: false, given, contained };
+        let work = self.work(driver, kind_of_call, false);
         let class = Class {
             demand: vec![("CPU".to_owned(), cpus * 10_000)],
             environment: Environment::default(),

@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::stream::{Descriptor, Packet};
 use crate::world::{ProcessIndex, World};
 use oxiray_ids::{ObjectId, PlacementGroupId, Unique};
-use oxiray_runtime::{Client as Core, DAEMON, Identity, News, Retained, Token};
+use oxiray_runtime::{Client as Core, ClientEvent, DAEMON, Identity, Retained, Token};
 use oxiray_wire::Message;
 use oxiray_wire::message::{Assign, Welcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +135,7 @@ impl World {
     pub(crate) fn go_on(&mut self, process: ProcessIndex) {
         while self.processes[process].life == Life::Running {
             match self.client(process).core.take_news() {
-                Some(News::Over) if self.processes[process].kind == Kind::Driver => return self.dies(process),
+                Some(ClientEvent::Over) if self.processes[process].kind == Kind::Driver => return self.dies(process),
                 Some(_) => {}
                 None => break,
             }
@@ -197,7 +197,7 @@ impl World {
     /// CLIENT-3.
     pub(crate) fn check_nothing_is_kept(&self, process: ProcessIndex) -> Option<Retained> {
         let kept = self.processes[process].client.as_ref()?.core.kept();
-        let nothing = Retained { objects: 0, tasks: 0, leases: kept.leases, recipes: 0, recipe_bytes: 0 };
+        let nothing = Retained { objects: 0, tasks: 0, leases: kept.leases, task_specs: 0, task_spec_bytes: 0 };
         (kept != nothing).then_some(kept)
     }
 

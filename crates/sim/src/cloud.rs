@@ -6,7 +6,7 @@
 //! - CLOUD-3: when the cloud is well again every job runs, and then every replica above its group's minimum goes.
 
 use crate::chance::Chance;
-use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, Seen};
+use oxiray_autoscaler::{Act, Failed, Fleet, INSTANCE_LABEL, Instance, InstanceState, Limits, RoundView};
 use oxiray_wire::state::{GroupEntry, GrowthView, MachineRecord, WaitingRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Cloud {
         }
         let instances = self.list();
         let failed = std::mem::take(&mut self.failed);
-        let seen = Seen { groups: &self.groups, instances: &instances, failed: &failed, told: &self.told };
+        let seen = RoundView { groups: &self.groups, instances: &instances, failed: &failed, told: &self.told };
         let acts = self.fleet.round(self.now, &seen).expect("what is told can be read");
         self.fleet.take_events();
         for act in acts {

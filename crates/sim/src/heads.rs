@@ -7,7 +7,7 @@ use crate::program::Question;
 use crate::world::{NodeIndex, ProcessIndex, World};
 use bytes::Bytes;
 use oxiray_journal::Change;
-use oxiray_wire::message::{KeptAction, KeptAnswer, KeptRequest};
+use oxiray_wire::message::{KeyValueAction, KeyValueAnswer, KeyValueRequest};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -160,22 +160,22 @@ impl World {
     /// A driver has a value kept under a key of its own.
     pub(crate) fn keep_value(&mut self, process: ProcessIndex) {
         let key = Bytes::copy_from_slice(&self.chance.seed().to_be_bytes());
-        self.ask_for_kept(process, key.clone(), KeptAction::Put);
+        self.ask_for_kept(process, key.clone(), KeyValueAction::Put);
     }
 
-    fn ask_for_kept(&mut self, process: ProcessIndex, key: Bytes, action: KeptAction) {
+    fn ask_for_kept(&mut self, process: ProcessIndex, key: Bytes, action: KeyValueAction) {
         let question = Question::Kept(key.clone());
         let value = key.clone();
         let asked = |request| {
             let (action, widely) = (action, true);
-            KeptRequest { request, action, key, value, widely, ..KeptRequest::default() }.into()
+            KeyValueRequest { request, action, key, value, widely, ..KeyValueRequest::default() }.into()
         };
         let request = self.with_core(process, |core| core.ask(asked));
         self.client(process).program.questions.insert(request, question);
     }
 
     /// What was kept is there, whoever is the head.
-    pub(crate) fn kept_answered(&mut self, key: &Bytes, said: &KeptAnswer) {
+    pub(crate) fn kept_answered(&mut self, key: &Bytes, said: &KeyValueAnswer) {
         if said.failure.is_some() {
             return;
         }
@@ -195,7 +195,7 @@ impl World {
     pub(crate) fn look_at_what_is_kept(&mut self, process: ProcessIndex) {
         let keys: Vec<Bytes> = self.disk.kept.keys().cloned().collect();
         for key in keys {
-            self.ask_for_kept(process, key, KeptAction::Get);
+            self.ask_for_kept(process, key, KeyValueAction::Get);
         }
     }
 

@@ -121,7 +121,7 @@ impl World {
             | DaemonToNode::PackagePiece(_)
             | DaemonToNode::NodeGone(_)
             | DaemonToNode::NodeLeaves(_)
-            | DaemonToNode::GuestClose(_) => unsimulated(&message),
+            | DaemonToNode::ProxiedClientClose(_) => unsimulated(&message),
         }
     }
 

@@ -96,7 +96,7 @@ impl Program {
 
 /// What a call of the program is.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct CallKind {
     pub(crate) spec: Spec,
     pub(crate) retries: i32,
     pub(crate) max_calls: u32,
@@ -225,14 +225,14 @@ impl World {
         let time = self.chance.delay(usual).min(TASK_LONGEST);
         let is_parent = self.options.tasks_nest && self.chance.odds(150);
         let children = if is_parent { self.chance.between(1, 3) as u32 } else { 0 };
-        let mut wish = self.some_wish(process, time, children);
-        wish.retries = self.chance.one_of(&[2, 2, 3, 0, -1]);
-        wish.max_calls = u32::from(self.chance.odds(50));
-        self.submit(process, class, wish);
+        let mut kind_of_call = self.some_wish(process, time, children);
+        kind_of_call.retries = self.chance.one_of(&[2, 2, 3, 0, -1]);
+        kind_of_call.max_calls = u32::from(self.chance.odds(50));
+        self.submit(process, class, kind_of_call);
     }
 
     /// A call that is given some of what the program refers to.
-    pub(crate) fn some_wish(&mut self, process: ProcessIndex, time: Micros, children: u32) -> Wish {
+    pub(crate) fn some_wish(&mut self, process: ProcessIndex, time: Micros, children: u32) -> CallKind {
         let (mut given, mut contained) = (Vec::new(), Vec::new());
         if self.options.has_objects {
             let known = self.client(process).program.references.clone();
@@ -245,7 +245,7 @@ impl World {
         self.last_call += 1;
         let spec = Spec { number: self.last_call, time, children, form, contained: Vec::new() };
         let retries_exceptions = self.options.tasks_crash && self.chance.odds(200);
-        Wish { spec, retries: 2, max_calls: 0, retries_exceptions, given, contained }
+        CallKind { spec, retries: 2, max_calls: 0, retries_exceptions, given, contained }
     }
 
     fn some_form(&mut self) -> Form {
@@ -258,8 +258,8 @@ impl World {
     }
 
     /// The call as it is submitted.
-    pub(crate) fn work(&mut self, process: ProcessIndex, wish: Wish, is_method: bool) -> Work {
-        let Wish { mut spec, retries, max_calls, retries_exceptions, given, contained } = wish;
+    pub(crate) fn work(&mut self, process: ProcessIndex, kind_of_call: CallKind, is_method: bool) -> Work {
+        let CallKind { mut spec, retries, max_calls, retries_exceptions, given, contained } = kind_of_call;
         let core = &self.client(process).core;
         spec.contained = contained.iter().map(|id| (*id, core.owner(*id))).collect();
         let name = if is_method { "m" } else { "f" };
@@ -280,9 +280,9 @@ impl World {
         Work { routine: Arc::new(routine), arguments, retries, ..Work::default() }
     }
 
-    fn submit(&mut self, process: ProcessIndex, class: Class, wish: Wish) {
-        let (number, retries) = (wish.spec.number, wish.retries);
-        let work = self.work(process, wish, false);
+    fn submit(&mut self, process: ProcessIndex, class: Class, kind_of_call: CallKind) {
+        let (number, retries) = (kind_of_call.spec.number, kind_of_call.retries);
+        let work = self.work(process, kind_of_call, false);
         self.most_begun.insert(number, if retries == 0 { 1 } else { u32::MAX });
         let task = self.with_core(process, |core| {
             let class = core.class(class);
@@ -311,10 +311,10 @@ impl World {
         let mut results = Vec::new();
         for _ in 0..count {
             let time = self.chance.delay(20 * MILLISECOND);
-            let mut wish = self.some_wish(process, time, 0);
-            wish.retries = 2;
-            self.most_begun.insert(wish.spec.number, u32::MAX);
-            let mut work = self.work(process, wish, false);
+            let mut kind_of_call = self.some_wish(process, time, 0);
+            kind_of_call.retries = 2;
+            self.most_begun.insert(kind_of_call.spec.number, u32::MAX);
+            let mut work = self.work(process, kind_of_call, false);
             work.parent = parent;
             let class = Class {
                 demand: vec![("CPU".to_owned(), 10_000)],

@@ -25,7 +25,7 @@ pub(crate) use jobs::{CopyId, JobResult};
 use jobs::{Disk, Job};
 use oxiray_ids::{JobId, ObjectId};
 use place::{Object, Place};
-use queue::{Request, Wish};
+use queue::{Request, StoreRequest};
 use segments::Segments;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
@@ -166,7 +166,7 @@ impl Book {
         let place = Place::Queued(ticket);
         self.objects.insert(object, Object { size, capacity, place, is_lent: false, waiters: Vec::new() });
         self.waiting.insert(ticket, Waiting { client, object });
-        self.queue.push_back(Request { need: capacity, wish: Wish::Create(object) });
+        self.queue.push_back(Request { need: capacity, store_request: StoreRequest::Create(object) });
         self.disk.try_again();
         self.pump();
     }
@@ -282,7 +282,7 @@ impl Book {
         known.waiters.push(ticket);
         self.waiting.insert(ticket, Waiting { client, object });
         if first && matches!(known.place, Place::Spilled { .. }) {
-            self.queue.push_back(Request { need: known.capacity, wish: Wish::Restore(object) });
+            self.queue.push_back(Request { need: known.capacity, store_request: StoreRequest::Restore(object) });
             self.disk.try_again();
             self.pump();
         }
@@ -394,7 +394,7 @@ impl Book {
                 self.refuse(ticket, client, error);
             }
         }
-        self.queue.retain(|request| request.wish.object() != object);
+        self.queue.retain(|request| request.store_request.object() != object);
     }
 
     fn refuse_waiters(&mut self, object: ObjectId, error: &StoreError) {
@@ -442,7 +442,7 @@ impl Book {
         }
         known.waiters.retain(|&waiter| waiter != ticket);
         if known.waiters.is_empty() && matches!(known.place, Place::Spilled { .. }) {
-            self.queue.retain(|request| request.wish.object() != object);
+            self.queue.retain(|request| request.store_request.object() != object);
         }
     }
 

@@ -3,8 +3,8 @@
 use crate::book::{Book, CopyId, Effect, Limits};
 use crate::class::SMALLEST;
 use crate::error::StoreError;
-use crate::kept::KeptMappings;
 use crate::mapping::{Region, WriteMapping};
+use crate::mapping_cache::MappingCache;
 use crate::memory::Memory;
 use crate::spill::{Copy, Place, SpilledFile, Spiller};
 use crate::terms::{Access, ClientId, Event, Expired, Extent, FileId, ObjectState, SegmentId, Stats, Ticket};
@@ -74,7 +74,7 @@ pub struct Store {
     /// Files that are read or written where they are.
     mapped: HashMap<FileId, SpilledFile>,
     spiller: Option<Spiller>,
-    kept: KeptMappings,
+    kept: MappingCache,
     events: Vec<Event>,
 }
 
@@ -114,7 +114,7 @@ impl Store {
             spilled: HashMap::new(),
             mapped: HashMap::new(),
             spiller,
-            kept: KeptMappings::new(kept as usize),
+            kept: MappingCache::new(kept as usize),
             events: Vec::new(),
         })
     }

@@ -3,13 +3,13 @@
 //! - THREADS-1: every thread is started here and stands in the register below, which `docs/threads.md` explains and a test
 //!   compares. Clippy refuses any other way to start one (`clippy.toml`).
 
-mod bell;
 mod mailbox;
 mod register;
+mod waker;
 
-pub use bell::Bell;
 pub use mailbox::{Mailbox, Over, Post, mailbox};
 pub use register::*;
+pub use waker::Waker;
 
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};

@@ -3,7 +3,7 @@
 //! - MAILBOX-1: whatever was posted is taken, in order, and the bell rings until it is; it rings for the end of the last
 //!   post, too.
 
-use crate::Bell;
+use crate::Waker;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -14,14 +14,14 @@ use std::time::Duration;
 pub struct Post<T> {
     /// Nothing only while it is dropped.
     sender: Option<Sender<T>>,
-    bell: Bell,
+    bell: Waker,
 }
 
 /// The end of the loop, which waits for its descriptor.
 #[derive(Debug)]
 pub struct Mailbox<T> {
     receiver: Receiver<T>,
-    bell: Bell,
+    bell: Waker,
 }
 
 /// Nobody posts any more.
@@ -34,7 +34,7 @@ pub struct Over;
 /// # Errors
 /// Where there are no descriptors left.
 pub fn mailbox<T>() -> io::Result<(Post<T>, Mailbox<T>)> {
-    let (bell, (sender, receiver)) = (Bell::new()?, channel());
+    let (bell, (sender, receiver)) = (Waker::new()?, channel());
     Ok((Post { sender: Some(sender), bell: bell.clone() }, Mailbox { receiver, bell }))
 }
 

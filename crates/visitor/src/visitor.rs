@@ -4,9 +4,9 @@ use crate::json::{self, StateError};
 use oxiray_state::StateCopy;
 use oxiray_wire::connection::ConnectionError;
 use oxiray_wire::message::{
-    ClusterQuery, ClusterReport, DaemonToVisitor, Direction as _, DrainAsked, Failure, GrowthQuery, GrowthTold, Hello,
-    Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery, StateReport,
-    SubmissionAsked, SubmissionTold, TokenAsked, TokenTold,
+    ClusterQuery, ClusterReport, DaemonToVisitor, Direction as _, DrainAsked, Failure, GrowthQuery, GrowthReport,
+    Hello, Holdings, HoldingsQuery, MetricsQuery, MetricsReport, StateChanges, StateFollow, StateQuery, StateReport,
+    SubmissionAnswer, SubmissionAsked, TokenAnswer, TokenAsked,
 };
 use oxiray_wire::state::StateKind;
 use oxiray_wire::{Connection, Message, Received};
@@ -80,12 +80,12 @@ questions! {
     ClusterQuery => ClusterReport boxed,
     MetricsQuery => MetricsReport,
     HoldingsQuery => Holdings,
-    GrowthQuery => GrowthTold boxed,
+    GrowthQuery => GrowthReport boxed,
     StateQuery => StateReport refusable,
     StateFollow => StateChanges refusable,
     DrainAsked => StateReport refusable,
-    TokenAsked => TokenTold refusable,
-    SubmissionAsked => SubmissionTold refusable,
+    TokenAsked => TokenAnswer refusable,
+    SubmissionAsked => SubmissionAnswer refusable,
 }
 
 /// A connection on which a daemon listens to a visitor.
@@ -253,7 +253,7 @@ mod tests {
         let report = |request, version| ClusterReport { request, version, ..ClusterReport::default() };
         let none = visitor.ask(ClusterQuery::default(), Duration::ZERO);
         assert!(matches!(none, Err(VisitError::NoAnswer(_))), "{none:?}");
-        let pushed = GrowthTold { request: 2, ..GrowthTold::default() };
+        let pushed = GrowthReport { request: 2, ..GrowthReport::default() };
         say(&mut daemon, vec![report(1, 7).into(), pushed.into(), report(2, 8).into()]);
         assert_eq!(visitor.ask(ClusterQuery::default(), LIMIT).expect("an answer").version, 8);
         let messages = heard(&mut daemon);
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn what_a_daemon_said_before_it_ended_is_heard() {
         let (mut visitor, mut daemon) = pair();
-        say(&mut daemon, vec![GrowthTold::default().into()]);
+        say(&mut daemon, vec![GrowthReport::default().into()]);
         drop(daemon);
-        assert!(matches!(visitor.next(Instant::now() + LIMIT), Ok(Some(DaemonToVisitor::GrowthTold(_)))));
+        assert!(matches!(visitor.next(Instant::now() + LIMIT), Ok(Some(DaemonToVisitor::GrowthReport(_)))));
         assert!(matches!(visitor.next(Instant::now() + LIMIT), Err(VisitError::Ended(_))));
         let (mut visitor, mut daemon) = pair();
-        say(&mut daemon, vec![GrowthTold::default().into()]);
+        say(&mut daemon, vec![GrowthReport::default().into()]);
         drop(daemon);
         let mut heard = 0;
         let over = loop {

@@ -4,7 +4,8 @@
 //! whether it was. An identifier has its number of bytes, or its frame is refused; where it is no `Option` it must be there.
 
 use crate::message::{
-    KeptAction, MetricKind, ObjectUse, OutOfMemory, Stamp, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+    KeyValueAction, MetricKind, ObjectUse, OutOfMemory, Stamp, SubmissionAction, SubmissionState, TaskStage,
+    TokenAction,
 };
 use crate::shape::{self, Shape};
 use crate::state::{
@@ -351,7 +352,7 @@ macro_rules! enumerations {
 }
 
 enumerations! {
-    KeptAction, MetricKind, ObjectUse, OutOfMemory, SubmissionAction, SubmissionState, TaskStage, TokenAction,
+    KeyValueAction, MetricKind, ObjectUse, OutOfMemory, SubmissionAction, SubmissionState, TaskStage, TokenAction,
     ActorPhase, DemandKind, DeviceService, GroupScheduling, GroupState, ProcessRole, StateKind, TaskKind, WorkerDuty,
 }
 

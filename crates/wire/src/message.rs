@@ -24,8 +24,7 @@ mod failure;
 mod greeting;
 mod group;
 mod growth;
-mod guest;
-mod kept;
+mod key_value;
 mod lease;
 mod metric;
 mod network;
@@ -34,6 +33,7 @@ mod numbered;
 mod object;
 mod object_log;
 mod package;
+mod proxied_client;
 mod recovery;
 mod report;
 mod reserve;
@@ -58,8 +58,7 @@ pub use failure::*;
 pub use greeting::*;
 pub use group::*;
 pub use growth::*;
-pub use guest::*;
-pub use kept::*;
+pub use key_value::*;
 pub use lease::*;
 pub use metric::*;
 pub use network::*;
@@ -67,6 +66,7 @@ pub use node::*;
 pub use object::*;
 pub use object_log::*;
 pub use package::*;
+pub use proxied_client::*;
 pub use recovery::*;
 pub use report::*;
 pub use reserve::*;
@@ -161,7 +161,7 @@ macro_rules! messages {
             pub fn relayed(&self, worker: u64) -> Relay {
                 let mut body = BytesMut::with_capacity(self.body_bytes());
                 self.append_body(&mut body);
-                Relay { worker, kind: u32::from(self.kind()), body: body.freeze(), splice: None }
+                Relay { worker, kind: u32::from(self.kind()), body: body.freeze(), connection_ticket: None }
             }
 
             /// Reads the body of a frame; `None` where the kind is unknown here (WIRE-3).
@@ -241,8 +241,8 @@ messages! {
     61 => ClusterReport boxed [values],
     62 => LogLines [values],
     63 => Notice,
-    64 => KeptRequest boxed [values],
-    65 => KeptAnswer boxed [values],
+    64 => KeyValueRequest boxed [values],
+    65 => KeyValueAnswer boxed [values],
     66 => StateQuery [values],
     67 => StateReport boxed [values],
     68 => TaskLogQuery,
@@ -283,7 +283,7 @@ messages! {
     131 => NodeAdmitted boxed,
     132 => NodeJoin boxed [values],
     133 => NodeState boxed [values],
-    134 => JobTold boxed [values],
+    134 => JobAnnounced boxed [values],
     135 => JobOver,
     136 => Place boxed [values],
     137 => Placed,
@@ -304,7 +304,7 @@ messages! {
     154 => Copied,
     155 => Seek,
     156 => Sought,
-    157 => Wanted,
+    157 => ValueWanted,
     158 => Connect,
     160 => Heartbeat,
     161 => HeartbeatHeard,
@@ -326,20 +326,20 @@ messages! {
     203 => LeaseRetire,
     204 => CopyWanted,
     210 => CopyRefused,
-    215 => GuestJoined boxed [values],
-    216 => GuestLeft,
-    217 => GuestClose,
+    215 => ProxiedClientJoined boxed [values],
+    216 => ProxiedClientLeft,
+    217 => ProxiedClientClose,
     218 => PackageWanted,
     219 => PackagePiece [values],
     230 => GrowthState boxed [values],
-    231 => GrowthTold boxed [values],
+    231 => GrowthReport boxed [values],
     232 => GrowthQuery,
     233 => SubmissionAsked boxed [values],
-    234 => SubmissionTold boxed [values],
+    234 => SubmissionAnswer boxed [values],
     245 => RingOffered,
     246 => RingTaken,
     310 => TokenAsked,
-    311 => TokenTold boxed,
+    311 => TokenAnswer boxed,
     312 => CertificateWanted,
     313 => CertificateIssued,
 }

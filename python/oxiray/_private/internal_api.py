@@ -56,8 +56,8 @@ def memory_summary(
     store = _core.cluster()["store"]
     summary = _store_figures(store, units) + [
         f"this process: {figures['objects']} objects known, {figures['tasks']} tasks not ended, "
-        f"{figures['leases']} workers leased, {figures['recipes']} tasks kept to be run again "
-        f"({_bytes(figures['recipe_bytes'], units)})"
+        f"{figures['leases']} workers leased, {figures['task_specs']} tasks kept to be run again "
+        f"({_bytes(figures['task_spec_bytes'], units)})"
     ]
     if stats_only:
         return "\n".join(summary) + "\n"

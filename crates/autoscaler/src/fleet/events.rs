@@ -1,6 +1,6 @@
 //! What happened to replicas since the last round.
 
-use super::{EVENTS_MAX, Fleet, Seen, SetAside, Slot, State, is_leaving};
+use super::{EVENTS_MAX, Fleet, RoundView, SetAside, Slot, State, is_leaving};
 use crate::INSTANCE_LABEL;
 use crate::life::Happening;
 use crate::provider::{Failed, Instance};
@@ -71,7 +71,7 @@ impl Fleet {
     }
 
     /// Compares the replicas with what the provider lists.
-    pub(super) fn compare(&mut self, now: Duration, seen: &Seen<'_>) {
+    pub(super) fn compare(&mut self, now: Duration, seen: &RoundView<'_>) {
         let mut listed: BTreeMap<&str, Vec<&Instance>> = BTreeMap::new();
         for instance in seen.instances {
             listed.entry(&instance.replica).or_default().push(instance);

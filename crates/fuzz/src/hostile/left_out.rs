@@ -2,7 +2,7 @@
 //! is one user's, and everybody who was let in is trusted with all of it (`docs/security.md`, "What is not defended").
 
 use oxiray_wire::Message;
-use oxiray_wire::message::{Amount, KeptAction, NodeJoin, NodeState};
+use oxiray_wire::message::{Amount, KeyValueAction, NodeJoin, NodeState};
 
 /// The resource that a hostile member offers, and nobody else.
 pub const RESOURCE: &str = "hostile";
@@ -20,7 +20,7 @@ pub fn of_client(message: &Message) -> bool {
         | Message::TokenAsked(_)
         | Message::GrowthState(_) => true,
         // Kept values are everybody's, and a deletion is of all keys with a beginning: the empty one is all of them.
-        Message::KeptRequest(asked) => matches!(asked.action, KeptAction::Put | KeptAction::Delete),
+        Message::KeyValueRequest(asked) => matches!(asked.action, KeyValueAction::Put | KeyValueAction::Delete),
         // What outlives whoever made it holds what it was granted for ever, since there are no quotas.
         Message::ActorCreate(asked) => asked.detached,
         Message::GroupCreate(asked) => asked.detached,
@@ -43,7 +43,7 @@ pub fn tells_what_is_others(message: &Message) -> bool {
     )
 }
 
-/// What a member does not say, or has one of its workers or guests say.
+/// What a member does not say, or has one of its workers or proxied clients say.
 pub fn of_member(message: &Message) -> bool {
     match message {
         Message::Relay(relayed) => {

@@ -14,8 +14,8 @@ use oxiray_network::{
 };
 use oxiray_wire::frame::protocol;
 use oxiray_wire::message::{
-    Amount, Connect, GroupPrepared, Heartbeat, Hello, NodeAdmitted, NodeJoin, NodeLeaves, NodeResume, NodeState,
-    NodeToHead, NodeToNode, Numbered as _, Placed, Relay, RelayedOfVisitor, RelayedToHead, Sought, Splice,
+    Amount, Connect, ConnectionTicket, GroupPrepared, Heartbeat, Hello, NodeAdmitted, NodeJoin, NodeLeaves, NodeResume,
+    NodeState, NodeToHead, NodeToNode, Numbered as _, Placed, Relay, RelayedOfVisitor, RelayedToHead, Sought,
 };
 use oxiray_wire::shape::Shape;
 use oxiray_wire::{Connection, Message};
@@ -212,7 +212,9 @@ impl Life {
                 self.head.say(Sought { search: asked.search, is_here: false })
             }
             Message::NodePeer(said) => {
-                if let Some(link) = said.splice.as_ref().and_then(|splice| self.link(splice)) {
+                if let Some(link) =
+                    said.connection_ticket.as_ref().and_then(|connection_ticket| self.link(connection_ticket))
+                {
                     self.links.push(link);
                     if self.links.len() > LINKS_MAX {
                         self.links.swap_remove(chance.usize(..LINKS_MAX));
@@ -225,13 +227,13 @@ impl Life {
     }
 
     /// Its end of a stream to another node, as a member makes it.
-    fn link(&self, splice: &Splice) -> Option<Line> {
-        let (ticket, node) = (Ticket::from_slice(&splice.ticket)?, splice.node);
+    fn link(&self, connection_ticket: &ConnectionTicket) -> Option<Line> {
+        let (ticket, node) = (Ticket::from_slice(&connection_ticket.ticket)?, connection_ticket.node);
         let (near, far) = oxiray_wire::connection::socket_pair().ok()?;
-        let local = Local { socket: far, way: Way::Freight(Arc::default()) };
+        let local = Local { socket: far, way: Way::DirectTransfer(Arc::default()) };
         let expectation = Expectation { ticket, node, local };
-        match splice.address.parse() {
-            _ if splice.is_head => self.gateway.dial(self.head_address, expectation),
+        match connection_ticket.address.parse() {
+            _ if connection_ticket.is_head => self.gateway.dial(self.head_address, expectation),
             Ok(address) => self.gateway.dial(address, expectation),
             Err(_) => self.gateway.expect(expectation),
         }
@@ -281,7 +283,7 @@ fn resumed(described: NodeJoin, speech: &mut Speech) -> NodeResume {
     NodeResume { node: Some(described), stored: Vec::new(), ..lie }
 }
 
-/// A frame to the head: what members say, what is relayed of their workers and guests, or anything.
+/// A frame to the head: what members say, what is relayed of their workers and proxied clients, or anything.
 fn member_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
     if chance.u8(..) < 100 {
         return relayed_frame(chance, pool);
@@ -293,7 +295,7 @@ fn member_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
     frames::frame(chance, pool, kind)
 }
 
-/// What a worker or a guest is said to say.
+/// What a worker or a proxied client is said to say.
 fn relayed_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
     let kind = if chance.bool() {
         frames::kind_said::<RelayedToHead>(chance)
@@ -302,7 +304,7 @@ fn relayed_frame(chance: &mut Rng, pool: &Pool) -> Vec<u8> {
     };
     let (worker, frame) = (grammar::number(chance, pool), frames::frame(chance, pool, kind));
     let body = Bytes::copy_from_slice(&frame[oxiray_wire::frame::HEADER_BYTES..]);
-    speech::frame_of(&Relay { worker, kind: u32::from(kind), body, splice: None }.into())
+    speech::frame_of(&Relay { worker, kind: u32::from(kind), body, connection_ticket: None }.into())
 }
 
 /// A frame to another node: what nodes say to each other, or anything.

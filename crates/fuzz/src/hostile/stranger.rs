@@ -40,7 +40,7 @@ pub struct Options {
     pub roots: Vec<PathBuf>,
 }
 
-/// Knocks at every door for that long.
+/// Interrupts at every door for that long.
 pub fn run(options: &Options, seed: u64, lasts: Duration, report: &Path) -> io::Result<()> {
     let (until, mut report) = (Instant::now() + lasts, Report::open(report)?);
     let (mut speech, mut pace) = (Speech::new(seed), Pace::new(ACTS_PER_SECOND));

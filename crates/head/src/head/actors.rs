@@ -1,13 +1,13 @@
 //! Actors: made, placed, connected, ended. What follows the loss of a process is in `restarts`.
 
-use super::door::{check_name, cut};
 use super::groups::{Need, home};
 use super::journal::Undo;
 use super::leases::demand_of;
 use super::objects::contained_in;
 use super::records::Row;
 use super::restarts::death;
-use super::{Alarm, Duty, HeadCore, Home, Key, Want};
+use super::validation::{check_name, cut};
+use super::{Alarm, Duty, GroupMembership, HeadCore, Key, PendingKind};
 use crate::Actors;
 use crate::{ActorState, Connect, Created, Description};
 use bytes::Bytes;
@@ -67,7 +67,7 @@ impl Making {
     }
 
     /// The placement group that it is to live in, until its constructor returned.
-    pub(super) fn home(&self) -> Option<Home> {
+    pub(super) fn home(&self) -> Option<GroupMembership> {
         self.spec.as_ref().and_then(|spec| home(spec.strategy.as_ref()))
     }
 
@@ -218,7 +218,7 @@ impl HeadCore {
         let queued = needs.and_then(|(need, running)| {
             let making = self.actors.making.get_mut(&id).expect("it was just looked at");
             (making.need, making.running) = (Some(need.clone()), running);
-            self.enqueue(Want::Actor(id), job, label, need).map_err(unschedulable)
+            self.enqueue(PendingKind::Actor(id), job, label, need).map_err(unschedulable)
         });
         match queued {
             Ok(ticket) => self.actors.making.get_mut(&id).expect("it was just looked at").ticket = Some(ticket),
@@ -234,7 +234,7 @@ impl HeadCore {
         }
         let demands = demand_of(&asked.running, named).and_then(|running| {
             let placement = at_least(&demand_of(&asked.placement, named)?, &running);
-            Ok((Need::Wish(self.check(job, placement, strategy, named)?), running))
+            Ok((Need::ResourceRequest(self.check(job, placement, strategy, named)?), running))
         });
         demands.map_err(unschedulable)
     }
@@ -405,8 +405,8 @@ impl HeadCore {
             Some(making) if making.is_unfinished => {
                 " It never ran: the arguments of its constructor were still awaited.".into()
             }
-            Some(Making { need: Some(Need::Wish(wish)), .. }) => {
-                format!(" It never ran: it was still waiting for {}.", wish.demand)
+            Some(Making { need: Some(Need::ResourceRequest(resource_request)), .. }) => {
+                format!(" It never ran: it was still waiting for {}.", resource_request.demand)
             }
             Some(_) => " It never ran: it was still waiting for its place.".into(),
             None => String::new(),

@@ -2,7 +2,7 @@
 
 use super::fairness::Holder;
 use super::workers::{Duty, Worker};
-use super::{HeadCore, Home, Key};
+use super::{GroupMembership, HeadCore, Key};
 use crate::{Actor, GroupPhase};
 use oxiray_ids::Chance;
 use std::collections::BTreeSet;
@@ -144,7 +144,7 @@ impl HeadCore {
         let ends = |(key, worker): &(&Key, &Worker)| worker.end.is_doomed || self.is_killed_when_it_has_told(**key);
         for (_, worker) in self.workers.by_key.iter().filter(|found| !ends(found) && !found.1.once) {
             let is_busy = worker.duty.is_use();
-            let is_there = |home: Home| self.groups.reservations.contains_key(&home.group);
+            let is_there = |home: GroupMembership| self.groups.reservations.contains_key(&home.group);
             assert!(!is_busy || worker.home.is_none_or(is_there), "nothing runs on within a group that is removed");
         }
     }

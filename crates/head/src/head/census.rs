@@ -4,9 +4,9 @@
 //!   [`PATIENCE`] is over; then the answer says who is missing in it.
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
-use super::door::{check_name, cut};
-use super::object_rows::ObjectsTold;
+use super::object_rows::ObjectReport;
 use super::rows::ROWS_MAX;
+use super::validation::{check_name, cut};
 use super::{Alarm, HeadCore, Key};
 use bytes::Bytes;
 use oxiray_ids::{TaskId, WorkerId};
@@ -34,7 +34,7 @@ const OPEN_MAX: usize = 64;
 
 /// A call, and who told of it.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct CallReport {
     pub(super) record: TaskRecord,
     pub(super) by: WorkerId,
     pid: u32,
@@ -51,8 +51,8 @@ struct Question {
 /// What processes said to one question.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    calls: Vec<Told>,
-    pub(super) objects: Vec<ObjectsTold>,
+    calls: Vec<CallReport>,
+    pub(super) objects: Vec<ObjectReport>,
 }
 
 /// Calls that one process told of, as they lie on the wire: a fifth of what they take as records.
@@ -65,9 +65,9 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn told(&self) -> impl Iterator<Item = Told> {
+    fn told(&self) -> impl Iterator<Item = CallReport> {
         let log = TaskLog::decode(&*self.log).expect("it was encoded here");
-        log.records.into_iter().map(|record| Told { record, by: self.by, pid: self.pid })
+        log.records.into_iter().map(|record| CallReport { record, by: self.by, pid: self.pid })
     }
 }
 
@@ -141,7 +141,7 @@ impl HeadCore {
             }
             return;
         }
-        let told = log.records.into_iter().map(|record| Told { record, by, pid });
+        let told = log.records.into_iter().map(|record| CallReport { record, by, pid });
         self.hear_census(log.number, from, |heard| heard.calls.extend(told));
     }
 
@@ -202,7 +202,7 @@ impl HeadCore {
     }
 
     /// The calls that are remembered, and what processes told of those under way.
-    fn all_calls(&self, heard: Heard) -> Vec<Told> {
+    fn all_calls(&self, heard: Heard) -> Vec<CallReport> {
         self.figures.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect()
     }
 
@@ -231,8 +231,8 @@ impl HeadCore {
         )
     }
 
-    fn task_rows(&self, told: Vec<Told>) -> Vec<TaskRow> {
-        let mut by_attempt: BTreeMap<(TaskId, u32), Told> = BTreeMap::new();
+    fn task_rows(&self, told: Vec<CallReport>) -> Vec<TaskRow> {
+        let mut by_attempt: BTreeMap<(TaskId, u32), CallReport> = BTreeMap::new();
         for one in told {
             let name = (one.record.task, one.record.attempt);
             // CENSUS-2.
@@ -246,7 +246,7 @@ impl HeadCore {
         constructors.chain(calls).collect()
     }
 
-    fn task_row(&self, Told { record, by, pid }: &Told) -> TaskRow {
+    fn task_row(&self, CallReport { record, by, pid }: &CallReport) -> TaskRow {
         let class = self.actors.known.get(record.task.actor()).map(|actor| &actor.description.class_name);
         let function = class.map_or_else(|| record.name.clone(), |class| format!("{class}.{}", record.name));
         let ran_here = record.started_us > 0;

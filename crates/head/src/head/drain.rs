@@ -8,8 +8,8 @@
 //!   no program, no bundle, and no object of which there is no other copy.
 //! - DRAIN-4: the bundles of a group that are there move together, when nothing runs within them.
 
-use super::door::check_name;
 use super::members::{Member, Members, Order};
+use super::validation::check_name;
 use super::{Alarm, Duty, Effect, HeadCore, Key};
 use crate::{GroupPhase, PlacementGroup};
 use bytes::Bytes;

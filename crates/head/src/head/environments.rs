@@ -1,6 +1,6 @@
 //! Who waits at the head for an environment: they stand in the queue when it is made.
 
-use super::{Alarm, Effect, HeadCore, JobDetail, Need, Want, Wanted};
+use super::{Alarm, Effect, HeadCore, JobDetail, Need, PendingKind, PendingRequest};
 use bytes::Bytes;
 use oxiray_ids::JobId;
 use oxiray_machine::environments::{self, Asked, Command, Due, Readiness, Wait, merged};
@@ -9,11 +9,11 @@ use oxiray_wire::message::{Environment, EnvironmentMade, Failure, LeaseRefused, 
 impl HeadCore {
     /// Gives the need back where nothing has to be made for it first; otherwise the ticket waits, and is
     /// put into the queue when all is made.
-    pub(super) fn await_environment(&mut self, ticket: u64, wanted: &Wanted, need: Need) -> Option<Need> {
+    pub(super) fn await_environment(&mut self, ticket: u64, wanted: &PendingRequest, need: Need) -> Option<Need> {
         let own = match &wanted.want {
-            Want::Lease { environment, .. } => environment,
-            Want::Group { .. } => return Some(need),
-            Want::Actor(id) => match self.actors.making.get(id).and_then(super::actors::Making::environment) {
+            PendingKind::Lease { environment, .. } => environment,
+            PendingKind::Group { .. } => return Some(need),
+            PendingKind::Actor(id) => match self.actors.making.get(id).and_then(super::actors::Making::environment) {
                 Some(environment) => environment,
                 None => return Some(need),
             },
@@ -91,7 +91,7 @@ impl HeadCore {
     }
 
     /// A member could not make the environment that somebody waits for.
-    pub(super) fn unprepared_there(&mut self, ticket: u64, wanted: Wanted, text: String) {
+    pub(super) fn unprepared_there(&mut self, ticket: u64, wanted: PendingRequest, text: String) {
         self.pending.wanted.insert(ticket, wanted);
         self.pending.unprepared.push((ticket, text));
     }
@@ -119,10 +119,10 @@ impl HeadCore {
             let text = format!("[Node {}] {text}", self.own.plan().ip);
             let failure = Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
             match wanted.want {
-                Want::Actor(id) => self.actor_died(id, &failure),
-                // Room needs no environment.
-                Want::Group { .. } => {}
-                Want::Lease { client, request, .. } => {
+                PendingKind::Actor(id) => self.actor_died(id, &failure),
+                // BundlePlacement needs no environment.
+                PendingKind::Group { .. } => {}
+                PendingKind::Lease { client, request, .. } => {
                     if let Some(client) = self.clients.by_key.get_mut(&client) {
                         client.waiting.remove(&request);
                     }

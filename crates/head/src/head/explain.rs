@@ -1,8 +1,8 @@
 //! Why something waits: what it waits for, and for each node the first rule that fails there.
 
-use super::census::Told;
+use super::census::CallReport;
 use super::groups::Need;
-use super::{HeadCore, Want};
+use super::{HeadCore, PendingKind};
 use crate::{ActorState, GroupPhase};
 use oxiray_ids::{ActorId, NodeId, PlacementGroupId, TaskId};
 use oxiray_scheduler::{Rule, Verdict, group_verdicts, verdicts};
@@ -42,7 +42,7 @@ fn subject(asked: &StateQuery) -> Result<Subject, String> {
 
 impl HeadCore {
     /// Why it waits, or that it does not; `told` is what processes say of their calls.
-    pub(super) fn explanation(&self, asked: &StateQuery, told: &[Told]) -> Result<Explanation, String> {
+    pub(super) fn explanation(&self, asked: &StateQuery, told: &[CallReport]) -> Result<Explanation, String> {
         match subject(asked)? {
             Subject::Actor(id) => self.actor_explained(id),
             Subject::Group(id) => self.group_explained(id),
@@ -56,8 +56,11 @@ impl HeadCore {
             .known
             .get(id)
             .ok_or_else(|| format!("there is no actor {}, and none is remembered", id.hex()))?;
-        let ticket =
-            self.pending.wanted.iter().find(|(_, wanted)| matches!(wanted.want, Want::Actor(waits) if waits == id));
+        let ticket = self
+            .pending
+            .wanted
+            .iter()
+            .find(|(_, wanted)| matches!(wanted.want, PendingKind::Actor(waits) if waits == id));
         let name = &actor.description.class_name;
         let state = match &actor.state {
             ActorState::Dead(failure) => {
@@ -108,7 +111,7 @@ impl HeadCore {
         })
     }
 
-    fn task_explained(&self, id: TaskId, told: &[Told]) -> Result<Explanation, String> {
+    fn task_explained(&self, id: TaskId, told: &[CallReport]) -> Result<Explanation, String> {
         let of_task = told.iter().filter(|told| told.record.task == id);
         let latest = of_task.max_by_key(|told| (told.record.attempt, told.record.stage));
         let latest = latest.ok_or_else(|| {
@@ -127,7 +130,7 @@ impl HeadCore {
         }
         let owner = self.clients.keys.get(&latest.by).copied();
         let of_owner = self.pending.wanted.iter().filter(|(_, wanted)| {
-            matches!(wanted.want, Want::Lease { client, .. } if Some(client) == owner) && wanted.label == *name
+            matches!(wanted.want, PendingKind::Lease { client, .. } if Some(client) == owner) && wanted.label == *name
         });
         // Its owner asks for one worker for all calls alike.
         match of_owner.map(|(ticket, _)| *ticket).min() {
@@ -142,7 +145,7 @@ impl HeadCore {
     fn ticket_explained(&self, kind: &str, id: &str, state: &str, ticket: u64) -> Explanation {
         let wanted = &self.pending.wanted[&ticket];
         let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs_f64();
-        let Some(need) = self.pending.queue.wish_of(&ticket) else {
+        let Some(need) = self.pending.queue.resource_request_of(&ticket) else {
             if let Some(node) = self.pending.ahead.node_of(ticket) {
                 let why = format!("large objects that it reads travel to node {}, where it is to run", node.hex());
                 return settled(kind, id, &wanted.label, state, &why);
@@ -151,7 +154,7 @@ impl HeadCore {
         };
         let count = self.pending.queue.tickets(need).len();
         let nodes = match need {
-            Need::Wish(wish) => self.judged(verdicts(&self.all_views(), wish)),
+            Need::ResourceRequest(resource_request) => self.judged(verdicts(&self.all_views(), resource_request)),
             Need::Group(group) => self.judged(group_verdicts(&self.all_views(), group)),
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };

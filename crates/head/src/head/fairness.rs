@@ -18,7 +18,7 @@
 
 use oxiray_ids::{JobId, NodeId, PlacementGroupId};
 use oxiray_resources::{Demand, Inventory, Quantity, ResourceName};
-use oxiray_scheduler::{Asks as _, HeldLease, NodeView, Shares, Waiter, Wish, recalls};
+use oxiray_scheduler::{Asks as _, HeldLease, NodeView, ResourceRequest, Shares, Waiter, recalls};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
@@ -88,11 +88,11 @@ pub(super) struct Reclaim {
     pub(super) notice_is_armed: bool,
 }
 
-/// Room that is kept for who needs several leases back (FAIR-4).
+/// BundlePlacement that is kept for who needs several leases back (FAIR-4).
 #[derive(Debug)]
-struct KeptRoom {
+struct ReservedCapacity {
     job: JobId,
-    wish: Wish,
+    resource_request: ResourceRequest,
     /// The jobs that had those leases.
     from: BTreeSet<JobId>,
     until: Instant,
@@ -109,7 +109,7 @@ pub(super) struct Fairness {
     /// The workers of leases that were not recalled, by the end of their terms.
     terms: BTreeSet<(Instant, u64)>,
     recalled: BTreeSet<u64>,
-    kept: Option<KeptRoom>,
+    kept: Option<ReservedCapacity>,
     /// Where a look was over that did not pass all leases.
     passed: Option<(Instant, u64)>,
     looked: Option<Instant>,
@@ -260,7 +260,7 @@ impl Fairness {
     fn over(&mut self, waiters: &[Waiter<JobId>], now: Instant) -> Vec<HeldLease<u64, JobId>> {
         let stands_behind = |job: JobId| {
             waiters.iter().filter(|waiter| waiter.job != job).any(|waiter| {
-                let standing = |job| self.shares.standing(job, waiter.wish.demands());
+                let standing = |job| self.shares.standing(job, waiter.resource_request.demands());
                 standing(waiter.job).may_recall_from(standing(job))
             })
         };
@@ -289,7 +289,13 @@ impl Fairness {
         if may_keep {
             let from = leases.iter().filter_map(|lease| Some(self.holders.get(&Holder::Worker(*lease))?.held.job));
             let (from, until) = (from.collect(), now + KEPT_LIMIT);
-            self.kept = Some(KeptRoom { job: waiter.job, wish: waiter.wish.clone(), from, until, is_over: false });
+            self.kept = Some(ReservedCapacity {
+                job: waiter.job,
+                resource_request: waiter.resource_request.clone(),
+                from,
+                until,
+                is_over: false,
+            });
         }
         may_keep
     }
@@ -300,8 +306,8 @@ impl Fairness {
     }
 
     /// Somebody who waited is given what they asked for: where room was kept for them, it is used.
-    pub(super) fn is_served(&mut self, job: JobId, wish: &Wish) {
-        if self.kept.as_ref().is_some_and(|kept| kept.job == job && kept.wish == *wish) {
+    pub(super) fn is_served(&mut self, job: JobId, resource_request: &ResourceRequest) {
+        if self.kept.as_ref().is_some_and(|kept| kept.job == job && kept.resource_request == *resource_request) {
             self.kept = None;
         }
     }

@@ -1,7 +1,7 @@
 //! How placement groups are: for `placement_group_table()` and for people.
 
+use super::node_report::devices_of_bundle;
 use super::report::by_name;
-use super::told::devices_of_bundle;
 use super::{HeadCore, Key};
 use crate::{GroupOwner, GroupPhase, PlacementGroup};
 use oxiray_scheduler::{GroupPlacement, place_group};

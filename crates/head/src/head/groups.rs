@@ -3,18 +3,18 @@
 //! - CORE-5: a group's bundles are set aside by their machines from the moment that all of it is reserved until it is
 //!   removed, and nothing is granted within one that is removed.
 
-use super::door::check_name;
 use super::fairness::Holder;
 use super::journal::Undo;
 use super::leases::demand_of;
 use super::records::Row;
 use super::strategy::selector;
-use super::{Duty, HeadCore, Home, Key, Want};
+use super::validation::check_name;
+use super::{Duty, GroupMembership, HeadCore, Key, PendingKind};
 use crate::PlacementGroups;
 use crate::{Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase};
 use oxiray_ids::{ActorId, JobId, PlacementGroupId};
 use oxiray_resources::Demand;
-use oxiray_scheduler::{Asks, BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, Wish, place_group};
+use oxiray_scheduler::{Asks, BUNDLES_MAX, Bundle, Group, GroupPlacement, GroupStrategy, ResourceRequest, place_group};
 use oxiray_wire::message::{
     ActorCreate, Amount, Failure, GroupAnswer, GroupAwait, GroupBundle, GroupCreate, LeaseRefused, Notice, Strategy,
 };
@@ -29,10 +29,10 @@ const WITHIN: u32 = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Need {
     /// Resources of a machine.
-    Wish(Wish),
+    ResourceRequest(ResourceRequest),
     /// Resources of a bundle, or of any bundle of the group.
     Within { group: PlacementGroupId, bundle: Option<usize>, demand: Demand },
-    /// Room for a whole group.
+    /// BundlePlacement for a whole group.
     Group(Arc<Group>),
 }
 
@@ -57,16 +57,16 @@ pub(super) struct Reservation {
 }
 
 /// The group that a strategy names.
-pub(super) fn home(strategy: Option<&Strategy>) -> Option<Home> {
+pub(super) fn home(strategy: Option<&Strategy>) -> Option<GroupMembership> {
     let told = strategy.filter(|told| told.kind == WITHIN)?;
-    Some(Home { group: told.group?, captures: told.captures })
+    Some(GroupMembership { group: told.group?, captures: told.captures })
 }
 
 impl Asks for Need {
     /// Who waits within a group waits for none of what other jobs could have.
     fn demands(&self) -> impl Iterator<Item = &Demand> {
         let (one, bundles) = match self {
-            Self::Wish(wish) => (Some(&wish.demand), &[][..]),
+            Self::ResourceRequest(resource_request) => (Some(&resource_request.demand), &[][..]),
             Self::Within { .. } => (None, &[][..]),
             Self::Group(group) => (None, &group.bundles[..]),
         };
@@ -78,7 +78,7 @@ impl Need {
     /// What it asks for, where that is one demand.
     pub(super) fn demand(&self) -> Option<&Demand> {
         match self {
-            Self::Wish(wish) => Some(&wish.demand),
+            Self::ResourceRequest(resource_request) => Some(&resource_request.demand),
             Self::Within { demand, .. } => Some(demand),
             Self::Group(_) => None,
         }
@@ -153,8 +153,12 @@ impl HeadCore {
             }
         }
         let label = if asked.name.is_empty() { id.hex() } else { asked.name.clone() };
-        let queued =
-            self.enqueue(Want::Group { id, maker: from }, job, label.clone(), Need::Group(Arc::new(group.clone())));
+        let queued = self.enqueue(
+            PendingKind::Group { id, maker: from },
+            job,
+            label.clone(),
+            Need::Group(Arc::new(group.clone())),
+        );
         let ticket = queued.map_err(|text| {
             self.groups.known.remove(id, &text);
             failure("system", text)
@@ -273,32 +277,32 @@ impl HeadCore {
     }
 
     /// The group that somebody who waits is to run in.
-    pub(super) fn home_wanted(&self, want: &Want) -> Option<Home> {
+    pub(super) fn home_wanted(&self, want: &PendingKind) -> Option<GroupMembership> {
         match want {
-            Want::Lease { home, .. } => *home,
-            Want::Actor(actor) => self.actors.making.get(actor).and_then(super::actors::Making::home),
-            Want::Group { .. } => None,
+            PendingKind::Lease { home, .. } => *home,
+            PendingKind::Actor(actor) => self.actors.making.get(actor).and_then(super::actors::Making::home),
+            PendingKind::Group { .. } => None,
         }
     }
 
     /// That the group in which somebody was to run was removed meanwhile.
-    pub(super) fn home_lost(&self, want: &Want) -> Option<Failure> {
+    pub(super) fn home_lost(&self, want: &PendingKind) -> Option<Failure> {
         let home = self.home_wanted(want)?;
         let is_there = self.groups.reservations.contains_key(&home.group);
         (!is_there).then(|| self.gone(home.group, "task_placement_group_removed"))
     }
 
     /// Tells somebody who waited that their group is no more.
-    pub(super) fn refuse_home(&mut self, want: &Want, failure: &Failure) {
+    pub(super) fn refuse_home(&mut self, want: &PendingKind, failure: &Failure) {
         match *want {
-            Want::Lease { client, request, .. } => {
+            PendingKind::Lease { client, request, .. } => {
                 if let Some(client) = self.clients.by_key.get_mut(&client) {
                     client.waiting.remove(&request);
                 }
                 self.send(client, LeaseRefused { request, failure: Some(failure.clone()) });
             }
-            Want::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
-            Want::Group { .. } => {}
+            PendingKind::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
+            PendingKind::Group { .. } => {}
         }
     }
 

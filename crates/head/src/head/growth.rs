@@ -14,10 +14,10 @@ use bytes::Bytes;
 use oxiray_ids::JobId;
 use oxiray_resources::{FreeDevices, Inventory, Quantity, ResourceName};
 use oxiray_scheduler::{
-    Bundle, Condition, NodeGroup, NodeView, Operator, Otherwise, Place, Rule, Selector, Strategy, Verdict, Wish,
-    verdicts,
+    Bundle, Condition, NodeGroup, NodeView, Operator, Otherwise, Place, ResourceRequest, Rule, Selector, Strategy,
+    Verdict, verdicts,
 };
-use oxiray_wire::message::{Amount, GrowthGroup, GrowthState, GrowthTold, Refused};
+use oxiray_wire::message::{Amount, GrowthGroup, GrowthReport, GrowthState, Refused};
 use oxiray_wire::state::{
     AutoscalerState, BundleRecord, ConditionRecord, FreeShare, FreeShares, GrowthView, MachineRecord, STATE_VERSION,
     SelectorRecord, StandingRecord, WaitingRecord,
@@ -96,7 +96,7 @@ impl HeadCore {
     /// The command line asks what the autoscaler would be told.
     pub(crate) fn growth_query(&mut self, from: Key, request: u64) {
         let (view, state) = (Some(self.growth_view()), self.growth.state.clone());
-        self.send(from, GrowthTold { request, view, state, version: STATE_VERSION });
+        self.send(from, GrowthReport { request, view, state, version: STATE_VERSION });
     }
 
     /// GROW-3.
@@ -108,9 +108,9 @@ impl HeadCore {
         }
     }
 
-    /// GROW-1: until when a wish that no node can meet waits for the autoscaler.
-    pub(super) fn growth_awaited_until(&self, wish: &Wish) -> Option<Instant> {
-        self.group_for(wish)?;
+    /// GROW-1: until when a request that no node can meet waits for the autoscaler.
+    pub(super) fn growth_awaited_until(&self, resource_request: &ResourceRequest) -> Option<Instant> {
+        self.group_for(resource_request)?;
         match (self.growth.by, self.growth.lost) {
             (Some(_), _) => Some(self.clock.now + FOR_EVER),
             (None, Some(lost)) => Some(lost + self.own.plan().node_wait),
@@ -118,18 +118,20 @@ impl HeadCore {
         }
     }
 
-    /// A group of which a machine could meet the wish.
-    pub(super) fn group_for(&self, wish: &Wish) -> Option<&str> {
-        let selectors = allowed(wish)?;
-        let serves = |group: &&NodeGroup| group.why_not(&wish.demand, &selectors).is_none();
+    /// A group of which a machine could meet the request.
+    pub(super) fn group_for(&self, resource_request: &ResourceRequest) -> Option<&str> {
+        let selectors = allowed(resource_request)?;
+        let serves = |group: &&NodeGroup| group.why_not(&resource_request.demand, &selectors).is_none();
         self.growth.groups.iter().find(serves).map(|group| group.name.as_str())
     }
 
-    /// Why no group could meet the wish, in words to add to a reason; empty where there is no autoscaler.
-    pub(super) fn why_no_group(&self, wish: &Wish) -> String {
-        let Some(selectors) = allowed(wish).filter(|_| self.growth.by.is_some()) else { return String::new() };
+    /// Why no group could meet the request, in words to add to a reason; empty where there is no autoscaler.
+    pub(super) fn why_no_group(&self, resource_request: &ResourceRequest) -> String {
+        let Some(selectors) = allowed(resource_request).filter(|_| self.growth.by.is_some()) else {
+            return String::new();
+        };
         let reasons = self.growth.groups.iter().filter_map(|group| {
-            group.why_not(&wish.demand, &selectors).map(|why| format!("group `{}` {why}", group.name))
+            group.why_not(&resource_request.demand, &selectors).map(|why| format!("group `{}` {why}", group.name))
         });
         let reasons: Vec<String> = reasons.collect();
         let reasons = if reasons.is_empty() { "it has no groups".to_owned() } else { reasons.join("; ") };
@@ -144,16 +146,16 @@ impl HeadCore {
     /// Why no machine that is there or that a group brings will ever do; empty where one could, and without an autoscaler.
     pub(super) fn never_brought(&self, need: &Need) -> String {
         let views = self.all_views();
-        let is_hopeless = |wish: &Wish| {
+        let is_hopeless = |resource_request: &ResourceRequest| {
             let could = |verdict: &Verdict| verdict.failed.as_ref().is_none_or(|(rule, _)| *rule == Rule::Busy);
-            self.group_for(wish).is_none() && !verdicts(&views, wish).iter().any(could)
+            self.group_for(resource_request).is_none() && !verdicts(&views, resource_request).iter().any(could)
         };
         let hopeless = match need {
-            Need::Wish(wish) => Some(wish.clone()).filter(is_hopeless),
-            Need::Group(group) => group.bundles.iter().map(wish_for).find(is_hopeless),
+            Need::ResourceRequest(resource_request) => Some(resource_request.clone()).filter(is_hopeless),
+            Need::Group(group) => group.bundles.iter().map(resource_request_for).find(is_hopeless),
             Need::Within { .. } => None,
         };
-        hopeless.map(|wish| self.why_no_group(&wish)).unwrap_or_default()
+        hopeless.map(|resource_request| self.why_no_group(&resource_request)).unwrap_or_default()
     }
 
     /// Whether the autoscaler has what is needed brought, if not all of it at once.
@@ -167,7 +169,7 @@ impl HeadCore {
         let of_job = Bytes::from(format!("{HOPED}{}/", job.hex()));
         for (key, _) in self.durable.kept.delete(&namespace, &of_job, true) {
             self.growth.is_urgent = true;
-            self.touch(Row::Kept(namespace.clone(), key));
+            self.touch(Row::KeyValueStore(namespace.clone(), key));
         }
     }
 
@@ -201,7 +203,7 @@ impl HeadCore {
         (self.growth.told_at, self.growth.mark, self.growth.is_urgent) = (Some(self.clock.now), Some(mark), false);
         if view != self.growth.told {
             self.growth.told.clone_from(&view);
-            self.send(by, GrowthTold { view, version: STATE_VERSION, ..GrowthTold::default() });
+            self.send(by, GrowthReport { view, version: STATE_VERSION, ..GrowthReport::default() });
         }
     }
 
@@ -245,7 +247,7 @@ impl HeadCore {
         let waiting = self.pending.queue.waiting().take(KINDS_MAX).filter_map(|waiting| {
             let wanted = self.pending.wanted.get(waiting.oldest)?;
             let who = format!("{} `{}`", wanted.want.kind(), wanted.label);
-            demand(waiting.wish, who, u32::try_from(waiting.count).unwrap_or(u32::MAX))
+            demand(waiting.resource_request, who, u32::try_from(waiting.count).unwrap_or(u32::MAX))
         });
         GrowthView {
             machines: std::iter::once(own).chain(members).collect(),
@@ -281,10 +283,10 @@ fn machine(view: &NodeView, in_use: bool, is_leaving: bool, uses: u64) -> Machin
 fn demand(need: &Need, who: String, count: u32) -> Option<WaitingRecord> {
     let record = WaitingRecord { who, count, ..WaitingRecord::default() };
     match need {
-        Need::Wish(wish) => {
-            let selectors = allowed(wish);
+        Need::ResourceRequest(resource_request) => {
+            let selectors = allowed(resource_request);
             Some(WaitingRecord {
-                resources: by_name(wish.demand.iter()),
+                resources: by_name(resource_request.demand.iter()),
                 is_bound: selectors.is_none(),
                 labels: selectors.unwrap_or_default().iter().map(selector).collect(),
                 ..record
@@ -306,14 +308,14 @@ fn demand(need: &Need, who: String, count: u32) -> Option<WaitingRecord> {
 }
 
 /// What a bundle asks for, as if it were a task's.
-fn wish_for(bundle: &Bundle) -> Wish {
+fn resource_request_for(bundle: &Bundle) -> ResourceRequest {
     let selectors = if bundle.selector.0.is_empty() { Vec::new() } else { vec![bundle.selector.clone()] };
-    Wish::new(bundle.demand.clone(), Place { selectors, ..Place::default() })
+    ResourceRequest::new(bundle.demand.clone(), Place { selectors, ..Place::default() })
 }
 
-/// The labels under any of which a wish may be met, none for all; nothing where it names a machine.
-fn allowed(wish: &Wish) -> Option<Vec<Selector>> {
-    let Some(place) = wish.place.as_deref() else { return Some(Vec::new()) };
+/// The labels under any of which a request may be met, none for all; nothing where it names a machine.
+fn allowed(resource_request: &ResourceRequest) -> Option<Vec<Selector>> {
+    let Some(place) = resource_request.place.as_deref() else { return Some(Vec::new()) };
     match &place.strategy {
         Strategy::Node { otherwise: Otherwise::Wait | Otherwise::Fail, .. } => None,
         Strategy::Node { .. } | Strategy::Default | Strategy::Spread => Some(place.selectors.clone()),

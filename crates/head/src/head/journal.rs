@@ -5,22 +5,22 @@
 
 use super::records::Row;
 use super::{Effect, HeadCore, Key};
-use crate::Kept;
+use crate::KeyValueStore;
 use crate::outbox::Outbox;
 use bytes::Bytes;
 use oxiray_ids::{ActorId, PlacementGroupId};
 use oxiray_wire::Message;
-use oxiray_wire::message::{ActorAnswer, Failure, GroupAnswer, KeptAnswer, Refused};
+use oxiray_wire::message::{ActorAnswer, Failure, GroupAnswer, KeyValueAnswer, Refused};
 use std::collections::BTreeSet;
 
 /// The name of a kept value: its namespace and its key.
-pub(super) type KeptName = (Bytes, Bytes);
+pub(super) type KeyValueName = (Bytes, Bytes);
 
 /// What was done on request, and is taken back where it cannot be written down.
 #[derive(Debug)]
 pub(super) enum Undo {
-    /// Kept values were put or deleted: what was there before.
-    Kept { request: u64, before: Vec<(KeptName, Option<Bytes>)> },
+    /// KeyValueStore values were put or deleted: what was there before.
+    KeyValueStore { request: u64, before: Vec<(KeyValueName, Option<Bytes>)> },
     /// A driver was let in.
     Driver,
     /// An actor was made.
@@ -80,7 +80,7 @@ struct Asked {
 /// What outlives this head, and what of the last one's is awaited.
 #[derive(Debug, Default)]
 pub(super) struct Durable {
-    pub(super) kept: Kept,
+    pub(super) kept: KeyValueStore,
     /// What is to be written down, where this daemon keeps a journal.
     pub(super) journal: Option<Journal>,
     /// Who is to come back to this head.
@@ -152,11 +152,11 @@ impl HeadCore {
     /// Returns what is to be said in place of that it was done.
     fn take_back(&mut self, from: Key, undo: Undo, failure: Failure) -> Effect {
         let message = match undo {
-            Undo::Kept { request, before } => {
+            Undo::KeyValueStore { request, before } => {
                 for ((namespace, key), value) in before {
                     self.durable.kept.set(namespace, key, value);
                 }
-                KeptAnswer { request, failure: Some(failure), ..KeptAnswer::default() }.into()
+                KeyValueAnswer { request, failure: Some(failure), ..KeyValueAnswer::default() }.into()
             }
             Undo::Driver => {
                 self.driver_left(from);

@@ -1,14 +1,14 @@
 //! Leases: asked for, granted, returned.
 
-use super::door::{ProtocolError, cut};
 use super::fairness::Holder;
 use super::groups::{Need, home};
 use super::members::OWN;
-use super::strategy::wish;
-use super::{Duty, HeadCore, Key, Want, Wanted};
+use super::strategy::resource_request;
+use super::validation::{ProtocolError, cut};
+use super::{Duty, HeadCore, Key, PendingKind, PendingRequest};
 use oxiray_ids::{JobId, ObjectId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
-use oxiray_scheduler::{PushError, Wish};
+use oxiray_scheduler::{PushError, ResourceRequest};
 use oxiray_wire::message::{
     Amount, CancelObject, Failure, LargeArgument, LeaseEnded, LeaseGranted, LeaseRefused, LeaseRequest, LeaseRetire,
     OutOfMemory, Strategy, WorkerReturn,
@@ -45,7 +45,7 @@ impl HeadCore {
             (Some(_), Some(told)) => self.need_within(&asked.demand, told, &label),
             _ => demand_of(&asked.demand, &label)
                 .and_then(|demand| self.check(job, demand, asked.strategy.as_ref(), &label))
-                .map(Need::Wish)
+                .map(Need::ResourceRequest)
                 .map_err(unschedulable),
         };
         let need = match need {
@@ -57,7 +57,7 @@ impl HeadCore {
         let environment = asked.environment.unwrap_or_default();
         let arguments = large(&asked.arguments);
         let (request, fresh, may_repeat) = (asked.request, asked.fresh, asked.may_repeat);
-        let want = Want::Lease { client: from, request, environment, fresh, home, arguments, may_repeat };
+        let want = PendingKind::Lease { client: from, request, environment, fresh, home, arguments, may_repeat };
         match self.enqueue(want, job, asked.label, need) {
             Ok(ticket) => {
                 let client = self.clients.by_key.get_mut(&from).expect("it was just looked up");
@@ -89,18 +89,18 @@ impl HeadCore {
         demand: Demand,
         strategy: Option<&Strategy>,
         label: &str,
-    ) -> Result<Wish, Refusal> {
-        let wish = wish(demand, strategy);
-        match self.never(&wish) {
-            Some(reason) if !self.may_wait_for_a_node(job, &wish, &reason, label) => {
-                Err(format!("{}{}", reason.message(label), self.why_no_group(&wish)))
+    ) -> Result<ResourceRequest, Refusal> {
+        let resource_request = resource_request(demand, strategy);
+        match self.never(&resource_request) {
+            Some(reason) if !self.may_wait_for_a_node(job, &resource_request, &reason, label) => {
+                Err(format!("{}{}", reason.message(label), self.why_no_group(&resource_request)))
             }
-            _ => Ok(wish),
+            _ => Ok(resource_request),
         }
     }
 
     /// Takes back what somebody waits for, wherever it waits (ENVIRONMENT-2).
-    pub(super) fn withdraw(&mut self, ticket: u64) -> Option<Wanted> {
+    pub(super) fn withdraw(&mut self, ticket: u64) -> Option<PendingRequest> {
         if !self.pending.queue.cancel(&ticket) {
             self.pending.environments.withdraw(ticket);
             self.pending.ahead.withdraw(ticket);
@@ -114,11 +114,11 @@ impl HeadCore {
     }
 
     /// Has somebody wait for what they need.
-    pub(super) fn push(&mut self, ticket: u64, wanted: &Wanted, need: Need) -> Result<(), PushError> {
+    pub(super) fn push(&mut self, ticket: u64, wanted: &PendingRequest, need: Need) -> Result<(), PushError> {
         let from = match &wanted.want {
-            Want::Lease { client, .. } => Some(*client),
-            Want::Group { maker, .. } => Some(*maker),
-            Want::Actor(id) => {
+            PendingKind::Lease { client, .. } => Some(*client),
+            PendingKind::Group { maker, .. } => Some(*maker),
+            PendingKind::Actor(id) => {
                 let spec = self.actors.making.get(id).and_then(|making| making.spec.as_ref());
                 spec.and_then(|spec| self.clients.keys.get(&spec.owner).copied())
             }
@@ -127,9 +127,9 @@ impl HeadCore {
         self.pending.queue.push_from(depth, wanted.job, ticket, need)
     }
 
-    pub(super) fn enqueue(&mut self, want: Want, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
+    pub(super) fn enqueue(&mut self, want: PendingKind, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
         let ticket = self.new_key();
-        let wanted = Wanted { want, job, label, since: self.clock.now, is_brought: false };
+        let wanted = PendingRequest { want, job, label, since: self.clock.now, is_brought: false };
         // It waits for its environment first, and only then for resources.
         if let Some(need) = self.await_environment(ticket, &wanted, need) {
             self.push(ticket, &wanted, need).map_err(|error| error.to_string())?;

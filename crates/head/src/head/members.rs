@@ -7,20 +7,20 @@
 //!   ([`HeadCore::route`]).
 //! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
 
-use super::door::ProtocolError;
+use super::bundle_placement::Prepare;
 use super::fairness::{Held, Holder};
 use super::groups::{Need, home};
+use super::node_report::{apply, bundles_of, is_placed_by, view_of};
 use super::records::Row;
-use super::rooms::Prepare;
-use super::told::{apply, bundles_of, is_placed_by, view_of};
+use super::validation::ProtocolError;
 use super::workers::{Duty, Worker};
-use super::{BundleKey, Effect, HeadCore, Key, Want, Wanted, amounts};
+use super::{BundleKey, Effect, HeadCore, Key, PendingKind, PendingRequest, amounts};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use oxiray_machine::environments::merged;
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Fleet, NodeView};
 use oxiray_wire::message::{
-    Environment, HeadOrder, JobOver, JobTold, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
+    Environment, HeadOrder, JobAnnounced, JobOver, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ pub(super) struct Lost {
 pub(super) struct Order {
     pub(super) member: Key,
     ticket: u64,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: PendingRequest,
     need: Need,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Members {
     /// What its own machine is to hear.
     to_own: Vec<HeadOrder>,
     pub(super) by_key: BTreeMap<Key, Member>,
-    /// Where each of their workers and guests is: the member, and what it calls that.
+    /// Where each of their workers and proxied clients is: the member, and what it calls that.
     pub(super) routes: BTreeMap<Key, (Key, u64)>,
     pub(super) orders: BTreeMap<u64, Order>,
     pub(super) lost: Vec<Lost>,
@@ -130,7 +130,7 @@ pub(super) struct Members {
     pub(super) prepares: BTreeMap<u64, Prepare>,
     /// Those that can be ordered to do something, and this node, as the scheduler knows them.
     pub(super) fleet: Fleet,
-    pub(super) guests: super::guests::Guests,
+    pub(super) proxied_clients: super::proxied_clients::ProxiedClients,
     /// Those that are being emptied.
     pub(super) drains: BTreeMap<Key, super::drain::Drain>,
 }
@@ -227,8 +227,8 @@ impl HeadCore {
             NodeReport::NodeJoin(told) => self.member_joined(from, *told)?,
             NodeReport::NodeResume(told) => self.resume_member(from, *told)?,
             NodeReport::NodeState(state) => self.member_changed(from, &state),
-            NodeReport::GuestJoined(said) => self.guest_joined(from, *said)?,
-            NodeReport::GuestLeft(said) => self.guest_left(from, said.guest),
+            NodeReport::ProxiedClientJoined(said) => self.proxied_client_joined(from, *said)?,
+            NodeReport::ProxiedClientLeft(said) => self.proxied_client_left(from, said.proxied_client),
             NodeReport::Placed(said) => self.placed(from, &said)?,
             NodeReport::Sought(said) => self.sought(from, &said),
             NodeReport::PlaceRefused(said) => self.place_refused(from, *said)?,
@@ -288,7 +288,7 @@ impl HeadCore {
     }
 
     /// Has a member place someone who waited (MEMBER-1).
-    pub(super) fn order(&mut self, member: Key, ticket: u64, wanted: Wanted, share: Ordered) {
+    pub(super) fn order(&mut self, member: Key, ticket: u64, wanted: PendingRequest, share: Ordered) {
         self.tell_job(member, wanted.job);
         let number = self.members.next_order();
         let (need, within) = share;
@@ -303,7 +303,7 @@ impl HeadCore {
             ..Place::default()
         };
         match &wanted.want {
-            Want::Lease { client, environment, fresh, home, may_repeat, .. } => {
+            PendingKind::Lease { client, environment, fresh, home, may_repeat, .. } => {
                 let owner = self.clients.by_key.get(client).map(|client| client.id);
                 (place.owner, place.may_repeat) = (owner, *may_repeat);
                 place.captures = home.is_some_and(|home| home.captures);
@@ -311,7 +311,7 @@ impl HeadCore {
                 place.fresh = *fresh;
                 place.outlives_job = self.outlives_its_job(*client);
             }
-            Want::Actor(id) => {
+            PendingKind::Actor(id) => {
                 let spec = self.constructor_of(*id);
                 place.environment = Some(spec.environment.clone().unwrap_or_default());
                 place.captures = home(spec.strategy.as_ref()).is_some_and(|home| home.captures);
@@ -327,7 +327,7 @@ impl HeadCore {
                 self.touch(Row::Actor(*id));
             }
             // A group waits for room, which is not ordered.
-            Want::Group { .. } => return,
+            PendingKind::Group { .. } => return,
         }
         // Those on other machines make environments themselves.
         if self.members.by_key.get(&member).is_some_and(|member| member.told.listens.is_empty()) {
@@ -339,7 +339,7 @@ impl HeadCore {
             }
             member.under_way.insert(number, (within, vec![demand.clone()]));
             if within.is_none() {
-                let is_lease = matches!(wanted.want, Want::Lease { .. });
+                let is_lease = matches!(wanted.want, PendingKind::Lease { .. });
                 let held = Held { job: wanted.job, demands: vec![demand], is_lease };
                 self.pending.fairness.holds(Holder::Order(number), held, member.view.node, self.clock.now);
             }
@@ -366,7 +366,7 @@ impl HeadCore {
         let mut driver = detail.told.clone();
         driver.namespace = self.jobs.known.get(job).map(|job| job.namespace.clone()).unwrap_or_default();
         let driver_id = detail.driver_id;
-        self.order_member(member, JobTold { job, driver_id, driver: Some(driver) });
+        self.order_member(member, JobAnnounced { job, driver_id, driver: Some(driver) });
     }
 
     /// The job is forgotten here, and so it is there.
@@ -400,25 +400,25 @@ impl HeadCore {
             return Ok(());
         }
         match wanted.want {
-            Want::Lease { client, request, .. } if self.still_waits(&wanted, ticket) => {
+            PendingKind::Lease { client, request, .. } if self.still_waits(&wanted, ticket) => {
                 self.grant_lease(client, request, worker);
             }
-            Want::Actor(id) if self.still_waits(&wanted, ticket) => self.actor_has(id, worker),
+            PendingKind::Actor(id) if self.still_waits(&wanted, ticket) => self.actor_has(id, worker),
             // It was cancelled, or is gone, while the order was under way.
-            Want::Lease { .. } if !self.is_ending(wanted.job) => self.return_to_member(worker),
-            Want::Lease { .. } | Want::Actor(_) | Want::Group { .. } => self.kill_worker(worker),
+            PendingKind::Lease { .. } if !self.is_ending(wanted.job) => self.return_to_member(worker),
+            PendingKind::Lease { .. } | PendingKind::Actor(_) | PendingKind::Group { .. } => self.kill_worker(worker),
         }
         Ok(())
     }
 
     /// Whether nobody took back meanwhile what was ordered.
-    fn still_waits(&self, wanted: &Wanted, ticket: u64) -> bool {
+    fn still_waits(&self, wanted: &PendingRequest, ticket: u64) -> bool {
         match wanted.want {
-            Want::Lease { client, request, .. } => {
+            PendingKind::Lease { client, request, .. } => {
                 self.clients.by_key.get(&client).is_some_and(|client| client.waiting.get(&request) == Some(&ticket))
             }
-            Want::Actor(id) => self.actors.making.get(&id).is_some_and(|making| making.waits_as(ticket)),
-            Want::Group { .. } => false,
+            PendingKind::Actor(id) => self.actors.making.get(&id).is_some_and(|making| making.waits_as(ticket)),
+            PendingKind::Group { .. } => false,
         }
     }
 
@@ -438,16 +438,16 @@ impl HeadCore {
     }
 
     /// What the worker is there for from here on, but for whose it is.
-    fn serves_on(&mut self, key: Key, said: &Placed, wanted: &Wanted) {
+    fn serves_on(&mut self, key: Key, said: &Placed, wanted: &PendingRequest) {
         let home = match wanted.want {
-            Want::Lease { home, .. } => home,
-            Want::Actor(id) => self.actors.making.get(&id).and_then(super::actors::Making::home),
-            Want::Group { .. } => None,
+            PendingKind::Lease { home, .. } => home,
+            PendingKind::Actor(id) => self.actors.making.get(&id).and_then(super::actors::Making::home),
+            PendingKind::Group { .. } => None,
         };
         let outlives_job = match wanted.want {
-            Want::Lease { client, .. } => self.outlives_its_job(client),
-            Want::Actor(id) => self.actor_outlives_its_job(id),
-            Want::Group { .. } => false,
+            PendingKind::Lease { client, .. } => self.outlives_its_job(client),
+            PendingKind::Actor(id) => self.actor_outlives_its_job(id),
+            PendingKind::Group { .. } => false,
         };
         let environment = self.environment_wanted(wanted);
         let Some(worker) = self.workers.by_key.get_mut(&key) else { return };
@@ -461,12 +461,12 @@ impl HeadCore {
     }
 
     /// What somebody who waits is to find around it.
-    fn environment_wanted(&self, wanted: &Wanted) -> Environment {
+    fn environment_wanted(&self, wanted: &PendingRequest) -> Environment {
         let none = Environment::default();
         let own = match &wanted.want {
-            Want::Lease { environment, .. } => Some(environment),
-            Want::Actor(id) => self.actors.making.get(id).and_then(super::actors::Making::environment),
-            Want::Group { .. } => None,
+            PendingKind::Lease { environment, .. } => Some(environment),
+            PendingKind::Actor(id) => self.actors.making.get(id).and_then(super::actors::Making::environment),
+            PendingKind::Group { .. } => None,
         };
         let of_job = self.jobs.details.get(&wanted.job).and_then(|detail| detail.told.environment.as_ref());
         merged(of_job, own.unwrap_or(&none))
@@ -540,7 +540,7 @@ impl HeadCore {
 
     /// The member's process is gone, and its workers with it.
     pub(crate) fn member_gone(&mut self, key: Key) {
-        self.guests_gone(key);
+        self.proxied_clients_gone(key);
         let Some(member) = self.members.by_key.remove(&key) else { return };
         let node = member.view.node;
         self.members.by_node.remove(&node);

@@ -1,6 +1,6 @@
 //! References to objects as rows: one for each object and process that refers to it.
 
-use super::door::cut;
+use super::validation::cut;
 use super::{HeadCore, Key};
 use oxiray_ids::ObjectId;
 use oxiray_state::NOT_RECORDED;
@@ -13,7 +13,7 @@ const UNKNOWN_SITE: &str = "-";
 
 /// What one process told of its objects.
 #[derive(Debug)]
-pub(super) struct ObjectsTold {
+pub(super) struct ObjectReport {
     by: Key,
     log: ObjectLog,
 }
@@ -25,11 +25,11 @@ impl HeadCore {
             record.site = cut(std::mem::take(&mut record.site));
         }
         let number = log.number;
-        self.hear_census(number, from, |heard| heard.objects.push(ObjectsTold { by: from, log }));
+        self.hear_census(number, from, |heard| heard.objects.push(ObjectReport { by: from, log }));
     }
 
     /// The rows of what processes told. A reference that came from elsewhere has the place of its owner's.
-    pub(super) fn object_rows(&self, told: &[ObjectsTold]) -> Vec<ObjectRow> {
+    pub(super) fn object_rows(&self, told: &[ObjectReport]) -> Vec<ObjectRow> {
         let mut sites: BTreeMap<ObjectId, &str> = BTreeMap::new();
         let mut sizes: BTreeMap<ObjectId, u64> = BTreeMap::new();
         for record in told.iter().flat_map(|told| &told.log.records) {
@@ -41,7 +41,7 @@ impl HeadCore {
             }
         }
         let mut rows = Vec::new();
-        for ObjectsTold { by, log } in told {
+        for ObjectReport { by, log } in told {
             let (is_worker, pid) = self.referrer(*by);
             for record in &log.records {
                 let unknown = if log.records_sites { UNKNOWN_SITE } else { NOT_RECORDED };

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_wire::message::{
     CollectGarbage, Confirm, Content, Failure, Forgotten, Freed, Hold, Lost, Publish, Published, Reference, Value,
-    Wanted,
+    ValueWanted,
 };
 
 /// What readers of a freed object are told.
@@ -152,8 +152,8 @@ impl HeadCore {
                 Outcome::Lost { owner, object } => {
                     self.tell(owner, Lost { object });
                 }
-                Outcome::Wanted { owner, object } => {
-                    self.tell(owner, Wanted { object });
+                Outcome::ValueWanted { owner, object } => {
+                    self.tell(owner, ValueWanted { object });
                 }
                 Outcome::Freed { owner, object } => {
                     self.tell(owner, Freed { object });

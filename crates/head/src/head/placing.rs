@@ -1,24 +1,24 @@
 //! Who is served, and on which node.
 
+use super::bundle_placement::BundlePlacement;
 use super::groups::Need;
 use super::leases::LARGE_ARGUMENTS_MAX;
-use super::rooms::Room;
-use super::{BundleKey, HeadCore, Key, Want, Wanted};
+use super::{BundleKey, HeadCore, Key, PendingKind, PendingRequest};
 use bytes::Bytes;
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_scheduler::{Found, LARGE_BYTES_MIN, Near, NodeView, Placement, Reason, Wish, place};
+use oxiray_scheduler::{Found, LARGE_BYTES_MIN, Near, NodeView, Placement, Reason, ResourceRequest, place};
 use oxiray_wire::message::{ArgumentReference, Content, Failure};
 use std::collections::BTreeSet;
 
 /// What someone who waited is given.
 #[derive(Debug)]
 pub(super) enum Share {
-    /// Room for all bundles of a group that have none: the node of each.
-    Room(Room),
+    /// BundlePlacement for all bundles of a group that have none: the node of each.
+    BundlePlacement(BundlePlacement),
     /// An order to a machine, and the bundle there in which it is to be carried out.
     On(Key, Need, Option<BundleKey>),
     /// Objects are to travel to that node first.
-    Ahead(Need, (NodeId, BTreeSet<ObjectId>)),
+    Prefetches(Need, (NodeId, BTreeSet<ObjectId>)),
 }
 
 /// One round through the queue.
@@ -27,7 +27,7 @@ struct Round {
     /// How many more may be served.
     budget: usize,
     /// What no node can meet.
-    refused: Vec<Wish>,
+    refused: Vec<ResourceRequest>,
 }
 
 impl HeadCore {
@@ -37,47 +37,53 @@ impl HeadCore {
         let mut queue = std::mem::take(&mut self.pending.queue);
         let mut shares = std::mem::take(self.pending.fairness.shares());
         let served = queue.serve(&mut shares, |job, need, ticket| {
-            let Need::Wish(wish) = need else { return self.share_of_group(need, *ticket, &mut round) };
+            let Need::ResourceRequest(resource_request) = need else {
+                return self.share_of_group(need, *ticket, &mut round);
+            };
             if self.pending.fairness.stands_back(job, self.clock.now) {
                 return None;
             }
-            let share = self.share_for(wish, *ticket, &mut round)?;
-            self.pending.fairness.is_served(job, wish);
+            let share = self.share_for(resource_request, *ticket, &mut round)?;
+            self.pending.fairness.is_served(job, resource_request);
             Some(share)
         });
         *self.pending.fairness.shares() = shares;
         self.pending.queue = queue;
-        for wish in round.refused {
-            self.no_node_can(&wish);
+        for resource_request in round.refused {
+            self.no_node_can(&resource_request);
         }
         served
     }
 
-    /// Room for a group, or a part of what it has.
+    /// BundlePlacement for a group, or a part of what it has.
     fn share_of_group(&mut self, need: &Need, ticket: u64, round: &mut Round) -> Option<Share> {
         if let Need::Group(group) = need {
-            return self.room_for(ticket, group).map(Share::Room);
+            return self.room_for(ticket, group).map(Share::BundlePlacement);
         }
         round.budget = round.budget.checked_sub(1)?;
         self.share_within(need)
     }
 
-    fn share_for(&mut self, wish: &Wish, ticket: u64, round: &mut Round) -> Option<Share> {
+    fn share_for(&mut self, resource_request: &ResourceRequest, ticket: u64, round: &mut Round) -> Option<Share> {
         round.budget = round.budget.checked_sub(1)?;
         let arguments = self.bytes_by_node(&self.reads_of(ticket));
         let near = Near { home: Some(self.home_of(ticket)), arguments: &arguments };
-        match self.members.fleet.find(wish, &near) {
+        match self.members.fleet.find(resource_request, &near) {
             Found::On(node) => {
                 let to_bring = self.to_bring(ticket, node);
                 if !to_bring.is_empty() {
-                    return Some(Share::Ahead(Need::Wish(wish.clone()), (node, to_bring)));
+                    return Some(Share::Prefetches(Need::ResourceRequest(resource_request.clone()), (node, to_bring)));
                 }
-                self.members.fleet.take(node, &wish.demand);
-                Some(Share::On(*self.members.by_node.get(&node)?, Need::Wish(wish.clone()), None))
+                self.members.fleet.take(node, &resource_request.demand);
+                Some(Share::On(
+                    *self.members.by_node.get(&node)?,
+                    Need::ResourceRequest(resource_request.clone()),
+                    None,
+                ))
             }
             Found::Busy => None,
             Found::Never => {
-                round.refused.push(wish.clone());
+                round.refused.push(resource_request.clone());
                 None
             }
         }
@@ -88,19 +94,19 @@ impl HeadCore {
         self.members.views().map(|(_, view)| view.clone()).collect()
     }
 
-    /// Places a wish by a look at every node, for the reason.
-    pub(super) fn look_everywhere(&self, wish: &Wish) -> Placement {
-        place(&self.all_views(), wish, &Near::default(), 0)
+    /// Places a request by a look at every node, for the reason.
+    pub(super) fn look_everywhere(&self, resource_request: &ResourceRequest) -> Placement {
+        place(&self.all_views(), resource_request, &Near::default(), 0)
     }
 
     /// The node that someone who waits asks from.
     fn home_of(&self, ticket: u64) -> NodeId {
         let asker = match self.pending.wanted.get(&ticket).map(|wanted| &wanted.want) {
-            Some(Want::Lease { client, .. }) => Some(*client),
-            Some(Want::Actor(id)) => {
+            Some(PendingKind::Lease { client, .. }) => Some(*client),
+            Some(PendingKind::Actor(id)) => {
                 self.actors.known.get(*id).and_then(|actor| self.clients.keys.get(&actor.description.creator)).copied()
             }
-            Some(Want::Group { .. }) | None => None,
+            Some(PendingKind::Group { .. }) | None => None,
         };
         asker.map_or(self.own.plan().node, |asker| self.node_of(asker))
     }
@@ -108,49 +114,49 @@ impl HeadCore {
     /// The large objects that someone who waits will read, and their bytes.
     pub(super) fn reads_of(&self, ticket: u64) -> Vec<(ObjectId, u64)> {
         match self.pending.wanted.get(&ticket).map(|wanted| &wanted.want) {
-            Some(Want::Lease { arguments, .. }) => arguments.clone(),
-            Some(Want::Actor(id)) => {
+            Some(PendingKind::Lease { arguments, .. }) => arguments.clone(),
+            Some(PendingKind::Actor(id)) => {
                 let spec = self.actors.making.get(id).and_then(|making| making.spec.as_ref());
                 spec.map(|spec| stored_among(&spec.references)).unwrap_or_default()
             }
-            Some(Want::Group { .. }) | None => Vec::new(),
+            Some(PendingKind::Group { .. }) | None => Vec::new(),
         }
     }
 
-    /// Why no node there is could ever meet the wish.
-    pub(super) fn never(&mut self, wish: &Wish) -> Option<Reason> {
-        if self.members.fleet.find(wish, &Near::default()) != Found::Never {
+    /// Why no node there is could ever meet the request.
+    pub(super) fn never(&mut self, resource_request: &ResourceRequest) -> Option<Reason> {
+        if self.members.fleet.find(resource_request, &Near::default()) != Found::Never {
             return None;
         }
-        match self.look_everywhere(wish) {
+        match self.look_everywhere(resource_request) {
             Placement::Never(reason) => Some(reason),
             Placement::On(_) | Placement::Wait(_) => None,
         }
     }
 
-    /// What keeps the wish from being met now.
-    pub(super) fn obstacle(&self, wish: &Wish) -> Option<Reason> {
-        match self.look_everywhere(wish) {
+    /// What keeps the request from being met now.
+    pub(super) fn obstacle(&self, resource_request: &ResourceRequest) -> Option<Reason> {
+        match self.look_everywhere(resource_request) {
             Placement::Never(reason) | Placement::Wait(reason) => Some(reason),
             Placement::On(_) => None,
         }
     }
 
-    /// Tells someone who waited that they wait for a wish no more.
-    pub(super) fn turn_away(&mut self, wanted: &Wanted, text: String) {
+    /// Tells someone who waited that they wait for a request no more.
+    pub(super) fn turn_away(&mut self, wanted: &PendingRequest, text: String) {
         match wanted.want {
-            Want::Lease { client, request, .. } => {
+            PendingKind::Lease { client, request, .. } => {
                 if let Some(client) = self.clients.by_key.get_mut(&client) {
                     client.waiting.remove(&request);
                 }
                 self.refuse_lease(client, request, text);
             }
-            Want::Actor(id) => {
+            PendingKind::Actor(id) => {
                 let failure = Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() };
                 self.actor_died(id, &failure);
             }
-            // It waits for room and not for a wish.
-            Want::Group { .. } => {}
+            // It waits for room and not for a request.
+            PendingKind::Group { .. } => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Row {
     /// A kept value, by its namespace and key.
-    Kept(Bytes, Bytes),
+    KeyValueStore(Bytes, Bytes),
     /// The number of the last job.
     LastJob,
     Job(JobId),
@@ -36,7 +36,7 @@ pub mod table {
 
     /// Of the cluster itself; the daemon's, not the core's.
     pub const ABOUT: Table = 1;
-    /// Kept values, by namespace and key.
+    /// KeyValueStore values, by namespace and key.
     pub const KEPT: Table = 2;
     /// The number of the last job.
     pub const LAST_JOB: Table = 3;
@@ -62,7 +62,7 @@ pub mod table {
 
 /// The key of a kept value.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct KeptKey {
+pub(super) struct KeyValueRow {
     #[prost(bytes = "bytes", tag = "1")]
     pub(super) namespace: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
@@ -176,11 +176,11 @@ impl HeadCore {
     pub(super) fn change_of(&self, row: &Row) -> Change {
         let encoded = |message: &dyn Fn() -> Vec<u8>| Some(Bytes::from(message()));
         let (table, key, value): (Table, Bytes, Option<Bytes>) = match row {
-            Row::Kept(namespace, key) => {
+            Row::KeyValueStore(namespace, key) => {
                 let name = (namespace.clone(), key.clone());
                 let value = self.durable.kept.get(&name).cloned();
                 let (namespace, key) = name;
-                (table::KEPT, KeptKey { namespace, key }.encode_to_vec().into(), value)
+                (table::KEPT, KeyValueRow { namespace, key }.encode_to_vec().into(), value)
             }
             Row::LastJob => {
                 let number = Bytes::copy_from_slice(&self.jobs.known.last_number().to_le_bytes());
@@ -222,7 +222,7 @@ impl HeadCore {
     /// All rows that there may be.
     #[cfg(test)]
     pub(super) fn all_rows(&self) -> Vec<Row> {
-        let kept = self.durable.kept.iter().map(|(namespace, key)| Row::Kept(namespace.clone(), key.clone()));
+        let kept = self.durable.kept.iter().map(|(namespace, key)| Row::KeyValueStore(namespace.clone(), key.clone()));
         let jobs = self.jobs.known.iter().map(|job| Row::Job(job.id));
         let actors = self.actors.known.iter().map(|actor| actor.description.id);
         let actors = actors.flat_map(|id| [Row::Actor(id), Row::Constructor(id)]);

@@ -107,11 +107,11 @@ impl HeadCore {
             Some(WaitingRow {
                 name: wanted.label.clone(),
                 kind: wanted.want.kind(),
-                demand: waiting.wish.demand().map(|demand| by_name(demand.iter()).into()),
+                demand: waiting.resource_request.demand().map(|demand| by_name(demand.iter()).into()),
                 count: waiting.count as u64,
                 overtaken: waiting.overtaken,
                 seconds: self.clock.now.saturating_duration_since(wanted.since).as_secs_f64(),
-                why: self.why_it_waits(wanted, waiting.wish, waiting.count),
+                why: self.why_it_waits(wanted, waiting.resource_request, waiting.count),
             })
         });
         classes.collect()

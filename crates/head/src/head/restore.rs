@@ -6,7 +6,7 @@ use super::actors::Making;
 use super::groups::{Reservation, group_of};
 use super::journal::Journal;
 use super::objects::contained_in;
-use super::records::{ActorRow, GroupRow, JobRow, KeptKey, MemberRow, Row, table};
+use super::records::{ActorRow, GroupRow, JobRow, KeyValueRow, MemberRow, Row, table};
 use super::restarts::death;
 use super::shortage::Noticed;
 use super::{HeadCore, JobDetail};
@@ -103,7 +103,7 @@ impl HeadCore {
     }
 
     fn restore_kept(&mut self, key: &Bytes, value: &Bytes) -> Result<(), NotRestored> {
-        let name = KeptKey::decode(key.clone()).map_err(|_| NotRestored::Row(table::KEPT))?;
+        let name = KeyValueRow::decode(key.clone()).map_err(|_| NotRestored::Row(table::KEPT))?;
         self.durable.kept.set(name.namespace, name.key, Some(value.clone()));
         Ok(())
     }

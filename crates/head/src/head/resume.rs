@@ -9,21 +9,21 @@
 //! - RESUME-3: a worker that nobody claims, an actor that nobody knows, and whoever runs within a group that is removed,
 //!   is killed.
 
-use super::door::ProtocolError;
 use super::fairness::{Held, Holder};
 use super::leases::Lease;
 use super::members::OWN;
 use super::records::Row;
 use super::restarts::death;
+use super::validation::ProtocolError;
 use super::workers::{Duty, Worker};
-use super::{Client, HeadCore, Home, Key};
+use super::{Client, GroupMembership, HeadCore, Key};
 use crate::{Connect, GroupPhase, JobEnd};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 use oxiray_machine::demand;
 use oxiray_wire::message::{
     ActorDied, ActorRestarting, ClientResume, ClientSettled, Driver, Failure, GroupRelease, JobOver, LeaseEnded,
-    NodeResume, NodeState, Refused, Returning, Wanted, WorkerHeld,
+    NodeResume, NodeState, Refused, Returning, ValueWanted, WorkerHeld,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -173,7 +173,7 @@ impl HeadCore {
         worker.once = told.once;
         worker.outlives_job = told.outlives_job;
         worker.label.clone_from(&told.label);
-        worker.home = told.group.map(|group| Home { group, captures: told.captures });
+        worker.home = told.group.map(|group| GroupMembership { group, captures: told.captures });
         worker.duty = if told.is_leased { Duty::Leased(UNCLAIMED) } else { Duty::Idle };
         self.workers.starting += usize::from(told.pid == 0);
         if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
@@ -280,7 +280,7 @@ impl HeadCore {
             self.send(from, ActorDied { actor, failure: Some(failure) });
         }
         for object in self.objects.known.awaited_of(id) {
-            self.send(from, Wanted { object });
+            self.send(from, ValueWanted { object });
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where clients are: workers of members, drivers, and guests.
+//! Where clients are: workers of members, drivers, and proxied clients.
 
 use super::members::{Members, OWN};
 use super::{HeadCore, Key};

@@ -1,11 +1,11 @@
 //! Strategies as they come over the wire, for the scheduler.
 
 use oxiray_resources::Demand;
-use oxiray_scheduler::{Condition, Operator, Otherwise, Place, Selector, Strategy, Wish};
-use oxiray_wire::message::{LabelCondition, Strategy as Told};
+use oxiray_scheduler::{Condition, Operator, Otherwise, Place, ResourceRequest, Selector, Strategy};
+use oxiray_wire::message::{LabelCondition, Strategy as CallReport};
 
 /// What is wished for. A kind from a newer build is taken for the default.
-pub(super) fn wish(demand: Demand, told: Option<&Told>) -> Wish {
+pub(super) fn resource_request(demand: Demand, told: Option<&CallReport>) -> ResourceRequest {
     let Some(told) = told else { return demand.into() };
     let strategy = match told.kind {
         1 => Strategy::Spread,
@@ -14,10 +14,10 @@ pub(super) fn wish(demand: Demand, told: Option<&Told>) -> Wish {
         _ => Strategy::Default,
     };
     let selectors = told.selectors.iter().map(|one| selector(&one.conditions)).collect();
-    Wish::new(demand, Place { strategy, selectors })
+    ResourceRequest::new(demand, Place { strategy, selectors })
 }
 
-fn otherwise(told: &Told) -> Otherwise {
+fn otherwise(told: &CallReport) -> Otherwise {
     match (told.soft, told.spill, told.fail) {
         (true, true, _) => Otherwise::Elsewhere,
         (true, false, _) => Otherwise::ElsewhereWhenGone,

@@ -8,7 +8,7 @@ use super::{Effect, HeadCore, Key};
 use crate::{Stopping, Submissions, Submitted as Outcome, Word};
 use bytes::Bytes;
 use oxiray_machine::SubmissionOrder;
-use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionTold};
+use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
 
 /// All submitted jobs, and what is to be done for them.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(super) struct Submitted {
 impl HeadCore {
     /// Somebody submits, stops, deletes, or asks for jobs. What one printed is the shell's to read.
     pub(crate) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
-        let mut told = SubmissionTold { request: asked.request, ..SubmissionTold::default() };
+        let mut told = SubmissionAnswer { request: asked.request, ..SubmissionAnswer::default() };
         let known = self.jobs.submitted.jobs.get(&asked.id).cloned();
         match (asked.action, known) {
             (SubmissionAction::Submit, _) => return self.submit(from, asked, now_ms),
@@ -62,7 +62,7 @@ impl HeadCore {
     fn submit(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
         let (request, none) = (asked.request, SubmissionSpec::default());
         let id = if asked.id.is_empty() { self.new_submission_name() } else { asked.id.clone() };
-        let mut told = SubmissionTold { request, ..SubmissionTold::default() };
+        let mut told = SubmissionAnswer { request, ..SubmissionAnswer::default() };
         match self.jobs.submitted.jobs.submit(&id, asked.spec.as_ref().unwrap_or(&none), now_ms) {
             Ok(Outcome::New) => {
                 self.touch(Row::Submission(id.clone()));
@@ -80,7 +80,7 @@ impl HeadCore {
     pub(super) fn unsubmit(&mut self, request: u64, id: &str, failure: Failure) -> oxiray_wire::Message {
         self.jobs.submitted.jobs.remove(id);
         self.jobs.submitted.unstarted.retain(|waiting| waiting != id);
-        SubmissionTold { request, failure: Some(failure), ..SubmissionTold::default() }.into()
+        SubmissionAnswer { request, failure: Some(failure), ..SubmissionAnswer::default() }.into()
     }
 
     /// A name that nobody else gives.

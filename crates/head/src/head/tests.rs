@@ -2,8 +2,8 @@
 
 mod actors;
 mod after_the_job;
-mod ahead;
 mod any_order;
+mod bundle_placement;
 mod census;
 mod devices;
 mod drain;
@@ -12,16 +12,16 @@ mod fairness;
 mod follow;
 mod groups;
 mod growth;
-mod guests;
 mod held;
 mod journal;
 mod liars;
 mod members;
 mod memory;
 mod near;
+mod prefetch;
+mod proxied_clients;
 mod recent;
 mod resumption;
-mod rooms;
 mod several;
 mod world;
 
@@ -258,10 +258,11 @@ fn values_reach_those_who_asked_and_owners_that_die_are_told_of() {
     let (_, worker) = world.granted(driver, 1);
     let object = |number: u8| ObjectId::new([number; 28]);
     let owner = world.core.as_head().clients.by_key[&worker].id;
-    let wish = |number: u8| Subscribe { reference: Some(Reference { object: object(number), owner: Some(owner) }) };
+    let resource_request =
+        |number: u8| Subscribe { reference: Some(Reference { object: object(number), owner: Some(owner) }) };
     world.say(worker, Promise { objects: vec![object(1), object(2)] });
-    world.say(other, wish(1));
-    world.say(other, wish(2));
+    world.say(other, resource_request(1));
+    world.say(other, resource_request(2));
     let value = Value { content: Some(Content::Inline("v".into())), contained: vec![] };
     world.say(worker, Publish { object: object(1), value: Some(value.clone()) });
     assert_eq!(world.published(other, 1), Some(value));

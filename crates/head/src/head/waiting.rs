@@ -2,7 +2,7 @@
 
 use super::groups::Need;
 use super::placing::Share;
-use super::{Alarm, Duty, HeadCore, Home, Key, STARTING_MAX};
+use super::{Alarm, Duty, GroupMembership, HeadCore, Key, STARTING_MAX};
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
 use oxiray_machine::environments::Environments;
 use oxiray_resources::Quantity;
@@ -24,13 +24,13 @@ pub(super) const HOLDERS_NAMED_MAX: usize = 16;
 
 /// Who waits in the queue.
 #[derive(Debug, Clone)]
-pub(super) enum Want {
+pub(super) enum PendingKind {
     Lease {
         client: Key,
         request: u64,
         environment: Environment,
         fresh: bool,
-        home: Option<Home>,
+        home: Option<GroupMembership>,
         /// Large objects that are read, and their bytes.
         arguments: Vec<(ObjectId, u64)>,
         /// Whether its tasks may be run again.
@@ -44,8 +44,8 @@ pub(super) enum Want {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
-    pub(super) want: Want,
+pub(super) struct PendingRequest {
+    pub(super) want: PendingKind,
     pub(super) job: JobId,
     pub(super) label: String,
     pub(super) since: Instant,
@@ -53,7 +53,7 @@ pub(super) struct Wanted {
     pub(super) is_brought: bool,
 }
 
-impl Want {
+impl PendingKind {
     /// In a word.
     pub(super) fn kind(&self) -> DemandKind {
         match self {
@@ -69,11 +69,11 @@ impl Want {
 pub(super) struct Pending {
     pub(super) queue: WaitQueue<JobId, u64, Need>,
     /// Who stands behind each ticket, in the queue or out of it.
-    pub(super) wanted: BTreeMap<u64, Wanted>,
+    pub(super) wanted: BTreeMap<u64, PendingRequest>,
     pub(super) environments: Environments<Need>,
     /// Who is to be told that there is no environment for them, and why.
     pub(super) unprepared: Vec<(u64, String)>,
-    pub(super) ahead: super::ahead::Ahead,
+    pub(super) ahead: super::prefetch::Prefetches,
     pub(super) shortages: super::shortage::Shortages,
     pub(super) fairness: super::fairness::Fairness,
     /// Something came or changed by which somebody may be served.
@@ -89,9 +89,9 @@ impl HeadCore {
                     self.pending.wanted.remove(&ticket).expect("a ticket in the queue has someone who wants it");
                 let is_over = !self.jobs.details.contains_key(&wanted.job);
                 match share {
-                    Share::Room(room) => self.group_placed(&wanted.want, &room),
-                    Share::Ahead(..) if is_over => {}
-                    Share::Ahead(need, journey) => self.bring(ticket, wanted, need, journey),
+                    Share::BundlePlacement(room) => self.group_placed(&wanted.want, &room),
+                    Share::Prefetches(..) if is_over => {}
+                    Share::Prefetches(need, journey) => self.bring(ticket, wanted, need, journey),
                     Share::On(member, ..) if is_over => self.members.look_again(member),
                     Share::On(member, need, bundle) => self.order(member, ticket, wanted, (need, bundle)),
                 }
@@ -142,7 +142,7 @@ impl HeadCore {
         if let Some(at) = again {
             self.alarm_at(at, Alarm::Recall);
         }
-        // Room that was kept for somebody may be kept no longer.
+        // BundlePlacement that was kept for somebody may be kept no longer.
         self.pending.is_due = true;
     }
 
@@ -178,7 +178,7 @@ impl HeadCore {
             let Some(wanted) = self.pending.wanted.get(waiting.oldest).filter(|wanted| long_ago(wanted.since)) else {
                 continue;
             };
-            due.push((wanted.clone(), waiting.wish.clone(), waiting.count));
+            due.push((wanted.clone(), waiting.resource_request.clone(), waiting.count));
         }
         for (wanted, need, count) in due {
             let text = self.why_it_waits(&wanted, &need, count);
@@ -194,12 +194,12 @@ impl HeadCore {
         }
     }
 
-    pub(super) fn why_it_waits(&self, wanted: &super::Wanted, need: &Need, count: usize) -> String {
+    pub(super) fn why_it_waits(&self, wanted: &super::PendingRequest, need: &Need, count: usize) -> String {
         let what = format!("{} `{}`", wanted.want.kind(), wanted.label);
         let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs();
         let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
-        let wish = match need {
-            Need::Wish(wish) => wish,
+        let resource_request = match need {
+            Need::ResourceRequest(resource_request) => resource_request,
             Need::Within { group, bundle, demand } => {
                 let (name, why) = (self.group_name(*group), self.why_within(*group, *bundle));
                 return format!(
@@ -213,11 +213,11 @@ impl HeadCore {
                 return format!("{what} ({strategy}, {count} bundle{plural}) has waited {waited} s{others}: {why}");
             }
         };
-        let demand = &wish.demand;
-        let (among, busy) = match self.obstacle(wish) {
+        let demand = &resource_request.demand;
+        let (among, busy) = match self.obstacle(resource_request) {
             Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
             Some(never) => {
-                if let Some(group) = self.group_for(wish) {
+                if let Some(group) = self.group_for(resource_request) {
                     return format!(
                         "{what} has waited {waited} s for {demand}{others}: the autoscaler is to bring a machine of \
                          group `{group}`"
@@ -273,8 +273,10 @@ impl HeadCore {
 
 /// Who waits for resources of machines.
 fn waiter(waiting: &Waiting<'_, JobId, u64, Need>) -> Option<Waiter<JobId>> {
-    match waiting.wish {
-        Need::Wish(wish) => Some(Waiter { job: waiting.job, wish: wish.clone(), count: waiting.count }),
+    match waiting.resource_request {
+        Need::ResourceRequest(resource_request) => {
+            Some(Waiter { job: waiting.job, resource_request: resource_request.clone(), count: waiting.count })
+        }
         Need::Within { .. } | Need::Group(_) => None,
     }
 }

@@ -4,7 +4,7 @@
 
 use super::fairness::Holder;
 use super::restarts::death;
-use super::{Alarm, Effect, HeadCore, Home, Key};
+use super::{Alarm, Effect, GroupMembership, HeadCore, Key};
 use oxiray_ids::{ActorId, JobId, WorkerId};
 use oxiray_machine::{DYING_LIMIT, LEAVING_LIMIT, does_not_die};
 use oxiray_wire::message::{Environment, LeaseEnded, OutOfMemory, Peer, Stop, WorkerDied, WorkerKill};
@@ -33,7 +33,7 @@ pub(super) struct Worker {
     /// What it was started with: the job's and its own.
     pub(super) environment: Environment,
     pub(super) label: String,
-    pub(super) home: Option<Home>,
+    pub(super) home: Option<GroupMembership>,
     /// It serves nobody after what it is on.
     pub(super) once: bool,
     /// How many leases lie between it and a driver or an actor.

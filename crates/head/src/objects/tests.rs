@@ -25,7 +25,7 @@ fn answer(to: u8, of: u8, value: &'static str) -> Outcome<&'static str> {
 #[test]
 fn a_subscription_is_answered_when_the_value_comes_and_later_ones_at_once() {
     let mut objects = Directory::default();
-    let wanted = Outcome::Wanted { owner: client(1), object: object(1) };
+    let wanted = Outcome::ValueWanted { owner: client(1), object: object(1) };
     assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)), [wanted], "OBJECT-5");
     assert!(run(|out| objects.promise(client(1), &[object(1)], out)).is_empty());
     objects.hold(client(2), &[object(1)], &mut Vec::new());
@@ -39,7 +39,7 @@ fn an_owner_is_asked_once_for_what_it_has_not_promised() {
     let mut objects = Directory::default();
     run(|out| objects.stored(client(1), object(1), out));
     run(|out| objects.hold(client(1), &[object(1)], out));
-    let wanted = Outcome::Wanted { owner: client(1), object: object(1) };
+    let wanted = Outcome::ValueWanted { owner: client(1), object: object(1) };
     assert_eq!(run(|out| objects.subscribe(client(2), object(1), client(1), true, out)), [wanted], "OBJECT-5");
     assert!(run(|out| objects.subscribe(client(3), object(1), client(1), true, out)).is_empty());
     run(|out| objects.promise(client(1), &[object(1)], out));

@@ -1,7 +1,9 @@
 //! What is done for a cluster in every situation, step by step on a small cluster in memory.
 #![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
 
-use crate::{FailuresByGroup, Plan, RayCluster, Refusals, Seen, Settings, Situation, Told, plan, status};
+use crate::{
+    FailuresByGroup, ObservedPod, Plan, RayCluster, Refusals, Settings, Situation, StatusInputs, plan, status,
+};
 use serde_json::{Value, json};
 
 /// A cluster whose pods do what they are told.
@@ -33,8 +35,8 @@ impl World {
         RayCluster::read(&self.object).expect("a cluster")
     }
 
-    fn seen(&self) -> Vec<Seen> {
-        self.pods.iter().map(Seen::of).collect()
+    fn seen(&self) -> Vec<ObservedPod> {
+        self.pods.iter().map(ObservedPod::of).collect()
     }
 
     fn plan(&self) -> Plan {
@@ -69,7 +71,7 @@ impl World {
     fn status(&self) -> Value {
         let (cluster, pods) = (self.cluster(), self.seen());
         let refusals = Refusals::new();
-        status(&Told {
+        status(&StatusInputs {
             cluster: &cluster,
             pods: &pods,
             settings: &self.settings,

@@ -1,7 +1,7 @@
-//! What an autoscaler's wishes make of a cluster, step by step.
+//! What an autoscaler's requests make of a cluster, step by step.
 #![expect(clippy::needless_pass_by_value, reason = "objects are written where they are used")]
 
-use crate::{Look, RayCluster, Refusals, ScaledPod, Scaling, Seen, Settings, Stage, Undelivered, scaled_groups};
+use crate::{Look, ObservedPod, RayCluster, Refusals, ScaledPod, Scaling, Settings, Stage, Undelivered, scaled_groups};
 use serde_json::{Value, json};
 
 const LIMIT_MS: u64 = 15_000;
@@ -51,8 +51,8 @@ impl World {
         self.scaling.observe(&Look { cluster: &cluster, pods: &pods, refusals: &self.refusals }, self.now_ms)
     }
 
-    fn read(&self) -> (RayCluster, Vec<Seen>) {
-        (RayCluster::read(&self.cluster).expect("a cluster"), self.pods.iter().map(Seen::of).collect())
+    fn read(&self) -> (RayCluster, Vec<ObservedPod>) {
+        (RayCluster::read(&self.cluster).expect("a cluster"), self.pods.iter().map(ObservedPod::of).collect())
     }
 
     /// Carries out the change that is wanted; `replicas` and the names in it.

@@ -5,11 +5,12 @@ use crate::memory::Caller;
 use crate::origin::Origin;
 use crate::served_head::{Link, ServedHead};
 use crate::worker::{Duty, Job, Post, Progress, Worker};
-use crate::{Effect, Home, Key, amounts, demand};
+use crate::{Effect, GroupMembership, Key, amounts, demand};
 use oxiray_ids::JobId;
 use oxiray_resources::{Demand, Grant};
 use oxiray_wire::message::{
-    DevicesFree, Draining, HeadOrder, JobTold, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
+    DevicesFree, Draining, HeadOrder, JobAnnounced, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused,
+    Placed,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -76,7 +77,7 @@ impl NodeCore {
     /// What the head orders.
     pub fn head_said(&mut self, order: HeadOrder) {
         match order {
-            HeadOrder::JobTold(told) => self.job_told(*told),
+            HeadOrder::JobAnnounced(told) => self.job_told(*told),
             HeadOrder::JobOver(said) => self.job_over(said.job),
             HeadOrder::EnvironmentMade(said) => self.environment_made(*said),
             HeadOrder::Draining(said) => self.note_draining(&said),
@@ -88,7 +89,7 @@ impl NodeCore {
         }
     }
 
-    fn job_told(&mut self, told: JobTold) {
+    fn job_told(&mut self, told: JobAnnounced) {
         let (id, Some(driver)) = (told.job, told.driver) else { return };
         let origin = Origin::plain(&driver.interpreter);
         let job = Job { driver: told.driver_id, told: driver, is_over: false };
@@ -152,7 +153,7 @@ impl NodeCore {
             fresh: order.fresh,
             outlives_job: order.outlives_job,
             actor: order.actor,
-            home: order.group.map(|group| Home { group, captures: order.captures }),
+            home: order.group.map(|group| GroupMembership { group, captures: order.captures }),
             caller: Caller { owner: order.owner.unwrap_or_default(), may_repeat: order.may_repeat },
         };
         let key = self.appoint(post, grant, surplus).expect("orders of a job that is over are refused");

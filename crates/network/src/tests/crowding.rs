@@ -1,8 +1,8 @@
 //! Strangers, and members with made-up tickets, beside members that have streams to make.
 
 use super::*;
-use crate::crowd::WRONG_PROOFS_MAX;
 use crate::exchange::{BEARERS_MAX, STRANGERS_MAX};
+use crate::failed_proofs::WRONG_PROOFS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Longer than any test waits: nobody is turned away for being late.

@@ -29,7 +29,7 @@ pub(crate) struct TemplateProcess {
 }
 
 impl TemplateProcess {
-    /// Starts the interpreter or program. The caller registers the process with its brood.
+    /// Starts the interpreter or program. The caller registers the process with its child reaper.
     pub(crate) fn start(origin: &Origin, session: &Path, output: File) -> io::Result<Self> {
         let (connection, far) = Connection::pair()?;
         // A duplicate that is inherited; nothing else is started while it is open.

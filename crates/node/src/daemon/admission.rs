@@ -29,30 +29,30 @@ const CROWDED_LIMIT: Duration = Duration::from_millis(100);
 impl Daemon {
     pub(super) fn admit(&mut self) {
         for _ in self.streams.newcomers().count()..NEWCOMERS_MAX {
-            match self.door.accept() {
+            match self.listener.accept() {
                 Ok(socket) => self.newcomer(socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(error) => {
                     self.turned_away(format!("newcomers have to wait: {}", in_words(&error)));
-                    self.door.pause(self.turn.now);
+                    self.listener.pause(self.turn.now);
                     break;
                 }
             }
         }
-        self.door.close(&self.poller);
+        self.listener.close(&self.poller);
     }
 
     /// ADMIT-2. Called when all else of a round is done.
     pub(super) fn open_door(&mut self) {
-        if !self.door.may_open(self.turn.now) {
+        if !self.listener.may_open(self.turn.now) {
             return;
         }
         let is_full = self.streams.newcomers().count() >= NEWCOMERS_MAX;
-        if is_full && self.door.does_somebody_wait() && !self.make_room() {
+        if is_full && self.listener.does_somebody_wait() && !self.make_room() {
             return;
         }
-        self.door.open(&self.poller, self.turn.now);
+        self.listener.open(&self.poller, self.turn.now);
     }
 
     /// Ends the newcomer that has been silent the longest; `false` where it is not long enough yet.
@@ -60,7 +60,7 @@ impl Daemon {
         let Some((until, key)) = self.streams.newcomers().min() else { return true };
         let due = until.checked_sub(GREETING_LIMIT).map_or(self.turn.now, |since| since + CROWDED_LIMIT);
         if due > self.turn.now {
-            self.door.pause_until(due);
+            self.listener.pause_until(due);
             return false;
         }
         self.turned_away(format!("client {key} has said nothing and gives its place to one that waits"));
@@ -69,12 +69,12 @@ impl Daemon {
     }
 
     pub(super) fn turned_away(&mut self, text: String) {
-        self.door.turned_away(text);
+        self.listener.turned_away(text);
         self.tell_turned_away();
     }
 
     pub(super) fn tell_turned_away(&mut self) {
-        if let Some(text) = self.door.tell(self.turn.now) {
+        if let Some(text) = self.listener.tell(self.turn.now) {
             self.log.line(&text);
         }
     }
@@ -113,7 +113,7 @@ impl Daemon {
             return self.refuse(key, "the first message must be a greeting: this is no client of Oxiray");
         };
         let Hello { token, driver, node, returning } = *hello;
-        if !is_expected && !self.door.is_token(&token) {
+        if !is_expected && !self.listener.is_token(&token) {
             return self
                 .refuse(key, "the token is not this session's: read it from session.json in the session's directory");
         }
@@ -130,7 +130,7 @@ impl Daemon {
             (None, Some(node)) => self.admit_member(key, &node, peer_pid),
             (None, None) => {
                 if let Some(head) = head {
-                    self.admit_guest(head, key, None, None);
+                    self.admit_proxied_client(head, key, None, None);
                 } else if let Some(stream) = self.streams.get_mut(key) {
                     stream.connection.prove();
                     stream.role = Role::Visitor;
@@ -159,7 +159,7 @@ impl Daemon {
         };
         self.log.line(&format!("driver {key} joins: process {}", driver.pid));
         match self.core.head_key() {
-            Some(head) => self.admit_guest(head, key, Some(driver), pidfd),
+            Some(head) => self.admit_proxied_client(head, key, Some(driver), pidfd),
             None => self.become_driver(key, driver, pidfd, returning),
         }
     }
@@ -176,7 +176,7 @@ impl Daemon {
 
     /// When the longest-waiting newcomer has to have greeted, the door is to be opened, or the log to be told.
     pub(super) fn admission_deadline(&self) -> Option<Instant> {
-        self.streams.newcomers().map(|(until, _)| until).chain(self.door.deadline()).min()
+        self.streams.newcomers().map(|(until, _)| until).chain(self.listener.deadline()).min()
     }
 
     pub(super) fn end_slow_newcomers(&mut self) {

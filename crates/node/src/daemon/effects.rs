@@ -171,7 +171,7 @@ impl Daemon {
 
     /// The store is to know whose files the client may be given: a process of no job is given none of any.
     fn know_job(&mut self, client: Key) {
-        let job = self.core.job_of_process(client).or_else(|| self.membership.job_of_guest(client));
+        let job = self.core.job_of_process(client).or_else(|| self.membership.job_of_proxied_client(client));
         self.objects.store.client_of(client, job.unwrap_or_default());
     }
 

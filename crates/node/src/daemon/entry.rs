@@ -1,7 +1,7 @@
 //! Who may join a cluster, and for how long: what is done with [`Entry`], and the renewal of this node's certificate.
 
 use super::Daemon;
-use crate::entry::{Entry, Then, Wish};
+use crate::entry::{Entry, Then, TokenQuestion};
 use crate::tokens::{TokenFault, Tokens};
 use bytes::Bytes;
 use oxiray_ids::NodeId;
@@ -9,7 +9,7 @@ use oxiray_journal::Change;
 use oxiray_machine::Key;
 use oxiray_network::{Certified, Refusal};
 use oxiray_wire::frame::protocol;
-use oxiray_wire::message::{CertificateIssued, CertificateWanted, Failure, TokenAction, TokenAsked, TokenTold};
+use oxiray_wire::message::{CertificateIssued, CertificateWanted, Failure, TokenAction, TokenAnswer, TokenAsked};
 use std::time::Duration;
 
 /// Why there is nothing to be said of tokens.
@@ -22,12 +22,12 @@ impl Daemon {
 
     /// Somebody has proven that it has a token's secret or a node's key, and wants to join as `node`.
     pub(super) fn asks_to_join(&mut self, number: u64, node: NodeId, token: Option<String>, before: Option<NodeId>) {
-        self.wish(Wish::Join { number, node, token, before });
+        self.question(TokenQuestion::Join { number, node, token, before });
     }
 
     /// A node that ended for good, or is to: its certificate lets nobody in any more.
     pub(super) fn shut_out(&mut self, node: NodeId) {
-        self.wish(Wish::ShutOut { node });
+        self.question(TokenQuestion::ShutOut { node });
     }
 
     /// The command line asks about tokens.
@@ -35,22 +35,24 @@ impl Daemon {
         if self.entry().is_none() {
             return self.tell_of_tokens(key, asked.request, Err(NOT_LISTENING.to_owned()));
         }
-        self.wish(Wish::Answer { to: key, asked: asked.clone() });
+        self.question(TokenQuestion::Answer { to: key, asked: asked.clone() });
     }
 
-    fn wish(&mut self, wish: Wish) {
+    fn question(&mut self, question: TokenQuestion) {
         let Some(entry) = self.entry() else { return };
-        entry.wish(wish);
+        entry.question(question);
         self.grant_wishes();
     }
 
     /// One after the other, each by what is safe of those before.
     fn grant_wishes(&mut self) {
-        while let Some(wish) = self.entry().and_then(Entry::next_wish) {
-            match wish {
-                Wish::Join { number, node, token, before } => self.join_wished(number, node, token.as_deref(), before),
-                Wish::Answer { to, asked } => self.answer_wished(to, &asked),
-                Wish::ShutOut { node } => {
+        while let Some(question) = self.entry().and_then(Entry::next_wish) {
+            match question {
+                TokenQuestion::Join { number, node, token, before } => {
+                    self.ask_about_join(number, node, token.as_deref(), before);
+                }
+                TokenQuestion::Answer { to, asked } => self.answer_question(to, &asked),
+                TokenQuestion::ShutOut { node } => {
                     self.revoke(node, Then::GiveUp { living: None, asked: None, node });
                 }
             }
@@ -93,14 +95,14 @@ impl Daemon {
                     self.give_up(key, "its certificate was revoked");
                 }
                 if let Some((to, request)) = asked {
-                    self.tell_of_tokens(to, request, result.map(|()| TokenTold::default()));
+                    self.tell_of_tokens(to, request, result.map(|()| TokenAnswer::default()));
                 }
             }
         }
         self.grant_wishes();
     }
 
-    fn join_wished(&mut self, number: u64, node: NodeId, token: Option<&str>, before: Option<NodeId>) {
+    fn ask_about_join(&mut self, number: u64, node: NodeId, token: Option<&str>, before: Option<NodeId>) {
         match self.may_join(node, token, before) {
             Ok(Some(spent)) => self.change_tokens(spent, Then::Admit { number }),
             Ok(None) => {
@@ -136,8 +138,8 @@ impl Daemon {
         self.change_tokens(next, then);
     }
 
-    fn answer_wished(&mut self, to: Key, asked: &TokenAsked) {
-        match self.token_wished(to, asked) {
+    fn answer_question(&mut self, to: Key, asked: &TokenAsked) {
+        match self.carry_out_question(to, asked) {
             Ok(Some(told)) => self.tell_of_tokens(to, asked.request, Ok(told)),
             Ok(None) => {}
             Err(text) => self.tell_of_tokens(to, asked.request, Err(text)),
@@ -145,7 +147,7 @@ impl Daemon {
     }
 
     /// The answer, where there is one already.
-    fn token_wished(&mut self, to: Key, asked: &TokenAsked) -> Result<Option<TokenTold>, String> {
+    fn carry_out_question(&mut self, to: Key, asked: &TokenAsked) -> Result<Option<TokenAnswer>, String> {
         let request = asked.request;
         let entry = self.entry().ok_or(NOT_LISTENING)?;
         let fault = |fault: TokenFault| fault.to_string();
@@ -153,7 +155,7 @@ impl Daemon {
             TokenAction::Unknown => {
                 return Err("the head does not know what is to be done: it is of another build".to_owned());
             }
-            TokenAction::List => return Ok(Some(TokenTold { rows: entry.told(None), ..TokenTold::default() })),
+            TokenAction::List => return Ok(Some(TokenAnswer { rows: entry.told(None), ..TokenAnswer::default() })),
             TokenAction::Create => {
                 let (next, token) = entry.with_token(asked.ttl_ms, asked.uses).map_err(fault)?;
                 (next, token.id(), token.to_text())
@@ -170,18 +172,18 @@ impl Daemon {
     }
 
     /// What is told of a token that was made, with its text, or revoked.
-    fn token_changed(&mut self, id: &str, text: String) -> TokenTold {
+    fn token_changed(&mut self, id: &str, text: String) -> TokenAnswer {
         let what = if text.is_empty() { "revoked" } else { "made" };
         self.log.line(&format!("join token {id} was {what}"));
         self.entry().map(|entry| entry.token_changed(id, text)).unwrap_or_default()
     }
 
-    fn tell_of_tokens(&mut self, to: Key, request: u64, told: Result<TokenTold, String>) {
+    fn tell_of_tokens(&mut self, to: Key, request: u64, told: Result<TokenAnswer, String>) {
         let told = told.unwrap_or_else(|text| {
             let failure = Failure { code: "token".into(), text, cause: Bytes::new() };
-            TokenTold { failure: Some(failure), ..TokenTold::default() }
+            TokenAnswer { failure: Some(failure), ..TokenAnswer::default() }
         });
-        self.queue(to, &TokenTold { request, ..told }.into(), Vec::new());
+        self.queue(to, &TokenAnswer { request, ..told }.into(), Vec::new());
     }
 
     /// The node of that name or identifier, and its key where it lives.

@@ -19,7 +19,7 @@ impl Daemon {
             return self.core.prepared(number, result);
         }
         match environments.start(number, wanted, &self.session, &self.log) {
-            Ok(pid) => self.children.brood.register(pid),
+            Ok(pid) => self.children.reaper.register(pid),
             Err(error) => {
                 let interpreter = &wanted.interpreter;
                 let text = format!("the process that installs it cannot be started with {interpreter}: {error}");
@@ -39,7 +39,7 @@ impl Daemon {
     /// Lets go of what was prepared, and ends the process where it still runs.
     pub(super) fn end_preparation(&mut self, number: u64) {
         if let Some(pid) = self.children.environments.end(number) {
-            self.children.brood.kill(pid);
+            self.children.reaper.kill(pid);
         }
     }
 }

@@ -4,7 +4,7 @@
 //!   etcd, for longer than its lease ends all that it had started and serves nothing more.
 
 use super::Daemon;
-use crate::journal::{JournalDesk, Purpose, WRITING_LIMIT, Written};
+use crate::journal::{JournalClient, Purpose, WRITING_LIMIT, Written};
 use crate::lifetime::Ended;
 use oxiray_journal::{Change, Fault};
 use oxiray_processes::since_boot;
@@ -40,7 +40,7 @@ impl Daemon {
     /// HEADS-3: waits for what is being written where too much depends on it, or nobody is served any more.
     /// Returns whether that is over.
     pub(super) fn await_journal(&mut self) -> bool {
-        let Some(answer) = self.journal.as_mut().and_then(JournalDesk::wait) else { return true };
+        let Some(answer) = self.journal.as_mut().and_then(JournalClient::wait) else { return true };
         match answer {
             Ok(answer) => {
                 self.was_written(answer);
@@ -82,7 +82,7 @@ impl Daemon {
 
     /// HEADS-2.
     pub(super) fn is_its_turn(&mut self) -> bool {
-        let until = self.journal.as_ref().and_then(JournalDesk::held_until);
+        let until = self.journal.as_ref().and_then(JournalClient::held_until);
         if until.is_none_or(|until| since_boot() < until) {
             return true;
         }

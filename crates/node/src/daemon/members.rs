@@ -98,13 +98,13 @@ impl Daemon {
         }
     }
 
-    /// What a member passes on: of one of its workers, or of a guest.
+    /// What a member passes on: of one of its workers, or of a proxied client.
     fn relayed(&mut self, from: Key, relayed: Relay) {
         let Some(process) = self.core.process_of(from, relayed.worker) else { return };
         let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
         let heard = if self.core.is_visiting(process) {
             let read = RelayedOfVisitor::decode(kind, relayed.body);
-            read.map(|message| message.into_iter().for_each(|message| self.guest_asked(process, message)))
+            read.map(|message| message.into_iter().for_each(|message| self.proxied_client_asked(process, message)))
         } else {
             let read = RelayedToHead::decode(kind, relayed.body);
             read.map(|message| message.into_iter().for_each(|message| self.client_of_another_said(process, message)))
@@ -114,10 +114,10 @@ impl Daemon {
         }
     }
 
-    fn guest_asked(&mut self, guest: Key, message: RelayedOfVisitor) {
+    fn proxied_client_asked(&mut self, proxied_client: Key, message: RelayedOfVisitor) {
         match message {
-            RelayedOfVisitor::Report(asked) => self.report_asked(guest, &asked),
-            RelayedOfVisitor::Head(message) => self.visitor_said(guest, message),
+            RelayedOfVisitor::Report(asked) => self.report_asked(proxied_client, &asked),
+            RelayedOfVisitor::Head(message) => self.visitor_said(proxied_client, message),
         }
     }
 
@@ -161,7 +161,10 @@ impl Daemon {
             }
             DaemonToNode::Located(said) => self.located(*said),
             DaemonToNode::NodePeer(said) => {
-                let end = said.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Objects));
+                let end = said
+                    .connection_ticket
+                    .as_ref()
+                    .and_then(|connection_ticket| self.end_of(connection_ticket, Purpose::Objects));
                 self.add_link(said.node, descriptors.into_iter().map(Local::from).chain(end).next());
             }
             DaemonToNode::HeartbeatHeard(said) => self.heartbeat_heard(&said),
@@ -170,7 +173,7 @@ impl Daemon {
             DaemonToNode::PackagePiece(piece) => self.for_head(|daemon, head| daemon.take_package(head, &piece)),
             DaemonToNode::NodeGone(said) => self.node_gone(&said),
             DaemonToNode::NodeLeaves(_) => self.head_leaves(),
-            DaemonToNode::GuestClose(said) => self.close_guest(&said),
+            DaemonToNode::ProxiedClientClose(said) => self.close_proxied_client(&said),
             DaemonToNode::CopyWanted(asked) => self.copy_here(asked.object),
             DaemonToNode::NodeDismissed(said) => {
                 self.log.line(&said.text);
@@ -180,15 +183,18 @@ impl Daemon {
         }
     }
 
-    /// What the head has this node tell one of its workers or guests.
+    /// What the head has this node tell one of its workers or proxied clients.
     fn pass_down(&mut self, relayed: Relay, descriptors: Vec<OwnedFd>) {
-        let end = relayed.splice.as_ref().and_then(|splice| self.end_of(splice, Purpose::Calls));
+        let end = relayed
+            .connection_ticket
+            .as_ref()
+            .and_then(|connection_ticket| self.end_of(connection_ticket, Purpose::Calls));
         let descriptors = descriptors.into_iter().chain(end.map(|end| end.socket)).collect();
         let kind = u16::try_from(relayed.kind).unwrap_or(u16::MAX);
         match RelayedToNode::decode(kind, relayed.body) {
             Ok(Some(message)) => {
                 if let RelayedToNode::Newcomer(DaemonToNewcomer::Welcome(welcome)) = &message
-                    && self.membership.note_guest(relayed.worker, welcome)
+                    && self.membership.note_proxied_client(relayed.worker, welcome)
                 {
                     return;
                 }
@@ -205,7 +211,7 @@ impl Daemon {
         }
     }
 
-    /// What a worker or guest of a member says: what is about this node's ledger and store stays here, the rest is the
+    /// What a worker or proxied client of a member says: what is about this node's ledger and store stays here, the rest is the
     /// head's.
     pub(super) fn client_of_member_said(&mut self, head: Key, from: Key, message: ClientToDaemon) {
         let message = match message {

@@ -8,7 +8,7 @@ use oxiray_ids::NodeId;
 use oxiray_machine::Key;
 use oxiray_network::{Event, Local};
 use oxiray_wire::connection::socket_pair;
-use oxiray_wire::message::{Hello, NodeAdmitted, NodeGone, NodeJoin, NodePeer, Splice};
+use oxiray_wire::message::{ConnectionTicket, Hello, NodeAdmitted, NodeGone, NodeJoin, NodePeer};
 use oxiray_wire::{Connection, Message};
 use std::os::fd::OwnedFd;
 
@@ -116,10 +116,10 @@ impl Daemon {
     fn queue_with_end(&mut self, to: Key, message: &Message, end: End) {
         match end {
             End::Here(local) => self.queue(to, message, vec![local.socket]),
-            End::There(splice) => {
+            End::There(connection_ticket) => {
                 if let Some((member, worker)) = self.core.route(to) {
                     let mut relay = message.relayed(worker);
-                    relay.splice = Some(splice);
+                    relay.connection_ticket = Some(connection_ticket);
                     self.queue(member, &relay.into(), Vec::new());
                 }
             }
@@ -136,12 +136,12 @@ impl Daemon {
     /// Tells a member of a stream to another node, or that there is none to be had.
     pub(super) fn send_peer(&mut self, to: Key, node: NodeId, end: Option<End>) {
         match end {
-            None => self.queue(to, &NodePeer { node, splice: None }.into(), Vec::new()),
+            None => self.queue(to, &NodePeer { node, connection_ticket: None }.into(), Vec::new()),
             Some(End::Here(local)) => {
-                self.queue(to, &NodePeer { node, splice: None }.into(), vec![local.socket]);
+                self.queue(to, &NodePeer { node, connection_ticket: None }.into(), vec![local.socket]);
             }
-            Some(End::There(splice)) => {
-                self.queue(to, &NodePeer { node, splice: Some(splice) }.into(), Vec::new());
+            Some(End::There(connection_ticket)) => {
+                self.queue(to, &NodePeer { node, connection_ticket: Some(connection_ticket) }.into(), Vec::new());
             }
         }
     }
@@ -165,9 +165,13 @@ impl Daemon {
     }
 
     /// This node's end of a stream that the head makes.
-    pub(super) fn end_of(&mut self, splice: &Splice, purpose: Purpose) -> Option<Local> {
+    pub(super) fn end_of(&mut self, connection_ticket: &ConnectionTicket, purpose: Purpose) -> Option<Local> {
         let own = self.core.own_node();
-        let made = self.network.as_mut().ok_or_else(nowhere).and_then(|network| network.end_of(splice, own, purpose));
+        let made = self
+            .network
+            .as_mut()
+            .ok_or_else(nowhere)
+            .and_then(|network| network.end_of(connection_ticket, own, purpose));
         if let Err(error) = &made {
             self.log.line(&format!("a stream to another node cannot be made: {error}"));
         }

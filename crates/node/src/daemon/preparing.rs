@@ -3,12 +3,12 @@
 use crate::arrival::{Arrival, Return, arrive};
 use crate::authority_file;
 use crate::config::{self, Bounds, Config, PlanError};
-use crate::device_desk::DeviceDesk;
+use crate::device_client::DeviceClient;
 use crate::entry::Entry;
 use crate::join::{self, Joined, Way};
-use crate::journal::Keeping;
+use crate::journal::OpenJournal;
 use crate::network::Network;
-use crate::objects::StoreDesk;
+use crate::objects::StoreClient;
 use crate::session::{self, Session};
 use crate::start_error::{StartError, Step as _};
 use oxiray_accelerators::Host;
@@ -32,9 +32,9 @@ pub(super) const DEFAULT_PORT: u16 = 6379;
 pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) bounds: Bounds,
-    pub(super) devices: DeviceDesk,
+    pub(super) devices: DeviceClient,
     pub(super) address: String,
-    pub(super) store: StoreDesk,
+    pub(super) store: StoreClient,
     pub(super) description: Description,
     pub(super) listener: std::os::unix::net::UnixListener,
     pub(super) joined: Option<Joined>,
@@ -70,8 +70,11 @@ pub(super) fn prepare(
         let described = description((store.address.clone(), &plan.ip), plan.node, true, false);
         session.describe(&described).step("describe its session")?;
     }
-    let mut keeping =
-        if config.keeps && !private && joined.is_none() { Some(Keeping::open(config, session, stop)?) } else { None };
+    let mut keeping = if config.keeps && !private && joined.is_none() {
+        Some(OpenJournal::open(config, session, stop)?)
+    } else {
+        None
+    };
     let known = keeping.as_ref().and_then(|keeping| keeping.identity.clone());
     if let Some(keeping) = &mut keeping {
         plan.epoch = keeping.epoch;
@@ -84,7 +87,7 @@ pub(super) fn prepare(
     let network = match (arrived, listens) {
         (Some(network), _) => Some(network),
         (None, Some(address)) => {
-            let before = keeping.as_ref().map(Keeping::authority).transpose()?.flatten();
+            let before = keeping.as_ref().map(OpenJournal::authority).transpose()?.flatten();
             let made = match &config.authority_file {
                 Some(file) => authority_file::read(file)?,
                 None => before.map_or_else(Authority::make, Ok)?,
@@ -97,10 +100,10 @@ pub(super) fn prepare(
         }
         (None, None) => None,
     };
-    let devices = DeviceDesk::of(&host, &plan.offer).step("prepare to ask about its devices")?;
+    let devices = DeviceClient::of(&host, &plan.offer).step("prepare to ask about its devices")?;
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
     let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
-    let store = StoreDesk::open(plan.store_bytes, spill, bounds.spill_fullness_max).step("open the object store")?;
+    let store = StoreClient::open(plan.store_bytes, spill, bounds.spill_fullness_max).step("open the object store")?;
     let mut description = description((address.clone(), &plan.ip), plan.node, joined.is_some(), private);
     if let Some(keeping) = &mut keeping {
         if let Some(known) = known {

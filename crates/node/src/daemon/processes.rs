@@ -83,7 +83,7 @@ impl Daemon {
         if !matches!(error, ConnectionError::Closed) {
             // Nobody would hear it any more.
             self.log.line(&format!("the connection of template {key} ends, and so does it: {error}"));
-            self.children.brood.kill(template.pid);
+            self.children.reaper.kill(template.pid);
         }
     }
 
@@ -176,7 +176,7 @@ impl Daemon {
 
     /// Children of the daemon died. A template takes its workers with it: they are dead by then, too.
     pub(super) fn reap_templates(&mut self) {
-        for departed in with_reserve(|| self.children.brood.reap()) {
+        for departed in with_reserve(|| self.children.reaper.reap()) {
             if self.preparation_ended(departed.pid, departed.status)
                 || self.submission_ended(departed.pid, departed.status)
             {
@@ -207,7 +207,7 @@ impl Daemon {
     }
 
     /// Kills every process that descends from the daemon, and waits for it.
-    pub(super) fn end_brood(&mut self) {
+    pub(super) fn end_children(&mut self) {
         let living = self.children.end();
         if !living.is_empty() {
             self.log.line(&format!("these processes do not die, and are left behind: {living:?}"));

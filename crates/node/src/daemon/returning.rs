@@ -8,7 +8,7 @@
 use super::Daemon;
 use crate::arrival::rejoin;
 use crate::join::Way;
-use crate::membership::{Away, Dialling};
+use crate::membership::{Dialling, HeadReconnect};
 use crate::streams::{Role, Stream};
 use oxiray_machine::Key;
 use oxiray_visitor::{Description, session};
@@ -30,7 +30,7 @@ impl Daemon {
             return self.head_stays_away("the head is gone");
         }
         self.log.line("the stream to the head is over: work goes on, and the head is looked for");
-        self.membership.away = Some(Away::new(self.turn.now));
+        self.membership.away = Some(HeadReconnect::new(self.turn.now));
     }
 
     /// Looks for the head, where it is time.
@@ -49,7 +49,7 @@ impl Daemon {
     }
 
     fn dial_near(&mut self, directory: &Path) {
-        if self.membership.away.as_ref().is_none_or(Away::is_answered) {
+        if self.membership.away.as_ref().is_none_or(HeadReconnect::is_answered) {
             return;
         }
         let Some(description) = Description::read(directory) else { return };
@@ -125,9 +125,9 @@ impl Daemon {
         for worker in self.core.serve_next_head(key, admitted.epoch, listens, stored) {
             self.await_word_of(worker);
         }
-        // The head knows this node before its guests.
+        // The head knows this node before its proxied clients.
         self.carry_out();
-        self.guests_return(key, admitted.epoch);
+        self.proxied_clients_return(key, admitted.epoch);
         self.ask_next_head(key);
         self.objects.fetches.ask_again();
     }

@@ -8,12 +8,12 @@ use crate::children::{Children, SESSION_VARIABLE};
 use crate::config::Config;
 use crate::control_groups::{self, ControlGroups};
 use crate::descriptors::raise_limit;
-use crate::door::Door;
 use crate::join::Joined;
-use crate::journal::JournalDesk;
+use crate::journal::JournalClient;
 use crate::lease::patience;
 use crate::lifetime::{Ended, Lifetime, Predecessor};
 use crate::line_log::LineLog;
+use crate::listener::Listener;
 use crate::membership::Membership;
 use crate::network::Network;
 use crate::objects::Objects;
@@ -28,7 +28,7 @@ use crate::workers::memory::MemoryWatch;
 use oxiray_head::Core;
 use oxiray_journal::Store;
 use oxiray_machine::Origin;
-use oxiray_processes::{Brood, kill_by_pidfd, pidfd_of, started_with, stop_signals};
+use oxiray_processes::{ChildReaper, kill_by_pidfd, pidfd_of, started_with, stop_signals};
 use oxiray_wire::Connection;
 use oxiray_wire::message::Refused;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -153,7 +153,7 @@ struct Foundation {
     home: PathBuf,
     session: Session,
     log: LineLog,
-    brood: Brood,
+    reaper: ChildReaper,
     stop_signals: OwnedFd,
     template: Option<TemplateProcess>,
     /// Who this node was before it lost its head.
@@ -179,8 +179,8 @@ impl Foundation {
         }
         let built = Self::lay_in(config, keeps_output, &session);
         match built {
-            Ok((log, brood, stop_signals, template)) => {
-                Ok(Self { home, session, log, brood, stop_signals, template, before: None })
+            Ok((log, reaper, stop_signals, template)) => {
+                Ok(Self { home, session, log, reaper, stop_signals, template, before: None })
             }
             Err(error) => {
                 session.leave();
@@ -193,29 +193,29 @@ impl Foundation {
         config: &Config,
         keeps_output: bool,
         session: &Session,
-    ) -> Result<(LineLog, Brood, OwnedFd, Option<TemplateProcess>), StartError> {
+    ) -> Result<(LineLog, ChildReaper, OwnedFd, Option<TemplateProcess>), StartError> {
         let log = LineLog::open(&session.logs().join("daemon.log")).step("open daemon.log")?;
-        let mut brood = Brood::new()?;
+        let mut reaper = ChildReaper::new()?;
         let stop_signals = stop_signals().step("listen to signals")?;
         raise_limit();
         let mut template = None;
         if let Some(interpreter) = &config.interpreter {
             let output = log.handle().step("open daemon.log")?;
-            // Where it fails, the driver's own wish for it fails again, and is told.
+            // Where it fails, the driver's own request for it fails again, and is told.
             template = TemplateProcess::start(&Origin::plain(interpreter), session.directory(), output).ok();
             if let Some(template) = &template {
-                brood.register(template.pid);
+                reaper.register(template.pid);
             }
         }
         if !keeps_output {
             redirect(&log.handle().step("open daemon.log")?).step("redirect its output to daemon.log")?;
         }
-        Ok((log, brood, stop_signals, template))
+        Ok((log, reaper, stop_signals, template))
     }
 
     #[expect(clippy::too_many_lines, reason = "all parts of the daemon are made here, one after the other")]
     fn build(self, config: &Config, driver: Option<OwnedFd>, ready: impl FnOnce(&Ready)) -> Result<Daemon, StartError> {
-        let Self { home, session, mut log, mut brood, stop_signals, template, before } = self;
+        let Self { home, session, mut log, mut reaper, stop_signals, template, before } = self;
         let starter = || config.starter.and_then(|pid| oxiray_processes::pidfd_of(pid).ok());
         let back = Return::of(before, config, &stop_signals, starter());
         let prepared = prepare(config, &home, &session, driver.is_some(), back.as_ref(), &stop_signals);
@@ -224,16 +224,16 @@ impl Foundation {
                 Ok(prepared) => prepared,
                 Err(error) => {
                     drop(template);
-                    while !brood.is_empty() {
-                        brood.kill_all();
+                    while !reaper.is_empty() {
+                        reaper.kill_all();
                         let _ = rustix::event::poll(
                             &mut [rustix::event::PollFd::from_borrowed_fd(
-                                brood.watch_fd(),
+                                reaper.watch_fd(),
                                 rustix::event::PollFlags::IN,
                             )],
                             None,
                         );
-                        brood.reap();
+                        reaper.reap();
                     }
                     session.leave();
                     return Err(error);
@@ -266,15 +266,15 @@ impl Foundation {
             core,
             poller: Poller::new().step("make an epoll")?,
             turn: Turn::new(now),
-            door: Door::new(listener, description.token),
+            listener: Listener::new(listener, description.token),
             streams: Streams::new(),
-            children: Children::new(brood, template),
+            children: Children::new(reaper, template),
             workers: Workers::new(control_groups, MemoryWatch::new(bounds.limits, bounds.monitor), session.logs()),
             objects: Objects::new(store),
             devices,
             membership: Membership::new(address, joined.as_ref().map(|joined| joined.way.clone())),
             network,
-            journal: journal.map(JournalDesk::start).transpose().step("start the thread of its journal")?,
+            journal: journal.map(JournalClient::start).transpose().step("start the thread of its journal")?,
             session,
             log,
             lifetime: Lifetime::new(stop_signals, starter(), config.keeps_cluster),
@@ -309,7 +309,7 @@ impl Foundation {
 impl Daemon {
     fn watch_all(&self) -> io::Result<()> {
         self.lifetime.watch(&self.poller)?;
-        self.poller.watch(self.children.brood.watch_fd(), Token::Children)?;
+        self.poller.watch(self.children.reaper.watch_fd(), Token::Children)?;
         self.poller.watch(&self.devices, Token::Devices)?;
         if let Some(journal) = &self.journal {
             self.poller.watch(journal, Token::Journal)?;

@@ -158,7 +158,7 @@ impl Daemon {
             }
             (Role::Visitor, None) => VisitorToDaemon::of(message).map(|message| self.visited(key, message)),
             (Role::Visitor, Some(head)) => {
-                VisitorToDaemon::of(message).map(|message| self.guest_visits(head, key, message))
+                VisitorToDaemon::of(message).map(|message| self.proxied_client_visits(head, key, message))
             }
             (Role::Driver(_) | Role::Worker, None) => {
                 ClientToDaemon::of(message).map(|message| self.dispatch(key, message))
@@ -289,7 +289,7 @@ impl Daemon {
             self.poller.forget(pidfd);
         }
         match (&stream.role, self.core.head_key()) {
-            (Role::Driver(_) | Role::Visitor, Some(head)) => self.guest_over(head, key),
+            (Role::Driver(_) | Role::Visitor, Some(head)) => self.proxied_client_over(head, key),
             (Role::Driver(_), None) => self.core.driver_left(key),
             (Role::Visitor, None) => self.core.visitor_left(key),
             _ => {}

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use oxiray_head::Word;
 use oxiray_machine::{Key, SubmissionOrder};
 use oxiray_processes::describe_status;
-use oxiray_wire::message::{Failure, SubmissionAction, SubmissionAsked, SubmissionSpec, SubmissionTold};
+use oxiray_wire::message::{Failure, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -35,7 +35,7 @@ impl Daemon {
             }
         };
         printed.truncate(count);
-        let told = SubmissionTold { request: asked.request, jobs: vec![job], printed: printed.into(), failure };
+        let told = SubmissionAnswer { request: asked.request, jobs: vec![job], printed: printed.into(), failure };
         self.queue(from, &told.into(), Vec::new());
     }
 
@@ -58,7 +58,7 @@ impl Daemon {
 
     fn start_submission(&mut self, id: &str, spec: &SubmissionSpec) -> io::Result<()> {
         let begun = Submissions::begin(id, spec, &self.membership.address, &self.session)?;
-        self.children.brood.register(begun.pid);
+        self.children.reaper.register(begun.pid);
         let key = self.core.new_key();
         self.children.submissions.add(&self.poller, key, id, begun)
     }
@@ -88,7 +88,7 @@ impl Daemon {
 
     pub(super) fn end_overdue_submissions(&mut self) {
         for pid in self.children.submissions.take_overdue(self.turn.now) {
-            self.children.brood.kill(pid);
+            self.children.reaper.kill(pid);
         }
     }
 }

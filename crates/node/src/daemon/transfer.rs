@@ -169,8 +169,9 @@ impl Daemon {
             };
             let key = self.core.new_key();
             self.add_stream(key, Stream::new(connection, Role::Node, 0));
-            let freight = if let Way::Freight(freight) = way { Some(freight) } else { None };
-            self.objects.add_link(key, freight);
+            let direct_transfer =
+                if let Way::DirectTransfer(direct_transfer) = way { Some(direct_transfer) } else { None };
+            self.objects.add_link(key, direct_transfer);
             self.streams.get(key).map(|_| key)
         });
         self.objects.fetches.linked(node, link);

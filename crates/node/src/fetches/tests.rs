@@ -132,7 +132,7 @@ impl World {
                 if !is_dead {
                     self.links.insert(link, number);
                     if number > 0 {
-                        self.fetches.has_freight(link);
+                        self.fetches.has_direct_transfer(link);
                     }
                 }
                 self.fetches.linked(to, (!is_dead).then_some(link));

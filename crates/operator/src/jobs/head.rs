@@ -3,7 +3,7 @@
 use crate::head::{STEP_LIMIT, dial};
 use oxiray_network::JoinToken;
 use oxiray_visitor::{VisitError, Visitor};
-use oxiray_wire::message::{Failure, SubmissionAction, SubmissionAsked, SubmissionTold};
+use oxiray_wire::message::{Failure, SubmissionAction, SubmissionAnswer, SubmissionAsked};
 use std::net::SocketAddr;
 
 /// Asks one question: what the head answers, or with what failure it refused, or why it was not reached. Blocks for a few
@@ -12,7 +12,7 @@ pub(super) fn ask(
     address: SocketAddr,
     token: &str,
     asked: SubmissionAsked,
-) -> Result<Result<SubmissionTold, Failure>, String> {
+) -> Result<Result<SubmissionAnswer, Failure>, String> {
     let token = JoinToken::parse(token).map_err(|error| error.to_string())?;
     let (_gateway, stream) = dial(address, &token)?;
     match Visitor::greet(stream, String::new()).and_then(|mut visitor| visitor.ask(asked, STEP_LIMIT)) {

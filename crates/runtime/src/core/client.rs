@@ -1,6 +1,7 @@
 //! The core as a whole: what it consists of, what happens to it, and what follows from one part for another.
 
 pub(crate) mod actors;
+pub(crate) mod allocation_credit;
 pub(crate) mod away;
 pub(crate) mod cancel;
 pub(crate) mod confirming;
@@ -19,7 +20,6 @@ pub(crate) mod recover;
 pub(crate) mod regaining;
 pub(crate) mod resuming;
 pub(crate) mod retrying;
-pub(crate) mod room_ahead;
 pub(crate) mod submit;
 pub(crate) mod task_log;
 pub(crate) mod yielding;
@@ -35,12 +35,12 @@ use crate::core::lineage::Lineage;
 use crate::core::objects::{Effects, Objects};
 use crate::core::peers::{Brought, Peers};
 use crate::core::service::Service;
-use crate::core::signals::{News, Signals};
+use crate::core::signals::{ClientEvent, Signals};
 use crate::core::streams::Streams;
 use crate::core::task_log::TaskLog;
 use oxiray_ids::{ObjectId, TaskId, Unique, WorkerId};
 use oxiray_wire::message::{
-    ActorToCaller, CallerToWorker, DaemonToClient, Direction as _, Hold, NewsToClient, Notice, Promise, Publish,
+    ActorToCaller, CallerToWorker, DaemonToClient, Direction as _, EventToClient, Hold, Notice, Promise, Publish,
     Subscribe, Unhold, Value, WorkerToOwner,
 };
 use oxiray_wire::plain;
@@ -185,7 +185,7 @@ impl<I: Io> Client<I> {
 
     /// Nothing more came of a frame that a peer had begun: the shell has closed the stream.
     pub(crate) fn stream_stalled(&mut self, stream: Token, who: &str, why: String) {
-        self.signals.news.push_back(News::Notice(format!("{who} is not waited for any more: {why}")));
+        self.signals.news.push_back(ClientEvent::Notice(format!("{who} is not waited for any more: {why}")));
         if let Some(Role::Lease(id)) = self.peers.role(stream)
             && let Some(lease) = self.leases.granted.get_mut(&id)
         {
@@ -228,7 +228,7 @@ impl<I: Io> Client<I> {
             self.tell_unseen(value);
         }
         for id in effects.announce {
-            self.signals.news.push_back(News::Ready(id));
+            self.signals.news.push_back(ClientEvent::Ready(id));
             self.signals.changed = true;
         }
         for (task, _) in effects.resolved {
@@ -305,7 +305,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn daemon_said(&mut self, message: DaemonToClient, descriptors: Vec<I::Descriptor>) {
         let descriptor = descriptors.into_iter().next();
         match message {
-            DaemonToClient::News(news) => self.news_came(news, descriptor),
+            DaemonToClient::Event(news) => self.news_came(news, descriptor),
             DaemonToClient::Store(answer) => {
                 self.store_answered(answer, descriptor);
                 self.signals.changed = true;
@@ -317,54 +317,56 @@ impl<I: Io> Client<I> {
         }
     }
 
-    fn news_came(&mut self, news: NewsToClient, descriptor: Option<I::Descriptor>) {
+    fn news_came(&mut self, news: EventToClient, descriptor: Option<I::Descriptor>) {
         match news {
-            NewsToClient::LeaseGranted(granted) => self.lease_granted(&granted, descriptor),
-            NewsToClient::LeaseRefused(refused) => self.lease_refused(refused),
-            NewsToClient::LeaseReclaim(_) => self.return_idle_leases(),
-            NewsToClient::LeaseEnded(ended) => self.lease_ended(&ended),
-            NewsToClient::LeaseRetire(asked) => self.retire_lease(asked.lease),
-            NewsToClient::Draining(said) => self.daemon.draining = Draining::heard(said, self.now),
-            NewsToClient::CancelObject(asked) => self.cancel_asked(&asked),
-            NewsToClient::ActorPlaced(placed) => self.actor_placed(&placed, descriptor),
-            NewsToClient::GroupAnswer(answer) => self.group_answered(answer),
-            NewsToClient::ActorDied(died) => self.actor_died(*died),
-            NewsToClient::ActorRestarting(said) => self.actor_restarting(*said),
-            NewsToClient::Published(published) => {
+            EventToClient::LeaseGranted(granted) => self.lease_granted(&granted, descriptor),
+            EventToClient::LeaseRefused(refused) => self.lease_refused(refused),
+            EventToClient::LeaseReclaim(_) => self.return_idle_leases(),
+            EventToClient::LeaseEnded(ended) => self.lease_ended(&ended),
+            EventToClient::LeaseRetire(asked) => self.retire_lease(asked.lease),
+            EventToClient::Draining(said) => self.daemon.draining = Draining::heard(said, self.now),
+            EventToClient::CancelObject(asked) => self.cancel_asked(&asked),
+            EventToClient::ActorPlaced(placed) => self.actor_placed(&placed, descriptor),
+            EventToClient::GroupAnswer(answer) => self.group_answered(answer),
+            EventToClient::ActorDied(died) => self.actor_died(*died),
+            EventToClient::ActorRestarting(said) => self.actor_restarting(*said),
+            EventToClient::Published(published) => {
                 if let Some(value) = published.value {
                     self.resolve(published.object, value, 0, 1);
                 }
             }
             // The end that follows is final.
-            NewsToClient::Refused(_) => self.daemon.comes_back = false,
-            NewsToClient::HeadBack(said) => self.resume(said.epoch, false),
-            NewsToClient::Lost(said) => self.lost_elsewhere(said.object),
-            NewsToClient::Wanted(said) => self.wanted_elsewhere(said.object),
-            NewsToClient::CollectGarbage(_) => {
+            EventToClient::Refused(_) => self.daemon.comes_back = false,
+            EventToClient::HeadBack(said) => self.resume(said.epoch, false),
+            EventToClient::Lost(said) => self.lost_elsewhere(said.object),
+            EventToClient::ValueWanted(said) => self.wanted_elsewhere(said.object),
+            EventToClient::CollectGarbage(_) => {
                 self.service.inbox.collect();
                 self.signals.changed = true;
             }
-            NewsToClient::Freed(said) => self.freed_elsewhere(said.object),
-            NewsToClient::Forgotten(said) => self.forgotten_elsewhere(said.object),
-            NewsToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
-            NewsToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
-            NewsToClient::LogLines(mut lines) => {
+            EventToClient::Freed(said) => self.freed_elsewhere(said.object),
+            EventToClient::Forgotten(said) => self.forgotten_elsewhere(said.object),
+            EventToClient::TaskLogQuery(asked) => self.tell_of_tasks(asked.number),
+            EventToClient::ObjectLogQuery(asked) => self.tell_of_objects(asked.number),
+            EventToClient::LogLines(mut lines) => {
                 lines.name = plain(&lines.name).into_owned();
-                self.signals.tell(News::Lines(lines));
+                self.signals.tell(ClientEvent::Lines(lines));
             }
-            NewsToClient::Notice(Notice { text, .. }) => self.signals.tell(News::Notice(plain(&text).into_owned())),
-            NewsToClient::Assign(assign) => {
+            EventToClient::Notice(Notice { text, .. }) => {
+                self.signals.tell(ClientEvent::Notice(plain(&text).into_owned()));
+            }
+            EventToClient::Assign(assign) => {
                 self.service.inbox.assign(assign);
                 self.signals.changed = true;
             }
-            NewsToClient::Peer(peer) => {
+            EventToClient::Peer(peer) => {
                 if let Some(descriptor) = descriptor {
                     let client = peer.client;
                     // A stream that cannot be watched is closed here, which tells the client.
                     let _ = self.open_stream(descriptor, Role::Client(client), false);
                 }
             }
-            NewsToClient::Stop(_) => {
+            EventToClient::Stop(_) => {
                 self.service.inbox.close_when_empty();
                 self.signals.changed = true;
             }

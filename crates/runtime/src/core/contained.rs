@@ -6,14 +6,14 @@ use oxiray_wire::message::{Content, Value};
 
 /// A value as it is looked at. What it contains stays where it is, since copying that costs as much as it is long.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct ScannedValue {
     /// What it is; `None` of a value that came without.
     pub content: Option<Content>,
     /// How many references are inside of it.
     pub contained: usize,
 }
 
-impl From<&Value> for Seen {
+impl From<&Value> for ScannedValue {
     fn from(value: &Value) -> Self {
         Self { content: value.content.clone(), contained: value.contained.len() }
     }

@@ -1,9 +1,9 @@
 //! The process's side of its daemon.
 
+use crate::core::allocation_credit::AllocationCredit;
 use crate::core::draining::Draining;
 use crate::core::questions::Questions;
 use crate::core::resuming::Resuming;
-use crate::core::room_ahead::RoomAhead;
 use oxiray_wire::message::Failure;
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct Daemon {
     pub(crate) questions: Questions,
-    pub(crate) room: RoomAhead,
+    pub(crate) room: AllocationCredit,
     /// What is said again to a head that comes back.
     pub(crate) resuming: Resuming,
     pub(crate) draining: Option<Draining>,

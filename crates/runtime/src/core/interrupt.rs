@@ -1,11 +1,11 @@
 //! Interrupting the call that a worker runs.
 //!
 //! A cancelled call must be interrupted in the user's code and nowhere else, and the call after it never. So whoever
-//! learns of the wish only knocks ([`Io::interrupt`](crate::core::Io::interrupt)): it makes the thread that runs calls ask, at a point where the language can raise,
+//! learns of the request only knocks ([`Io::interrupt`](crate::core::Io::interrupt)): it makes the thread that runs calls ask, at a point where the language can raise,
 //! whether what it runs *now* is what was cancelled. The answer is given under the runtime's lock.
 //!
 //! - INTERRUPT-1: a call is interrupted only between being handed out and [`Interrupts::end_of_user_code`].
-//! - INTERRUPT-2: one wish interrupts once. A call that goes on regardless is left alone until it is cancelled again.
+//! - INTERRUPT-2: one request interrupts once. A call that goes on regardless is left alone until it is cancelled again.
 //! - INTERRUPT-3: the knocking is repeated until it was heard: a thread may have been about to sleep.
 //! - INTERRUPT-4: while no call is open to an interrupt and none is cancelled, the end of user code changes nothing.
 //! - INTERRUPT-5: where threads tell which call they run, every wait of a cancelled one ends, and none of any other.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const KNOCKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 #[derive(Debug)]
-struct Wish {
+struct InterruptRequest {
     task: TaskId,
     again_at: Instant,
     pause: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Interrupts {
     cancelled: FxHashSet<TaskId>,
     /// The call whose user code may be interrupted.
     open_to_it: Option<TaskId>,
-    wish: Option<Wish>,
+    interrupt_request: Option<InterruptRequest>,
     for_event_loop: VecDeque<TaskId>,
     /// Whether the end of user code matters (INTERRUPT-4); read without the lock that all else here is under.
     pub(crate) matters: Arc<AtomicBool>,
@@ -103,7 +103,7 @@ impl Interrupts {
         if self.open_to_it != Some(task) {
             return false;
         }
-        self.wish = Some(Wish { task, again_at: now, pause: KNOCKS.0 });
+        self.interrupt_request = Some(InterruptRequest { task, again_at: now, pause: KNOCKS.0 });
         self.is_due(now)
     }
 
@@ -113,25 +113,29 @@ impl Interrupts {
 
     /// When to knock again.
     pub(crate) fn again_at(&self) -> Option<Instant> {
-        self.wish.as_ref().map(|wish| wish.again_at)
+        self.interrupt_request.as_ref().map(|interrupt_request| interrupt_request.again_at)
     }
 
     /// Whether the thread that runs calls is to be interrupted again now (INTERRUPT-3).
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        let Some(wish) = self.wish.as_mut().filter(|wish| wish.again_at <= now) else { return false };
-        wish.again_at = now + wish.pause;
-        wish.pause = (wish.pause * 2).min(KNOCKS.1);
+        let Some(interrupt_request) =
+            self.interrupt_request.as_mut().filter(|interrupt_request| interrupt_request.again_at <= now)
+        else {
+            return false;
+        };
+        interrupt_request.again_at = now + interrupt_request.pause;
+        interrupt_request.pause = (interrupt_request.pause * 2).min(KNOCKS.1);
         true
     }
 
     /// Whether the thread that runs calls has yet to look.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.wish.is_some()
+        self.interrupt_request.is_some()
     }
 
     /// The thread that runs calls asks: whether what it runs is to be interrupted now.
     pub(crate) fn take(&mut self) -> bool {
-        self.wish.take().is_some_and(|wish| self.open_to_it == Some(wish.task))
+        self.interrupt_request.take().is_some_and(|interrupt_request| self.open_to_it == Some(interrupt_request.task))
     }
 
     /// An interrupt was raised where nothing could be ended by it.
@@ -139,7 +143,7 @@ impl Interrupts {
         if let Some(task) = self.open_to_it
             && self.cancelled.contains(&task)
         {
-            self.wish = Some(Wish { task, again_at: now + KNOCKS.0, pause: KNOCKS.0 });
+            self.interrupt_request = Some(InterruptRequest { task, again_at: now + KNOCKS.0, pause: KNOCKS.0 });
         }
     }
 
@@ -147,7 +151,7 @@ impl Interrupts {
     pub(crate) fn end_of_user_code(&mut self, task: TaskId) -> bool {
         if self.open_to_it == Some(task) {
             self.open_to_it = None;
-            self.wish = None;
+            self.interrupt_request = None;
             self.note_whether_it_matters();
         }
         !self.cancelled.is_empty() && self.cancelled.contains(&task)

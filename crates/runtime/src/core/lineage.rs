@@ -1,14 +1,14 @@
 //! How values in the store were made, so that lost ones can be made again.
 //!
-//! The owner of a task keeps its *recipe*, the call as it was, while one of its stored results may still be wanted. A
-//! recipe keeps small values that it was given, and large ones that nothing can make again; of other large ones it keeps, in
-//! turn, their own recipes.
+//! The owner of a task keeps its *task specification*, the call as it was, while one of its stored results may still be wanted. A
+//! task specification keeps small values that it was given, and large ones that nothing can make again; of other large ones it keeps, in
+//! turn, their own task specifications.
 //!
 //! - LINEAGE-1: a task is known here as long as it has users: each stored result that this process or the daemon still
-//!   refers to, and each recipe that takes one of its results.
-//! - LINEAGE-2: the recipes together never take more bytes than the limit: the oldest give way, and leave the reason.
-//! - LINEAGE-3: a recipe is followed at most as often as the task's retries allow, failed attempts included.
-//! - LINEAGE-4: what a recipe keeps is given back exactly once: when it gives way, or with its last user.
+//!   refers to, and each task specification that takes one of its results.
+//! - LINEAGE-2: the task specifications together never take more bytes than the limit: the oldest give way, and leave the reason.
+//! - LINEAGE-3: a task specification is followed at most as often as the task's retries allow, failed attempts included.
+//! - LINEAGE-4: what a task specification keeps is given back exactly once: when it gives way, or with its last user.
 //!
 //! Pure: what it lets go of is returned, and the caller gives it back.
 
@@ -18,17 +18,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes that recipes may take together, unless configured otherwise.
+/// Bytes that task specifications may take together, unless configured otherwise.
 pub(crate) const BYTES_LIMIT: usize = 1 << 30;
-/// What a recipe takes beside its arguments, about.
-const RECIPE_BYTES: usize = 512;
+/// What a task specification takes beside its arguments, about.
+const TASK_SPEC_BYTES: usize = 512;
 
 /// Why a lost value cannot be made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The task's retries are used up.
     AttemptsExceeded,
-    /// The recipe gave way to others.
+    /// The task specification gave way to others.
     Evicted,
     /// It was put, and no task makes it.
     Put,
@@ -90,14 +90,14 @@ impl Reason {
 
 /// What it takes to run a task again.
 #[derive(Debug, Clone)]
-pub(crate) struct Recipe {
+pub(crate) struct TaskSpec {
     /// The call; its retries are those left.
     pub(crate) work: Work,
     /// What it needs; nothing for a method, which its actor runs.
     pub(crate) class: Option<Arc<Class>>,
     /// How often it was begun.
     pub(crate) attempt: u32,
-    /// Objects with a small value, or one that cannot be made again, each with one use that belongs to the recipe.
+    /// Objects with a small value, or one that cannot be made again, each with one use that belongs to the task specification.
     pub(crate) held: Vec<ObjectId>,
     /// Tasks of this process whose stored results it takes, once for each argument.
     pub(crate) sources: Vec<TaskId>,
@@ -107,25 +107,25 @@ pub(crate) struct Recipe {
     pub(crate) items: u32,
 }
 
-impl Recipe {
+impl TaskSpec {
     fn bytes(&self) -> usize {
-        RECIPE_BYTES + self.work.arguments.payload.len() + self.held_bytes
+        TASK_SPEC_BYTES + self.work.arguments.payload.len() + self.held_bytes
     }
 }
 
 #[derive(Debug)]
 struct Entry {
     users: u32,
-    recipe: Result<Recipe, Reason>,
+    task_spec: Result<TaskSpec, Reason>,
 }
 
-/// The recipes of this process's tasks.
+/// The task specifications of this process's tasks.
 #[derive(Debug)]
 pub(crate) struct Lineage {
     entries: FxHashMap<TaskId, Entry>,
     /// Stored results that others refer to, and nobody here: each is a user until the daemon says otherwise.
     elsewhere: FxHashSet<ObjectId>,
-    /// The tasks with recipes, oldest first; those whose recipe is gone are skipped.
+    /// The tasks with task specifications, oldest first; those whose task specification is gone are skipped.
     order: VecDeque<TaskId>,
     bytes: usize,
     limit: usize,
@@ -156,17 +156,17 @@ impl Lineage {
         self.enabled
     }
 
-    /// How many tasks are known, and what their recipes take.
+    /// How many tasks are known, and what their task specifications take.
     pub(crate) fn figures(&self) -> (usize, usize) {
         (self.entries.len(), self.bytes)
     }
 
-    /// The values that recipes keep, once for each use.
+    /// The values that task specifications keep, once for each use.
     pub(crate) fn held(&self) -> impl Iterator<Item = ObjectId> {
         self.entries
             .values()
-            .filter_map(|entry| entry.recipe.as_ref().ok())
-            .flat_map(|recipe| recipe.held.iter().copied())
+            .filter_map(|entry| entry.task_spec.as_ref().ok())
+            .flat_map(|task_spec| task_spec.held.iter().copied())
     }
 
     pub(crate) fn knows(&self, task: TaskId) -> bool {
@@ -182,10 +182,10 @@ impl Lineage {
 
     /// A task that is not known ended with `users` stored results. Its sources count as used from here on.
     /// Returns the objects to be given back for what gave way.
-    pub(crate) fn keep(&mut self, task: TaskId, users: u32, recipe: Recipe) -> Vec<ObjectId> {
+    pub(crate) fn keep(&mut self, task: TaskId, users: u32, task_spec: TaskSpec) -> Vec<ObjectId> {
         assert!(users > 0 && !self.knows(task), "LINEAGE-1");
-        self.bytes += recipe.bytes();
-        self.entries.insert(task, Entry { users, recipe: Ok(recipe) });
+        self.bytes += task_spec.bytes();
+        self.entries.insert(task, Entry { users, task_spec: Ok(task_spec) });
         self.order.push_back(task);
         let mut freed = Vec::new();
         while self.bytes > self.limit {
@@ -194,7 +194,7 @@ impl Lineage {
         }
         if self.order.len() > 2 * self.entries.len() + 16 {
             let entries = &self.entries;
-            self.order.retain(|task| entries.get(task).is_some_and(|entry| entry.recipe.is_ok()));
+            self.order.retain(|task| entries.get(task).is_some_and(|entry| entry.task_spec.is_ok()));
         }
         freed
     }
@@ -202,19 +202,19 @@ impl Lineage {
     /// A task that is not known ended with `users` stored results, and is not to be run again for this reason.
     pub(crate) fn keep_reason(&mut self, task: TaskId, users: u32, reason: Reason) {
         assert!(users > 0 && !self.knows(task), "LINEAGE-1");
-        self.entries.insert(task, Entry { users, recipe: Err(reason) });
+        self.entries.insert(task, Entry { users, task_spec: Err(reason) });
     }
 
-    /// How many items a task yielded whose recipe is kept.
+    /// How many items a task yielded whose task specification is kept.
     pub(crate) fn items(&self, task: TaskId) -> Option<u32> {
-        self.entries.get(&task)?.recipe.as_ref().ok().map(|recipe| recipe.items)
+        self.entries.get(&task)?.task_spec.as_ref().ok().map(|task_spec| task_spec.items)
     }
 
     /// LINEAGE-2.
     fn evict(&mut self, task: TaskId, freed: &mut Vec<ObjectId>) {
         let Some(entry) = self.entries.get_mut(&task) else { return };
-        let Ok(recipe) = std::mem::replace(&mut entry.recipe, Err(Reason::Evicted)) else { return };
-        self.forgotten(recipe, freed);
+        let Ok(task_spec) = std::mem::replace(&mut entry.task_spec, Err(Reason::Evicted)) else { return };
+        self.forgotten(task_spec, freed);
     }
 
     /// One user of a task less. Returns the objects to be given back for what went with it.
@@ -232,37 +232,37 @@ impl Lineage {
                 continue;
             }
             let entry = self.entries.remove(&task).expect("it was just found");
-            if let Ok(recipe) = entry.recipe {
-                self.bytes -= recipe.bytes();
-                freed.extend(recipe.held);
-                ending.extend(recipe.sources);
+            if let Ok(task_spec) = entry.task_spec {
+                self.bytes -= task_spec.bytes();
+                freed.extend(task_spec.held);
+                ending.extend(task_spec.sources);
             }
         }
     }
 
-    fn forgotten(&mut self, recipe: Recipe, freed: &mut Vec<ObjectId>) {
-        self.bytes -= recipe.bytes();
-        freed.extend(recipe.held);
-        self.release_all(recipe.sources, freed);
+    fn forgotten(&mut self, task_spec: TaskSpec, freed: &mut Vec<ObjectId>) {
+        self.bytes -= task_spec.bytes();
+        freed.extend(task_spec.held);
+        self.release_all(task_spec.sources, freed);
     }
 
-    /// The recipe is to be followed once more (LINEAGE-3); or why it cannot be.
-    pub(crate) fn follow(&mut self, task: TaskId) -> Result<Recipe, Reason> {
+    /// The task specification is to be followed once more (LINEAGE-3); or why it cannot be.
+    pub(crate) fn follow(&mut self, task: TaskId) -> Result<TaskSpec, Reason> {
         let entry = self.entries.get_mut(&task).ok_or(Reason::NotFound)?;
-        let recipe = entry.recipe.as_mut().map_err(|reason| *reason)?;
-        if recipe.work.retries == 0 {
-            return Err(if recipe.attempt == 0 { Reason::RetriesDisabled } else { Reason::AttemptsExceeded });
+        let task_spec = entry.task_spec.as_mut().map_err(|reason| *reason)?;
+        if task_spec.work.retries == 0 {
+            return Err(if task_spec.attempt == 0 { Reason::RetriesDisabled } else { Reason::AttemptsExceeded });
         }
-        recipe.work.retries -= i32::from(recipe.work.retries > 0);
-        recipe.attempt += 1;
-        Ok(recipe.clone())
+        task_spec.work.retries -= i32::from(task_spec.work.retries > 0);
+        task_spec.attempt += 1;
+        Ok(task_spec.clone())
     }
 
-    /// A recipe that was followed came to its end: what its attempts used up is used up.
+    /// A task specification that was followed came to its end: what its attempts used up is used up.
     pub(crate) fn followed(&mut self, task: TaskId, retries: i32, attempt: u32) {
-        if let Some(Entry { recipe: Ok(recipe), .. }) = self.entries.get_mut(&task) {
-            recipe.work.retries = retries;
-            recipe.attempt = attempt;
+        if let Some(Entry { task_spec: Ok(task_spec), .. }) = self.entries.get_mut(&task) {
+            task_spec.work.retries = retries;
+            task_spec.attempt = attempt;
         }
     }
 

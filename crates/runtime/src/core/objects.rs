@@ -25,7 +25,7 @@ pub(crate) struct Effects {
     pub(crate) announce: Vec<ObjectId>,
     /// Holds to give back to the daemon.
     pub(crate) unhold: Vec<ObjectId>,
-    /// Stored results of this process's tasks that nobody refers to any more: their recipes lose a user.
+    /// Stored results of this process's tasks that nobody refers to any more: their task specifications lose a user.
     /// With whether others were promised the object.
     pub(crate) forgotten: Vec<(ObjectId, bool)>,
     /// Errors of this process's tasks that were forgotten without anybody having looked.
@@ -56,8 +56,8 @@ struct Object {
     promised: bool,
     subscribed: bool,
     announced: bool,
-    /// Counted as a user of its task's recipe.
-    has_recipe: bool,
+    /// Counted as a user of its task's task specification.
+    has_task_spec: bool,
     /// Somebody looked at the value, or will elsewhere.
     looked_at: bool,
     /// How often its value was lost.
@@ -136,7 +136,7 @@ impl Objects {
             promised: false,
             subscribed: false,
             announced: false,
-            has_recipe: false,
+            has_task_spec: false,
             looked_at: false,
             losses: 0,
             is_fetched: false,
@@ -193,7 +193,7 @@ impl Objects {
         let Some(object) = found else { return Vec::new() };
         self.sites.forget(id);
         effects.unhold.extend((0..object.holds).map(|_| id));
-        if object.has_recipe {
+        if object.has_task_spec {
             effects.forgotten.push((id, object.promised));
         }
         if object.is_unseen_error() {

@@ -8,7 +8,7 @@ use oxiray_ids::ObjectId;
 use oxiray_store::SegmentId;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, Holdings, KeptAnswer, StateReport,
+    ActorAnswer, ClusterReport, Failure, GroupAnswer, GroupReport, Holdings, KeyValueAnswer, StateReport,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -27,7 +27,7 @@ pub enum DaemonAnswer {
     /// What became of an actor.
     Actor(Box<ActorAnswer>),
     /// A kept value.
-    Kept(Box<KeptAnswer>),
+    Kept(Box<KeyValueAnswer>),
     /// Which objects the daemon knows.
     Holdings(Holdings),
     /// What became of a placement group.

@@ -9,7 +9,7 @@ const LINES_LIMIT: usize = 10_000;
 
 /// Something for the user's process to act on.
 #[derive(Debug)]
-pub enum News {
+pub enum ClientEvent {
     /// A worker printed.
     Lines(LogLines),
     /// The daemon has something to say.
@@ -25,7 +25,7 @@ pub enum News {
 /// What the user's process is to hear, and whether threads that wait are to look.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
-    pub(crate) news: VecDeque<News>,
+    pub(crate) news: VecDeque<ClientEvent>,
     dropped: u64,
     /// Something changed that another waiting thread may want to see.
     pub(crate) changed: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn tell(&mut self, news: News) {
+    pub(crate) fn tell(&mut self, news: ClientEvent) {
         if self.news.len() >= LINES_LIMIT {
             self.dropped += 1;
             return;
@@ -52,7 +52,7 @@ impl Signals {
                 "{dropped} messages of workers are not shown here, since more came than this program could print: the \
                  files of its workers among the session's logs have them all"
             );
-            self.news.push_back(News::Notice(text));
+            self.news.push_back(ClientEvent::Notice(text));
         }
     }
 }

@@ -60,7 +60,7 @@ pub(crate) trait Led: Sized {
     /// What a turn at the sockets needs of the state, and what came of it.
     type Turn;
     /// Something for the user's process to hear.
-    type News;
+    type ClientEvent;
 
     fn lead(&mut self) -> &mut Lead;
 
@@ -78,7 +78,7 @@ pub(crate) trait Led: Sized {
 
     fn has_news(&self) -> bool;
 
-    fn take_news(&mut self) -> Option<Self::News>;
+    fn take_news(&mut self) -> Option<Self::ClientEvent>;
 
     /// Until when a follower waits before it looks for signals, where those are this thread's business.
     fn listen_until() -> Option<Instant>;
@@ -144,7 +144,7 @@ impl<S: Led> Waiters<S> {
     }
 
     /// Waits for the next headline. Whoever does never leads: it would keep the lead from those in a hurry.
-    pub(crate) fn next_headline(&self) -> S::News {
+    pub(crate) fn next_headline(&self) -> S::ClientEvent {
         let mut state = self.state.lock();
         loop {
             if let Some(news) = state.take_news() {

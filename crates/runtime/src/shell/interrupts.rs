@@ -1,6 +1,6 @@
 //! Whether the calling thread is to ask about the call that it runs.
 
-use crate::interrupts::Knocker;
+use crate::interrupts::Interrupter;
 use crate::shell::State;
 
 impl State {
@@ -12,6 +12,7 @@ impl State {
 
     /// Whether the calling thread, which waits for something, is to ask.
     pub(crate) fn is_this_thread_interrupted(&self) -> bool {
-        self.service.inbox.interrupts.is_awaited() && self.io.knocker.as_ref().is_some_and(Knocker::is_of_this_thread)
+        self.service.inbox.interrupts.is_awaited()
+            && self.io.knocker.as_ref().is_some_and(Interrupter::is_of_this_thread)
     }
 }

@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 
 use super::pool::{Ask, Before};
-use super::{Planning, Unmet, Waiting, Wanted, described, weight};
+use super::{GrowthNeed, Planning, Unmet, Waiting, described, weight};
 use crate::{Group, GroupStrategy};
 
 impl Planning<'_> {
     pub(super) fn serve_gangs(&mut self) {
         let gangs = self.situation.waiting.iter().filter_map(|waiting| match &waiting.wanted {
-            Wanted::Group(group) => Some((waiting, group)),
-            Wanted::Wish(_) => None,
+            GrowthNeed::Group(group) => Some((waiting, group)),
+            GrowthNeed::ResourceRequest(_) => None,
         });
         let mut gangs: Vec<(&Waiting, &Group)> = gangs.collect();
         gangs.sort_by_key(|(_, group)| Reverse(group.bundles.len()));

@@ -5,13 +5,13 @@ use oxiray_resources::{Demand, Inventory, Ledger, ResourceName};
 
 use super::{ReplicaState, Situation};
 use crate::NodeView;
-use crate::machine::{Machine, Names, Need};
+use crate::machine::{Machine, Names, ResourceAmount};
 use crate::strategy::Selector;
 
 /// What is to be placed.
 #[derive(Debug)]
 pub(super) struct Ask {
-    needs: Vec<Need>,
+    needs: Vec<ResourceAmount>,
     /// By their numbers.
     devices: Vec<u32>,
     selectors: Vec<Selector>,

@@ -6,18 +6,18 @@ use oxiray_ids::NodeId;
 use oxiray_resources::{Grant, Ledger};
 use proptest::prelude::*;
 
-use super::strategy::{any_strategy, is, wish};
+use super::strategy::{any_strategy, is, resource_request};
 use super::{demand, ledger, node};
-use crate::{Fleet, Found, LARGE_BYTES_MIN, Near, NodeView, Placement, Strategy as How, Wish, place};
+use crate::{Fleet, Found, LARGE_BYTES_MIN, Near, NodeView, Placement, ResourceRequest, Strategy as How, place};
 
 /// What a look at every machine finds, and that the fleet finds the same.
-fn both(fleet: &mut Fleet, wish: &Wish, near: &Near<'_>) -> Found {
-    let expected = match place(&fleet.views(), wish, near, fleet.next_spread()) {
+fn both(fleet: &mut Fleet, resource_request: &ResourceRequest, near: &Near<'_>) -> Found {
+    let expected = match place(&fleet.views(), resource_request, near, fleet.next_spread()) {
         Placement::On(node) => Found::On(node),
         Placement::Wait(_) => Found::Busy,
         Placement::Never(_) => Found::Never,
     };
-    assert_eq!(fleet.find(wish, near), expected, "{wish:?} {near:?}");
+    assert_eq!(fleet.find(resource_request, near), expected, "{resource_request:?} {near:?}");
     expected
 }
 
@@ -110,13 +110,13 @@ proptest! {
                 }
                 Event::Run { demand: asked, strategy, zones, home, arguments } => {
                     let selectors = zones.iter().map(|zone| is("zone", &zone.to_string())).collect();
-                    let wish = wish(DEMANDS[asked], strategy, selectors);
+                    let resource_request = resource_request(DEMANDS[asked], strategy, selectors);
                     let arguments: Vec<_> = arguments.into_iter().map(|(number, bytes)| (node(number), bytes)).collect();
                     let near = Near { home: home.map(node), arguments: &arguments };
-                    if let Found::On(id) = both(&mut fleet, &wish, &near) {
-                        prop_assert!(fleet.take(id, &wish.demand));
+                    if let Found::On(id) = both(&mut fleet, &resource_request, &near) {
+                        prop_assert!(fleet.take(id, &resource_request.demand));
                         let machine = machines.get_mut(&id).expect("a machine of ours");
-                        machine.held.push(machine.ledger.grant(&wish.demand).expect("the ledger has what the fleet saw"));
+                        machine.held.push(machine.ledger.grant(&resource_request.demand).expect("the ledger has what the fleet saw"));
                     }
                 }
                 Event::End(index) => {
@@ -149,40 +149,40 @@ fn fleet(machines: &[&str]) -> Fleet {
     fleet
 }
 
-fn run(fleet: &mut Fleet, wish: &Wish, near: &Near<'_>) -> Option<u8> {
-    let Found::On(id) = both(fleet, wish, near) else { return None };
-    assert!(fleet.take(id, &wish.demand));
+fn run(fleet: &mut Fleet, resource_request: &ResourceRequest, near: &Near<'_>) -> Option<u8> {
+    let Found::On(id) = both(fleet, resource_request, near) else { return None };
+    assert!(fleet.take(id, &resource_request.demand));
     Some(id.as_bytes()[0])
 }
 
 #[test]
 fn eight_of_two_fifths_run_on_twice_two_devices() {
     let mut fleet = fleet(&["GPU 2", "GPU 2"]);
-    let wish: Wish = demand("GPU 0.4").into();
-    let placed: Vec<_> = (0..9).map(|_| run(&mut fleet, &wish, &Near::default())).collect();
+    let resource_request: ResourceRequest = demand("GPU 0.4").into();
+    let placed: Vec<_> = (0..9).map(|_| run(&mut fleet, &resource_request, &Near::default())).collect();
     assert_eq!(placed, [1, 1, 1, 1, 2, 2, 2, 2].map(Some).into_iter().chain([None]).collect::<Vec<_>>());
 }
 
 #[test]
 fn large_arguments_draw_what_reads_them() {
     let mut fleet = fleet(&["CPU 8", "CPU 8", "CPU 8"]);
-    let wish: Wish = demand("CPU 1").into();
+    let resource_request: ResourceRequest = demand("CPU 1").into();
     let arguments = [(node(2), LARGE_BYTES_MIN), (node(3), LARGE_BYTES_MIN * 2), (node(1), LARGE_BYTES_MIN - 1)];
     let near = Near { home: Some(node(1)), arguments: &arguments };
-    let placed: Vec<_> = (0..18).filter_map(|_| run(&mut fleet, &wish, &near)).collect();
+    let placed: Vec<_> = (0..18).filter_map(|_| run(&mut fleet, &resource_request, &near)).collect();
     assert_eq!(placed, [[3; 8], [2; 8]].concat().into_iter().chain([1, 1]).collect::<Vec<_>>());
     let small = Near { home: None, arguments: &arguments[2..] };
-    assert_eq!(run(&mut self::fleet(&["CPU 8", "CPU 8"]), &wish, &small), Some(1));
+    assert_eq!(run(&mut self::fleet(&["CPU 8", "CPU 8"]), &resource_request, &small), Some(1));
     let nowhere = Near { home: None, arguments: &arguments[1..2] };
-    assert_eq!(run(&mut self::fleet(&["CPU 8"]), &wish, &nowhere), Some(1), "whoever has them is gone");
+    assert_eq!(run(&mut self::fleet(&["CPU 8"]), &resource_request, &nowhere), Some(1), "whoever has them is gone");
 }
 
 #[test]
 fn home_is_taken_to_half_and_wins_among_equals() {
     let mut fleet = fleet(&["CPU 4", "CPU 4", "CPU 4"]);
-    let wish: Wish = demand("CPU 1").into();
+    let resource_request: ResourceRequest = demand("CPU 1").into();
     let near = Near::home(node(2));
-    let placed: Vec<_> = (0..12).filter_map(|_| run(&mut fleet, &wish, &near)).collect();
+    let placed: Vec<_> = (0..12).filter_map(|_| run(&mut fleet, &resource_request, &near)).collect();
     assert_eq!(placed, [2, 2, 1, 1, 3, 3, 2, 1, 3, 2, 1, 3]);
 }
 
@@ -192,14 +192,15 @@ fn hundreds_of_machines_and_thousands_of_wishes_are_found_as_one_by_one() {
     for round in 0..5_000_u32 {
         let asked = ["CPU 1", "GPU 0.3", "CPU 0.1"][round as usize % 3];
         let spread = if round % 7 == 0 { How::Spread } else { How::Default };
-        // Every wish is another one, so that what is remembered is forgotten in between.
-        let wish = wish(asked, spread, vec![is("never", &round.to_string()), crate::Selector::default()]);
-        let Found::On(id) = fleet.find(&wish, &Near::default()) else { continue };
+        // Every request is another one, so that what is remembered is forgotten in between.
+        let resource_request =
+            resource_request(asked, spread, vec![is("never", &round.to_string()), crate::Selector::default()]);
+        let Found::On(id) = fleet.find(&resource_request, &Near::default()) else { continue };
         if round % 50 == 0 {
-            let expected = place(&fleet.views(), &wish, &Near::default(), 0);
+            let expected = place(&fleet.views(), &resource_request, &Near::default(), 0);
             assert!(matches!(expected, Placement::On(_)));
         }
-        assert!(fleet.take(id, &wish.demand));
+        assert!(fleet.take(id, &resource_request.demand));
     }
     assert!(fleet.views().iter().all(|view| view.fits(&demand("CPU 0.1")).is_err()));
 }

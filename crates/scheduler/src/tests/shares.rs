@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::{amounts, demand, ledger, node};
 use crate::{
-    HeldLease, JobShare, NodeView, Otherwise, Place, Priority, Rank, Recall, Shares, Standing, Strategy, WaitQueue,
-    Waiter, Wish, recalls,
+    HeldLease, JobShare, NodeView, Otherwise, Place, Priority, Rank, Recall, ResourceRequest, Shares, Standing,
+    Strategy, WaitQueue, Waiter, recalls,
 };
 
 type Job = u8;
@@ -29,17 +29,17 @@ fn share(shares: &Shares<Job>, job: Job, asked: &str) -> JobShare {
 
 /// Machines, and the leases of each job there in the order of age: the machine, the job, what it holds.
 fn looked_at(machines: &[&str], held: &[(u8, Job, &str)], waiting: &[(Job, &str, usize)]) -> Vec<Recall<usize>> {
-    let wishes: Vec<(Job, Wish, usize)> =
+    let resource_requests: Vec<(Job, ResourceRequest, usize)> =
         waiting.iter().map(|(job, asked, count)| (*job, demand(asked).into(), *count)).collect();
-    look(machines, held, &[], &wishes)
+    look(machines, held, &[], &resource_requests)
 }
 
-/// The same with leases that are coming already, and with any wishes.
+/// The same with leases that are coming already, and with any requests.
 fn look(
     machines: &[&str],
     held: &[(u8, Job, &str)],
     coming: &[(u8, Job, &str)],
-    waiting: &[(Job, Wish, usize)],
+    waiting: &[(Job, ResourceRequest, usize)],
 ) -> Vec<Recall<usize>> {
     let mut ledgers: Vec<Ledger> = machines.iter().map(|text| ledger(text)).collect();
     let mut shares = Shares::default();
@@ -57,8 +57,14 @@ fn look(
     let views = (0..)
         .zip(&ledgers)
         .map(|(number, ledger)| (node(number), NodeView::new(node(number), ledger, BTreeMap::new())));
-    let waiters: Vec<Waiter<Job>> =
-        waiting.iter().map(|(job, wish, count)| Waiter { job: *job, wish: wish.clone(), count: *count }).collect();
+    let waiters: Vec<Waiter<Job>> = waiting
+        .iter()
+        .map(|(job, resource_request, count)| Waiter {
+            job: *job,
+            resource_request: resource_request.clone(),
+            count: *count,
+        })
+        .collect();
     recalls(&shares, &waiters, &views.collect(), &coming, over, 64)
 }
 
@@ -166,10 +172,10 @@ fn no_more_is_recalled_than_who_waits_can_use() {
 #[test]
 fn what_is_coming_is_counted() {
     let held = [(0, 1, "CPU 1"); 3];
-    let one = |count| vec![(2, Wish::from(demand("CPU 1")), count)];
+    let one = |count| vec![(2, ResourceRequest::from(demand("CPU 1")), count)];
     assert!(look(&["CPU 4"], &held, &[(0, 1, "CPU 1")], &one(1)).is_empty(), "RECALL-1");
     assert_eq!(leases(&look(&["CPU 4"], &held, &[(0, 1, "CPU 1")], &one(2))), [&[0]]);
-    let large = vec![(2, Wish::from(demand("CPU 3")), 1)];
+    let large = vec![(2, ResourceRequest::from(demand("CPU 3")), 1)];
     assert_eq!(leases(&look(&["CPU 4"], &held, &[(0, 1, "CPU 1")], &large)), [&[0, 1]], "RECALL-2");
 }
 
@@ -177,8 +183,8 @@ fn what_is_coming_is_counted() {
 fn leases_are_recalled_where_who_waits_may_run() {
     let held = [(0, 1, "CPU 1"), (1, 1, "CPU 1")];
     let place = Place { strategy: Strategy::Node { node: node(1), otherwise: Otherwise::Wait }, selectors: Vec::new() };
-    let wish = vec![(2, Wish::new(demand("CPU 1"), place), 1)];
-    assert_eq!(leases(&look(&["CPU 1", "CPU 1"], &held, &[], &wish)), [&[1]]);
+    let resource_request = vec![(2, ResourceRequest::new(demand("CPU 1"), place), 1)];
+    assert_eq!(leases(&look(&["CPU 1", "CPU 1"], &held, &[], &resource_request)), [&[1]]);
     let spread = [(0, 1, "CPU 1"), (0, 1, "CPU 1"), (1, 1, "CPU 2")];
     assert_eq!(leases(&looked_at(&["CPU 2", "CPU 2"], &spread, &[(2, "CPU 2", 1)])), [&[2]], "one is enough there");
     let gpus = [(0, 1, "CPU 1"), (0, 1, "CPU 1, GPU 1")];
@@ -217,8 +223,8 @@ impl Cluster {
         (0..).zip(&self.ledgers).map(view).collect()
     }
 
-    fn has_room(&self, wish: &Wish) -> bool {
-        self.views().values().any(|view| view.fits(&wish.demand).is_ok())
+    fn has_room(&self, resource_request: &ResourceRequest) -> bool {
+        self.views().values().any(|view| view.fits(&resource_request.demand).is_ok())
     }
 
     fn end(&mut self, lease: usize) -> HeldLease<usize, Job> {
@@ -242,33 +248,33 @@ proptest! {
     ) {
         let mut cluster = Cluster::new(&held);
         let waiter = |(job, asked, count): &(Job, usize, usize)| {
-            Waiter { job: *job, wish: demand(ASKED[*asked]).into(), count: *count }
+            Waiter { job: *job, resource_request: demand(ASKED[*asked]).into(), count: *count }
         };
         let waiters: Vec<Waiter<Job>> = waiting.iter().map(waiter).collect();
         let over: Vec<_> = cluster.held.values().map(|(lease, _)| lease.clone()).collect();
         let found = recalls(&cluster.shares, &waiters, &cluster.views(), &[], over, 64);
         // Of what is free somebody may be given a part, who is not among those for whom something is recalled.
-        let is_full = waiters.iter().all(|waiter| !cluster.has_room(&waiter.wish));
+        let is_full = waiters.iter().all(|waiter| !cluster.has_room(&waiter.resource_request));
         // On which device a share lies is the machine's to know, so that one may be recalled of another device.
         let has_shares = held.iter().map(|(_, _, asked)| asked).chain(waiting.iter().map(|(_, asked, _)| asked)).any(|asked| ASKED[*asked].contains("0.5"));
         let alone = waiters.len() == 1 && waiters[0].count == 1;
         prop_assert!(!alone || is_full || found.is_empty(), "RECALL-1");
         for (index, Recall { waiter, leases }) in found.iter().enumerate() {
-            let Waiter { job, wish, .. } = &waiters[*waiter];
+            let Waiter { job, resource_request, .. } = &waiters[*waiter];
             let spared = *spared.get(leases);
             for lease in leases.iter().copied().filter(|lease| *lease != spared) {
-                let gains = cluster.shares.share(*job, std::iter::once(&wish.demand));
+                let gains = cluster.shares.share(*job, std::iter::once(&resource_request.demand));
                 let lease = cluster.end(lease);
                 cluster.shares.take(lease.job, &lease.demand);
-                let loses = cluster.shares.share(lease.job, std::iter::once(&wish.demand));
+                let loses = cluster.shares.share(lease.job, std::iter::once(&resource_request.demand));
                 // Who is given what is free, or what was recalled before, has more by then: it is not counted here.
                 prop_assert!((gains < loses || !is_full || index > 0) && lease.job != *job, "RECALL-3");
                 cluster.shares.give_back(lease.job, &lease.demand);
             }
-            let is_needed = has_shares || !cluster.has_room(wish);
+            let is_needed = has_shares || !cluster.has_room(resource_request);
             prop_assert!(index > 0 || !is_full || is_needed, "RECALL-2: without any of them there is no room");
             cluster.end(spared);
-            cluster.shares.take(*job, &wish.demand);
+            cluster.shares.take(*job, &resource_request.demand);
         }
     }
 
@@ -279,16 +285,16 @@ proptest! {
         (job, asked) in (1..5_u8, 0..ASKED.len()),
     ) {
         let cluster = Cluster::new(&held);
-        let wish = Wish::from(demand(ASKED[asked]));
-        let share = |job| cluster.shares.share(job, std::iter::once(&wish.demand));
+        let resource_request = ResourceRequest::from(demand(ASKED[asked]));
+        let share = |job| cluster.shares.share(job, std::iter::once(&resource_request.demand));
         let over: Vec<_> = cluster.held.values().map(|(lease, _)| lease.clone()).collect();
         let would_do = |lease: &HeldLease<usize, Job>| {
-            let covers = wish.demand.iter().all(|(name, asked)| lease.demand.get(name.as_str()) >= asked);
+            let covers = resource_request.demand.iter().all(|(name, asked)| lease.demand.get(name.as_str()) >= asked);
             covers && lease.job != job && share(job) < share(lease.job)
         };
-        let waiters = [Waiter { job, wish: wish.clone(), count: 1 }];
+        let waiters = [Waiter { job, resource_request: resource_request.clone(), count: 1 }];
         let found = recalls(&cluster.shares, &waiters, &cluster.views(), &[], over.clone(), 64);
-        if over.iter().any(would_do) && !cluster.has_room(&wish) {
+        if over.iter().any(would_do) && !cluster.has_room(&resource_request) {
             prop_assert_eq!(found.len(), 1, "nobody waits in vain");
             prop_assert_eq!(found[0].leases.len(), 1, "RECALL-2: one would do");
         }

@@ -6,7 +6,9 @@ use oxiray_ids::NodeId;
 use proptest::prelude::*;
 
 use super::{demand, ledger, node};
-use crate::{Condition, Near, NodeView, Operator, Otherwise, Place, Placement, Selector, Strategy as How, Wish, place};
+use crate::{
+    Condition, Near, NodeView, Operator, Otherwise, Place, Placement, ResourceRequest, Selector, Strategy as How, place,
+};
 
 fn view(number: u8, offer: &str, labels: &[(&str, &str)]) -> NodeView {
     let labels: BTreeMap<_, _> = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -17,8 +19,8 @@ pub(super) fn is(key: &str, value: &str) -> Selector {
     Selector(vec![Condition { key: key.to_owned(), operator: Operator::In(vec![value.to_owned()]) }])
 }
 
-pub(super) fn wish(asked: &str, strategy: How, selectors: Vec<Selector>) -> Wish {
-    Wish::new(demand(asked), Place { strategy, selectors })
+pub(super) fn resource_request(asked: &str, strategy: How, selectors: Vec<Selector>) -> ResourceRequest {
+    ResourceRequest::new(demand(asked), Place { strategy, selectors })
 }
 
 pub(super) fn affinity(number: u8, otherwise: Otherwise) -> How {
@@ -26,11 +28,11 @@ pub(super) fn affinity(number: u8, otherwise: Otherwise) -> How {
 }
 
 /// Places as often as asked, booking each on the view, and tells where.
-fn run(views: &mut [NodeView], wish: &Wish, times: usize) -> Vec<u8> {
-    let place_one = |turn| match place(views, wish, &Near::default(), turn) {
+fn run(views: &mut [NodeView], resource_request: &ResourceRequest, times: usize) -> Vec<u8> {
+    let place_one = |turn| match place(views, resource_request, &Near::default(), turn) {
         Placement::On(id) => {
             let view = views.iter_mut().find(|view| view.node == id).expect("a machine of ours");
-            assert!(view.take(&wish.demand), "PLACE-1");
+            assert!(view.take(&resource_request.demand), "PLACE-1");
             id.as_bytes()[0]
         }
         other => panic!("{other:?}"),
@@ -38,8 +40,8 @@ fn run(views: &mut [NodeView], wish: &Wish, times: usize) -> Vec<u8> {
     (0..times).map(place_one).collect()
 }
 
-fn refusal(views: &[NodeView], wish: &Wish) -> String {
-    match place(views, wish, &Near::default(), 0) {
+fn refusal(views: &[NodeView], resource_request: &ResourceRequest) -> String {
+    match place(views, resource_request, &Near::default(), 0) {
         Placement::On(id) => panic!("it was placed on {id:?}"),
         Placement::Wait(reason) => format!("wait: {}", reason.message("f")),
         Placement::Never(reason) => format!("never: {}", reason.message("f")),
@@ -63,8 +65,8 @@ fn work_without_devices_keeps_off_machines_that_have_them() {
 #[test]
 fn equals_take_turns_under_spread() {
     let mut views = [view(2, "CPU 4", &[]), view(1, "CPU 4", &[]), view(3, "CPU 4", &[])];
-    assert_eq!(run(&mut views, &wish("CPU 0", How::Spread, vec![]), 3), [2, 1, 3]);
-    let mut placed = run(&mut views, &wish("CPU 1", How::Spread, vec![]), 6);
+    assert_eq!(run(&mut views, &resource_request("CPU 0", How::Spread, vec![]), 3), [2, 1, 3]);
+    let mut placed = run(&mut views, &resource_request("CPU 1", How::Spread, vec![]), 6);
     placed.sort_unstable();
     assert_eq!(placed, [1, 1, 2, 2, 3, 3]);
 }
@@ -74,9 +76,9 @@ fn an_affinity_is_for_one_machine_and_says_what_else() {
     let mut views = [view(1, "CPU 4", &[]), view(2, "CPU 1", &[])];
     for otherwise in [Otherwise::Wait, Otherwise::Fail, Otherwise::ElsewhereWhenGone, Otherwise::Elsewhere] {
         let mut fresh = views.clone();
-        assert_eq!(run(&mut fresh, &wish("CPU 1", affinity(2, otherwise), vec![]), 1), [2]);
-        let too_large = wish("CPU 2", affinity(2, otherwise), vec![]);
-        let gone = wish("CPU 1", affinity(9, otherwise), vec![]);
+        assert_eq!(run(&mut fresh, &resource_request("CPU 1", affinity(2, otherwise), vec![]), 1), [2]);
+        let too_large = resource_request("CPU 2", affinity(2, otherwise), vec![]);
+        let gone = resource_request("CPU 1", affinity(9, otherwise), vec![]);
         if matches!(otherwise, Otherwise::Wait | Otherwise::Fail) {
             let hex = node(2).hex();
             let begin = format!("never: f asks for {{CPU: 2}} on machine {hex}, but the largest machine has 1 CPU");
@@ -86,11 +88,11 @@ fn an_affinity_is_for_one_machine_and_says_what_else() {
             assert_eq!((run(&mut fresh, &too_large, 1), run(&mut fresh, &gone, 1)), (vec![1], vec![1]));
         }
     }
-    run(&mut views, &wish("CPU 1", affinity(2, Otherwise::Wait), vec![]), 1);
-    let busy = |otherwise| refusal(&views, &wish("CPU 1", affinity(2, otherwise), vec![]));
+    run(&mut views, &resource_request("CPU 1", affinity(2, Otherwise::Wait), vec![]), 1);
+    let busy = |otherwise| refusal(&views, &resource_request("CPU 1", affinity(2, otherwise), vec![]));
     assert!(busy(Otherwise::Wait).starts_with("wait:") && busy(Otherwise::ElsewhereWhenGone).starts_with("wait:"));
     assert!(busy(Otherwise::Fail).contains("which is busy: 1 CPU asked for, 0 of 1 free"));
-    assert_eq!(run(&mut views, &wish("CPU 1", affinity(2, Otherwise::Elsewhere), vec![]), 1), [1]);
+    assert_eq!(run(&mut views, &resource_request("CPU 1", affinity(2, Otherwise::Elsewhere), vec![]), 1), [1]);
 }
 
 #[test]
@@ -101,9 +103,9 @@ fn labels_narrow_and_prefer() {
         view(3, "CPU 1", &[("zone", "b"), ("disk", "ssd")]),
     ];
     let strategy = How::Labels { hard: is("zone", "b"), soft: is("disk", "ssd") };
-    assert_eq!(run(&mut views.clone(), &wish("CPU 1", strategy, vec![]), 2), [3, 2]);
+    assert_eq!(run(&mut views.clone(), &resource_request("CPU 1", strategy, vec![]), 2), [3, 2]);
     let nowhere = How::Labels { hard: is("zone", "c"), soft: Selector::default() };
-    let text = refusal(&views, &wish("CPU 1", nowhere, vec![]));
+    let text = refusal(&views, &resource_request("CPU 1", nowhere, vec![]));
     assert!(text.contains("where `zone` in (c), but no machine has such labels"), "{text}");
     assert!(text.contains(&format!("on {} `zone` is `a`", node(1).hex())), "{text}");
 }
@@ -112,7 +114,7 @@ fn labels_narrow_and_prefer() {
 fn selectors_are_tried_in_order() {
     let mut views = [view(1, "CPU 1", &[("zone", "a")]), view(2, "CPU 1", &[])];
     let missing = Selector(vec![Condition { key: "zone".into(), operator: Operator::Missing }]);
-    let either = wish("CPU 1", How::Default, vec![is("zone", "x"), missing, is("zone", "a")]);
+    let either = resource_request("CPU 1", How::Default, vec![is("zone", "x"), missing, is("zone", "a")]);
     assert_eq!(run(&mut views, &either, 2), [2, 1]);
     assert!(refusal(&views, &either).starts_with("wait: f waits for {CPU: 1} where `zone` does not exist"));
 }
@@ -147,9 +149,9 @@ pub(super) fn any_strategy() -> impl proptest::strategy::Strategy<Value = How> {
 }
 
 /// The machines that a strategy may ever use, whatever is free.
-fn allowed(views: &[NodeView], wish: &Wish) -> Vec<NodeId> {
-    let place = wish.place.as_deref().cloned().unwrap_or_default();
-    let could = |view: &&NodeView| view.inventory.could_ever(&wish.demand).is_ok();
+fn allowed(views: &[NodeView], resource_request: &ResourceRequest) -> Vec<NodeId> {
+    let place = resource_request.place.as_deref().cloned().unwrap_or_default();
+    let could = |view: &&NodeView| view.inventory.could_ever(&resource_request.demand).is_ok();
     let matches = |view: &&NodeView| {
         place.selectors.is_empty() || place.selectors.iter().any(|selector| selector.matches(&view.labels))
     };
@@ -182,15 +184,15 @@ proptest! {
             view.take(&demand(&format!("CPU {cpu}, GPU {gpu}")));
         }
         let selectors = zones.iter().map(|zone| is("zone", &zone.to_string())).collect();
-        let wish = wish(&format!("CPU {cpus}, GPU {gpus}"), strategy.clone(), selectors);
-        let allowed = allowed(&views, &wish);
-        let roomy = views.iter().filter(|view| allowed.contains(&view.node) && view.fits(&wish.demand).is_ok()).count();
+        let resource_request = resource_request(&format!("CPU {cpus}, GPU {gpus}"), strategy.clone(), selectors);
+        let allowed = allowed(&views, &resource_request);
+        let roomy = views.iter().filter(|view| allowed.contains(&view.node) && view.fits(&resource_request.demand).is_ok()).count();
         let is_choosy = matches!(strategy, How::Node { .. });
-        match place(&views, &wish, &Near::default(), turn) {
+        match place(&views, &resource_request, &Near::default(), turn) {
             Placement::On(id) => {
                 prop_assert!(allowed.contains(&id));
                 let chosen = views.iter().find(|view| view.node == id).expect("a machine of ours");
-                prop_assert!(chosen.fits(&wish.demand).is_ok());
+                prop_assert!(chosen.fits(&resource_request.demand).is_ok());
             }
             Placement::Wait(_) => prop_assert!(!allowed.is_empty() && (roomy == 0 || is_choosy)),
             Placement::Never(_) => {

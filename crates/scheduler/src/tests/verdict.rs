@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::strategy::{affinity, is, wish};
+use super::strategy::{affinity, is, resource_request};
 use super::{demand, ledger, node};
 use crate::{
-    Bundle, Group, GroupStrategy, NodeView, Otherwise, Selector, Strategy as How, Verdict, Wish, group_verdicts,
-    verdicts,
+    Bundle, Group, GroupStrategy, NodeView, Otherwise, ResourceRequest, Selector, Strategy as How, Verdict,
+    group_verdicts, verdicts,
 };
 
 fn views() -> Vec<NodeView> {
@@ -33,7 +33,7 @@ fn shown(verdicts: Vec<Verdict>) -> Vec<String> {
 
 #[test]
 fn each_machine_tells_the_first_rule_that_fails() {
-    let share: Wish = demand("GPU 0.4").into();
+    let share: ResourceRequest = demand("GPU 0.4").into();
     assert_eq!(
         shown(verdicts(&views(), &share)),
         [
@@ -43,15 +43,15 @@ fn each_machine_tells_the_first_rule_that_fails() {
             "room",
         ]
     );
-    let in_a = wish("GPU 3", How::Default, vec![is("zone", "a")]);
+    let in_a = resource_request("GPU 3", How::Default, vec![is("zone", "a")]);
     assert_eq!(
         shown(verdicts(&views(), &in_a))[1..],
         ["too_small: it has 2 GPU, and 3 is asked for", "labels: `zone` in (a) is asked for, and it is `b`"]
     );
-    let here = wish("CPU 1", affinity(3, Otherwise::Wait), vec![]);
+    let here = resource_request("CPU 1", affinity(3, Otherwise::Wait), vec![]);
     let told = shown(verdicts(&views(), &here));
     assert!(told[0].starts_with("affinity: only machine 0303") && told[2] == "room", "{told:?}");
-    let labelled = wish("CPU 1", How::Labels { hard: is("rack", "x"), soft: Selector::default() }, vec![]);
+    let labelled = resource_request("CPU 1", How::Labels { hard: is("rack", "x"), soft: Selector::default() }, vec![]);
     assert_eq!(
         shown(verdicts(&views(), &labelled))[0],
         "labels: `rack` in (x) is asked for, and there is no such label"

@@ -25,7 +25,7 @@ fn tickets<G>(served: Vec<(u32, G)>) -> Vec<u32> {
 
 fn shown(queue: &WaitQueue<u8, u32, Demand>) -> Vec<String> {
     let classes = queue.waiting();
-    classes.map(|class| format!("{} ×{} from {}", class.wish, class.count, class.oldest)).collect()
+    classes.map(|class| format!("{} ×{} from {}", class.resource_request, class.count, class.oldest)).collect()
 }
 
 #[test]

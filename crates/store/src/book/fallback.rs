@@ -4,7 +4,7 @@
 //! written through a segment that is only the file's name, and from its seal on the object is one on disk like others.
 
 use super::jobs::{CopyId, Job, JobResult};
-use super::queue::{Request, Wish};
+use super::queue::{Request, StoreRequest};
 use super::{Book, Effect, Event, ObjectId, Place, SegmentId, StoreError, Ticket};
 
 impl Book {
@@ -71,7 +71,7 @@ impl Book {
                     let error = self.too_large(size);
                     return self.refuse_create(object, error);
                 }
-                let request = Request { need: known.capacity, wish: Wish::Create(object) };
+                let request = Request { need: known.capacity, store_request: StoreRequest::Create(object) };
                 self.queue.push_front(request);
             }
             (None, Ok(())) => self.forget(job, size),

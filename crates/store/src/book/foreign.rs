@@ -9,7 +9,7 @@
 //! copy the bytes, and seals. What is told to that client is heard by [`Book::next_effect`].
 
 use super::{Book, ClientId, CopyId, Effect, Event, Job, Object, ObjectId, Place, StoreError, Ticket, Waiting};
-use super::{JobId, JobResult, Request, Wish, job_of};
+use super::{JobId, JobResult, Request, StoreRequest, job_of};
 use oxiray_ids::TaskId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -180,7 +180,7 @@ impl Book {
         let need = known.capacity;
         self.copies.by_copy.get_mut(&copy).expect("what is sought for a copy is of one").holds = true;
         self.waiting.insert(ticket, Waiting { client: COPIER, object: copy });
-        self.queue.push_back(Request { need, wish: Wish::Create(copy) });
+        self.queue.push_back(Request { need, store_request: StoreRequest::Create(copy) });
         self.disk.try_again();
         self.pump();
     }

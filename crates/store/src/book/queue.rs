@@ -7,16 +7,16 @@ use crate::terms::Expired;
 pub(super) struct Request {
     /// Bytes of the segment wanted.
     pub(super) need: u64,
-    pub(super) wish: Wish,
+    pub(super) store_request: StoreRequest,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wish {
+pub(super) enum StoreRequest {
     Create(ObjectId),
     Restore(ObjectId),
 }
 
-impl Wish {
+impl StoreRequest {
     pub(super) fn object(self) -> ObjectId {
         match self {
             Self::Create(object) | Self::Restore(object) => object,
@@ -71,14 +71,14 @@ impl Book {
         let need = request.need;
         if need <= unclaimed.room {
             unclaimed.claim(need);
-            return match request.wish {
-                Wish::Create(copy) if self.copies.has(copy) && self.jobs.len() >= self.limits.jobs => false,
-                Wish::Create(object) => {
+            return match request.store_request {
+                StoreRequest::Create(copy) if self.copies.has(copy) && self.jobs.len() >= self.limits.jobs => false,
+                StoreRequest::Create(object) => {
                     self.grant_create(object);
                     true
                 }
-                Wish::Restore(_) if self.jobs.len() >= self.limits.jobs => false,
-                Wish::Restore(object) => {
+                StoreRequest::Restore(_) if self.jobs.len() >= self.limits.jobs => false,
+                StoreRequest::Restore(object) => {
                     self.start_restore(object);
                     true
                 }
@@ -86,13 +86,13 @@ impl Book {
         }
         if need > unclaimed.total() {
             let remedy = self.remedy(need - unclaimed.total());
-            if let (Wish::Restore(object), Remedy::Held | Remedy::DiskFull) = (request.wish, &remedy) {
+            if let (StoreRequest::Restore(object), Remedy::Held | Remedy::DiskFull) = (request.store_request, &remedy) {
                 // Memory is to be had only when somebody lets go: it is read from disk meanwhile.
                 return self.start_check(object);
             }
             match remedy {
                 Remedy::Held => {
-                    let Wish::Create(object) = request.wish else { return false };
+                    let StoreRequest::Create(object) = request.store_request else { return false };
                     let goes_to_disk = self.is_crowded || need > self.limits.capacity || self.copies.has(object);
                     return goes_to_disk && self.start_file(object);
                 }
@@ -196,11 +196,11 @@ impl Book {
 
     /// Refuses everybody behind a request that the queue no longer holds.
     fn refuse_request(&mut self, request: &Request) {
-        let object = request.wish.object();
+        let object = request.store_request.object();
         let error = self.no_room(self.objects[&object].size, request.need);
-        match request.wish {
-            Wish::Create(_) => self.refuse_create(object, error),
-            Wish::Restore(_) => self.refuse_waiters(object, &error),
+        match request.store_request {
+            StoreRequest::Create(_) => self.refuse_create(object, error),
+            StoreRequest::Restore(_) => self.refuse_waiters(object, &error),
         }
     }
 
@@ -250,7 +250,7 @@ impl Book {
             Place::Making { ticket: create, .. } if create == ticket => return Expired::Busy,
             Place::Queued(create) if create == ticket => {
                 if self.start_file(object) {
-                    self.queue.retain(|request| request.wish.object() != object);
+                    self.queue.retain(|request| request.store_request.object() != object);
                     return Expired::Busy;
                 }
                 let known = &self.objects[&object];

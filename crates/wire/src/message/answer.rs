@@ -1,6 +1,6 @@
 //! Answers to questions that clients ask the daemon.
 
-use super::{ActorAnswer, Failure, KeptAnswer, Message, StateReport, StoreRefused, SubmissionTold, TokenTold};
+use super::{ActorAnswer, Failure, KeyValueAnswer, Message, StateReport, StoreRefused, SubmissionAnswer, TokenAnswer};
 use crate::frame::{FrameError, MESSAGE_BYTES_LIMIT, body_limit};
 use bytes::Bytes;
 
@@ -19,8 +19,9 @@ impl Message {
         let failure = |code: &str| Some(Failure { code: code.into(), text: text.clone(), cause: Bytes::new() });
         let refused = |request| StoreRefused { request, failure: failure("system") }.into();
         Some(match self {
-            Self::KeptAnswer(said) => {
-                KeptAnswer { request: said.request, failure: failure("invalid"), ..KeptAnswer::default() }.into()
+            Self::KeyValueAnswer(said) => {
+                KeyValueAnswer { request: said.request, failure: failure("invalid"), ..KeyValueAnswer::default() }
+                    .into()
             }
             Self::StateReport(said) => {
                 StateReport { request: said.request, failure: failure("state"), ..StateReport::default() }.into()
@@ -28,19 +29,19 @@ impl Message {
             Self::ActorAnswer(said) => {
                 ActorAnswer { request: said.request, failure: failure("invalid"), ..ActorAnswer::default() }.into()
             }
-            Self::SubmissionTold(said) => {
+            Self::SubmissionAnswer(said) => {
                 let failure = failure("invalid");
-                SubmissionTold { request: said.request, failure, ..SubmissionTold::default() }.into()
+                SubmissionAnswer { request: said.request, failure, ..SubmissionAnswer::default() }.into()
             }
-            Self::TokenTold(said) => {
-                TokenTold { request: said.request, failure: failure("invalid"), ..TokenTold::default() }.into()
+            Self::TokenAnswer(said) => {
+                TokenAnswer { request: said.request, failure: failure("invalid"), ..TokenAnswer::default() }.into()
             }
             Self::ClusterReport(said) => refused(said.request),
             Self::GroupReport(said) => refused(said.request),
             Self::Holdings(said) => refused(said.request),
             Self::MetricsReport(said) => refused(said.request),
             // The autoscaler is told without having asked.
-            Self::GrowthTold(said) if said.request != 0 => refused(said.request),
+            Self::GrowthReport(said) if said.request != 0 => refused(said.request),
             _ => return None,
         })
     }
@@ -48,15 +49,15 @@ impl Message {
     /// How the asker of this answer comes by a smaller one.
     fn way_out(&self) -> Option<&'static str> {
         Some(match self {
-            Self::KeptAnswer(_) => "ask with a longer prefix, or for one key at a time",
+            Self::KeyValueAnswer(_) => "ask with a longer prefix, or for one key at a time",
             Self::StateReport(_) => {
                 "ask for less, with `--filter` or a smaller `--limit` (in Python `filters=` and `limit=`)"
             }
             Self::ActorAnswer(_) => {
                 "make the actor of a class whose handle carries less, such as fewer defaults of methods"
             }
-            Self::SubmissionTold(_) => "ask for one job by its submission id, as `oxiray job status ID` does",
-            Self::TokenTold(_) => "revoke tokens that nobody needs any more: `oxiray token revoke ID`",
+            Self::SubmissionAnswer(_) => "ask for one job by its submission id, as `oxiray job status ID` does",
+            Self::TokenAnswer(_) => "revoke tokens that nobody needs any more: `oxiray token revoke ID`",
             Self::ClusterReport(_) => {
                 "ask for parts, with `oxiray list nodes --limit 100` or `oxiray list actors --filter state=ALIVE`"
             }
@@ -67,7 +68,7 @@ impl Message {
                 "ask for some objects: `oxiray list objects --limit 100`, with `--filter` for those of one process"
             }
             Self::MetricsReport(_) => "record metrics with fewer different values of their tags",
-            Self::GrowthTold(_) => {
+            Self::GrowthReport(_) => {
                 "ask for parts, with `oxiray list tasks --filter state=PENDING_NODE_ASSIGNMENT --limit 100`"
             }
             _ => return None,
@@ -77,7 +78,7 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClusterReport, GroupReport, GrowthTold, Holdings, MetricsReport};
+    use super::super::{ClusterReport, GroupReport, GrowthReport, Holdings, MetricsReport};
     use super::*;
     use crate::state::{AutoscalerState, ClusterState, DeviceRow, GroupRow, Holding};
 
@@ -86,11 +87,11 @@ mod tests {
     /// The failure of what an asker is told in place of an answer, and the question that it belongs to.
     fn refusal(message: Message) -> (u64, Option<Failure>) {
         match message {
-            Message::KeptAnswer(said) => (said.request, said.failure.clone()),
+            Message::KeyValueAnswer(said) => (said.request, said.failure.clone()),
             Message::StateReport(said) => (said.request, said.failure.clone()),
             Message::ActorAnswer(said) => (said.request, said.failure.clone()),
-            Message::SubmissionTold(said) => (said.request, said.failure.clone()),
-            Message::TokenTold(said) => (said.request, said.failure.clone()),
+            Message::SubmissionAnswer(said) => (said.request, said.failure.clone()),
+            Message::TokenAnswer(said) => (said.request, said.failure.clone()),
             Message::StoreRefused(said) => (said.request, said.failure.clone()),
             other => panic!("{other:?} is no refusal"),
         }
@@ -105,22 +106,28 @@ mod tests {
         let held = Holding { place: Some(big.clone()), ..Holding::default() };
         let autoscaler = AutoscalerState { trouble: big.clone(), ..AutoscalerState::default() };
         let answers: [(Message, &[&str]); 10] = [
-            (KeptAnswer { request, value: big.clone().into(), ..KeptAnswer::default() }.into(), &["longer prefix"]),
+            (
+                KeyValueAnswer { request, value: big.clone().into(), ..KeyValueAnswer::default() }.into(),
+                &["longer prefix"],
+            ),
             (
                 StateReport { request, missing: big.clone(), ..StateReport::default() }.into(),
                 &["`--filter`", "`--limit`"],
             ),
             (ActorAnswer { request, handle: big.clone().into(), ..ActorAnswer::default() }.into(), &["carries less"]),
             (
-                SubmissionTold {
+                SubmissionAnswer {
                     request,
                     failure: Some(Failure { text: big.clone(), ..Failure::default() }),
-                    ..SubmissionTold::default()
+                    ..SubmissionAnswer::default()
                 }
                 .into(),
                 &["`oxiray job status ID`"],
             ),
-            (TokenTold { request, text: big.clone(), ..TokenTold::default() }.into(), &["`oxiray token revoke ID`"]),
+            (
+                TokenAnswer { request, text: big.clone(), ..TokenAnswer::default() }.into(),
+                &["`oxiray token revoke ID`"],
+            ),
             (
                 ClusterReport { request, state: Some(cluster), ..ClusterReport::default() }.into(),
                 &["--filter", "--limit"],
@@ -131,7 +138,10 @@ mod tests {
                 &["`oxiray list objects", "--limit", "--filter"],
             ),
             (MetricsReport { request, text: big.clone(), ..MetricsReport::default() }.into(), &["tags"]),
-            (GrowthTold { request, state: Some(autoscaler), ..GrowthTold::default() }.into(), &["--filter", "--limit"]),
+            (
+                GrowthReport { request, state: Some(autoscaler), ..GrowthReport::default() }.into(),
+                &["--filter", "--limit"],
+            ),
         ];
         for (answer, ways_out) in answers {
             let kind = answer.kind();
@@ -145,6 +155,6 @@ mod tests {
                 "{kind}: {text}"
             );
         }
-        assert_eq!(Message::from(GrowthTold::default()).too_large(), None, "nobody asked");
+        assert_eq!(Message::from(GrowthReport::default()).too_large(), None, "nobody asked");
     }
 }

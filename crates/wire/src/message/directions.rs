@@ -135,7 +135,7 @@ direction! {
     ClientToHead:
         LeaseRequest, LeaseCancel, LeaseReturn, LeaseKill, CancelObject, ActorFailed, ArgumentLost, ActorLeaving, ActorCreate,
         ActorConnect, ActorKill, ActorLookup, Promise, Publish, Subscribe, Hold, Confirm, Unhold, Recover, Free, CollectGarbage,
-        GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeptRequest, StateQuery, TaskLog, ObjectLog, Metrics,
+        GroupCreate, GroupAwait, GroupRemove, GroupQuery, KeyValueRequest, StateQuery, TaskLog, ObjectLog, Metrics,
         DrainAsked, Goodbye, ClientResume, ClientSettled,
 }
 parts! {
@@ -156,13 +156,13 @@ direction! {
 }
 direction! {
     /// What the head answers to a question of a client that waits for it.
-    AnswerToClient: ClusterReport, Holdings, ActorAnswer, GroupReport, KeptAnswer, StateReport,
+    AnswerToClient: ClusterReport, Holdings, ActorAnswer, GroupReport, KeyValueAnswer, StateReport,
 }
 direction! {
     /// What a client is told by the head or by its machine, unasked or when it comes about.
-    NewsToClient:
+    EventToClient:
         LeaseGranted, LeaseRefused, LeaseReclaim, LeaseEnded, LeaseRetire, CancelObject, ActorPlaced, ActorDied,
-        ActorRestarting, GroupAnswer, Published, Lost, Freed, Forgotten, Wanted, CollectGarbage, TaskLogQuery,
+        ActorRestarting, GroupAnswer, Published, Lost, Freed, Forgotten, ValueWanted, CollectGarbage, TaskLogQuery,
         ObjectLogQuery, LogLines, Notice, Assign, Peer, Draining, HeadBack, Refused, Stop,
 }
 parts! {
@@ -173,7 +173,7 @@ parts! {
         /// In answer to a question.
         Answer(AnswerToClient),
         /// What comes about.
-        News(NewsToClient),
+        Event(EventToClient),
 }
 
 // --- visitors: the command line, the autoscaler, the operator ---
@@ -200,7 +200,7 @@ parts! {
 direction! {
     /// What a visitor is told. One that comes from another machine is let in as a node is.
     DaemonToVisitor:
-        ClusterReport, Holdings, StateReport, StateChanges, MetricsReport, GrowthTold, SubmissionTold, TokenTold, StoreRefused,
+        ClusterReport, Holdings, StateReport, StateChanges, MetricsReport, GrowthReport, SubmissionAnswer, TokenAnswer, StoreRefused,
         Refused, NodeAdmitted,
 }
 
@@ -240,7 +240,7 @@ direction! {
     /// What a node tells of itself and of the orders that it was given.
     NodeReport:
         NodeJoin, NodeResume, NodeState, Placed, PlaceRefused, WorkerForked, WorkerSpent, WorkerDied, WorkerGone,
-        GroupPrepared, GuestJoined, GuestLeft, Sought, Notice,
+        GroupPrepared, ProxiedClientJoined, ProxiedClientLeft, Sought, Notice,
 }
 direction! {
     /// What the daemon of a node says to that of the head.
@@ -259,13 +259,13 @@ parts! {
 direction! {
     /// What the head has a node do with workers, bundles and jobs.
     HeadOrder:
-        JobTold, JobOver, EnvironmentMade, Draining, Place, GroupPrepare, GroupRelease, WorkerReturn, WorkerKill,
+        JobAnnounced, JobOver, EnvironmentMade, Draining, Place, GroupPrepare, GroupRelease, WorkerReturn, WorkerKill,
 }
 direction! {
     /// What the daemon of the head says to that of a node.
     DaemonToNode:
         Relay, ObjectDelete, Seek, Located, NodePeer, CopyWanted, HeartbeatHeard, CertificateIssued, PackageWanted,
-        PackagePiece, NodeGone, NodeLeaves, NodeDismissed, GuestClose, Refused,
+        PackagePiece, NodeGone, NodeLeaves, NodeDismissed, ProxiedClientClose, Refused,
 }
 parts! {
     /// What the head says to a node.

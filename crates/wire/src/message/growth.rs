@@ -6,7 +6,7 @@ use oxiray_fields::Fields;
 use std::collections::BTreeMap;
 
 /// autoscaler → head: what may be brought, and what is on its way. Whoever says so is the cluster's autoscaler, until
-/// its stream ends or another says so; the head tells it what waits ([`GrowthTold`]), whenever that changes.
+/// its stream ends or another says so; the head tells it what waits ([`GrowthReport`]), whenever that changes.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct GrowthState {
     /// The groups.
@@ -42,7 +42,7 @@ pub struct GrowthGroup {
 
 /// head → autoscaler, head → command line: machines, what waits, and the standing request.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
-pub struct GrowthTold {
+pub struct GrowthReport {
     /// The question; 0 where nobody asked.
     #[field(1)]
     pub request: u64,
@@ -57,7 +57,7 @@ pub struct GrowthTold {
     pub version: u32,
 }
 
-/// command line → head: what would the autoscaler be told? Answered by [`GrowthTold`].
+/// command line → head: what would the autoscaler be told? Answered by [`GrowthReport`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct GrowthQuery {
     /// Names the question.

@@ -6,7 +6,7 @@ use oxiray_ids::NodeId;
 
 /// In a message from the head to a member, in place of a stream's descriptor: how the member comes by one end of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct Splice {
+pub struct ConnectionTicket {
     /// Names the stream; whoever shows it is let through, once.
     #[field(1)]
     pub ticket: Bytes,

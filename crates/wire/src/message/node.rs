@@ -3,7 +3,7 @@
 //! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
-use super::{ActorCreate, Amount, BundleFree, Draining, Driver, Environment, Failure, OutOfMemory, Splice};
+use super::{ActorCreate, Amount, BundleFree, ConnectionTicket, Draining, Driver, Environment, Failure, OutOfMemory};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId};
@@ -145,12 +145,12 @@ pub struct Relay {
     pub body: Bytes,
     /// What stands for the descriptor of a stream where descriptors do not travel.
     #[field(4)]
-    pub splice: Option<Splice>,
+    pub connection_ticket: Option<ConnectionTicket>,
 }
 
 /// head → member: a job that orders will name.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
-pub struct JobTold {
+pub struct JobAnnounced {
     /// `JobId`.
     #[field(1)]
     pub job: JobId,

@@ -29,7 +29,7 @@ pub struct Lost {
 /// daemon → owner: somebody asks for the value of this object, of which the daemon was told nothing yet. Answered by a
 /// `Promise`, where that is not under way, and a `Publish`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct Wanted {
+pub struct ValueWanted {
     /// `ObjectId`.
     #[field(1)]
     pub object: ObjectId,

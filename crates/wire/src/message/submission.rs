@@ -5,7 +5,7 @@ use bytes::Bytes;
 use oxiray_fields::Fields;
 use std::collections::BTreeMap;
 
-/// command line, operator → head: submit, list, stop or delete jobs, or read what one printed. Answered by [`SubmissionTold`].
+/// command line, operator → head: submit, list, stop or delete jobs, or read what one printed. Answered by [`SubmissionAnswer`].
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct SubmissionAsked {
     /// Names the question.
@@ -126,7 +126,7 @@ pub struct Submission {
 
 /// head → command line, operator: the answer to a [`SubmissionAsked`].
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
-pub struct SubmissionTold {
+pub struct SubmissionAnswer {
     /// The question.
     #[field(1)]
     pub request: u64,

@@ -4,7 +4,7 @@ use super::Failure;
 use bytes::Bytes;
 use oxiray_fields::Fields;
 
-/// command line → head: make, list or revoke join tokens, or shut a node out. Answered by [`TokenTold`].
+/// command line → head: make, list or revoke join tokens, or shut a node out. Answered by [`TokenAnswer`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
 pub struct TokenAsked {
     /// Names the question.
@@ -67,7 +67,7 @@ pub struct TokenRow {
 
 /// head → command line: the answer to a [`TokenAsked`]. It is not printed.
 #[derive(Clone, PartialEq, Eq, Default, Fields)]
-pub struct TokenTold {
+pub struct TokenAnswer {
     /// The question.
     #[field(1)]
     pub request: u64,
@@ -82,9 +82,9 @@ pub struct TokenTold {
     pub failure: Option<Failure>,
 }
 
-impl std::fmt::Debug for TokenTold {
+impl std::fmt::Debug for TokenAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TokenTold").field("rows", &self.rows).field("failure", &self.failure).finish_non_exhaustive()
+        f.debug_struct("TokenAnswer").field("rows", &self.rows).field("failure", &self.failure).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Objects between nodes: where they lie, and their bytes.
 
-use super::{Failure, Splice};
+use super::{ConnectionTicket, Failure};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{NodeId, ObjectId};
@@ -85,7 +85,7 @@ pub struct NodePeer {
     pub node: NodeId,
     /// What stands for the stream where descriptors do not travel.
     #[field(2)]
-    pub splice: Option<Splice>,
+    pub connection_ticket: Option<ConnectionTicket>,
 }
 
 /// node → node: a piece of an object is wanted. It stays in memory there until [`Fetched`].

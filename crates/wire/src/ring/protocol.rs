@@ -156,7 +156,7 @@ impl<M: SharedMemory> Ends<M> {
     }
 }
 
-/// Whether a wish for the bell stands after what was done before; it is taken with that.
+/// Whether a request for the bell stands after what was done before; it is taken with that.
 fn take(wish: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
     wish.load(Ordering::Relaxed) != 0 && wish.swap(0, Ordering::Relaxed) != 0

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Who asks: the command line.
 const VISITOR: u64 = 1 << 41;
 
-/// What became of the wish to have the member emptied.
+/// What became of the request to have the member emptied.
 fn ask(pair: &mut Pair, asked: &DrainAsked) -> StateReport {
     pair.head.core.drain_asked(VISITOR, asked);
     pair.head.settle();

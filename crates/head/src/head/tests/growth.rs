@@ -9,7 +9,7 @@ use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
 use oxiray_wire::Message;
-use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeptAction, KeptRequest, LeaseReturn};
+use oxiray_wire::message::{DrainAsked, GrowthGroup, GrowthState, KeyValueAction, KeyValueRequest, LeaseReturn};
 use oxiray_wire::state::{GrowthView, StandingRecord, WaitingRecord};
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ fn attach(world: &mut World, state: &GrowthState) {
 /// What the autoscaler was told, the last time last.
 fn told(world: &World) -> Vec<GrowthView> {
     let told = world.sent.iter().filter_map(|(to, message)| match message {
-        Message::GrowthTold(told) if *to == AUTOSCALER => told.view.clone(),
+        Message::GrowthReport(told) if *to == AUTOSCALER => told.view.clone(),
         _ => None,
     });
     told.collect()
@@ -136,10 +136,10 @@ fn gpus() -> BTreeMap<String, f64> {
     BTreeMap::from([("GPU".to_owned(), 1.0)])
 }
 
-fn put(key: String, value: &GrowthView) -> KeptRequest {
-    KeptRequest {
+fn put(key: String, value: &GrowthView) -> KeyValueRequest {
+    KeyValueRequest {
         request: 1,
-        action: KeptAction::Put,
+        action: KeyValueAction::Put,
         namespace: "autoscaler".into(),
         key: key.into(),
         value: value.encode_to_vec().into(),

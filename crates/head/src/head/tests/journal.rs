@@ -5,28 +5,33 @@ use crate::ActorState;
 use oxiray_ids::PlacementGroupId;
 use oxiray_journal::Rows;
 use oxiray_wire::message::{
-    ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeptAction, KeptAnswer, KeptRequest,
-    StateQuery,
+    ActorFailed, Driver, Goodbye, GroupAnswer, GroupBundle, GroupCreate, KeyValueAction, KeyValueAnswer,
+    KeyValueRequest, StateQuery,
 };
 use oxiray_wire::state::StateKind;
 use proptest::prelude::*;
 
-fn put(request: u64, key: &str, value: &str) -> KeptRequest {
+fn put(request: u64, key: &str, value: &str) -> KeyValueRequest {
     let (key, value) = (key.to_owned().into(), value.to_owned().into());
-    KeptRequest { request, action: KeptAction::Put, key, value, widely: true, ..KeptRequest::default() }
+    KeyValueRequest { request, action: KeyValueAction::Put, key, value, widely: true, ..KeyValueRequest::default() }
 }
 
-fn get(request: u64, key: &str) -> KeptRequest {
-    KeptRequest { request, action: KeptAction::Get, key: key.to_owned().into(), ..KeptRequest::default() }
+fn get(request: u64, key: &str) -> KeyValueRequest {
+    KeyValueRequest { request, action: KeyValueAction::Get, key: key.to_owned().into(), ..KeyValueRequest::default() }
 }
 
-fn delete(request: u64, key: &str) -> KeptRequest {
-    KeptRequest { request, action: KeptAction::Delete, key: key.to_owned().into(), ..KeptRequest::default() }
+fn delete(request: u64, key: &str) -> KeyValueRequest {
+    KeyValueRequest {
+        request,
+        action: KeyValueAction::Delete,
+        key: key.to_owned().into(),
+        ..KeyValueRequest::default()
+    }
 }
 
-fn kept(world: &World, client: Key, asked: u64) -> KeptAnswer {
+fn kept(world: &World, client: Key, asked: u64) -> KeyValueAnswer {
     let answers = world.sent.iter().filter_map(|(to, message)| match message {
-        Message::KeptAnswer(answer) if *to == client && answer.request == asked => Some(answer.clone()),
+        Message::KeyValueAnswer(answer) if *to == client && answer.request == asked => Some(answer.clone()),
         _ => None,
     });
     *answers.last().expect("it was answered")
@@ -151,7 +156,7 @@ fn what_cannot_be_written_is_refused_and_taken_back_and_works_when_it_can() {
 }
 
 fn is_answered(world: &World, client: Key, asked: u64) -> bool {
-    world.to(client).any(|message| matches!(message, Message::KeptAnswer(answer) if answer.request == asked))
+    world.to(client).any(|message| matches!(message, Message::KeyValueAnswer(answer) if answer.request == asked))
 }
 
 #[test]

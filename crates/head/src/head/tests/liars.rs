@@ -6,8 +6,8 @@ use oxiray_ids::WorkerId;
 use oxiray_machine::NAME_BYTES_MAX;
 use oxiray_wire::Message;
 use oxiray_wire::message::{
-    ActorLookup, GroupBundle, GroupCreate, GuestJoined, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed,
-    StateFilter, StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked, WorkerGone,
+    ActorLookup, GroupBundle, GroupCreate, LeaseReturn, NodeJoin, NodeReport, PlaceRefused, Placed,
+    ProxiedClientJoined, StateFilter, StateQuery, TaskLog, TaskRecord, WorkerDied, WorkerForked, WorkerGone,
 };
 use oxiray_wire::state::StateKind;
 use prost::Message as _;
@@ -35,7 +35,7 @@ fn two_requests_of_one_number_end_who_made_them_and_nobody_else() {
     world.core.audit();
 }
 
-/// A member with a worker of number 1 or so that is in use, and a guest of number 500.
+/// A member with a worker of number 1 or so that is in use, and a proxied client of number 500.
 fn pair() -> (Pair, u64) {
     let mut pair = Pair::new(0, 2);
     let driver = pair.head.driver();
@@ -43,7 +43,7 @@ fn pair() -> (Pair, u64) {
     pair.exchange();
     let (_, worker) = pair.head.granted(driver, 1);
     let number = pair.head.core.route(worker).expect("it is on the member").1;
-    pair.said(GuestJoined { guest: 500, driver: None, returning: None });
+    pair.said(ProxiedClientJoined { proxied_client: 500, driver: None, returning: None });
     assert!(pair.head.expelled.is_empty());
     (pair, number)
 }
@@ -57,13 +57,13 @@ impl Pair {
 
 #[test]
 fn a_member_that_lies_about_its_processes_is_ended() {
-    let (guest, text) = (500, String::new());
+    let (proxied_client, text) = (500, String::new());
     let lies: [fn(u64, &[u8; 28]) -> NodeReport; 8] = [
         |_, _| WorkerForked { worker: 500, pid: 1 }.into(),
         |_, _| WorkerDied { worker: 500, ..WorkerDied::default() }.into(),
         |_, _| WorkerGone { worker: 500, text: String::new() }.into(),
-        |_, _| GuestJoined { guest: 500, driver: None, returning: None }.into(),
-        |number, _| GuestJoined { guest: number, driver: None, returning: None }.into(),
+        |_, _| ProxiedClientJoined { proxied_client: 500, driver: None, returning: None }.into(),
+        |number, _| ProxiedClientJoined { proxied_client: number, driver: None, returning: None }.into(),
         |number, id| Placed { order: 1, worker: number, id: WorkerId::new(*id), pid: 1, once: false }.into(),
         |_, id| Placed { order: 2, worker: 501, id: WorkerId::new(*id), pid: 1, once: false }.into(),
         |_, id| Placed { order: 2, worker: 500, id: WorkerId::new(*id), pid: 1, once: false }.into(),
@@ -81,7 +81,7 @@ fn a_member_that_lies_about_its_processes_is_ended() {
     }
     // What an honest member may say late names nobody any more.
     let (mut pair, _) = pair();
-    pair.said(WorkerGone { worker: guest + 1, text });
+    pair.said(WorkerGone { worker: proxied_client + 1, text });
     pair.said(PlaceRefused { order: 77, ..PlaceRefused::default() });
     assert!(pair.head.expelled.is_empty());
 }

@@ -80,7 +80,7 @@ impl Pair {
         for worker in self.head.ending() {
             match self.head.core.route(worker) {
                 None => self.head.bury(worker, "killed by signal 9 (SIGKILL)"),
-                // The shell would pass the wish on.
+                // The shell would pass the request on.
                 Some((_, number)) => self.member.bury(number, "killed by signal 9 (SIGKILL)"),
             }
         }

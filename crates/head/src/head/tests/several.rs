@@ -167,8 +167,12 @@ impl Several {
 
     fn nobody_waits_in_vain(&self) -> Result<(), TestCaseError> {
         for waiting in self.head.core.as_head().pending.queue.waiting() {
-            if let Need::Wish(wish) = waiting.wish {
-                prop_assert!(self.head.core.as_head().obstacle(wish).is_some(), "{} could be placed", waiting.count);
+            if let Need::ResourceRequest(resource_request) = waiting.resource_request {
+                prop_assert!(
+                    self.head.core.as_head().obstacle(resource_request).is_some(),
+                    "{} could be placed",
+                    waiting.count
+                );
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io, Role};
 use crate::core::objects::Effects;
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use bytes::Bytes;
 use oxiray_wire::message::Failure;
 
@@ -69,7 +69,7 @@ impl<I: Io> Client<I> {
         self.daemon.questions.fail_all(failure);
         self.service.inbox.close();
         self.signals.tell_what_was_dropped();
-        self.signals.news.push_back(News::Over);
+        self.signals.news.push_back(ClientEvent::Over);
         self.signals.changed = true;
     }
 

@@ -10,7 +10,7 @@ use crate::core::calls::Target;
 use crate::core::client::Client;
 use crate::core::io::{Io, Token};
 use crate::core::objects::{copy, failed};
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Cancel, CancelObject, Failure, Reply, Value};
 
@@ -125,7 +125,7 @@ impl<I: Io> Client<I> {
             self.io.interrupt();
         }
         if self.service.inbox.interrupts.ends_waits() {
-            self.signals.news.push_back(News::Ready(task.object(1)));
+            self.signals.news.push_back(ClientEvent::Ready(task.object(1)));
         }
         self.signals.timer_moved = true;
         self.signals.changed = true;

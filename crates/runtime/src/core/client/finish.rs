@@ -50,11 +50,11 @@ impl<I: Io> Client<I> {
             let is_stored = matches!(value.content, Some(Content::Stored(_)));
             self.notice_unseen(object, &value);
             self.resolve(object, value, u32::from(is_stored), 1);
-            stored += u32::from(is_stored && self.objects.take_recipe_on(object));
+            stored += u32::from(is_stored && self.objects.take_task_spec_on(object));
         }
-        stored += self.take_item_recipes_on(id, items);
+        stored += self.take_item_task_specs_on(id, items);
         if stored > 0 || self.lineage.knows(id) {
-            self.keep_recipe(id, stored, items);
+            self.keep_task_spec(id, stored, items);
         }
         self.drop_task(id);
         if let Some(yielded) = yielded {
@@ -99,7 +99,7 @@ impl<I: Io> Client<I> {
             self.resolve(id.object(index), value.clone(), 0, 0);
         }
         self.fail_missing_items(id, items, value);
-        self.keep_recipe(id, 0, 0);
+        self.keep_task_spec(id, 0, 0);
         self.drop_task(id);
     }
 

@@ -17,7 +17,7 @@ const RECORDS_MAX: usize = 10_000;
 struct Uses {
     arguments: u32,
     contained: u32,
-    recipes: u32,
+    task_specs: u32,
 }
 
 impl<I: Io> Client<I> {
@@ -55,13 +55,13 @@ impl<I: Io> Client<I> {
             }
         }
         for id in self.lineage.held() {
-            uses.entry(id).or_default().recipes += 1;
+            uses.entry(id).or_default().task_specs += 1;
         }
         uses
     }
 
     fn what_keeps(&self, id: ObjectId, count: u32, uses: Uses) -> ObjectUse {
-        let others = uses.arguments + uses.contained + uses.recipes;
+        let others = uses.arguments + uses.contained + uses.task_specs;
         if id.anchored_actor().is_some() {
             ObjectUse::Actor
         } else if self.io.is_mapped(id) {

@@ -8,7 +8,7 @@ use crate::core::identity::Identity;
 use crate::core::io::{DAEMON, Io, Token};
 use crate::core::objects::Effects;
 use crate::core::questions::DaemonAnswer;
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use crate::core::work::{Arguments, Class, ClassIndex, Work};
 use oxiray_ids::{ActorId, ObjectId, TaskId, WorkerId};
 use oxiray_wire::Message;
@@ -26,9 +26,9 @@ pub struct Retained {
     /// Workers leased.
     pub leases: usize,
     /// Tasks that can be run again where their results are lost.
-    pub recipes: usize,
+    pub task_specs: usize,
     /// Bytes of the records for that.
-    pub recipe_bytes: usize,
+    pub task_spec_bytes: usize,
 }
 
 impl<I: Io> Client<I> {
@@ -61,7 +61,7 @@ impl<I: Io> Client<I> {
     }
 
     /// The next thing for this process's user to know.
-    pub fn take_news(&mut self) -> Option<News> {
+    pub fn take_news(&mut self) -> Option<ClientEvent> {
         self.signals.news.pop_front()
     }
 
@@ -77,13 +77,13 @@ impl<I: Io> Client<I> {
 
     /// What this process keeps.
     pub fn kept(&self) -> Retained {
-        let (recipes, recipe_bytes) = self.lineage.figures();
+        let (task_specs, task_spec_bytes) = self.lineage.figures();
         Retained {
             objects: self.objects.len(),
             tasks: self.calls.tasks.len(),
             leases: self.leases.granted.len(),
-            recipes,
-            recipe_bytes,
+            task_specs,
+            task_spec_bytes,
         }
     }
 

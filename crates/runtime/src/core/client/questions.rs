@@ -35,7 +35,7 @@ impl<I: Io> Client<I> {
         let (question, answer) = match message {
             AnswerToClient::ClusterReport(said) => (said.request, DaemonAnswer::Cluster(said)),
             AnswerToClient::StateReport(said) => (said.request, DaemonAnswer::State(said)),
-            AnswerToClient::KeptAnswer(said) => (said.request, DaemonAnswer::Kept(said)),
+            AnswerToClient::KeyValueAnswer(said) => (said.request, DaemonAnswer::Kept(said)),
             AnswerToClient::Holdings(said) => (said.request, DaemonAnswer::Holdings(said)),
             AnswerToClient::GroupReport(said) => (said.request, DaemonAnswer::Groups(Box::new(said))),
             AnswerToClient::ActorAnswer(said) => (said.request, DaemonAnswer::Actor(said)),

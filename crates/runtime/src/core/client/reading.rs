@@ -6,7 +6,7 @@ use crate::core::calls::Target;
 use crate::core::client::Client;
 use crate::core::io::{Io, Token};
 use crate::core::objects::{failed, is_error};
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use crate::core::streams::{Found, item};
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
@@ -73,7 +73,7 @@ impl<I: Io> Client<I> {
 
     fn tell_reader(&mut self, task: TaskId) {
         if let Some(next) = self.streams.take_announcement(task) {
-            self.signals.news.push_back(News::Ready(item(task, next)));
+            self.signals.news.push_back(ClientEvent::Ready(item(task, next)));
             self.signals.changed = true;
         }
     }

@@ -1,15 +1,15 @@
 //! Lost values are made again: by their owner, whoever misses them.
 //!
-//! A reader whose stored value is lost reports it. Where the value is its own, the recipe of its task is followed, and
+//! A reader whose stored value is lost reports it. Where the value is its own, the task specification of its task is followed, and
 //! so are those of the arguments that are gone by now; otherwise the daemon asks the owner. Whoever waits for the
 //! object waits on, and is told the new value as it would have been told the first, or the reason why there is none.
 
 use crate::core::calls::Target;
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
-use crate::core::lineage::{Reason, Recipe};
+use crate::core::lineage::{Reason, TaskSpec};
 use crate::core::objects::{Effects, failed, is_error};
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use bytes::Bytes;
 use oxiray_ids::{ObjectId, TaskId};
 use oxiray_wire::message::{Content, Failure, Free, Publish, Recover, Reference, Value};
@@ -37,11 +37,11 @@ impl<I: Io> Client<I> {
             return;
         }
         self.objects.keep_no_longer(id);
-        // Nobody here may refer to it any more; whoever does elsewhere used its recipe, and the expected object does now.
+        // Nobody here may refer to it any more; whoever does elsewhere used its task specification, and the expected object does now.
         let revived = !self.objects.is_own(id) && self.lineage.leave_elsewhere(id);
         if revived {
             self.objects.expect(id);
-            self.objects.take_recipe_on(id);
+            self.objects.take_task_spec_on(id);
         } else if !self.objects.is_own(id) {
             let reason = if id.index() >= ObjectId::FIRST_PUT { Reason::Put } else { Reason::NotFound };
             let value = Some(unreconstructable(id, reason));
@@ -83,7 +83,7 @@ impl<I: Io> Client<I> {
         self.io.send_now(DAEMON, &Publish { object: id, value: Some(value) });
     }
 
-    /// Follows the recipe of an expected object, and those of its arguments that are gone; what cannot be made becomes
+    /// Follows the task specification of an expected object, and those of its arguments that are gone; what cannot be made becomes
     /// an error that says why.
     pub(crate) fn make_again(&mut self, id: ObjectId) {
         let mut missing = vec![id];
@@ -96,14 +96,14 @@ impl<I: Io> Client<I> {
                 self.yield_again(id);
                 continue;
             }
-            match self.recipe_of(id) {
-                Ok(recipe) => self.follow(task, recipe, &mut missing),
+            match self.task_spec_of(id) {
+                Ok(task_spec) => self.follow(task, task_spec, &mut missing),
                 Err(reason) => self.resolve(id, unreconstructable(id, reason), 0, 0),
             }
         }
     }
 
-    fn recipe_of(&mut self, id: ObjectId) -> Result<Recipe, Reason> {
+    fn task_spec_of(&mut self, id: ObjectId) -> Result<TaskSpec, Reason> {
         if !self.lineage.is_enabled() {
             return Err(Reason::Disabled);
         }
@@ -111,14 +111,14 @@ impl<I: Io> Client<I> {
             return Err(Reason::Put);
         }
         if !self.lineage.knows(id.task()) {
-            // Of what may not be run again no recipe was kept.
+            // Of what may not be run again no task specification was kept.
             return Err(Reason::RetriesDisabled);
         }
         self.lineage.follow(id.task())
     }
 
-    fn follow(&mut self, task: TaskId, recipe: Recipe, missing: &mut Vec<ObjectId>) {
-        let arguments = &recipe.work.arguments;
+    fn follow(&mut self, task: TaskId, task_spec: TaskSpec, missing: &mut Vec<ObjectId>) {
+        let arguments = &task_spec.work.arguments;
         let gone: Vec<ObjectId> = arguments
             .references
             .iter()
@@ -138,11 +138,11 @@ impl<I: Io> Client<I> {
             }
         }
         missing.extend(&expected);
-        let target = match recipe.class {
+        let target = match task_spec.class {
             Some(class) => Target::Class(self.leases.class(class).0),
             None => Target::Actor(task.actor()),
         };
-        self.begin(task, target, recipe.work, recipe.attempt);
+        self.begin(task, target, task_spec.work, task_spec.attempt);
         if let Target::Class(queue) = target {
             self.leases.release_class(queue);
         }
@@ -156,8 +156,8 @@ impl<I: Io> Client<I> {
         self.lineage.knows(id.task()) || id.index() >= ObjectId::FIRST_PUT
     }
 
-    /// A task ended, with so many stored results and items that are new users of its recipe; it yielded `items`.
-    pub(crate) fn keep_recipe(&mut self, id: TaskId, users: u32, items: u32) {
+    /// A task ended, with so many stored results and items that are new users of its task specification; it yielded `items`.
+    pub(crate) fn keep_task_spec(&mut self, id: TaskId, users: u32, items: u32) {
         let Some(task) = self.calls.tasks.get(&id) else { return };
         if self.lineage.knows(id) {
             self.lineage.followed(id, task.work.retries, task.attempt);
@@ -170,7 +170,7 @@ impl<I: Io> Client<I> {
             return;
         }
         if !self.lineage.is_enabled() || (task.work.retries == 0 && task.attempt == 0) {
-            return self.keep_no_recipe(id, items);
+            return self.keep_no_task_spec(id, items);
         }
         if task.cancelled {
             return self.lineage.keep_reason(id, users, Reason::Cancelled);
@@ -181,33 +181,33 @@ impl<I: Io> Client<I> {
             Target::Actor(_) => None,
         };
         let (held, sources) = (Vec::new(), Vec::new());
-        let mut recipe = Recipe { work, class, attempt, held, sources, held_bytes: 0, items };
-        let references = recipe.work.arguments.references.iter().map(|(_, id)| *id);
-        let given: Vec<ObjectId> = references.chain(recipe.work.arguments.contained.iter().copied()).collect();
+        let mut task_spec = TaskSpec { work, class, attempt, held, sources, held_bytes: 0, items };
+        let references = task_spec.work.arguments.references.iter().map(|(_, id)| *id);
+        let given: Vec<ObjectId> = references.chain(task_spec.work.arguments.contained.iter().copied()).collect();
         for object in given {
             if !self.objects.is_own(object) {
                 continue;
             }
             match self.objects.value(object).and_then(|value| value.content.as_ref()) {
-                Some(Content::Stored(_)) if self.lineage.retain(object.task()) => recipe.sources.push(object.task()),
+                Some(Content::Stored(_)) if self.lineage.retain(object.task()) => task_spec.sources.push(object.task()),
                 content => {
                     if let Some(Content::Inline(bytes)) = content {
-                        recipe.held_bytes += bytes.len();
+                        task_spec.held_bytes += bytes.len();
                     }
                     self.objects.retain(object);
-                    recipe.held.push(object);
+                    task_spec.held.push(object);
                 }
             }
         }
-        for object in self.lineage.keep(id, users, recipe) {
+        for object in self.lineage.keep(id, users, task_spec) {
             self.release(object);
         }
     }
 
-    fn keep_no_recipe(&mut self, id: TaskId, items: u32) {
+    fn keep_no_task_spec(&mut self, id: TaskId, items: u32) {
         let results = self.calls.tasks.get(&id).map_or(0, |task| task.work.results);
         for index in 1..=results + items {
-            self.objects.without_recipe(id.object(index));
+            self.objects.without_task_spec(id.object(index));
         }
     }
 
@@ -216,11 +216,11 @@ impl<I: Io> Client<I> {
         if was_promised {
             self.lineage.enter_elsewhere(id);
         } else {
-            self.drop_recipe_user(id);
+            self.drop_task_spec_user(id);
         }
     }
 
-    fn drop_recipe_user(&mut self, id: ObjectId) {
+    fn drop_task_spec_user(&mut self, id: ObjectId) {
         for object in self.lineage.release(id.task()) {
             self.release(object);
         }
@@ -230,7 +230,7 @@ impl<I: Io> Client<I> {
     pub(crate) fn forgotten_elsewhere(&mut self, id: ObjectId) {
         self.objects.keep_no_longer(id);
         if self.lineage.leave_elsewhere(id) {
-            self.drop_recipe_user(id);
+            self.drop_task_spec_user(id);
         }
     }
 
@@ -273,7 +273,7 @@ impl<I: Io> Client<I> {
             Some(Content::Failed(failure)) if failure.code == "cancelled" || failure.code == "actor_left"
         );
         if self.daemon.lost.is_none() && !self.calls.leaving && !was_wanted {
-            self.signals.tell(News::Unseen(value));
+            self.signals.tell(ClientEvent::Unseen(value));
         }
     }
 }

@@ -45,11 +45,11 @@ impl<I: Io> Client<I> {
         self.lineage.knows(task).then_some(StreamTerms { ahead: 0, per_yield, arrived: 0, read: 0 })
     }
 
-    /// Counts the stored items of a call as users of its recipe; how many are new ones.
-    pub(crate) fn take_item_recipes_on(&mut self, task: TaskId, items: u32) -> u32 {
+    /// Counts the stored items of a call as users of its task specification; how many are new ones.
+    pub(crate) fn take_item_task_specs_on(&mut self, task: TaskId, items: u32) -> u32 {
         let stored = (0..items).filter(|index| {
             let id = item(task, *index);
-            self.objects.may_be_lost(id) && self.objects.take_recipe_on(id)
+            self.objects.may_be_lost(id) && self.objects.take_task_spec_on(id)
         });
         stored.count() as u32
     }

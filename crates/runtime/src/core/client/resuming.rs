@@ -8,7 +8,7 @@ use crate::core::calls::Lease;
 use crate::core::client::Client;
 use crate::core::io::{DAEMON, Io};
 use crate::core::objects::inner_ids;
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use oxiray_ids::{ObjectId, WorkerId};
 use oxiray_wire::Message;
 use oxiray_wire::message::{
@@ -170,6 +170,6 @@ impl<I: Io> Client<I> {
     }
 
     pub(crate) fn notice(&mut self, text: String) {
-        self.signals.tell(News::Notice(text));
+        self.signals.tell(ClientEvent::Notice(text));
     }
 }

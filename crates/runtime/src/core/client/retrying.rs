@@ -10,7 +10,7 @@ use crate::core::calls::Target;
 use crate::core::client::Client;
 use crate::core::io::Io;
 use crate::core::retrying::{CRASHES_WITHOUT_PAUSE, PAUSE_MAX, pause_after};
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use oxiray_ids::TaskId;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl<I: Io> Client<I> {
             && !std::mem::replace(&mut self.leases.queues[queue].has_told_of_pauses, true)
         {
             let name = self.name_of(id);
-            self.signals.tell(News::Notice(format!(
+            self.signals.tell(ClientEvent::Notice(format!(
                 "`{name}` was begun {crashes} times, and each time its worker died: {crash}. It is tried again after pauses \
                  of up to {} s, since its max_retries allows more attempts; cancel() ends that, and the worker's output and \
                  the session's daemon.log may tell what is wrong",
@@ -55,7 +55,7 @@ impl<I: Io> Client<I> {
         self.pause(id, queue, pause);
         if !std::mem::replace(&mut self.leases.queues[queue].has_told_of_network, true) {
             let name = self.name_of(id);
-            self.signals.tell(News::Notice(format!(
+            self.signals.tell(ClientEvent::Notice(format!(
                 "no connection could be made to the worker on another node that was to run `{name}`. It has not begun, which \
                  counts as no attempt, and is tried again until it is cancelled; daemon.log of the session on either node \
                  says why. Check that the nodes reach each other's ports"
@@ -101,7 +101,7 @@ impl<I: Io> Client<I> {
                 .memory
                 .limit
                 .map_or("without a limit".to_owned(), |limit| format!("{limit} times at most"));
-            self.signals.tell(News::Notice(format!(
+            self.signals.tell(ClientEvent::Notice(format!(
                 "`{name}` did not finish: {why}. It is begun again in {:.1} s, when others may have ended; so far it was ended \
                  {count} times, and is begun again {left} (RAY_task_oom_retries)",
                 pause.as_secs_f64()

@@ -7,7 +7,7 @@
 use crate::core::client::Client;
 use crate::core::execute::Ticket;
 use crate::core::io::Io;
-use crate::core::signals::News;
+use crate::core::signals::ClientEvent;
 use crate::core::yielding::{Pace, Yielded};
 use oxiray_ids::TaskId;
 use oxiray_wire::message::{StreamItem, StreamRead};
@@ -72,7 +72,7 @@ impl<I: Io> Client<I> {
     fn tell_generator(&mut self, task: TaskId) {
         self.signals.changed = true;
         if self.service.yieldings.take_announced(task) {
-            self.signals.news.push_back(News::Ready(task.object(1)));
+            self.signals.news.push_back(ClientEvent::Ready(task.object(1)));
         }
     }
 }

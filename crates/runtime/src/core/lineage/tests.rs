@@ -9,7 +9,7 @@ fn tasks(count: usize) -> Vec<TaskId> {
     (0..count).map(|_| TaskId::generate(ActorId::nil_of(JobId::from_number(1)), &mut unique)).collect()
 }
 
-fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId>) -> Recipe {
+fn task_spec(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId>) -> TaskSpec {
     let arguments = Arguments { payload: Bytes::from(vec![0; payload]), ..Arguments::default() };
     let routine = Arc::new(Routine { results: 1, ..Routine::default() });
     let work = Work { routine, arguments, retries, ..Work::default() };
@@ -20,7 +20,7 @@ fn recipe(retries: i32, payload: usize, held: Vec<ObjectId>, sources: Vec<TaskId
         strategy: None,
         near: Vec::new(),
     }));
-    Recipe { work, class, attempt: 0, held, sources, held_bytes: 0, items: 0 }
+    TaskSpec { work, class, attempt: 0, held, sources, held_bytes: 0, items: 0 }
 }
 
 #[test]
@@ -28,9 +28,9 @@ fn a_recipe_goes_with_its_last_user_and_takes_its_sources_along() {
     let tasks = tasks(2);
     let small = tasks[0].object(7);
     let mut lineage = Lineage::default();
-    assert!(lineage.keep(tasks[0], 1, recipe(3, 10, vec![small], vec![])).is_empty());
+    assert!(lineage.keep(tasks[0], 1, task_spec(3, 10, vec![small], vec![])).is_empty());
     assert!(lineage.retain(tasks[0]));
-    lineage.keep(tasks[1], 2, recipe(3, 10, vec![], vec![tasks[0]]));
+    lineage.keep(tasks[1], 2, task_spec(3, 10, vec![], vec![tasks[0]]));
     assert!(lineage.release(tasks[0]).is_empty(), "the other recipe takes its result");
     assert!(lineage.release(tasks[1]).is_empty());
     assert!(lineage.follow(tasks[0]).is_ok());
@@ -43,12 +43,12 @@ fn a_recipe_goes_with_its_last_user_and_takes_its_sources_along() {
 fn retries_are_shared_between_failures_and_losses() {
     let tasks = tasks(2);
     let mut lineage = Lineage::default();
-    lineage.keep(tasks[0], 1, recipe(3, 0, vec![], vec![]));
-    assert_eq!(lineage.follow(tasks[0]).map(|recipe| (recipe.work.retries, recipe.attempt)), Ok((2, 1)));
+    lineage.keep(tasks[0], 1, task_spec(3, 0, vec![], vec![]));
+    assert_eq!(lineage.follow(tasks[0]).map(|task_spec| (task_spec.work.retries, task_spec.attempt)), Ok((2, 1)));
     lineage.followed(tasks[0], 1, 2);
-    assert_eq!(lineage.follow(tasks[0]).map(|recipe| recipe.work.retries), Ok(0));
+    assert_eq!(lineage.follow(tasks[0]).map(|task_spec| task_spec.work.retries), Ok(0));
     assert_eq!(lineage.follow(tasks[0]).map(|_| ()), Err(Reason::AttemptsExceeded));
-    lineage.keep(tasks[1], 1, recipe(-1, 0, vec![], vec![]));
+    lineage.keep(tasks[1], 1, task_spec(-1, 0, vec![], vec![]));
     for _ in 0..10 {
         assert!(lineage.follow(tasks[1]).is_ok(), "always");
     }
@@ -59,10 +59,10 @@ fn the_oldest_recipe_gives_way_and_leaves_the_reason() {
     let tasks = tasks(3);
     let small = tasks[0].object(7);
     let mut lineage = Lineage::default();
-    lineage.configure(true, 3 * RECIPE_BYTES);
-    lineage.keep(tasks[0], 1, recipe(3, RECIPE_BYTES / 2, vec![small], vec![]));
-    lineage.keep(tasks[1], 1, recipe(3, 0, vec![], vec![]));
-    assert_eq!(lineage.keep(tasks[2], 1, recipe(3, RECIPE_BYTES / 2, vec![], vec![])), [small]);
+    lineage.configure(true, 3 * TASK_SPEC_BYTES);
+    lineage.keep(tasks[0], 1, task_spec(3, TASK_SPEC_BYTES / 2, vec![small], vec![]));
+    lineage.keep(tasks[1], 1, task_spec(3, 0, vec![], vec![]));
+    assert_eq!(lineage.keep(tasks[2], 1, task_spec(3, TASK_SPEC_BYTES / 2, vec![], vec![])), [small]);
     assert_eq!(lineage.follow(tasks[0]).map(|_| ()), Err(Reason::Evicted));
     assert!(lineage.follow(tasks[1]).is_ok() && lineage.follow(tasks[2]).is_ok());
     for task in tasks {
@@ -86,7 +86,7 @@ fn everything_kept_comes_back_once() {
             kept.push(small);
             let source = number.checked_sub(1).filter(|_| *chained).map(|number| tasks[number]);
             let sources = source.into_iter().filter(|source| lineage.retain(*source)).collect();
-            back.extend(lineage.keep(tasks[number], 1, recipe(3, *payload, vec![small], sources)));
+            back.extend(lineage.keep(tasks[number], 1, task_spec(3, *payload, vec![small], sources)));
             prop_assert!(lineage.figures().1 <= limit, "LINEAGE-2");
         }
         for task in &tasks {

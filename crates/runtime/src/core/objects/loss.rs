@@ -1,4 +1,4 @@
-//! Values that are lost or freed, and the recipes that results are users of.
+//! Values that are lost or freed, and the task specifications that results are users of.
 
 use super::{Content, Effects, Failure, Object, ObjectId, Objects, Value, failed, inner_ids};
 
@@ -52,15 +52,15 @@ impl Objects {
         self.known.get(&id).is_some_and(|object| object.value.as_ref().is_none_or(is_stored))
     }
 
-    /// Counts a stored result as a user of its task's recipe; `false` where it is counted, or nobody refers to it.
-    pub(crate) fn take_recipe_on(&mut self, id: ObjectId) -> bool {
-        self.known.get_mut(&id).is_some_and(|object| !std::mem::replace(&mut object.has_recipe, true))
+    /// Counts a stored result as a user of its task's task specification; `false` where it is counted, or nobody refers to it.
+    pub(crate) fn take_task_spec_on(&mut self, id: ObjectId) -> bool {
+        self.known.get_mut(&id).is_some_and(|object| !std::mem::replace(&mut object.has_task_spec, true))
     }
 
-    /// The object is no user of a recipe, since there is none.
-    pub(crate) fn without_recipe(&mut self, id: ObjectId) {
+    /// The object is no user of a task specification, since there is none.
+    pub(crate) fn without_task_spec(&mut self, id: ObjectId) {
         if let Some(object) = self.known.get_mut(&id) {
-            object.has_recipe = false;
+            object.has_task_spec = false;
         }
     }
 }

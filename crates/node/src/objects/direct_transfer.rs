@@ -5,7 +5,7 @@
 
 use oxiray_ids::ObjectId;
 use oxiray_machine::Key;
-use oxiray_network::{Freight, Load, Memory};
+use oxiray_network::{DirectTransfer, Load, Memory};
 use oxiray_store::WriteMapping;
 use oxiray_wire::message::Chunk;
 use std::collections::BTreeMap;
@@ -25,21 +25,21 @@ impl Memory for Mapped {
 
 /// What this node shares with the gateway.
 #[derive(Debug, Default)]
-pub(crate) struct Freights {
-    by_link: BTreeMap<Key, Arc<Freight>>,
+pub(crate) struct DirectTransfers {
+    by_link: BTreeMap<Key, Arc<DirectTransfer>>,
     /// Of objects on their way here, the stream and the attempt whose loads are written into their room.
     holds: BTreeMap<ObjectId, (Key, u64)>,
 }
 
-impl Freights {
-    pub(crate) fn add(&mut self, link: Key, freight: Arc<Freight>) {
-        self.by_link.insert(link, freight);
+impl DirectTransfers {
+    pub(crate) fn add(&mut self, link: Key, direct_transfer: Arc<DirectTransfer>) {
+        self.by_link.insert(link, direct_transfer);
     }
 
     /// The stream is over.
     pub(crate) fn link_over(&mut self, link: Key) {
-        if let Some(freight) = self.by_link.remove(&link) {
-            freight.end();
+        if let Some(direct_transfer) = self.by_link.remove(&link) {
+            direct_transfer.end();
         }
         self.holds.retain(|_, (from, _)| *from != link);
     }
@@ -47,24 +47,24 @@ impl Freights {
     /// Nothing more is written for the object.
     pub(crate) fn close(&mut self, object: ObjectId) {
         if let Some((link, number)) = self.holds.remove(&object)
-            && let Some(freight) = self.by_link.get(&link)
+            && let Some(direct_transfer) = self.by_link.get(&link)
         {
-            freight.close(number);
+            direct_transfer.close(number);
         }
     }
 
     /// Nothing more is written for the attempt.
     pub(crate) fn close_attempt(&mut self, link: Key, number: u64) {
-        if let Some(freight) = self.by_link.get(&link) {
-            freight.close(number);
+        if let Some(direct_transfer) = self.by_link.get(&link) {
+            direct_transfer.close(number);
         }
         self.holds.retain(|_, hold| *hold != (link, number));
     }
 
     /// Nothing more is read for the attempt.
     pub(crate) fn recall(&self, link: Key, number: u64) {
-        if let Some(freight) = self.by_link.get(&link) {
-            freight.recall(number);
+        if let Some(direct_transfer) = self.by_link.get(&link) {
+            direct_transfer.recall(number);
         }
     }
 
@@ -82,9 +82,9 @@ impl Freights {
         size: u64,
         room: impl FnOnce() -> Option<Arc<WriteMapping>>,
     ) -> bool {
-        let Some(freight) = self.by_link.get(&link) else { return false };
+        let Some(direct_transfer) = self.by_link.get(&link) else { return false };
         let Some(mapping) = room() else { return false };
-        freight.open(number, Arc::new(Mapped(mapping)), size);
+        direct_transfer.open(number, Arc::new(Mapped(mapping)), size);
         self.holds.insert(object, (link, number));
         true
     }
@@ -96,14 +96,14 @@ impl Freights {
 
     /// Has the gateway read a piece of an object behind what is sent on the stream up to `position`.
     pub(crate) fn load(&self, link: Key, position: u64, chunk: &Chunk, object: Arc<WriteMapping>, bytes: u64) {
-        if let Some(freight) = self.by_link.get(&link) {
+        if let Some(direct_transfer) = self.by_link.get(&link) {
             let load = Load { tag: chunk.number, memory: Arc::new(Mapped(object)), offset: chunk.offset, bytes };
-            freight.load(position, load);
+            direct_transfer.load(position, load);
         }
     }
 
     /// Whether what comes beside the messages of an attempt can be written.
     pub(crate) fn is_open(&self, link: Key, number: u64) -> bool {
-        self.by_link.get(&link).is_some_and(|freight| freight.is_open(number))
+        self.by_link.get(&link).is_some_and(|direct_transfer| direct_transfer.is_open(number))
     }
 }

@@ -7,13 +7,13 @@ const HEADER_BYTES: usize = 5;
 
 /// How far a reader is from the next border.
 #[derive(Debug, Default)]
-pub(crate) struct Border {
+pub(crate) struct RecordBoundary {
     header: [u8; HEADER_BYTES],
     begun: usize,
     left: usize,
 }
 
-impl Border {
+impl RecordBoundary {
     /// Whether what was read ends with a record.
     pub(crate) fn is_reached(&self) -> bool {
         self.begun == 0
@@ -26,13 +26,13 @@ impl Border {
 }
 
 struct Bounded<'border, Source> {
-    border: &'border mut Border,
+    border: &'border mut RecordBoundary,
     source: &'border mut Source,
 }
 
 impl<Source: Read> Read for Bounded<'_, Source> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let Border { header, begun, left } = &mut *self.border;
+        let RecordBoundary { header, begun, left } = &mut *self.border;
         let is_header = *begun < HEADER_BYTES;
         let wanted = if is_header { HEADER_BYTES - *begun } else { *left };
         let wanted = wanted.min(room.len());

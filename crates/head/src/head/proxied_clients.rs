@@ -1,21 +1,21 @@
 //! Drivers and the command line on members' machines: clients of the head whose streams end at another node.
 //!
-//! - GUEST-1: a guest is routed like a worker of its member, and is gone with it.
+//! - PROXIED_CLIENT-1: a proxied client is routed like a worker of its member, and is gone with it.
 
-use super::door::ProtocolError;
+use super::validation::ProtocolError;
 use super::{HeadCore, Key};
 use oxiray_ids::{JobId, WorkerId};
-use oxiray_wire::message::{GuestJoined, Refused, Welcome};
+use oxiray_wire::message::{ProxiedClientJoined, Refused, Welcome};
 use std::collections::BTreeMap;
 
-/// The guests of all members.
+/// The proxied clients of all members.
 #[derive(Debug, Default)]
-pub(super) struct Guests {
-    by_key: BTreeMap<Key, Guest>,
+pub(super) struct ProxiedClients {
+    by_key: BTreeMap<Key, ProxiedClient>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guest {
+enum ProxiedClient {
     Driver,
     /// The command line.
     Visitor,
@@ -23,15 +23,19 @@ enum Guest {
 
 impl HeadCore {
     /// A member let somebody in.
-    pub(super) fn guest_joined(&mut self, member: Key, said: GuestJoined) -> Result<(), ProtocolError> {
+    pub(super) fn proxied_client_joined(
+        &mut self,
+        member: Key,
+        said: ProxiedClientJoined,
+    ) -> Result<(), ProtocolError> {
         if !self.members.by_key.contains_key(&member) {
             return Ok(());
         }
-        let number = self.new_number(member, said.guest)?;
+        let number = self.new_number(member, said.proxied_client)?;
         let key = self.new_key();
         self.members.add_route(key, member, number);
-        let guest = if said.driver.is_some() { Guest::Driver } else { Guest::Visitor };
-        self.members.guests.by_key.insert(key, guest);
+        let proxied_client = if said.driver.is_some() { ProxiedClient::Driver } else { ProxiedClient::Visitor };
+        self.members.proxied_clients.by_key.insert(key, proxied_client);
         if let (Some(driver), Some(who)) = (&said.driver, &said.returning) {
             if let Err(text) = self.resume_driver(key, driver.clone(), who) {
                 self.send(key, Refused { text });
@@ -42,38 +46,38 @@ impl HeadCore {
             self.driver_joined(key, driver);
         }
         // Whoever comes, or comes back, hears what those there were told before.
-        if let Some(told) = self.draining_of(member).filter(|_| guest == Guest::Driver) {
+        if let Some(told) = self.draining_of(member).filter(|_| proxied_client == ProxiedClient::Driver) {
             self.send(key, told);
         }
         Ok(())
     }
 
-    /// The guest of a member is gone.
-    pub(super) fn guest_left(&mut self, member: Key, number: u64) {
+    /// The proxied client of a member is gone.
+    pub(super) fn proxied_client_left(&mut self, member: Key, number: u64) {
         let known = self.process_of(member, number);
-        if let Some(key) = known.filter(|key| self.members.guests.by_key.contains_key(key)) {
-            self.guest_gone(key);
+        if let Some(key) = known.filter(|key| self.members.proxied_clients.by_key.contains_key(key)) {
+            self.proxied_client_gone(key);
             self.members.remove_route(key);
         }
     }
 
     /// Whether it is the command line, which asks through a member.
     pub(crate) fn is_visiting(&self, key: Key) -> bool {
-        self.members.guests.by_key.get(&key) == Some(&Guest::Visitor)
+        self.members.proxied_clients.by_key.get(&key) == Some(&ProxiedClient::Visitor)
     }
 
-    /// GUEST-1: a member is about to be forgotten.
-    pub(super) fn guests_gone(&mut self, member: Key) {
+    /// PROXIED_CLIENT-1: a member is about to be forgotten.
+    pub(super) fn proxied_clients_gone(&mut self, member: Key) {
         let of_member = |key: &Key| self.route(*key).is_some_and(|(found, _)| found == member);
-        for key in self.members.guests.by_key.keys().copied().filter(of_member).collect::<Vec<_>>() {
-            self.guest_gone(key);
+        for key in self.members.proxied_clients.by_key.keys().copied().filter(of_member).collect::<Vec<_>>() {
+            self.proxied_client_gone(key);
         }
     }
 
-    fn guest_gone(&mut self, key: Key) {
-        match self.members.guests.by_key.remove(&key) {
-            Some(Guest::Driver) => self.driver_left(key),
-            Some(Guest::Visitor) => self.census_without(key),
+    fn proxied_client_gone(&mut self, key: Key) {
+        match self.members.proxied_clients.by_key.remove(&key) {
+            Some(ProxiedClient::Driver) => self.driver_left(key),
+            Some(ProxiedClient::Visitor) => self.census_without(key),
             None => {}
         }
     }

@@ -37,7 +37,7 @@ impl<I: Io> Client<I> {
     }
 
     /// The daemon had nothing to spare.
-    pub(crate) fn no_room_ahead(&mut self) {
+    pub(crate) fn no_allocation_credit(&mut self) {
         self.daemon.room.rest(self.now);
     }
 
@@ -81,7 +81,7 @@ impl<I: Io> Client<I> {
             self.daemon.questions.writing.remove(&spare.object());
             self.io.send(DAEMON, &Abort { object: spare.object() });
         } else {
-            self.no_room_ahead();
+            self.no_allocation_credit();
         }
     }
 

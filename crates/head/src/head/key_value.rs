@@ -1,31 +1,33 @@
 //! Values that clients keep by name with the daemon.
 
-use super::journal::{KeptName, Undo};
+use super::journal::{KeyValueName, Undo};
 use super::records::Row;
 use super::{HeadCore, Key};
 use crate::NotKept;
 use bytes::Bytes;
-use oxiray_wire::message::{Failure, KeptAction, KeptAnswer, KeptRequest};
+use oxiray_wire::message::{Failure, KeyValueAction, KeyValueAnswer, KeyValueRequest};
 
 impl HeadCore {
-    pub(super) fn keep(&mut self, from: Key, asked: KeptRequest) {
-        let mut answer = KeptAnswer { request: asked.request, ..KeptAnswer::default() };
+    pub(super) fn keep(&mut self, from: Key, asked: KeyValueRequest) {
+        let mut answer = KeyValueAnswer { request: asked.request, ..KeyValueAnswer::default() };
         match asked.action {
-            KeptAction::Put => match self.keep_value(from, &asked) {
+            KeyValueAction::Put => match self.keep_value(from, &asked) {
                 Ok(was_there) => answer.count = u64::from(was_there),
                 Err(error) => {
                     let text = error.to_string();
                     answer.failure = Some(Failure { code: "invalid".into(), text, cause: Bytes::new() });
                 }
             },
-            KeptAction::Get => {
+            KeyValueAction::Get => {
                 if let Some(value) = self.durable.kept.get(&(asked.namespace, asked.key)) {
                     (answer.count, answer.value) = (1, value.clone());
                 }
             }
-            KeptAction::Delete => answer.count = self.forget_kept(from, &asked),
-            KeptAction::List => answer.keys = self.durable.kept.list(&asked.namespace, &asked.key).cloned().collect(),
-            KeptAction::Unknown => {
+            KeyValueAction::Delete => answer.count = self.forget_kept(from, &asked),
+            KeyValueAction::List => {
+                answer.keys = self.durable.kept.list(&asked.namespace, &asked.key).cloned().collect();
+            }
+            KeyValueAction::Unknown => {
                 let text = "the daemon does not know what is to be done: the two are of different builds".into();
                 answer.failure = Some(Failure { code: "system".into(), text, cause: Bytes::new() });
             }
@@ -33,7 +35,7 @@ impl HeadCore {
         self.send(from, answer);
     }
 
-    fn keep_value(&mut self, from: Key, asked: &KeptRequest) -> Result<bool, NotKept> {
+    fn keep_value(&mut self, from: Key, asked: &KeyValueRequest) -> Result<bool, NotKept> {
         let name = (asked.namespace.clone(), asked.key.clone());
         let before = self.durable.kept.get(&name).cloned();
         let was_there = self.durable.kept.put(name.0.clone(), name.1.clone(), &asked.value, asked.widely)?;
@@ -43,7 +45,7 @@ impl HeadCore {
         Ok(was_there)
     }
 
-    fn forget_kept(&mut self, from: Key, asked: &KeptRequest) -> u64 {
+    fn forget_kept(&mut self, from: Key, asked: &KeyValueRequest) -> u64 {
         let gone = self.durable.kept.delete(&asked.namespace, &asked.key, asked.widely);
         let count = gone.len() as u64;
         if count > 0 {
@@ -54,11 +56,11 @@ impl HeadCore {
     }
 
     /// Writes down what these names hold now.
-    fn write_kept(&mut self, from: Key, request: u64, before: Vec<(KeptName, Option<Bytes>)>) {
+    fn write_kept(&mut self, from: Key, request: u64, before: Vec<(KeyValueName, Option<Bytes>)>) {
         for ((namespace, key), _) in &before {
             self.kept_changed(namespace);
-            self.touch(Row::Kept(namespace.clone(), key.clone()));
+            self.touch(Row::KeyValueStore(namespace.clone(), key.clone()));
         }
-        self.answered_by_next(from, Undo::Kept { request, before });
+        self.answered_by_next(from, Undo::KeyValueStore { request, before });
     }
 }

@@ -36,12 +36,12 @@ pub(crate) enum NotKept {
 
 /// All kept values of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeyValueStore {
     values: BTreeMap<(Bytes, Bytes), Bytes>,
     bytes: usize,
 }
 
-impl Kept {
+impl KeyValueStore {
     /// Keeps a value; one that is there stays unless `overwrite`. Says whether one was there.
     pub(crate) fn put(
         &mut self,
@@ -126,14 +126,14 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn put(kept: &mut Kept, key: &'static str, value: &'static str, overwrite: bool) -> bool {
+    fn put(kept: &mut KeyValueStore, key: &'static str, value: &'static str, overwrite: bool) -> bool {
         kept.put(Bytes::from_static(b"n"), Bytes::from_static(key.as_bytes()), &value.into(), overwrite)
             .expect("it fits")
     }
 
     #[test]
     fn values_are_put_found_and_forgotten_within_their_namespace() {
-        let mut kept = Kept::default();
+        let mut kept = KeyValueStore::default();
         let (space, other) = (Bytes::from_static(b"n"), Bytes::from_static(b"o"));
         assert!(!put(&mut kept, "a/1", "x", true));
         assert!(put(&mut kept, "a/1", "y", false));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_bounds() {
-        let mut kept = Kept::default();
+        let mut kept = KeyValueStore::default();
         let long = Bytes::from(vec![0; KEPT_KEY_BYTES_MAX + 1]);
         assert_eq!(kept.put(Bytes::new(), long.clone(), &Bytes::new(), true), Err(NotKept::LongKey(long.len())));
         assert_eq!(kept.put(long.clone(), Bytes::new(), &Bytes::new(), true), Err(NotKept::LongKey(long.len())));

@@ -1,16 +1,16 @@
 //! Drivers and the command line on a member's machine: they connect to the member, and are clients of the head.
 //!
-//! What a guest says and is told travels in a [`Relay`](super::Relay) under the number that its node gave it.
+//! What a proxied client says and is told travels in a [`Relay`](super::Relay) under the number that its node gave it.
 
 use super::{Driver, Returning};
 use oxiray_fields::Fields;
 
 /// member → head: somebody was let in there. A driver is answered by a relayed [`Welcome`](super::Welcome).
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
-pub struct GuestJoined {
-    /// The guest, as its node counts.
+pub struct ProxiedClientJoined {
+    /// The proxied client, as its node counts.
     #[field(1)]
-    pub guest: u64,
+    pub proxied_client: u64,
     /// What a driver told of itself; nothing for the command line.
     #[field(2)]
     pub driver: Option<Driver>,
@@ -19,18 +19,18 @@ pub struct GuestJoined {
     pub returning: Option<Returning>,
 }
 
-/// member → head: the guest is gone, with or without a word.
+/// member → head: the proxied client is gone, with or without a word.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct GuestLeft {
-    /// The guest, as its node counts.
+pub struct ProxiedClientLeft {
+    /// The proxied client, as its node counts.
     #[field(1)]
-    pub guest: u64,
+    pub proxied_client: u64,
 }
 
-/// head → member: close the guest's stream when everything is sent.
+/// head → member: close the proxied client's stream when everything is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct GuestClose {
-    /// The guest, as its node counts.
+pub struct ProxiedClientClose {
+    /// The proxied client, as its node counts.
     #[field(1)]
-    pub guest: u64,
+    pub proxied_client: u64,
 }

@@ -4,14 +4,14 @@ use std::io::{self, ErrorKind};
 
 /// Whether it has something to read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Side {
+pub(crate) struct StreamSide {
     /// It may have something to read: it has not been found empty since the kernel last told of it.
     pub(crate) is_ready: bool,
     /// It will end behind what it has, so that a short read is not the last.
     is_ending: bool,
 }
 
-impl Side {
+impl StreamSide {
     pub(crate) const UNKNOWN: Self = Self { is_ready: true, is_ending: false };
 
     pub(crate) fn told(&mut self, is_ending: bool) {
@@ -39,7 +39,7 @@ impl Side {
 
 /// How a stream stands after it was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum StreamStanding {
     /// Nothing more can be moved for now.
     Idle,
     /// There may be more to move at once.

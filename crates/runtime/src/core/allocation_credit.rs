@@ -32,7 +32,7 @@ impl Spare {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct RoomAhead {
+pub(crate) struct AllocationCredit {
     /// The size of what was put last, and when.
     last: Option<(usize, Instant)>,
     /// What was put before was as large.
@@ -45,7 +45,7 @@ pub(crate) struct RoomAhead {
     rests_until: Option<Instant>,
 }
 
-impl RoomAhead {
+impl AllocationCredit {
     /// An object of this size is put now.
     pub(crate) fn put(&mut self, size: usize, now: Instant) {
         let last = self.last.replace((size, now));

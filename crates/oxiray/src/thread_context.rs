@@ -7,14 +7,14 @@ use oxiray_client::Functions;
 
 /// What a thread that runs calls knows for itself: others have no part in it, so that it costs no lock.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct ThreadContext {
     /// Why nothing can run here: what it was to have around it is not there.
     pub(crate) unfit: Option<Error>,
     label: String,
     functions: Functions<&'static Entry>,
 }
 
-impl Desk {
+impl ThreadContext {
     pub(crate) fn fit(&self) -> Result<()> {
         self.unfit.clone().map_or(Ok(()), Err)
     }

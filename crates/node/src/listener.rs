@@ -16,8 +16,8 @@ const TELLING_PERIOD: Duration = Duration::from_secs(1);
 
 /// The listener, and what whoever comes has to show.
 #[derive(Debug)]
-pub(crate) struct Door {
-    listener: UnixListener,
+pub(crate) struct Listener {
+    socket: UnixListener,
     /// What whoever is let in has to show.
     token: String,
     is_watched: bool,
@@ -25,9 +25,9 @@ pub(crate) struct Door {
     turned_away: TurnedAway,
 }
 
-impl Door {
+impl Listener {
     pub(crate) fn new(listener: UnixListener, token: String) -> Self {
-        Self { listener, token, is_watched: false, paused_until: None, turned_away: TurnedAway::default() }
+        Self { socket: listener, token, is_watched: false, paused_until: None, turned_away: TurnedAway::default() }
     }
 
     /// Whether that is what whoever is let in has to show.
@@ -36,12 +36,12 @@ impl Door {
     }
 
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
-        self.listener.accept().map(|(socket, _)| socket.into())
+        self.socket.accept().map(|(socket, _)| socket.into())
     }
 
-    /// Nobody is accepted until [`Door::open`].
+    /// Nobody is accepted until [`Listener::open`].
     pub(crate) fn close(&mut self, poller: &Poller) {
-        poller.forget(&self.listener);
+        poller.forget(&self.socket);
         self.is_watched = false;
     }
 
@@ -65,12 +65,12 @@ impl Door {
     }
 
     pub(crate) fn open(&mut self, poller: &Poller, now: Instant) {
-        self.is_watched = poller.watch(&self.listener, Token::Listener).is_ok();
+        self.is_watched = poller.watch(&self.socket, Token::Listener).is_ok();
         self.paused_until = (!self.is_watched).then(|| now + PAUSE);
     }
 
     pub(crate) fn does_somebody_wait(&self) -> bool {
-        let mut listener = [PollFd::new(&self.listener, PollFlags::IN)];
+        let mut listener = [PollFd::new(&self.socket, PollFlags::IN)];
         poll(&mut listener, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 

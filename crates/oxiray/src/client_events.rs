@@ -1,8 +1,8 @@
-//! News from the runtime: workers' output, notices, errors nobody looked at, values that futures wait for.
+//! ClientEvent from the runtime: workers' output, notices, errors nobody looked at, values that futures wait for.
 
 use crate::error::Error;
 use oxiray_ids::ObjectId;
-use oxiray_runtime::{News, Runtime};
+use oxiray_runtime::{ClientEvent, Runtime};
 use oxiray_wire::message::LogLines;
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -73,15 +73,15 @@ fn wake(id: ObjectId) {
 fn hear(runtime: &Runtime) {
     loop {
         match runtime.next_news() {
-            News::Lines(said) => print(&said),
-            News::Notice(text) => tell(&format!("(oxiray) {text}\n")),
-            News::Ready(id) => wake(id),
-            News::Unseen(value) => {
+            ClientEvent::Lines(said) => print(&said),
+            ClientEvent::Notice(text) => tell(&format!("(oxiray) {text}\n")),
+            ClientEvent::Ready(id) => wake(id),
+            ClientEvent::Unseen(value) => {
                 if let Some(error) = value.content.as_ref().and_then(Error::of) {
                     tell(&format!("(oxiray) an error that nobody looked at: {error}\n"));
                 }
             }
-            News::Over => break,
+            ClientEvent::Over => break,
         }
     }
     let left = WAITING.lock().take().unwrap_or_default();

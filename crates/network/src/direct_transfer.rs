@@ -3,9 +3,9 @@
 //! A stream between two nodes is cut into parcels: of what its local socket gave, and of *loads*, which the gateway reads
 //! from memory itself and writes into the *hold* that the other side has opened under the same tag.
 //!
-//! - FREIGHT-1: a load is behind what was written to the local socket before it, and before what was written after it.
-//! - FREIGHT-2: a hold is written only while it is open and only within its size; a load is read only until it is
-//!   recalled. Once [`Freight::close`] or [`Freight::recall`] has returned, the memory is touched no more.
+//! - DIRECT_TRANSFER-1: a load is behind what was written to the local socket before it, and before what was written after it.
+//! - DIRECT_TRANSFER-2: a hold is written only while it is open and only within its size; a load is read only until it is
+//!   recalled. Once [`DirectTransfer::close`] or [`DirectTransfer::recall`] has returned, the memory is touched no more.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -46,7 +46,7 @@ struct Ledger {
 
 /// What the daemon and the gateway share of one stream between nodes.
 #[derive(Debug, Default)]
-pub struct Freight {
+pub struct DirectTransfer {
     ledger: Mutex<Ledger>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Due {
     pub(crate) left: u64,
 }
 
-impl Freight {
+impl DirectTransfer {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,7 +70,7 @@ impl Freight {
         self.ledger().loads.push_back((position, load, false));
     }
 
-    /// Reads no more for this tag (FREIGHT-2). What the other side still gets under it are zeros.
+    /// Reads no more for this tag (DIRECT_TRANSFER-2). What the other side still gets under it are zeros.
     pub fn recall(&self, tag: u64) {
         for (_, load, is_recalled) in &mut self.ledger().loads {
             *is_recalled |= load.tag == tag;
@@ -87,7 +87,7 @@ impl Freight {
         self.ledger().holds.contains_key(&tag)
     }
 
-    /// Writes no more for this tag (FREIGHT-2).
+    /// Writes no more for this tag (DIRECT_TRANSFER-2).
     pub fn close(&self, tag: u64) {
         self.ledger().holds.remove(&tag);
     }

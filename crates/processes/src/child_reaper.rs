@@ -1,7 +1,7 @@
 //! The children of one process, and the orphans that the dead among them leave.
 //!
-//! - BROOD-1: a child is reported as departed once, and only when nothing that descended from it is left.
-//! - BROOD-2: while no registered child has died, nothing is killed: an unregistered child is then one
+//! - CHILD_REAPER-1: a child is reported as departed once, and only when nothing that descended from it is left.
+//! - CHILD_REAPER-2: while no registered child has died, nothing is killed: an unregistered child is then one
 //!   that is about to be registered.
 
 use crate::call;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The children of this process. One per process, made before it has a second thread, so that SIGCHLD
 /// is blocked everywhere.
 #[derive(Debug)]
-pub struct Brood {
+pub struct ChildReaper {
     living: BTreeSet<u32>,
     /// Dead, with orphans possibly still about.
     mourned: BTreeMap<u32, Departed>,
@@ -36,7 +36,7 @@ pub struct Departed {
 /// This process cannot watch over its children.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot watch over child processes: {step} failed")]
-pub struct BroodError {
+pub struct ReaperError {
     /// Which system call.
     pub step: &'static str,
     /// What it said.
@@ -44,21 +44,21 @@ pub struct BroodError {
     pub source: Errno,
 }
 
-impl Brood {
+impl ChildReaper {
     /// Makes this process a subreaper and has its thread hear of deaths through a descriptor.
-    pub fn new() -> Result<Self, BroodError> {
-        call::become_subreaper().map_err(|source| BroodError { step: "prctl(PR_SET_CHILD_SUBREAPER)", source })?;
+    pub fn new() -> Result<Self, ReaperError> {
+        call::become_subreaper().map_err(|source| ReaperError { step: "prctl(PR_SET_CHILD_SUBREAPER)", source })?;
         let signals = call::signals_as_descriptor(&[libc::SIGCHLD])
-            .map_err(|source| BroodError { step: "signalfd(SIGCHLD)", source })?;
+            .map_err(|source| ReaperError { step: "signalfd(SIGCHLD)", source })?;
         Ok(Self { living: BTreeSet::new(), mourned: BTreeMap::new(), signals })
     }
 
-    /// Readable when [`Brood::reap`] may have news.
+    /// Readable when [`ChildReaper::reap`] may have news.
     pub fn watch_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
 
-    /// Takes a child into care. Do it before the next [`Brood::reap`].
+    /// Takes a child into care. Do it before the next [`ChildReaper::reap`].
     pub fn register(&mut self, pid: u32) {
         self.living.insert(pid);
     }
@@ -73,7 +73,7 @@ impl Brood {
         self.living.is_empty() && self.mourned.is_empty()
     }
 
-    /// Kills a registered child; [`Brood::reap`] reports it. Only children of ours are hit: one that is
+    /// Kills a registered child; [`ChildReaper::reap`] reports it. Only children of ours are hit: one that is
     /// dead keeps its number until it is reaped here.
     pub fn kill(&self, pid: u32) {
         if self.living.contains(&pid) {

@@ -1,4 +1,4 @@
-//! The object store's counter: clients' wishes in, the store's answers out.
+//! The object store's counter: clients' requests in, the store's answers out.
 
 use oxiray_head::{LENT, StoreFigures};
 use oxiray_ids::{JobId, ObjectId};
@@ -46,7 +46,7 @@ struct Open {
 }
 
 #[derive(Debug)]
-pub(crate) struct StoreDesk {
+pub(crate) struct StoreClient {
     store: Store,
     /// The request of each ticket that is not answered, and when to look at it.
     requests: BTreeMap<Ticket, Open>,
@@ -58,7 +58,7 @@ pub(crate) struct StoreDesk {
     stamps: BTreeMap<ObjectId, Stamp>,
 }
 
-impl StoreDesk {
+impl StoreClient {
     /// `fullness_max`: how full the file system of the spill directory may get, in thousandths.
     pub(crate) fn open(capacity_bytes: u64, spill_directory: PathBuf, fullness_max: u32) -> io::Result<Self> {
         let spill_directory = Some(spill_directory);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_request_is_answered_under_its_own_number_or_refused_when_its_time_is_over() {
-        let mut desk = StoreDesk { store: Store::new(Options::new(2 << 20)).expect("a store"), ..empty() };
+        let mut desk = StoreClient { store: Store::new(Options::new(2 << 20)).expect("a store"), ..empty() };
         let now = Instant::now();
         desk.allocate(7, 41, object(1), 2 << 20, now);
         let [granted] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn what_the_gone_asked_for_is_forgotten() {
-        let mut desk = StoreDesk { store: Store::new(Options::new(2 << 20)).expect("a store"), ..empty() };
+        let mut desk = StoreClient { store: Store::new(Options::new(2 << 20)).expect("a store"), ..empty() };
         let now = Instant::now();
         desk.pin(7, 1, object(9), now);
         let [refused] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn room_is_lent_ahead_or_refused_at_once() {
-        let mut desk = StoreDesk { store: Store::new(Options::new(4 << 20)).expect("a store"), ..empty() };
+        let mut desk = StoreClient { store: Store::new(Options::new(4 << 20)).expect("a store"), ..empty() };
         let now = Instant::now();
         desk.lend(7, 41, object(1), 1 << 20, now);
         let [granted] = <[Answer; 1]>::try_from(desk.answers()).expect("an answer");
@@ -409,8 +409,8 @@ mod tests {
         assert_eq!((desk.used_bytes(), desk.figures().objects, desk.figures().pooled), (1 << 20, 1, 0));
     }
 
-    fn empty() -> StoreDesk {
-        StoreDesk {
+    fn empty() -> StoreClient {
+        StoreClient {
             store: Store::new(Options::new(1 << 20)).expect("a store"),
             requests: BTreeMap::new(),
             deadlines: BTreeSet::new(),

@@ -8,7 +8,7 @@
 //! - AHEAD-3: who is withdrawn is forgotten at once.
 
 use super::groups::Need;
-use super::{Alarm, Effect, HeadCore, Key, Wanted};
+use super::{Alarm, Effect, HeadCore, Key, PendingRequest};
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_wire::message::CopyWanted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(super) const AHEAD_LIMIT: Duration = Duration::from_secs(60);
 
 /// Who waits for objects to travel, by ticket.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct Prefetches {
     waiting: BTreeMap<u64, Travelling>,
 }
 
@@ -32,7 +32,7 @@ struct Travelling {
     left: BTreeSet<ObjectId>,
 }
 
-impl Ahead {
+impl Prefetches {
     /// How many wait so.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -80,7 +80,7 @@ impl HeadCore {
     pub(super) fn bring(
         &mut self,
         ticket: u64,
-        wanted: Wanted,
+        wanted: PendingRequest,
         need: Need,
         (node, left): (NodeId, BTreeSet<ObjectId>),
     ) {
@@ -90,9 +90,9 @@ impl HeadCore {
                 None => self.out.push(Effect::Copy { object: *object }),
             }
         }
-        self.pending.wanted.insert(ticket, Wanted { is_brought: true, ..wanted });
+        self.pending.wanted.insert(ticket, PendingRequest { is_brought: true, ..wanted });
         self.pending.ahead.waiting.insert(ticket, Travelling { need, node, left });
-        self.alarm_at(self.clock.now + AHEAD_LIMIT, Alarm::Ahead(ticket));
+        self.alarm_at(self.clock.now + AHEAD_LIMIT, Alarm::Prefetches(ticket));
     }
 
     /// A node has a copy of an object.

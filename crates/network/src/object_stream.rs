@@ -1,13 +1,13 @@
-//! A stream that has freight, between its local socket and its connection: parcels in records of TLS.
+//! A stream that has direct transfer, between its local socket and its connection: parcels in records of TLS.
 //!
 //! What is sent is copied once, from memory into the records that the kernel is given. What comes is read by the kernel
 //! into the memory that it is for, opened there, and moved together over the headers between.
 //!
-//! - HAUL-1: between two calls, what is not opened is in no hold's memory but here: a hold may close at any time, and the
+//! - OBJECT_STREAM-1: between two calls, what is not opened is in no hold's memory but here: a hold may close at any time, and the
 //!   records behind it are still to be read.
-//! - HAUL-2: what waits here is bounded: [`BATCH_BYTES`] that go, and as many that came (NETWORK-4).
+//! - OBJECT_STREAM-2: what waits here is bounded: [`BATCH_BYTES`] that go, and as many that came (NETWORK-4).
 
-use crate::freight::Freight;
+use crate::direct_transfer::DirectTransfer;
 use oxiray_records::{CONTENT_MAX, Handover, Kind, OVERHEAD, Opener, RECORD_MAX, Sealer};
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub(crate) enum Came {
 
 /// How far a stream's parcels are, both ways.
 #[derive(Debug)]
-pub(crate) struct Haul {
-    freight: Arc<Freight>,
+pub(crate) struct ObjectStream {
+    direct_transfer: Arc<DirectTransfer>,
     sealer: Sealer,
     opener: Opener,
     /// Records that go out, and how much of them the kernel has.
@@ -60,16 +60,16 @@ pub(crate) struct Haul {
     has_ended: bool,
 }
 
-impl Haul {
-    /// What came early is for [`Haul::unpack`].
-    pub(crate) fn new(freight: Arc<Freight>, handover: Handover) -> io::Result<Self> {
+impl ObjectStream {
+    /// What came early is for [`ObjectStream::unpack`].
+    pub(crate) fn new(direct_transfer: Arc<DirectTransfer>, handover: Handover) -> io::Result<Self> {
         let Handover { sealing, opening, unsent, .. } = handover;
-        Ok(Self::with(freight, Sealer::new(&sealing)?, Opener::new(&opening)?, unsent))
+        Ok(Self::with(direct_transfer, Sealer::new(&sealing)?, Opener::new(&opening)?, unsent))
     }
 
-    fn with(freight: Arc<Freight>, sealer: Sealer, opener: Opener, out: Vec<u8>) -> Self {
+    fn with(direct_transfer: Arc<DirectTransfer>, sealer: Sealer, opener: Opener, out: Vec<u8>) -> Self {
         Self {
-            freight,
+            direct_transfer,
             sealer,
             opener,
             out,
@@ -105,7 +105,7 @@ impl Haul {
 
     /// Seals some of what is due before the local socket is read; whether anything was.
     pub(crate) fn pack_due(&mut self) -> io::Result<bool> {
-        let due = self.freight.next().filter(|(position, _)| *position <= self.packed);
+        let due = self.direct_transfer.next().filter(|(position, _)| *position <= self.packed);
         if let Some((_, due)) = due {
             if self.going == 0 {
                 self.going = due.left.min(PARCEL_BYTES) as usize;
@@ -113,9 +113,9 @@ impl Haul {
                 self.sealer.seal(Kind::Data, &header, &[], &mut self.out)?;
             }
             let count = self.going.min(BATCH_CONTENT);
-            let Self { freight, sealer, out, .. } = self;
+            let Self { direct_transfer, sealer, out, .. } = self;
             let mut sealed = Ok(());
-            if !freight.send(count, &mut |bytes| sealed = sealer.seal(Kind::Data, bytes, &[], out)) {
+            if !direct_transfer.send(count, &mut |bytes| sealed = sealer.seal(Kind::Data, bytes, &[], out)) {
                 return Err(io::Error::new(ErrorKind::NotFound, "a load is not where it is said to be"));
             }
             sealed?;
@@ -132,7 +132,7 @@ impl Haul {
 
     /// Seals bytes of the local socket that go out now; the others are held back.
     pub(crate) fn pack(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let next = self.freight.next().map(|(position, _)| position.saturating_sub(self.packed));
+        let next = self.direct_transfer.next().map(|(position, _)| position.saturating_sub(self.packed));
         let count = next.map_or(bytes.len(), |next| next.min(bytes.len() as u64) as usize);
         let (now, later) = bytes.split_at(count);
         self.held.extend_from_slice(later);
@@ -174,9 +174,10 @@ impl Haul {
         if tag == 0 || left <= RECORD_MAX {
             return Ok(None);
         }
-        let freight = self.freight.clone();
+        let direct_transfer = self.direct_transfer.clone();
         let mut landed = None;
-        freight.receive(tag, offset, left.min(BATCH_BYTES), &mut |place| landed = Some(self.land_in(place, tcp)));
+        direct_transfer
+            .receive(tag, offset, left.min(BATCH_BYTES), &mut |place| landed = Some(self.land_in(place, tcp)));
         landed.transpose()
     }
 
@@ -245,7 +246,7 @@ impl Haul {
             _ => {
                 return Err(io::Error::new(
                     ErrorKind::InvalidData,
-                    "the peer asks for what a stream with freight has not",
+                    "the peer asks for what a stream without direct transfer has not",
                 ));
             }
         }
@@ -271,7 +272,7 @@ impl Haul {
                 local.extend_from_slice(now);
             } else {
                 // Where the hold is closed, nobody wants them.
-                self.freight.receive(tag, offset, now.len(), &mut |place| place.copy_from_slice(now));
+                self.direct_transfer.receive(tag, offset, now.len(), &mut |place| place.copy_from_slice(now));
             }
             self.coming = (tag, offset.saturating_add(now.len() as u64), left - now.len());
             bytes = rest;

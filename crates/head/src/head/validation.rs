@@ -4,8 +4,8 @@
 //!   late, because messages cross, names nothing any more and is passed over in silence.
 //! - DOOR-2: a number that a peer chose is looked up among what is that peer's own, and nowhere else.
 
+use super::bundle_placement::Prepare;
 use super::members::Order;
-use super::rooms::Prepare;
 use super::{Effect, HeadCore, Key};
 use oxiray_ids::{NodeId, WorkerId};
 pub(super) use oxiray_machine::{check_name, cut};
@@ -17,10 +17,10 @@ pub(super) enum ProtocolError {
     /// An owner counts its requests.
     #[error("it asked for a lease under number {0}, under which it waits for another")]
     RequestTwice(u64),
-    /// A member counts its workers and guests together.
-    #[error("it said of guest {0} what is said of workers")]
-    GuestAsWorker(u64),
-    /// A new worker or guest has a number of its own.
+    /// A member counts its workers and proxied clients together.
+    #[error("it said of proxied client {0} what is said of workers")]
+    ProxiedClientAsWorker(u64),
+    /// A new worker or proxied client has a number of its own.
     #[error("it gave a new process number {0}, which another of its processes has")]
     NumberTwice(u64),
     /// Identifiers of processes are drawn at random.
@@ -58,7 +58,7 @@ impl HeadCore {
         }
     }
 
-    /// What a member calls `number`, worker or guest; nothing where it is gone.
+    /// What a member calls `number`, worker or proxied client; nothing where it is gone.
     pub(crate) fn process_of(&self, member: Key, number: u64) -> Option<Key> {
         self.members.by_key.get(&member)?.workers.get(&number).copied()
     }
@@ -66,12 +66,12 @@ impl HeadCore {
     /// The worker of a member; nothing where it is gone.
     pub(super) fn worker_of(&self, member: Key, number: u64) -> Result<Option<Key>, ProtocolError> {
         match self.process_of(member, number) {
-            Some(key) if !self.workers.by_key.contains_key(&key) => Err(ProtocolError::GuestAsWorker(number)),
+            Some(key) if !self.workers.by_key.contains_key(&key) => Err(ProtocolError::ProxiedClientAsWorker(number)),
             known => Ok(known),
         }
     }
 
-    /// A number for a new worker or guest of a member.
+    /// A number for a new worker or proxied client of a member.
     pub(super) fn new_number(&self, member: Key, number: u64) -> Result<u64, ProtocolError> {
         match self.process_of(member, number) {
             Some(_) => Err(ProtocolError::NumberTwice(number)),

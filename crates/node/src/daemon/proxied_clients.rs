@@ -1,19 +1,21 @@
 //! Drivers and the command line that connect to a member: clients of its head.
 //!
-//! What is about this node's own store stays here; all else is passed on under the guest's number.
+//! What is about this node's own store stays here; all else is passed on under the proxied client's number.
 
 use super::Daemon;
-use crate::membership::Guest;
+use crate::membership::ProxiedClient;
 use crate::poller::Token;
 use crate::streams::Role;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
-use oxiray_wire::message::{Driver, GuestClose, GuestJoined, GuestLeft, HeadBack, VisitorToDaemon};
+use oxiray_wire::message::{
+    Driver, HeadBack, ProxiedClientClose, ProxiedClientJoined, ProxiedClientLeft, VisitorToDaemon,
+};
 use std::os::fd::OwnedFd;
 
 impl Daemon {
     /// Somebody who may come in came to this member.
-    pub(super) fn admit_guest(&mut self, head: Key, key: Key, driver: Option<Driver>, pidfd: Option<OwnedFd>) {
+    pub(super) fn admit_proxied_client(&mut self, head: Key, key: Key, driver: Option<Driver>, pidfd: Option<OwnedFd>) {
         if let Some(pidfd) = &pidfd
             && let Err(error) = self.poller.watch(pidfd, Token::Driver(key))
         {
@@ -23,30 +25,30 @@ impl Daemon {
         stream.connection.prove();
         stream.role = if driver.is_some() { Role::Driver(pidfd) } else { Role::Visitor };
         if let Some(driver) = &driver {
-            self.membership.guests.insert(key, Guest { driver: driver.clone(), who: None });
+            self.membership.proxied_clients.insert(key, ProxiedClient { driver: driver.clone(), who: None });
         }
-        self.queue(head, &GuestJoined { guest: key, driver, returning: None }.into(), Vec::new());
+        self.queue(head, &ProxiedClientJoined { proxied_client: key, driver, returning: None }.into(), Vec::new());
     }
 
-    /// Another head is to know the guests, too. What the command line asked is not asked again.
-    pub(super) fn guests_return(&mut self, head: Key, epoch: u64) {
+    /// Another head is to know the proxied clients, too. What the command line asked is not asked again.
+    pub(super) fn proxied_clients_return(&mut self, head: Key, epoch: u64) {
         let visitors = self.streams.iter().filter(|(_, stream)| matches!(stream.role, Role::Visitor));
         for key in visitors.map(|(key, _)| key).collect::<Vec<_>>() {
             self.stream_over(key);
         }
-        for (guest, told) in std::mem::take(&mut self.membership.guests) {
+        for (proxied_client, told) in std::mem::take(&mut self.membership.proxied_clients) {
             let (driver, returning) = (Some(told.driver.clone()), told.who.clone());
-            self.queue(head, &GuestJoined { guest, driver, returning }.into(), Vec::new());
+            self.queue(head, &ProxiedClientJoined { proxied_client, driver, returning }.into(), Vec::new());
             if told.who.is_some() {
-                self.queue(guest, &HeadBack { epoch }.into(), Vec::new());
-                self.await_word_of(guest);
+                self.queue(proxied_client, &HeadBack { epoch }.into(), Vec::new());
+                self.await_word_of(proxied_client);
             }
-            self.membership.guests.insert(guest, told);
+            self.membership.proxied_clients.insert(proxied_client, told);
         }
     }
 
     /// The command line asks a member. What is asked of the session is asked of this one; else of the cluster.
-    pub(super) fn guest_visits(&mut self, head: Key, key: Key, message: VisitorToDaemon) {
+    pub(super) fn proxied_client_visits(&mut self, head: Key, key: Key, message: VisitorToDaemon) {
         match message {
             VisitorToDaemon::Session(asked) => self.session_asked(&asked),
             VisitorToDaemon::Report(asked) => self.pass_on(head, key, &asked.into()),
@@ -59,22 +61,22 @@ impl Daemon {
         self.queue(head, &message.relayed(from).into(), Vec::new());
     }
 
-    /// The stream of a guest of this member is over.
-    pub(super) fn guest_over(&mut self, head: Key, key: Key) {
-        self.membership.guests.remove(&key);
-        self.queue(head, &GuestLeft { guest: key }.into(), Vec::new());
+    /// The stream of a proxied client of this member is over.
+    pub(super) fn proxied_client_over(&mut self, head: Key, key: Key) {
+        self.membership.proxied_clients.remove(&key);
+        self.queue(head, &ProxiedClientLeft { proxied_client: key }.into(), Vec::new());
         self.objects.client_gone(key);
     }
 
-    /// The head has nothing more to say to the guest.
-    pub(super) fn close_guest(&mut self, said: &GuestClose) {
-        self.close_when_sent(said.guest);
+    /// The head has nothing more to say to the proxied client.
+    pub(super) fn close_proxied_client(&mut self, said: &ProxiedClientClose) {
+        self.close_when_sent(said.proxied_client);
     }
 
     /// Closes a client's stream when everything is sent, wherever it ends.
     pub(super) fn close_when_sent(&mut self, client: Key) {
-        if let Some((member, guest)) = self.core.route(client) {
-            return self.queue(member, &GuestClose { guest }.into(), Vec::new());
+        if let Some((member, proxied_client)) = self.core.route(client) {
+            return self.queue(member, &ProxiedClientClose { proxied_client }.into(), Vec::new());
         }
         self.streams.close_when_sent(client);
     }

@@ -4,15 +4,15 @@ use super::Failure;
 use bytes::Bytes;
 use oxiray_fields::Fields;
 
-/// client → daemon: put, get, delete or list kept values. Answered by [`KeptAnswer`].
+/// client → daemon: put, get, delete or list kept values. Answered by [`KeyValueAnswer`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct KeptRequest {
+pub struct KeyValueRequest {
     /// Names the question.
     #[field(1)]
     pub request: u64,
     /// What is to be done.
     #[field(2)]
-    pub action: KeptAction,
+    pub action: KeyValueAction,
     /// Where the key lives; empty for where everybody's do.
     #[field(3)]
     pub namespace: Bytes,
@@ -29,7 +29,7 @@ pub struct KeptRequest {
 
 /// What is done with kept values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
-pub enum KeptAction {
+pub enum KeyValueAction {
     /// Nothing: what a peer says that knows more actions than this one.
     Unknown = 0,
     /// Keep the value under the key.
@@ -42,9 +42,9 @@ pub enum KeptAction {
     List = 4,
 }
 
-/// daemon → client: the answer to a [`KeptRequest`].
+/// daemon → client: the answer to a [`KeyValueRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Fields)]
-pub struct KeptAnswer {
+pub struct KeyValueAnswer {
     /// The question.
     #[field(1)]
     pub request: u64,

@@ -58,11 +58,11 @@ impl<K: Ord + Copy> Places<K> {
 
 /// Addresses with wrong proofs: how many, and since when they are counted.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct FailedProofs {
     wrong: BTreeMap<IpAddr, (u32, Instant)>,
 }
 
-impl Crowd {
+impl FailedProofs {
     /// A peer showed a wrong proof.
     pub(crate) fn erred(&mut self, address: IpAddr, now: Instant) {
         self.wrong.retain(|_, (_, since)| now.saturating_duration_since(*since) < WINDOW);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn who_errs_often_is_barred_for_a_while_and_nobody_else() {
-        let (mut crowd, begin) = (Crowd::default(), Instant::now());
+        let (mut crowd, begin) = (FailedProofs::default(), Instant::now());
         for _ in 0..WRONG_PROOFS_MAX {
             assert!(!crowd.is_barred(address(1), begin));
             crowd.erred(address(1), begin);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let (mut crowd, begin) = (Crowd::default(), Instant::now());
+        let (mut crowd, begin) = (FailedProofs::default(), Instant::now());
         for number in 0..3 * ADDRESSES_MAX as u32 {
             crowd.erred(address(number), begin + Duration::from_nanos(u64::from(number)));
         }

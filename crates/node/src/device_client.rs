@@ -52,7 +52,7 @@ pub enum DeviceAnswer {
 
 /// Where the libraries of a machine's devices are asked. Their threads start with the first question, and end with it.
 #[derive(Debug)]
-pub struct DeviceDesk {
+pub struct DeviceClient {
     libraries: BTreeMap<&'static str, Questions>,
     gauges: BTreeMap<&'static str, Gauge>,
     /// What each resource's measuring found last.
@@ -61,7 +61,7 @@ pub struct DeviceDesk {
     mailbox: Mailbox<Said>,
 }
 
-impl DeviceDesk {
+impl DeviceClient {
     /// The desk for the devices that a machine offers.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl DeviceDesk {
         self.libraries.keys().copied().collect()
     }
 
-    /// Asks; the answer is among [`DeviceDesk::answers`] when there is one.
+    /// Asks; the answer is among [`DeviceClient::answers`] when there is one.
     pub fn ask(&mut self, question: DeviceQuestion) {
         let asked = match self.libraries.get_mut(&question.device.0[..]) {
             Some(library) => library.ask(question, &self.post),
@@ -147,7 +147,7 @@ impl DeviceDesk {
     }
 }
 
-impl AsFd for DeviceDesk {
+impl AsFd for DeviceClient {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mailbox.as_fd()
     }
@@ -252,8 +252,8 @@ mod tests {
         false
     }
 
-    fn desk(is_dead: fn(u32) -> bool, library: Library) -> DeviceDesk {
-        let mut desk = DeviceDesk::new().expect("a descriptor");
+    fn desk(is_dead: fn(u32) -> bool, library: Library) -> DeviceClient {
+        let mut desk = DeviceClient::new().expect("a descriptor");
         desk.add("GPU", is_dead, library, Box::new(Vec::new));
         desk
     }
@@ -263,12 +263,12 @@ mod tests {
     }
 
     /// The next answer.
-    fn next(desk: &mut DeviceDesk) -> DeviceAnswer {
+    fn next(desk: &mut DeviceClient) -> DeviceAnswer {
         let said = desk.mailbox.wait(Duration::from_secs(60)).expect("there is an answer");
         desk.noted(said)
     }
 
-    fn answer(desk: &mut DeviceDesk, slot: u32, pid: u32) -> Residue {
+    fn answer(desk: &mut DeviceClient, slot: u32, pid: u32) -> Residue {
         desk.ask(question(slot, pid));
         let DeviceAnswer::Residue(of, residue) = next(desk) else { panic!("nothing was measured") };
         assert_eq!(of, question(slot, pid));
@@ -325,7 +325,7 @@ mod tests {
         let (release, gate) = channel::<u32>();
         let used = |percent| DeviceUse { slot: percent, ..DeviceUse::default() };
         let measure = Box::new(move || gate.recv().map(used).into_iter().collect());
-        let mut desk = DeviceDesk::new().expect("a descriptor");
+        let mut desk = DeviceClient::new().expect("a descriptor");
         desk.add("GPU", nobody, Box::new(|_| None), measure);
         desk.add("TPU", nobody, Box::new(|_| None), Box::new(|| vec![DeviceUse { slot: 99, ..DeviceUse::default() }]));
         desk.measure();

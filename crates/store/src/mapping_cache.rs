@@ -15,19 +15,19 @@ const KEPT_MAX: usize = 64;
 
 /// Mappings, the one that was asked for last behind the others.
 #[derive(Debug)]
-pub(crate) struct KeptMappings {
+pub(crate) struct MappingCache {
     limit_bytes: usize,
     kept: VecDeque<(SegmentId, Arc<WriteMapping>)>,
 }
 
-impl KeptMappings {
+impl MappingCache {
     pub(crate) fn new(limit_bytes: usize) -> Self {
         Self { limit_bytes, kept: VecDeque::new() }
     }
 
     /// The mapping of a segment, of which an object of `size` bytes is looked at; `map` maps its file where none of the
     /// segments that are kept is in it. It is kept even where it is larger than the limit, until the next one is asked for
-    /// or [`KeptMappings::trim`] is called.
+    /// or [`MappingCache::trim`] is called.
     pub(crate) fn get(
         &mut self,
         segment: SegmentId,
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn those_used_last_are_kept_up_to_the_limit() {
-        let mut kept = KeptMappings::new(2 * SIZE);
+        let mut kept = MappingCache::new(2 * SIZE);
         let first = kept.get(segment(1), SIZE, || make(CAPACITY)).unwrap();
         kept.get(segment(2), SIZE, || make(CAPACITY)).unwrap();
         let again = kept.get(segment(1), SIZE, || panic!("it is there")).unwrap();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn one_beyond_the_limit_is_kept_while_it_is_the_last() {
-        let mut kept = KeptMappings::new(SIZE);
+        let mut kept = MappingCache::new(SIZE);
         let large = kept.get(segment(1), 2 * SIZE, || make(2 * CAPACITY)).unwrap();
         assert_eq!(Arc::strong_count(&large), 2);
         kept.trim();

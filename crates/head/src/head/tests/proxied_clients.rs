@@ -5,19 +5,20 @@ use super::members::Pair;
 use super::{CPU, request};
 use oxiray_machine::Key;
 use oxiray_wire::Message;
-use oxiray_wire::message::{DrainAsked, Driver, Goodbye, GuestJoined, GuestLeft, LeaseReturn, Welcome};
+use oxiray_wire::message::{DrainAsked, Driver, Goodbye, LeaseReturn, ProxiedClientJoined, ProxiedClientLeft, Welcome};
 use std::time::Duration;
 
-/// What the member calls its guest.
-const GUEST: u64 = 1 << 30;
+/// What the member calls its proxied client.
+const PROXIED_CLIENT: u64 = 1 << 30;
 
 /// A driver comes by the member; what the head calls it.
 fn join(pair: &mut Pair) -> Key {
     let driver = Driver { pid: 7, interpreter: "/only/there/python".into(), ..Driver::default() };
-    let joined = GuestJoined { guest: GUEST, driver: Some(driver), returning: None };
+    let joined = ProxiedClientJoined { proxied_client: PROXIED_CLIENT, driver: Some(driver), returning: None };
     pair.head.core.member_said(pair.stream, joined.into());
     pair.head.settle();
-    let key = *pair.head.core.as_head().members.by_key[&pair.stream].workers.get(&GUEST).expect("it is routed");
+    let key =
+        *pair.head.core.as_head().members.by_key[&pair.stream].workers.get(&PROXIED_CLIENT).expect("it is routed");
     pair.exchange();
     key
 }
@@ -25,14 +26,14 @@ fn join(pair: &mut Pair) -> Key {
 #[test]
 fn a_guest_is_told_of_its_own_node_and_served_like_any_driver() {
     let mut pair = Pair::new(1, 1);
-    let guest = join(&mut pair);
-    assert_eq!(pair.head.core.route(guest), Some((pair.stream, GUEST)));
+    let proxied_client = join(&mut pair);
+    assert_eq!(pair.head.core.route(proxied_client), Some((pair.stream, PROXIED_CLIENT)));
     let welcomed: Vec<&Welcome> = pair
         .head
         .sent
         .iter()
         .filter_map(|(to, message)| match message {
-            Message::Welcome(welcome) if *to == guest => Some(&**welcome),
+            Message::Welcome(welcome) if *to == proxied_client => Some(&**welcome),
             _ => None,
         })
         .collect();
@@ -41,9 +42,9 @@ fn a_guest_is_told_of_its_own_node_and_served_like_any_driver() {
     let is_its = |origin: &oxiray_machine::Origin| origin.command == ["/only/there/python"];
     assert!(pair.member.core.node().origins().any(is_its), "the member makes itself ready for it");
     assert!(!pair.head.core.node().origins().any(is_its), "the head may not have its interpreter");
-    pair.head.say(guest, request(1, &[CPU]));
+    pair.head.say(proxied_client, request(1, &[CPU]));
     pair.exchange();
-    let (_, worker) = pair.head.granted(guest, 1);
+    let (_, worker) = pair.head.granted(proxied_client, 1);
     assert!(pair.is_on_member(worker), "it is near");
 }
 
@@ -56,9 +57,10 @@ fn a_guest_of_a_node_that_is_being_emptied_is_told_when_it_comes() {
     pair.head.core.drain_asked(1 << 41, &asked);
     pair.head.settle();
     let late = join(&mut pair);
-    for guest in [early, late] {
+    for proxied_client in [early, late] {
         let told = pair.head.sent.iter().filter(|(to, message)| {
-            *to == guest && matches!(message, Message::Draining(said) if said.reason == "notice" && !said.is_over)
+            *to == proxied_client
+                && matches!(message, Message::Draining(said) if said.reason == "notice" && !said.is_over)
         });
         assert_eq!(told.count(), 1);
     }
@@ -68,15 +70,15 @@ fn a_guest_of_a_node_that_is_being_emptied_is_told_when_it_comes() {
 fn what_a_guest_had_is_free_when_it_or_its_member_is_gone() {
     for member_dies in [false, true] {
         let mut pair = Pair::new(1, 1);
-        let guest = join(&mut pair);
-        pair.head.say(guest, request(1, &[CPU]));
-        pair.head.say(guest, request(2, &[CPU]));
+        let proxied_client = join(&mut pair);
+        pair.head.say(proxied_client, request(1, &[CPU]));
+        pair.head.say(proxied_client, request(2, &[CPU]));
         pair.exchange();
         assert_eq!((pair.head.free("CPU"), pair.member.free("CPU")), (0, 0));
         if member_dies {
             pair.head.core.member_gone(pair.stream);
         } else {
-            pair.head.core.member_said(pair.stream, GuestLeft { guest: GUEST }.into());
+            pair.head.core.member_said(pair.stream, ProxiedClientLeft { proxied_client: PROXIED_CLIENT }.into());
         }
         pair.head.settle();
         pair.exchange();
@@ -84,7 +86,7 @@ fn what_a_guest_had_is_free_when_it_or_its_member_is_gone() {
         pair.exchange();
         assert_eq!(pair.head.free("CPU"), 10_000);
         assert!(member_dies || pair.member.free("CPU") == 10_000);
-        assert_eq!(pair.head.core.route(guest), None);
+        assert_eq!(pair.head.core.route(proxied_client), None);
         assert!(pair.head.core.as_head().jobs.details.is_empty() && pair.head.core.as_head().clients.by_key.is_empty());
     }
 }
@@ -92,30 +94,30 @@ fn what_a_guest_had_is_free_when_it_or_its_member_is_gone() {
 #[test]
 fn a_guest_that_says_goodbye_is_let_go_of_when_the_last_of_its_workers_is_gone() {
     let mut pair = Pair::new(0, 1);
-    let guest = join(&mut pair);
-    pair.head.say(guest, request(1, &[CPU]));
+    let proxied_client = join(&mut pair);
+    pair.head.say(proxied_client, request(1, &[CPU]));
     pair.exchange();
-    pair.head.say(guest, Goodbye::default());
+    pair.head.say(proxied_client, Goodbye::default());
     pair.exchange();
-    assert!(!pair.head.is_closed(guest));
+    assert!(!pair.head.is_closed(proxied_client));
     pair.bury();
     pair.exchange();
-    assert!(pair.head.is_closed(guest));
+    assert!(pair.head.is_closed(proxied_client));
 }
 
 #[test]
 fn a_guest_gives_its_lease_back_for_a_driver_at_the_head_and_the_other_way_round() {
     let mut pair = Pair::new(0, 1);
-    let guest = join(&mut pair);
-    pair.head.say(guest, request(1, &[CPU]));
+    let proxied_client = join(&mut pair);
+    pair.head.say(proxied_client, request(1, &[CPU]));
     pair.exchange();
-    let (lease, _) = pair.head.granted(guest, 1);
+    let (lease, _) = pair.head.granted(proxied_client, 1);
     let driver = pair.head.driver();
     pair.head.say(driver, request(1, &[CPU]));
     pair.head.pass(Duration::from_secs(1));
-    assert_eq!(recalled(&pair.head, guest), [lease]);
-    pair.head.say(guest, request(2, &[CPU]));
-    pair.head.say(guest, LeaseReturn { lease, retiring: false });
+    assert_eq!(recalled(&pair.head, proxied_client), [lease]);
+    pair.head.say(proxied_client, request(2, &[CPU]));
+    pair.head.say(proxied_client, LeaseReturn { lease, retiring: false });
     pair.exchange();
     let (lease, _) = pair.head.granted(driver, 1);
     pair.head.pass(Duration::from_secs(1));

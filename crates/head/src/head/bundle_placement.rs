@@ -8,12 +8,12 @@
 //! - ROOM-2: a bundle keeps its place in its group when it moves to another node; the bundles that did not lose theirs
 //!   stay where they are.
 
-use super::door::ProtocolError;
 use super::fairness::{Held, Holder};
 use super::groups::Need;
 use super::placing::Share;
 use super::records::Row;
-use super::{HeadCore, Key, Want, amounts};
+use super::validation::ProtocolError;
+use super::{HeadCore, Key, PendingKind, amounts};
 use crate::GroupPhase;
 use oxiray_ids::{NodeId, PlacementGroupId};
 use oxiray_resources::{Demand, Quantity, ResourceName};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// The nodes of the bundles that had none.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BundlePlacement {
     nodes: Vec<NodeId>,
 }
 
@@ -36,9 +36,9 @@ pub(super) struct Prepare {
 }
 
 impl HeadCore {
-    /// Room for the bundles of a group that have none: the machines are asked.
-    pub(super) fn room_for(&mut self, ticket: u64, wanted: &Group) -> Option<Room> {
-        let Want::Group { id, .. } = self.pending.wanted.get(&ticket)?.want else { return None };
+    /// BundlePlacement for the bundles of a group that have none: the machines are asked.
+    pub(super) fn room_for(&mut self, ticket: u64, wanted: &Group) -> Option<BundlePlacement> {
+        let PendingKind::Group { id, .. } = self.pending.wanted.get(&ticket)?.want else { return None };
         let found = self.groups.known.get(id)?;
         let missing = found.missing();
         let standing: Vec<NodeId> = found.nodes.iter().flatten().copied().collect();
@@ -51,7 +51,7 @@ impl HeadCore {
         for (node, bundles) in of_node {
             self.prepare_there(id, node, &bundles);
         }
-        Some(Room { nodes })
+        Some(BundlePlacement { nodes })
     }
 
     fn prepare_there(&mut self, group: PlacementGroupId, node: NodeId, bundles: &[(usize, Demand)]) {
@@ -71,8 +71,8 @@ impl HeadCore {
     }
 
     /// Nodes are chosen, and were asked.
-    pub(super) fn group_placed(&mut self, want: &Want, room: &Room) {
-        let Want::Group { id, .. } = *want else { return };
+    pub(super) fn group_placed(&mut self, want: &PendingKind, room: &BundlePlacement) {
+        let PendingKind::Group { id, .. } = *want else { return };
         let reservation = self.groups.reservations.get_mut(&id).expect("a removed group waits for nothing");
         reservation.ticket = None;
         self.groups.known.placed(id, &room.nodes);
@@ -202,7 +202,7 @@ impl HeadCore {
         group.bundles = found.missing().into_iter().map(|bundle| group.bundles[bundle].clone()).collect();
         let job = description.job;
         let label = if description.name.is_empty() { id.hex() } else { description.name.clone() };
-        match self.enqueue(Want::Group { id, maker }, job, label, Need::Group(Arc::new(group))) {
+        match self.enqueue(PendingKind::Group { id, maker }, job, label, Need::Group(Arc::new(group))) {
             Ok(ticket) => {
                 if let Some(reservation) = self.groups.reservations.get_mut(&id) {
                     reservation.ticket = Some(ticket);

@@ -1,6 +1,6 @@
 use super::*;
-use crate::freight::Load;
-use crate::freight::tests::Bytes;
+use crate::direct_transfer::Load;
+use crate::direct_transfer::tests::Bytes;
 use oxiray_records::{Cipher, Secret};
 use proptest::prelude::*;
 
@@ -38,27 +38,27 @@ fn pair() -> (Sealer, Opener) {
 }
 
 /// Two ends: what the first seals the second opens.
-fn ends() -> ((Arc<Freight>, Haul), (Arc<Freight>, Haul)) {
+fn ends() -> ((Arc<DirectTransfer>, ObjectStream), (Arc<DirectTransfer>, ObjectStream)) {
     let end = |sealer, opener| {
-        let freight = Arc::new(Freight::default());
-        (freight.clone(), Haul::with(freight, sealer, opener, Vec::new()))
+        let direct_transfer = Arc::new(DirectTransfer::default());
+        (direct_transfer.clone(), ObjectStream::with(direct_transfer, sealer, opener, Vec::new()))
     };
     let ((there, here), (back, forth)) = (pair(), pair());
     (end(there, forth), end(back, here))
 }
 
 /// All that goes out where the local socket gives `local` in reads of `read` bytes.
-fn sent(haul: &mut Haul, local: &[u8], read: usize) -> Vec<u8> {
+fn sent(object_stream: &mut ObjectStream, local: &[u8], read: usize) -> Vec<u8> {
     let (mut wire, mut local) = (Vec::new(), local.chunks(read));
     loop {
-        while haul.has_unsent() {
-            haul.send(&mut wire).expect("it has room");
+        while object_stream.has_unsent() {
+            object_stream.send(&mut wire).expect("it has room");
         }
-        if haul.pack_due().expect("it can be read") {
+        if object_stream.pack_due().expect("it can be read") {
             continue;
         }
         let Some(bytes) = local.next() else { return wire };
-        haul.pack(bytes).expect("it can be sealed");
+        object_stream.pack(bytes).expect("it can be sealed");
     }
 }
 
@@ -139,7 +139,7 @@ fn a_stream_that_is_cut_at_any_byte_ends_and_gives_nothing_behind_the_cut() {
         let ended = (0..wire.len()).any(|_| far.receive(&mut cut, &mut heard).expect("well formed") == Came::Ended);
         assert!(ended && whole.starts_with(&heard) && heard.len() < whole.len(), "{end} bytes");
         if heard.len() > before.len() {
-            assert!(target.contents() == source, "FREIGHT-1, {end} bytes");
+            assert!(target.contents() == source, "DIRECT_TRANSFER-1, {end} bytes");
         }
         let opened: usize = ends_of_records.iter().filter(|at| **at <= end).count() - 1;
         assert_eq!(opened == 0, heard.is_empty(), "what was whole is heard, {end} bytes");
@@ -184,7 +184,7 @@ proptest! {
             let heard_before = heard.len();
             far.receive(&mut wire, &mut heard).expect("it is well formed");
             for (_, position, range, target) in targets.iter().filter(|_| heard.len() > heard_before) {
-                // FREIGHT-1: whoever hears what follows a load finds it written.
+                // DIRECT_TRANSFER-1: whoever hears what follows a load finds it written.
                 if heard.len() > *position {
                     prop_assert!(target.contents()[range.clone()] == source[range.clone()]);
                 }

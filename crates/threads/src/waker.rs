@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// Readable from when it is rung until it is silenced, however often it is rung meanwhile.
 #[derive(Debug, Clone)]
-pub struct Bell(Arc<OwnedFd>);
+pub struct Waker(Arc<OwnedFd>);
 
-impl Bell {
+impl Waker {
     /// One that does not ring.
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl Bell {
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
