@@ -254,7 +254,14 @@ def test_logs_are_listed_and_read(eventually: Eventually) -> None:
     speaking = Speaking.remote()
     pid = ray.get(speaking.speak.remote())
     node = ray.get_runtime_context().get_node_id()
-    files = eventually(lambda: state.list_logs(node_id=node, glob_filter=f"*{pid}.out"))
+
+    def listed() -> Any:
+        try:
+            return state.list_logs(node_id=node, glob_filter=f"*{pid}.out")
+        except OSError:  # Ray's agent of the node, whom the dashboard asks, may not be there yet
+            return None
+
+    files = eventually(listed, 60)
     assert [name for name in files["worker_out"] if name.endswith(f"-{pid}.out")]
     eventually(lambda: "three" in "".join(state.get_log(node_id=node, pid=pid)))
     assert "".join(state.get_log(node_id=node, pid=pid, tail=2)).split() == ["two", "three"]
