@@ -37,7 +37,7 @@ LONG_FUNCTIONS = {
 }
 #: Names that several public types have, with the most types that may have it.
 SHARED_NAMES = {
-    "Actor": 3,
+    "Actor": 2,
     "Class": 2,
     "Cluster": 2,
     "DeviceUse": 2,
@@ -53,7 +53,7 @@ SHARED_NAMES = {
     "Memory": 2,
     "Newcomer": 2,
     "Options": 6,
-    "Outcome": 4,
+    "Outcome": 3,
     "Pace": 2,
     "Peer": 2,
     "Pinned": 2,
@@ -62,17 +62,14 @@ SHARED_NAMES = {
     "QuantityError": 2,
     "Returned": 2,
     "Sealed": 2,
-    "Seen": 3,
     "Shape": 2,
     "Situation": 2,
     "Stage": 2,
     "Store": 2,
     "Strategy": 2,
     "Ticket": 3,
-    "Told": 3,
     "Unmet": 2,
     "Waiting": 2,
-    "Wanted": 2,
 }
 
 
