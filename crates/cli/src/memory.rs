@@ -160,6 +160,6 @@ mod tests {
         assert!(text.contains("bb  2.000 MB") && text.contains("on disk") && !text.contains("aa "), "{text}");
         assert!(text.contains("not made yet"), "{text}");
         let text = grouped(&rows, &MemoryOptions { no_format: true, ..options });
-        assert!(text.contains("\nbb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");
+        assert!(text.contains("bb, 2.000 MB, LOCAL_REFERENCE,"), "{text}");
     }
 }

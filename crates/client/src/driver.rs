@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn who_tells_too_much_of_itself_is_told_so() {
         let (_daemon, stream) = Connection::pair().expect("a pair");
-        let driver = Driver { entrypoint: "x".repeat(HELLO_BYTES_LIMIT), ..Driver::default() };
+        let driver = Driver { namespace: "x".repeat(HELLO_BYTES_LIMIT), ..Driver::default() };
         let told = enter(stream, String::new(), driver).expect_err("it is too much");
         assert!(matches!(told, NotEntered::TooLarge(bytes) if bytes > HELLO_BYTES_LIMIT), "{told}");
     }
