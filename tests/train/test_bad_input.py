@@ -204,6 +204,6 @@ def test_an_environment_that_cannot_be_made(fit) -> None:
     begun = time.monotonic()
     with pytest.raises(ControllerError, match="no_such_module_anywhere"):
         fit(lambda: None, environment={"preload": ["no_such_module_anywhere"]})
-    with pytest.raises(ValueError, match="placement group strategy 'NEAR'"):
+    with pytest.raises(ValueError, match="Invalid placement group strategy NEAR"):
         fit(lambda: None, scaling=ScalingConfig(placement_strategy="NEAR"))
     assert time.monotonic() - begun < 60
