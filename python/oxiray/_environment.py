@@ -18,7 +18,6 @@ import os
 import shlex
 import site
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -254,9 +253,8 @@ def _hook(hook: Any) -> Any:
 
 def libraries(paths: list[str]) -> list[str]:
     """Those of `paths` that are this interpreter's own: its standard library and its folders of installed packages."""
-    known = sysconfig.get_paths()
-    own = {known[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    own.update(site.getsitepackages(), [site.getusersitepackages()])
+    # What `sysconfig` says too, whose import would take a part of init().
+    own = {os.path.dirname(os.__file__), *site.getsitepackages(), site.getusersitepackages()}
     return [path for path in paths if path in own or any(path.startswith(f"{folder}{os.sep}") for folder in own)]
 
 

@@ -203,10 +203,10 @@ fn wait_some<'py>(
     fetches: bool,
 ) -> PyResult<(Bound<'py, PyList>, Bound<'py, PyList>)> {
     let runtime = process::required()?;
-    let (known, waitables) = waitables_of(&runtime, references, count.min(references.len()), timeout.is_none())?;
+    let (unknown, waitables) = waitables_of(&runtime, references, count.min(references.len()), timeout.is_none())?;
     let fetch = || {
         if fetches {
-            runtime.fetch(&waitables.iter().filter_map(Waitable::object).collect::<Vec<_>>());
+            runtime.fetch(waitables.iter().filter_map(Waitable::object));
         }
     };
     let mut seen = FxHashSet::with_capacity_and_hasher(waitables.len(), FxBuildHasher);
@@ -221,7 +221,7 @@ fn wait_some<'py>(
     fetch();
     let (ready, rest) = (PyList::empty(py), PyList::empty(py));
     let mut from = 0;
-    for place in places.into_iter().map(|place| known[place]) {
+    for place in places.into_iter().map(|place| place_beside(place, &unknown)) {
         rest.set_slice(rest.len(), rest.len(), &references.get_slice(from, place))?;
         ready.append(references.get_item(place)?)?;
         from = place + 1;
@@ -237,8 +237,13 @@ fn announce(reference: &Bound<'_, ObjectRef>) -> PyResult<bool> {
     Ok(runtime.announce(reference.get().id_on(&runtime)?))
 }
 
-/// What is to be waited for, and where each stands in the list. References of connections that have ended never become
-/// ready: they are an error where so many that `count` are not left, and the wait has no end.
+/// Where what stands at a place among the known references stands in the whole list.
+fn place_beside(place: usize, unknown: &[usize]) -> usize {
+    unknown.iter().fold(place, |place, left_out| place + usize::from(*left_out <= place))
+}
+
+/// What is to be waited for, and the places in the list that are left out: of references of connections that have ended,
+/// which never become ready. They are an error where so many that `count` are not left, and the wait has no end.
 fn waitables_of(
     runtime: &Runtime,
     list: &Bound<'_, PyList>,
@@ -258,21 +263,21 @@ fn waitables_of(
         };
         reference.get().id_on(runtime).map(Waitable::Object)
     };
-    let (mut places, mut waitables, mut unknown) = (Vec::new(), Vec::new(), None);
+    let (mut waitables, mut unknown, mut first_error) = (Vec::with_capacity(list.len()), Vec::new(), None);
     for (place, one) in list.iter().enumerate() {
         match waitable_of(&one) {
-            Ok(waitable) => {
-                places.push(place);
-                waitables.push(waitable);
-            }
+            Ok(waitable) => waitables.push(waitable),
             Err(error) if error.is_instance_of::<PyTypeError>(list.py()) => return Err(error),
-            Err(error) => unknown = unknown.or(Some(error)),
+            Err(error) => {
+                unknown.push(place);
+                first_error = first_error.or(Some(error));
+            }
         }
     }
     let needed = if is_endless { count } else { 1 };
-    match unknown {
+    match first_error {
         Some(error) if waitables.len() < needed => Err(error),
-        _ => Ok((places, waitables)),
+        _ => Ok((unknown, waitables)),
     }
 }
 

@@ -63,17 +63,17 @@ pub struct PinsAhead<'a> {
 impl Runtime {
     /// Has the stored bytes of these objects brought to this machine, as far as their values are known and the bytes were
     /// not asked for before. Nothing is done where there is one machine only.
-    pub fn fetch(&self, ids: &[ObjectId]) {
+    pub fn fetch(&self, ids: impl Iterator<Item = ObjectId>) {
         self.shared.with(|state| {
             if state.leases.is_alone || state.daemon.lost.is_some() {
                 return;
             }
             for id in ids {
-                if state.objects.take_fetch(*id) {
+                if state.objects.take_fetch(id) {
                     let question = state.daemon.questions.ask();
-                    state.io.links.post(DAEMON, &Pin { request: question, object: *id });
+                    state.io.links.post(DAEMON, &Pin { request: question, object: id });
                     // The answer is given back when it comes, and the bytes stay.
-                    state.daemon.questions.abandon(question, Some(*id));
+                    state.daemon.questions.abandon(question, Some(id));
                 }
             }
             state.io.links.flush_all();
