@@ -187,7 +187,7 @@ impl Driver {
 
     /// Everything queued is sent.
     pub(crate) fn send_all(&mut self) -> io::Result<()> {
-        while self.connection.unsent_bytes() > 0 {
+        while !self.connection.flush().map_err(io::Error::other)? {
             self.serve(Duration::from_millis(100))?;
         }
         Ok(())

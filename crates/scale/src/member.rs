@@ -127,7 +127,13 @@ impl Member {
         self.core.set_now(Instant::now());
         self.settle();
         self.flush()?;
-        Ok(self.lease.next())
+        Ok(self.next_look())
+    }
+
+    /// When it is to look at the clock next, by the time since the machine was started.
+    pub(crate) fn next_look(&self) -> Duration {
+        let alarm = self.core.next_alarm().map(|at| since_boot() + at.saturating_duration_since(Instant::now()));
+        self.lease.next().min(alarm.unwrap_or(Duration::MAX))
     }
 
     /// Makes the connection between a worker and a process of the head's machine. No worker is real, so that it ends once it

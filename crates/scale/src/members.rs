@@ -77,7 +77,9 @@ impl Drop for Members {
 struct Turns {
     epoll: OwnedFd,
     members: Vec<Member>,
-    /// When each is to say its next word, by the time since the machine was started.
+    /// When each is to look at the clock, by the time since the machine was started.
+    looks: Vec<Duration>,
+    /// The same, the next one first.
     due: BTreeSet<(Duration, usize)>,
     /// Connections that are being made, by what the epoll calls them: all that is no member's index.
     connecting: BTreeMap<u64, OwnedFd>,
@@ -87,7 +89,21 @@ struct Turns {
 impl Turns {
     fn new(progress: Arc<Progress>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, members: Vec::new(), due: BTreeSet::new(), connecting: BTreeMap::new(), progress })
+        Ok(Self {
+            epoll,
+            members: Vec::new(),
+            looks: Vec::new(),
+            due: BTreeSet::new(),
+            connecting: BTreeMap::new(),
+            progress,
+        })
+    }
+
+    /// A member is to look at the clock then.
+    fn look_at(&mut self, member: usize, at: Duration) {
+        self.due.remove(&(self.looks[member], member));
+        self.looks[member] = at;
+        self.due.insert((at, member));
     }
 
     /// Watches the connections that a member has begun to make.
@@ -102,7 +118,8 @@ impl Turns {
 
     fn add(&mut self, mut member: Member) -> io::Result<()> {
         let at = self.members.len();
-        self.due.insert((member.look_at_the_clock()?, at));
+        self.looks.push(member.look_at_the_clock()?);
+        self.due.insert((self.looks[at], at));
         epoll::add(&self.epoll, &member, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
         self.members.push(member);
         Ok(())
@@ -136,12 +153,13 @@ impl Turns {
                     epoll::EventFlags::IN | out,
                 )?;
             }
+            let next = member.next_look();
+            self.look_at(at, next);
             self.watch_connecting(at)?;
         }
-        while let Some((at, index)) = self.due.first().copied().filter(|(at, _)| *at <= since_boot()) {
-            self.due.remove(&(at, index));
+        while let Some((_, index)) = self.due.first().copied().filter(|(at, _)| *at <= since_boot()) {
             let next = self.members[index].look_at_the_clock()?;
-            self.due.insert((next, index));
+            self.look_at(index, next);
         }
         Ok(())
     }
