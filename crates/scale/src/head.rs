@@ -86,7 +86,6 @@ impl Head {
     /// The share of one processor that it uses during that time.
     pub(crate) fn share_of_a_processor(&self, during: Duration) -> io::Result<f64> {
         let (began, before) = (Instant::now(), self.computed()?);
-        std::thread::park_timeout(during);
         while began.elapsed() < during {
             std::thread::park_timeout(during.saturating_sub(began.elapsed()));
         }
@@ -94,19 +93,9 @@ impl Head {
     }
 }
 
-impl Head {
-    /// Ends it, and waits until it is gone.
-    pub(crate) fn stop(&self) -> io::Result<()> {
-        if oxiray(&self.program, self.place.path(), &["stop"])?.success() {
-            return Ok(());
-        }
-        Err(io::Error::other("the head cannot be stopped"))
-    }
-}
-
 impl Drop for Head {
     fn drop(&mut self) {
-        // After `stop` there is none; after an error there may be.
+        // Whoever measures has what it wants by now, or an error to tell of.
         let _ = oxiray(&self.program, self.place.path(), &["stop"]);
     }
 }

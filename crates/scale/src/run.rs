@@ -65,7 +65,8 @@ pub(crate) fn measure(arguments: &Arguments, members: u32) -> io::Result<Row> {
     let with_members = head.memory_bytes()?;
 
     let mut driver = Driver::greet(&head)?;
-    let (groups, actors) = (u64::from(arguments.groups * members), u64::from(arguments.actors * members));
+    let (groups, actors) =
+        (u64::from(arguments.groups) * u64::from(members), u64::from(arguments.actors) * u64::from(members));
     let grouped = timed(|| {
         (0..groups).try_for_each(|_| driver.create_group())?;
         driver.await_all(groups).map(drop)
@@ -85,7 +86,7 @@ pub(crate) fn measure(arguments: &Arguments, members: u32) -> io::Result<Row> {
     let with_actors = head.memory_bytes()?;
 
     let alone = time_alone(&mut driver, arguments.samples)?;
-    let room = u64::from(CPUS_LEFT * members);
+    let room = u64::from(CPUS_LEFT) * u64::from(members);
     let mut leases = Vec::new();
     let queued = timed(|| {
         (0..room + arguments.tasks).try_for_each(|_| driver.request_lease())?;
@@ -98,8 +99,6 @@ pub(crate) fn measure(arguments: &Arguments, members: u32) -> io::Result<Row> {
     let idle_share = head.share_of_a_processor(IDLE)?;
     let queue = time_in_queue(&mut driver, leases, arguments.samples)?;
     played.check()?;
-    drop((driver, played));
-    head.stop()?;
     Ok(Row {
         members,
         actors,

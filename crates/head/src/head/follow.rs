@@ -146,8 +146,11 @@ fn set<R: Row + prost::Message>(kind: StateKind, rows: &[R], changes: &mut Chang
     changes.set(kind, rows.iter().map(|row| (row.key(), row.encode_to_vec())));
 }
 
-/// The lists that are asked about; nothing where one of them cannot be followed.
+/// The lists that are asked about; nothing where one of them cannot be followed, or where more are named than there are.
 fn kinds_of(asked: &StateFollow) -> Option<Vec<StateKind>> {
+    if asked.kinds.len() > FOLLOWED.len() {
+        return None;
+    }
     let kind = |number: &u32| FOLLOWED.into_iter().find(|kind| i32::from(*kind).cast_unsigned() == *number);
     asked.kinds.iter().map(kind).collect()
 }
