@@ -53,6 +53,15 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
 }
 
+/// The hexadecimal digits of `bytes`, written into `text`, which has two places for each.
+fn digits<'a>(bytes: &[u8], text: &'a mut [u8]) -> &'a str {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (byte, pair) in bytes.iter().zip(text.chunks_exact_mut(2)) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    str::from_utf8(text).expect("digits are ASCII")
+}
+
 /// What is left of an identifier behind its last whole word, as a number.
 #[inline]
 fn tail(bytes: &[u8]) -> u64 {
@@ -184,7 +193,7 @@ macro_rules! id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(digits(&self.0, &mut [0; 2 * Self::BYTES]))
             }
         }
 

@@ -27,13 +27,58 @@ pub(crate) struct ServedHead {
     pub(crate) link: Link,
     /// The last order taken.
     pub(crate) order: u64,
+    /// What it was last told of the ledger, without the bundles.
     pub(crate) told: NodeState,
-    /// The bundles that are set aside for it.
-    pub(crate) bundles: BTreeMap<BundleKey, BundleId>,
+    pub(crate) bundles: SetAside,
     /// Orders that wait for their environments.
     pub(crate) held: BTreeMap<u64, Held>,
     /// Until when this node is being emptied at the latest, and why, where it is.
     pub(crate) draining: Option<(Option<Instant>, String)>,
+}
+
+/// The bundles that are set aside for a head.
+#[derive(Debug, Default)]
+pub(crate) struct SetAside {
+    by_key: BTreeMap<BundleKey, BundleId>,
+    keys: BTreeMap<BundleId, BundleKey>,
+    /// Those that are no more, which the head has not been told.
+    dissolved: Vec<BundleKey>,
+}
+
+impl SetAside {
+    pub(crate) fn insert(&mut self, key: BundleKey, bundle: BundleId) {
+        let before = self.by_key.insert(key, bundle);
+        assert!(before.is_none(), "LEDGER-6: a bundle of a group is set aside once");
+        self.keys.insert(bundle, key);
+    }
+
+    pub(crate) fn remove(&mut self, key: BundleKey) -> Option<BundleId> {
+        let bundle = self.by_key.remove(&key)?;
+        self.keys.remove(&bundle);
+        self.dissolved.push(key);
+        Some(bundle)
+    }
+
+    pub(crate) fn get(&self, key: BundleKey) -> Option<BundleId> {
+        self.by_key.get(&key).copied()
+    }
+
+    pub(crate) fn key_of(&self, bundle: BundleId) -> Option<BundleKey> {
+        self.keys.get(&bundle).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (BundleKey, BundleId)> + '_ {
+        self.by_key.iter().map(|(key, bundle)| (*key, *bundle))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Those that are no more; the head is about to be told.
+    pub(crate) fn take_dissolved(&mut self) -> Vec<BundleKey> {
+        std::mem::take(&mut self.dissolved)
+    }
 }
 
 /// An order, and what was granted for it.

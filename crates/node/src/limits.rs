@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 /// Version 1 has no word for "no limit": it shows the largest number of whole pages. Nothing has as much memory.
@@ -274,7 +275,16 @@ fn least(bounds: impl Iterator<Item = Bound>) -> Option<Bound> {
 }
 
 pub(crate) fn read(file: &Path) -> Option<String> {
-    fs::read_to_string(file).ok()
+    // The kernel makes such a file when it is read, and knows no size to ask for first.
+    let (mut file, mut text, mut part) = (fs::File::open(file).ok()?, Vec::new(), [0; 1024]);
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return String::from_utf8(text).ok(),
+            Ok(count) => text.extend_from_slice(&part[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// A number alone in its file; `max` is none.

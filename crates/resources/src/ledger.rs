@@ -44,6 +44,8 @@ pub struct Ledger {
     inventory: Inventory,
     machine: Accounts,
     bundles: BTreeMap<BundleId, Bundle>,
+    /// Those of which something was booked or became free since [`Ledger::take_changed_bundles`] was last called.
+    changed: BTreeSet<BundleId>,
     open: BTreeMap<GrantId, Open>,
     last_id: u64,
 }
@@ -91,7 +93,14 @@ impl Ledger {
     /// The ledger of a machine on which nothing runs.
     pub fn new(inventory: Inventory) -> Self {
         let machine = Accounts::of_machine(&inventory);
-        Self { inventory, machine, bundles: BTreeMap::new(), open: BTreeMap::new(), last_id: 0 }
+        Self {
+            inventory,
+            machine,
+            bundles: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            open: BTreeMap::new(),
+            last_id: 0,
+        }
     }
 
     /// Grants all of `demand`, or nothing and says why.
@@ -163,6 +172,7 @@ impl Ledger {
             let grant = self.book(None, demand, devices);
             let id = BundleId(grant.id);
             self.bundles.insert(id, Bundle { grant, accounts, within: BTreeSet::new() });
+            self.changed.insert(id);
             id
         });
         Some(reserved.collect())
@@ -174,6 +184,7 @@ impl Ledger {
     /// Where it was dissolved before (LEDGER-6).
     pub fn dissolve(&mut self, bundle: BundleId) {
         let dissolved = self.bundles.remove(&bundle).expect("LEDGER-6: a bundle is dissolved once");
+        self.changed.remove(&bundle);
         self.release(dissolved.grant);
         for id in dissolved.within {
             let open = self.open.get_mut(&id).expect("LEDGER-6: what is granted within a bundle is open");
@@ -181,6 +192,12 @@ impl Ledger {
             let devices = dissolved.accounts.held_by(id);
             self.machine.adopt(id, &open.demand, &devices, open.cpu_is_lent);
         }
+    }
+
+    /// The bundles of which something was booked or became free since this was last called, new ones included and
+    /// dissolved ones excepted.
+    pub fn take_changed_bundles(&mut self) -> BTreeSet<BundleId> {
+        std::mem::take(&mut self.changed)
     }
 
     /// What the bundle was granted, its devices included.
@@ -267,8 +284,12 @@ impl Ledger {
         let count = self.inventory.total(resource).wholes();
         let of_machine = self.machine.devices_mut(resource).filter(|devices| devices.contains(device));
         act(of_machine.ok_or_else(|| NoSuchDevice { resource: resource.to_owned(), device, count })?);
-        let of_bundles = self.bundles.values_mut().filter_map(|bundle| bundle.accounts.devices_mut(resource));
-        of_bundles.filter(|devices| devices.contains(device)).for_each(act);
+        for (id, bundle) in &mut self.bundles {
+            if let Some(devices) = bundle.accounts.devices_mut(resource).filter(|devices| devices.contains(device)) {
+                act(devices);
+                self.changed.insert(*id);
+            }
+        }
         Ok(())
     }
 
@@ -372,6 +393,7 @@ impl Ledger {
 
     fn accounts_mut(&mut self, bundle: Option<BundleId>) -> &mut Accounts {
         let Some(bundle) = bundle else { return &mut self.machine };
+        self.changed.insert(bundle);
         &mut self.bundles.get_mut(&bundle).expect("LEDGER-6: nothing is asked of a bundle that was dissolved").accounts
     }
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from oxiray import _core, _labels, _session
+from oxiray import _core, _labels, _option_rules, _session
 from oxiray._core import NodeID, ObjectRef, PlacementGroupID
+from oxiray._init_options import QUANTITY_MAX
 
 VALID_PLACEMENT_GROUP_STRATEGIES = {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
 NODE_ID_LABEL_KEY = "ray.io/node-id"
@@ -281,9 +282,6 @@ def _check_bundle(index: int, bundle: Any) -> None:
 
 
 def _check_amount(where: str, resource: str, amount: float) -> None:
-    from oxiray import _option_rules
-    from oxiray._init_options import QUANTITY_MAX
-
     if resource == "bundle" or "_group_" in resource:
         raise ValueError(f"{where} asks for {resource!r}, a name that is reserved for placement groups: use another name")
     if amount < 0:

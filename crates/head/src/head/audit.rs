@@ -1,11 +1,14 @@
 //! What must hold between any two events, and what is left of those who are gone: for tests and simulations.
 
 use super::fairness::Holder;
+use super::node_report::bundle_of;
 use super::workers::{Duty, Worker};
-use super::{GroupMembership, HeadCore, Key};
+use super::{BundleKey, GroupMembership, HeadCore, Key};
 use crate::{Actor, GroupPhase};
 use oxiray_ids::Chance;
-use std::collections::BTreeSet;
+use oxiray_scheduler::NodeView;
+use oxiray_wire::message::BundleFree;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl HeadCore {
     /// Draws the identifiers of processes from a seed from here on, so that a run can be replayed.
@@ -61,6 +64,10 @@ impl HeadCore {
         let own = self.members.own();
         assert!(own.is_settled(), "MEMBER-3: its own machine has answered every order");
         assert_eq!(own.view, self.own.view(), "MEMBER-1");
+        let told = self.own.all_bundles_for_head();
+        let bundle = |told: &BundleFree| ((told.group, told.bundle as usize), bundle_of(own.view.node, told).view);
+        let bundles: BTreeMap<BundleKey, NodeView> = told.iter().map(bundle).collect();
+        assert_eq!(own.bundles, bundles, "MEMBER-1: of the bundles it is told what changes, and knows all");
     }
 
     /// FAIR-1.

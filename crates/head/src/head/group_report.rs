@@ -1,6 +1,5 @@
 //! How placement groups are: for `placement_group_table()` and for people.
 
-use super::node_report::devices_of_bundle;
 use super::report::by_name;
 use super::{HeadCore, Key};
 use crate::{GroupOwner, GroupPhase, PlacementGroup};
@@ -79,7 +78,7 @@ impl HeadCore {
         let id = group.description.id;
         let member = group.nodes[index].and_then(|node| self.members.by_node.get(&node));
         let member = member.and_then(|key| self.members.by_key.get(key));
-        member.map(|member| devices_of_bundle(&member.state, (id, index))).unwrap_or_default()
+        member.and_then(|member| member.devices_of(&(id, index))).cloned().unwrap_or_default()
     }
 }
 

@@ -245,10 +245,10 @@ impl HeadCore {
     /// The group is given up: what waits or runs within it ends, and what it reserved is free as soon as that is gone.
     pub(super) fn group_remove(&mut self, id: PlacementGroupId, why: &str) {
         let Some(waiters) = self.groups.known.remove(id, why) else { return };
-        let failure = self.gone(id, "task_placement_group_removed");
         for (client, request) in waiters {
             if let Some(key) = self.clients.keys.get(&client).copied() {
-                self.send(key, GroupAnswer { request, failure: Some(failure.clone()) });
+                let failure = Some(self.gone(id, "task_placement_group_removed"));
+                self.send(key, GroupAnswer { request, failure });
             }
         }
         let reservation = self.groups.reservations.remove(&id).expect("a group that is not removed is held");
@@ -257,14 +257,14 @@ impl HeadCore {
         if let Some(ticket) = reservation.ticket {
             self.withdraw(ticket);
         }
-        self.refuse_within(id, &failure);
-        self.kill_within(id, &failure);
+        self.refuse_within(id);
+        self.kill_within(id);
         self.release_bundles(id);
         self.pending.is_due = true;
     }
 
     /// Nobody waits any more for what a removed group had.
-    fn refuse_within(&mut self, id: PlacementGroupId, failure: &Failure) {
+    fn refuse_within(&mut self, id: PlacementGroupId) {
         let within = self
             .pending
             .wanted
@@ -272,7 +272,8 @@ impl HeadCore {
             .filter(|(_, wanted)| self.home_wanted(&wanted.want).is_some_and(|home| home.group == id));
         for ticket in within.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
             let wanted = self.withdraw(ticket).expect("it was just looked at");
-            self.refuse_home(&wanted.want, failure);
+            let failure = self.gone(id, "task_placement_group_removed");
+            self.refuse_home(&wanted.want, &failure);
         }
     }
 
@@ -306,14 +307,15 @@ impl HeadCore {
         }
     }
 
-    fn kill_within(&mut self, id: PlacementGroupId, failure: &Failure) {
+    fn kill_within(&mut self, id: PlacementGroupId) {
         let within = |worker: &super::Worker| worker.home.is_some_and(|home| home.group == id);
         let keys: Vec<Key> =
             self.workers.by_key.iter().filter(|(_, worker)| within(worker)).map(|(key, _)| *key).collect();
         for key in keys {
+            let failure = self.gone(id, "task_placement_group_removed");
             match self.workers.by_key[&key].duty {
-                Duty::Leased(lease) => self.lease_ended(lease, "its placement group was removed", Some(failure)),
-                Duty::Actor(actor) => self.actor_died(actor, &of_actor(failure)),
+                Duty::Leased(lease) => self.lease_ended(lease, "its placement group was removed", Some(&failure)),
+                Duty::Actor(actor) => self.actor_died(actor, &of_actor(&failure)),
                 Duty::Idle | Duty::Ending => continue,
             }
             self.kill_worker(key);

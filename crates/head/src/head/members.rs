@@ -10,7 +10,7 @@
 use super::bundle_placement::Prepare;
 use super::fairness::{Held, Holder};
 use super::groups::{Need, home};
-use super::node_report::{apply, bundles_of, is_placed_by, view_of};
+use super::node_report::{ReportedBundle, apply, bundle_of, is_placed_by, view_of};
 use super::records::Row;
 use super::validation::ProtocolError;
 use super::workers::{Duty, Worker};
@@ -20,7 +20,8 @@ use oxiray_machine::environments::merged;
 use oxiray_resources::Demand;
 use oxiray_scheduler::{Fleet, NodeView};
 use oxiray_wire::message::{
-    Environment, HeadOrder, JobAnnounced, JobOver, NodeJoin, NodeReport, NodeState, Notice, Place, PlaceRefused, Placed,
+    BundleName, Environment, HeadOrder, JobAnnounced, JobOver, NodeJoin, NodeReport, NodeState, Notice, Place,
+    PlaceRefused, Placed,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -41,13 +42,14 @@ pub(super) struct Member {
     /// The same, less what it was ordered since.
     pub(super) view: NodeView,
     /// What is free within the bundles that are set aside there, when it last told and less what was ordered since.
-    reported_bundles: BTreeMap<BundleKey, NodeView>,
+    reported_bundles: BTreeMap<BundleKey, ReportedBundle>,
     pub(super) bundles: BTreeMap<BundleKey, NodeView>,
     pub(super) under_way: BTreeMap<u64, UnderWay>,
     pub(super) workers: BTreeMap<u64, Key>,
     pub(super) jobs: BTreeSet<JobId>,
     /// Its stream is over, and its process is waited for: nothing more is ordered.
     pub(super) is_silent: bool,
+    /// What it told last; of bundles only what changed with that.
     pub(super) state: NodeState,
 }
 
@@ -75,11 +77,23 @@ impl Member {
 
     /// What it has, less what it was ordered since.
     fn look_again(&mut self) {
-        self.view = self.reported.clone();
-        self.bundles.clone_from(&self.reported_bundles);
+        let all = self.bundles.keys().copied().collect();
+        self.look_again_at(&all);
+    }
+
+    /// The same for the machine, and of its bundles for some.
+    fn look_again_at(&mut self, bundles: &BTreeSet<BundleKey>) {
+        self.view.free.clone_from(&self.reported.free);
+        self.view.free_devices.clone_from(&self.reported.free_devices);
+        for key in bundles {
+            match self.reported_bundles.get(key) {
+                Some(told) => self.bundles.insert(*key, told.view.clone()),
+                None => self.bundles.remove(key),
+            };
+        }
         for (within, demands) in self.under_way.values() {
             let view = match within {
-                Some(bundle) => self.bundles.get_mut(bundle),
+                Some(bundle) => self.bundles.get_mut(bundle).filter(|_| bundles.contains(bundle)),
                 None => Some(&mut self.view),
             };
             if let Some(view) = view {
@@ -88,6 +102,30 @@ impl Member {
                 }
             }
         }
+    }
+
+    /// Its ledger changed.
+    fn hear(&mut self, state: &NodeState) {
+        apply(&mut self.reported, state);
+        let later = self.under_way.split_off(&state.order.saturating_add(1));
+        let settled = std::mem::replace(&mut self.under_way, later);
+        let mut changed: BTreeSet<BundleKey> = settled.into_values().filter_map(|(within, _)| within).collect();
+        for BundleName { group, bundle } in &state.dissolved {
+            let key = (*group, *bundle as usize);
+            self.reported_bundles.remove(&key);
+            changed.insert(key);
+        }
+        for told in &state.bundles {
+            let key = (told.group, told.bundle as usize);
+            self.reported_bundles.insert(key, bundle_of(self.reported.node, told));
+            changed.insert(key);
+        }
+        self.look_again_at(&changed);
+    }
+
+    /// The numbers of the devices that a bundle has a part of.
+    pub(super) fn devices_of(&self, bundle: &BundleKey) -> Option<&BTreeMap<String, Vec<u32>>> {
+        self.reported_bundles.get(bundle).map(|told| &told.devices)
     }
 }
 
@@ -279,10 +317,7 @@ impl HeadCore {
         if !is_placed_by(&before, state) {
             return;
         }
-        apply(&mut member.reported, state);
-        member.reported_bundles = bundles_of(member.reported.node, state);
-        member.under_way.retain(|order, _| *order > state.order);
-        member.look_again();
+        member.hear(state);
         self.members.show(key);
         self.pending.is_due = true;
     }

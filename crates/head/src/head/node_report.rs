@@ -1,6 +1,5 @@
 //! What members tell of themselves, as the scheduler sees it.
 
-use super::BundleKey;
 use oxiray_ids::NodeId;
 use oxiray_resources::{Inventory, Quantity, ResourceName};
 use oxiray_scheduler::NodeView;
@@ -25,8 +24,13 @@ pub(super) fn apply(view: &mut NodeView, state: &NodeState) {
 
 /// Whether a state tells news by which somebody may be placed, and not only how much devices are used.
 pub(super) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
-    let without_uses = |state: &NodeState| NodeState { uses: Vec::new(), ..state.clone() };
-    before.uses == state.uses || without_uses(before) != without_uses(state)
+    let of_ledger = |state: &NodeState| (state.order, state.store_used);
+    before.uses == state.uses
+        || of_ledger(before) != of_ledger(state)
+        || before.free != state.free
+        || before.devices != state.devices
+        || !state.bundles.is_empty()
+        || !state.dissolved.is_empty()
 }
 
 fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
@@ -38,22 +42,21 @@ fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
     view.free_devices = devices.collect();
 }
 
-/// What is free within the bundles that it has set aside.
-pub(super) fn bundles_of(node: NodeId, state: &NodeState) -> BTreeMap<BundleKey, NodeView> {
-    let bundles = state.bundles.iter().map(|told| {
-        let (inventory, labels) = (Inventory::default(), BTreeMap::new());
-        let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
-        set_free(&mut view, &told.free, &told.devices);
-        ((told.group, told.bundle as usize), view)
-    });
-    bundles.collect()
+/// A bundle as its machine told of it.
+#[derive(Debug)]
+pub(super) struct ReportedBundle {
+    pub(super) view: NodeView,
+    /// The devices that it has a part of: their numbers on that node.
+    pub(super) devices: BTreeMap<String, Vec<u32>>,
 }
 
-/// The devices that a bundle has a part of: their numbers on that node.
-pub(super) fn devices_of_bundle(state: &NodeState, (group, index): BundleKey) -> BTreeMap<String, Vec<u32>> {
-    let is_it = |told: &&BundleFree| told.group == group && told.bundle as usize == index;
-    let devices = state.bundles.iter().find(is_it).map(|told| &told.devices);
-    devices.into_iter().flatten().map(|of| (of.resource.clone(), of.numbers.clone())).collect()
+/// What is free within a bundle.
+pub(super) fn bundle_of(node: NodeId, told: &BundleFree) -> ReportedBundle {
+    let (inventory, labels) = (Inventory::default(), BTreeMap::new());
+    let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
+    set_free(&mut view, &told.free, &told.devices);
+    let devices = told.devices.iter().map(|of| (of.resource.clone(), of.numbers.clone())).collect();
+    ReportedBundle { view, devices }
 }
 
 fn named(amounts: &[Amount]) -> impl Iterator<Item = (ResourceName, Quantity)> + '_ {

@@ -3,8 +3,8 @@
 use super::NodeCore;
 use crate::{BundleKey, amounts, demand};
 use oxiray_ids::PlacementGroupId;
-use oxiray_resources::{Demand, Grant, GrantId};
-use oxiray_wire::message::{BundleFree, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};
+use oxiray_resources::{BundleId, Demand, Grant, GrantId};
+use oxiray_wire::message::{BundleFree, BundleName, DevicesFree, GroupPrepare, GroupPrepared, GroupRelease, Place};
 use std::collections::BTreeSet;
 
 impl NodeCore {
@@ -15,10 +15,11 @@ impl NodeCore {
         let demands: Option<Vec<Demand>> = order.bundles.iter().map(|bundle| demand(&bundle.demand)).collect();
         let reserved = demands.and_then(|demands| self.ledger.reserve(&demands));
         let is_refused = reserved.is_none();
-        let places = order.bundles.iter().map(|bundle| (group, bundle.bundle as usize));
-        head.bundles.extend(places.zip(reserved.unwrap_or_default()));
+        for (bundle, reserved) in order.bundles.iter().zip(reserved.unwrap_or_default()) {
+            head.bundles.insert((group, bundle.bundle as usize), reserved);
+        }
         // A head elsewhere is told of the bundles before it hears that they are there. One in this process hears at the end of
-        // all its orders how the ledger stands: each time, that is all bundles anew.
+        // all its orders how the ledger stands.
         if self.head_key().is_some() {
             self.tell_state();
         }
@@ -28,7 +29,7 @@ impl NodeCore {
     pub(super) fn release_for_head(&mut self, said: &GroupRelease) {
         let group = said.group;
         for bundle in &said.bundles {
-            let reserved = self.head.as_mut().and_then(|head| head.bundles.remove(&(group, *bundle as usize)));
+            let reserved = self.head.as_mut().and_then(|head| head.bundles.remove((group, *bundle as usize)));
             if let Some(reserved) = reserved {
                 self.ledger.dissolve(reserved);
             }
@@ -39,43 +40,56 @@ impl NodeCore {
     pub(super) fn grant_for_head(&mut self, order: &Place, demand: &Demand) -> Option<Grant> {
         let Some(group) = order.group else { return self.ledger.grant(demand).ok() };
         let within = (group, order.bundle as usize);
-        let bundle = self.head.as_ref().and_then(|head| head.bundles.get(&within)).copied()?;
+        let bundle = self.head.as_ref().and_then(|head| head.bundles.get(within))?;
         self.ledger.grant_within(bundle, demand)
     }
 
     /// What is free within each bundle that is set aside.
-    pub(super) fn bundles_for_head(&self) -> Vec<BundleFree> {
-        let bundles = self.head.iter().flat_map(|head| &head.bundles);
-        let told = bundles.map(|((group, index), bundle)| {
-            let devices = self.ledger.reserved(*bundle).devices().iter().map(|of| {
-                let free = self.ledger.free_per_device_within(*bundle, of.resource.as_str());
-                DevicesFree {
-                    resource: of.resource.to_string(),
-                    free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
-                    numbers: of.shares.iter().map(|share| share.device).collect(),
-                }
-            });
-            let available = self.ledger.available_within(*bundle);
-            let scalars = available.iter().filter(|(name, _)| !name.is_device());
-            BundleFree {
-                group: *group,
-                bundle: *index as u32,
-                free: amounts(scalars.map(|(name, amount)| (name, *amount))),
-                devices: devices.collect(),
+    pub fn all_bundles_for_head(&self) -> Vec<BundleFree> {
+        let bundles = self.head.iter().flat_map(|head| head.bundles.iter());
+        bundles.map(|(key, bundle)| self.bundle_for_head(key, bundle)).collect()
+    }
+
+    /// What is free within the bundles that changed since this was last asked, and those that were dissolved.
+    pub(super) fn changed_bundles_for_head(&mut self) -> (Vec<BundleFree>, Vec<BundleName>) {
+        let changed = self.ledger.take_changed_bundles();
+        let Some(head) = &mut self.head else { return Default::default() };
+        let dissolved = head.bundles.take_dissolved();
+        let named = |(group, index): BundleKey| BundleName { group, bundle: index as u32 };
+        let keys: Vec<(BundleKey, BundleId)> =
+            changed.into_iter().filter_map(|bundle| Some((head.bundles.key_of(bundle)?, bundle))).collect();
+        let changed = keys.into_iter().map(|(key, bundle)| self.bundle_for_head(key, bundle)).collect();
+        (changed, dissolved.into_iter().map(named).collect())
+    }
+
+    fn bundle_for_head(&self, (group, index): BundleKey, bundle: BundleId) -> BundleFree {
+        let devices = self.ledger.reserved(bundle).devices().iter().map(|of| {
+            let free = self.ledger.free_per_device_within(bundle, of.resource.as_str());
+            DevicesFree {
+                resource: of.resource.to_string(),
+                free: free.shares().map(|free| free.map_or(0, |free| free.units() + 1)).collect(),
+                numbers: of.shares.iter().map(|share| share.device).collect(),
             }
         });
-        told.collect()
+        let available = self.ledger.available_within(bundle);
+        let scalars = available.iter().filter(|(name, _)| !name.is_device());
+        BundleFree {
+            group,
+            bundle: index as u32,
+            free: amounts(scalars.map(|(name, amount)| (name, *amount))),
+            devices: devices.collect(),
+        }
     }
 
     /// The bundles of a group that are set aside here.
     pub fn bundles_of(&self, group: PlacementGroupId) -> BTreeSet<usize> {
-        let bundles = self.head.iter().flat_map(|head| head.bundles.keys());
-        bundles.filter(|(of, _)| *of == group).map(|(_, index)| *index).collect()
+        let bundles = self.head.iter().flat_map(|head| head.bundles.iter());
+        bundles.filter(|((of, _), _)| *of == group).map(|((_, index), _)| index).collect()
     }
 
     /// The bundle that a grant of the ledger is, where it is one.
     pub(super) fn bundle_of(&self, grant: GrantId) -> Option<BundleKey> {
-        let mut bundles = self.head.iter().flat_map(|head| &head.bundles);
-        bundles.find(|(_, bundle)| bundle.grant() == grant).map(|(key, _)| *key)
+        let mut bundles = self.head.iter().flat_map(|head| head.bundles.iter());
+        bundles.find(|(_, bundle)| bundle.grant() == grant).map(|(key, _)| key)
     }
 }

@@ -119,7 +119,8 @@ impl NodeCore {
             let text = format!("[Node {}] {text} (the identifier of the node is {})", self.plan.ip, self.plan.node);
             Failure { code: "runtime_env".into(), text, cause: bytes::Bytes::new() }
         });
-        let state = Some(self.node_state(self.head.as_ref().map_or(0, |head| head.order)));
+        let last = self.head.as_ref().map_or(0, |head| head.order);
+        let state = Some(self.news(last));
         self.report(PlaceRefused { order: order.order, state, failure });
     }
 }

@@ -3,7 +3,7 @@
 use super::NodeCore;
 use crate::memory::Caller;
 use crate::origin::Origin;
-use crate::served_head::{Link, ServedHead};
+use crate::served_head::{Link, ServedHead, SetAside};
 use crate::worker::{Duty, Job, Post, Progress, Worker};
 use crate::{Effect, GroupMembership, Key, amounts, demand};
 use oxiray_ids::JobId;
@@ -23,10 +23,10 @@ impl NodeCore {
     /// nodes of other machines reach this one; empty where there are none.
     pub fn serve(&mut self, stream: Option<Key>, listens: String) -> NodeJoin {
         let join = self.described(0, listens);
-        let told = join.state.clone().unwrap_or_default();
+        let told = NodeState { bundles: Vec::new(), ..join.state.clone().unwrap_or_default() };
         let is_far = !join.listens.is_empty();
         let link = stream.map_or(Link::InProcess(Vec::new()), |key| Link::Stream { key, is_far });
-        let (bundles, held) = (BTreeMap::new(), BTreeMap::new());
+        let (bundles, held) = (SetAside::default(), BTreeMap::new());
         self.head = Some(ServedHead { link, order: 0, told, bundles, held, draining: None });
         join
     }
@@ -39,7 +39,7 @@ impl NodeCore {
             hostname: self.plan.hostname.clone(),
             labels: self.plan.labels.clone(),
             totals: amounts(self.ledger.inventory().totals()),
-            state: Some(self.node_state(order)),
+            state: Some(NodeState { bundles: self.all_bundles_for_head(), ..self.node_state(order) }),
             session: self.about.session.clone(),
             name: self.plan.name.clone(),
             listens,
@@ -133,7 +133,7 @@ impl NodeCore {
         if let Some(grant) = granted {
             return self.begin_order(order, grant);
         }
-        let state = Some(self.node_state(number));
+        let state = Some(self.news(number));
         self.report(PlaceRefused { order: number, state, failure: None });
     }
 
@@ -221,15 +221,22 @@ impl NodeCore {
     pub fn tell_state(&mut self) {
         let Some(order) = self.head.as_ref().map(|head| head.order) else { return };
         let state = self.node_state(order);
+        let (bundles, dissolved) = self.changed_bundles_for_head();
         let head = self.head.as_mut().expect("it was just found");
-        if head.told != state {
+        if head.told != state || !bundles.is_empty() || !dissolved.is_empty() {
             head.told = state.clone();
-            self.report(state);
+            self.report(NodeState { bundles, dissolved, ..state });
         }
     }
 
-    /// What the ledger has.
-    pub(super) fn node_state(&self, order: u64) -> NodeState {
+    /// What the ledger has, for a head that is told of it whether or not that changed.
+    pub(super) fn news(&mut self, order: u64) -> NodeState {
+        let (bundles, dissolved) = self.changed_bundles_for_head();
+        NodeState { bundles, dissolved, ..self.node_state(order) }
+    }
+
+    /// What the ledger has, without its bundles.
+    fn node_state(&self, order: u64) -> NodeState {
         let names = self.ledger.inventory().totals().map(|(name, _)| name).filter(|name| name.is_device());
         let devices = names.map(|name| {
             let free = self.ledger.free_per_device(name.as_str());
@@ -243,8 +250,8 @@ impl NodeCore {
         let available = self.ledger.available();
         let free =
             amounts(available.iter().filter(|(name, _)| !name.is_device()).map(|(name, amount)| (name, *amount)));
-        let (bundles, uses) = (self.bundles_for_head(), self.devices.measured.uses.clone());
-        NodeState { order, free, devices, store_used: self.store_used, bundles, uses }
+        let uses = self.devices.measured.uses.clone();
+        NodeState { order, free, devices, store_used: self.store_used, uses, ..NodeState::default() }
     }
 
     /// This node is being emptied: it remembers for the next head.

@@ -27,6 +27,16 @@ pub(crate) enum Killed {
     OverItsLimit(Exceeded),
 }
 
+/// What was counted before the worker came, or was given its limit.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Kills for want of memory.
+    kills: u64,
+    /// How often the group's own limit of memory was met.
+    met: u64,
+    failed_forks: u64,
+}
+
 /// The group of a worker: with version 1 one in each hierarchy, with version 2 the same.
 #[derive(Debug)]
 pub(crate) struct Cell {
@@ -34,8 +44,7 @@ pub(crate) struct Cell {
     processes: Option<PathBuf>,
     /// What `memory=` asked for, and what the group may have in all.
     limit: Option<(u64, u64)>,
-    /// What was counted before the worker came: kills for want of memory, how often its own limit was met, failed forks.
-    before: [u64; 3],
+    before: Counts,
     /// Forks of the worker's have failed.
     is_full: bool,
     /// The watch of its failed forks.
@@ -53,7 +62,7 @@ impl Cell {
         let within = |place: &Place| place.directory.join(name);
         let memory = memory.map(|place| (place.version, within(place)));
         let processes = processes.map(within);
-        let cell = Self { memory, processes, limit: None, before: [0; 3], is_full: false, watched: None };
+        let cell = Self { memory, processes, limit: None, before: Counts::default(), is_full: false, watched: None };
         for directory in cell.directories() {
             match fs::create_dir(directory) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -104,30 +113,40 @@ impl Cell {
 
     /// A worker is to come.
     pub(super) fn begin(&mut self) {
-        self.before = self.counts();
+        self.before = Counts { kills: self.kills(), met: 0, failed_forks: self.failed_forks() };
         self.is_full = false;
     }
 
-    /// Kills for want of memory, how often the limit was met, failed forks.
-    fn counts(&self) -> [u64; 3] {
-        let of = |directory: &Path, file: &str, name: &str| {
-            read(&directory.join(file)).and_then(|table| entry(&table, name)).unwrap_or(0)
-        };
-        let [kills, met] = match &self.memory {
-            None => [0; 2],
-            Some((Version::Two, directory)) => ["oom_kill", "oom"].map(|name| of(directory, "memory.events", name)),
+    /// How many of its processes the kernel killed for want of memory, since the group was made.
+    fn kills(&self) -> u64 {
+        match &self.memory {
+            None => 0,
+            Some((Version::One, directory)) => counted(directory, "memory.oom_control", "oom_kill"),
+            Some((Version::Two, directory)) => counted(directory, "memory.events", "oom_kill"),
+        }
+    }
+
+    /// How often its own limit of memory was met.
+    fn met(&self) -> u64 {
+        match &self.memory {
+            None => 0,
             Some((Version::One, directory)) => {
-                let met = read(&directory.join("memory.failcnt")).and_then(|count| count.trim().parse().ok());
-                [of(directory, "memory.oom_control", "oom_kill"), met.unwrap_or(0)]
+                read(&directory.join("memory.failcnt")).and_then(|count| count.trim().parse().ok()).unwrap_or(0)
             }
-        };
-        let forks = self.processes.as_ref().map_or(0, |directory| of(directory, "pids.events", "max"));
-        [kills, met, forks]
+            Some((Version::Two, directory)) => counted(directory, "memory.events", "oom"),
+        }
+    }
+
+    fn failed_forks(&self) -> u64 {
+        self.processes.as_ref().map_or(0, |directory| counted(directory, "pids.events", "max"))
     }
 
     /// From here on a worker in it may take so much memory for itself, besides what it has; nothing for no limit.
     pub(crate) fn limit_memory(&mut self, asked: Option<u64>) -> io::Result<()> {
         let limit = asked.map(|asked| (asked, asked.saturating_add(ALLOWANCE).saturating_add(self.memory_bytes())));
+        if limit.is_some() && self.limit.is_none() {
+            self.before.met = self.met();
+        }
         self.write_limit(limit)
     }
 
@@ -165,11 +184,12 @@ impl Cell {
     /// Whether the kernel killed one of its processes for want of memory, and where it did so since the group's own limit
     /// was met, what there is to tell.
     pub(crate) fn kill(&self) -> Killed {
-        let [kills, met, _] = self.counts();
-        let Some((_, directory)) = self.memory.as_ref().filter(|_| kills > self.before[0]) else {
+        let Some((_, directory)) = self.memory.as_ref().filter(|_| self.kills() > self.before.kills) else {
             return Killed::Nobody;
         };
-        let Some((asked, limit)) = self.limit.filter(|_| met > self.before[1]) else { return Killed::FurtherUp };
+        let Some((asked, limit)) = self.limit.filter(|_| self.met() > self.before.met) else {
+            return Killed::FurtherUp;
+        };
         let peaks = ["memory.peak", "memory.max_usage_in_bytes"].map(|file| read(&directory.join(file)));
         let peak = peaks.into_iter().flatten().find_map(|bytes| bytes.trim().parse::<u64>().ok());
         Killed::OverItsLimit(Exceeded { asked, limit, used: peak.unwrap_or(limit).min(limit) })
@@ -178,7 +198,7 @@ impl Cell {
     /// Whether forks have failed, where that is news.
     pub(super) fn meets_process_limit(&mut self) -> bool {
         !self.is_full && {
-            self.is_full = self.counts()[2] > self.before[2];
+            self.is_full = self.failed_forks() > self.before.failed_forks;
             self.is_full
         }
     }
@@ -209,6 +229,11 @@ impl Cell {
         }
         !directories.iter().any(|directory| directory.exists())
     }
+}
+
+/// A number in a table of the group's.
+fn counted(directory: &Path, file: &str, name: &str) -> u64 {
+    read(&directory.join(file)).and_then(|table| entry(&table, name)).unwrap_or(0)
 }
 
 /// Ends everything in a group.

@@ -1,6 +1,6 @@
 //! Bundles: reserved together, granted from, dissolved at any moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -88,6 +88,31 @@ fn a_dissolved_bundle_leaves_each_share_to_who_holds_it() {
     ledger.release(held);
     ledger.release(others);
     assert_eq!(ledger.available(), ledger.totals());
+}
+
+#[test]
+fn bundles_that_changed_are_told_once() {
+    let mut ledger = ledger("CPU 4, GPU 2");
+    let told = |bundles: &[BundleId]| bundles.iter().copied().collect::<BTreeSet<_>>();
+    let [first, second] = reserve(&mut ledger, &["CPU 1, GPU 1", "CPU 1, GPU 1"])[..] else { panic!("two") };
+    assert_eq!(ledger.take_changed_bundles(), told(&[first, second]));
+    assert!(ledger.take_changed_bundles().is_empty());
+
+    let of_machine = ledger.grant(&demand("CPU 1")).unwrap();
+    assert!(ledger.take_changed_bundles().is_empty(), "the machine's own changes are none of theirs");
+    let mut held = ledger.grant_within(second, &demand("CPU 1")).unwrap();
+    assert_eq!(ledger.take_changed_bundles(), told(&[second]));
+    ledger.lend_cpu(&mut held);
+    assert_eq!(ledger.take_changed_bundles(), told(&[second]));
+    ledger.release(held);
+    assert_eq!(ledger.take_changed_bundles(), told(&[second]));
+    let of_first = devices(ledger.reserved(first))[0];
+    ledger.quarantine("GPU", of_first, "it is broken").unwrap();
+    assert_eq!(ledger.take_changed_bundles(), told(&[first]));
+    ledger.restore_device("GPU", of_first).unwrap();
+    ledger.dissolve(first);
+    assert!(ledger.take_changed_bundles().is_empty(), "it is no more");
+    ledger.release(of_machine);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //! A member tells the head what its ledger has, and is given *orders* to place work, which its own ledger grants or
 //! refuses. Its workers are clients of the head like all others, whose messages the member passes on.
 
-use super::{ActorCreate, Amount, BundleFree, ConnectionTicket, Draining, Driver, Environment, Failure, OutOfMemory};
+use super::{
+    ActorCreate, Amount, BundleFree, BundleName, ConnectionTicket, Draining, Driver, Environment, Failure, OutOfMemory,
+};
 use bytes::Bytes;
 use oxiray_fields::Fields;
 use oxiray_ids::{JobId, NodeId, PlacementGroupId, WorkerId};
@@ -88,12 +90,16 @@ pub struct NodeState {
     /// Bytes of its object store that objects take.
     #[field(4)]
     pub store_used: u64,
-    /// What is free within each bundle that is set aside.
+    /// What is free within the bundles that are set aside: within all of them where a node describes itself, and otherwise
+    /// within those that are new, or of which something was taken or given back, since the last state.
     #[field(5)]
     pub bundles: Vec<BundleFree>,
     /// How much devices are used; empty while nobody has one, and where nobody can tell.
     #[field(6)]
     pub uses: Vec<DeviceUse>,
+    /// Bundles that are set aside no longer. One of `bundles` with the same name was set aside after that.
+    #[field(7)]
+    pub dissolved: Vec<BundleName>,
 }
 
 /// How much a device is used at a moment.

@@ -51,6 +51,17 @@ pub struct GroupRelease {
     pub bundles: Vec<u32>,
 }
 
+/// A bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Fields)]
+pub struct BundleName {
+    /// `PlacementGroupId`.
+    #[field(1)]
+    pub group: PlacementGroupId,
+    /// Its place in the group.
+    #[field(2)]
+    pub bundle: u32,
+}
+
 /// What is free within a bundle on a member.
 #[derive(Debug, Clone, PartialEq, Default, Fields)]
 pub struct BundleFree {
