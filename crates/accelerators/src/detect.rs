@@ -6,7 +6,7 @@
 //! 3. `DETECT-3`: nothing is left out silently: what looks like an accelerator and is not counted is in
 //!    [`Detection::ruled_out`], and what the user should act on is in [`Detection::warnings`].
 
-use oxiray_families::{Detected, FAMILIES, Family, Findings, GPU, RuledOut};
+use oxiray_families::{Detected, FAMILIES, Family, Findings, GPU, RuledOut, existing_nodes};
 use serde::Serialize;
 
 use crate::host::Host;
@@ -38,7 +38,11 @@ impl Detection {
 /// Looks for every family on a machine.
 pub fn detect(host: &Host) -> Detection {
     let mut findings = Findings::default();
-    let families = FAMILIES.iter().filter_map(|family| (family.detect)(host, &mut findings)).collect();
+    let found = FAMILIES.iter().filter_map(|family| {
+        let detected = (family.detect)(host, &mut findings)?;
+        Some(Detected { shared_nodes: existing_nodes(host, family.shared_nodes), ..detected })
+    });
+    let families = found.collect();
     let mut detection = Detection { families, warnings: findings.warnings, ruled_out: findings.ruled_out };
     note_shared_resource(&mut detection, host);
     detection

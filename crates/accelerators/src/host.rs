@@ -15,12 +15,13 @@ mod recording;
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use nvml_wrapper::Nvml;
-use oxiray_families::{HostFacts, NvmlAnswers, NvmlFailure, PciFunction, Usage, scan_pci};
+use oxiray_families::{DeviceNode, HostFacts, NodeNumber, NvmlAnswers, NvmlFailure, PciFunction, Usage, scan_pci};
 
 use crate::nvml;
 use recording::Recording;
@@ -179,6 +180,16 @@ impl HostFacts for Host {
         self.path(path).exists()
     }
 
+    fn node(&self, path: &str) -> Option<DeviceNode> {
+        let found = std::fs::metadata(self.path(path)).ok()?;
+        let number = match &self.world {
+            World::Real if !found.file_type().is_char_device() => return None,
+            World::Real => Some(number_of(found.rdev())),
+            World::Recorded { recording, .. } => recording.number(path),
+        };
+        Some(DeviceNode { path: path.to_owned(), number })
+    }
+
     fn pci(&self) -> &[PciFunction] {
         self.pci.get_or_init(|| scan_pci(self))
     }
@@ -229,6 +240,10 @@ impl fmt::Debug for Host {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Host").field(&self.description()).finish()
     }
+}
+
+fn number_of(device: u64) -> NodeNumber {
+    NodeNumber { major: libc::major(device), minor: libc::minor(device) }
 }
 
 fn process_variable(name: &str) -> Option<String> {

@@ -22,6 +22,8 @@ pub use detect::{Detection, detect};
 pub use device_processes::{DeviceProcesses, DeviceUse};
 pub use host::{HOST_ROOT_VARIABLE, Host, HostError, NVML_LIBRARY_VARIABLE};
 pub use offer::{DeviceOffer, GPU_FAMILY_VARIABLE, OVERRIDE_VARIABLE, Offer, OfferError, gpu_family, offer};
-pub use oxiray_families::{Changes, Detected, Device, Family, Lookup, Preset, Usage};
+pub use oxiray_families::{
+    Changes, Detected, Device, DeviceNode, Family, HostFacts, Lookup, NodeNumber, Preset, Usage,
+};
 pub use report::{report, to_json};
 pub use worker::{WorkerEnvironment, environment, visible_ids};

@@ -29,6 +29,7 @@ pub(crate) fn load(library: &Path) -> Result<NvmlAnswers, NvmlFailure> {
                 uuid: device.uuid().ok(),
                 pci_address: device.pci_info().ok().map(|pci| short_address(&pci.bus_id)),
                 memory_bytes: device.memory_info().ok().map(|memory| memory.total),
+                minor: device.minor_number().ok(),
                 partitioned: device.mig_mode().is_ok_and(|mode| mode.current != 0),
             }),
             Err(error) => answers.lost.push(format!("NVML cannot open GPU {index}: {}", chain(&error))),

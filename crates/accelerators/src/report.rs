@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use oxiray_families::{Detected, Device, RuledOut};
+use oxiray_families::{Detected, Device, DeviceNode, RuledOut};
 use serde::Serialize;
 
 use crate::detect::Detection;
@@ -35,13 +35,16 @@ pub fn report(detection: &Detection, host: &Host) -> String {
 }
 
 fn describe(text: &mut String, detected: &Detected) {
-    let Detected { family, count, type_name, how, devices, extra_resources, labels } = detected;
+    let Detected { family, count, type_name, how, devices, shared_nodes, extra_resources, labels } = detected;
     writeln!(text, "\n{}: {count} x {}", family.resource.name, type_name.as_deref().unwrap_or(family.name))
         .expect(EXPECT);
     writeln!(text, "  found by {how}").expect(EXPECT);
     writeln!(text, "  shown to programs by {}", family.visibility.variables.join(", ")).expect(EXPECT);
     for line in devices.iter().filter_map(line) {
         writeln!(text, "  {line}").expect(EXPECT);
+    }
+    if !shared_nodes.is_empty() {
+        writeln!(text, "  shared by all: {}", listed(shared_nodes)).expect(EXPECT);
     }
     for (name, quantity) in extra_resources {
         writeln!(text, "  also offers {quantity} of `{name}`").expect(EXPECT);
@@ -54,9 +57,14 @@ fn describe(text: &mut String, detected: &Detected) {
 fn line(device: &Device) -> Option<String> {
     let memory = device.memory_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
     let numa_node = device.numa_node.map(|node| format!("NUMA node {node}"));
-    let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone()];
+    let nodes = Some(listed(&device.nodes)).filter(|nodes| !nodes.is_empty());
+    let facts = [device.name.clone(), memory, device.pci_address.clone(), numa_node, device.uuid.clone(), nodes];
     let known: Vec<String> = facts.into_iter().flatten().collect();
     (!known.is_empty()).then(|| format!("[{}] {}", device.index, known.join(", ")))
+}
+
+fn listed(nodes: &[DeviceNode]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The detection as JSON, for programs.

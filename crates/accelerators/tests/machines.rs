@@ -4,10 +4,10 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use oxiray_accelerators::{Detection, Host, detect, report, to_json};
+use oxiray_accelerators::{Detection, DeviceNode, Host, HostFacts as _, NodeNumber, detect, report, to_json};
 
 /// A line per fact: `name` of the machine, `=` what is there, `+` what comes with it, `-` what is ruled out, `!` a
 /// warning. An expected line may end in `…`.
@@ -17,6 +17,9 @@ plain
 
 nvidia-h100x8
 = GPU 8 H100 (NVML, driver 550.54.15)
+
+nvidia-minor-order
+= GPU 4 A100 (NVML, driver 550.54.15)
 
 nvidia-no-nvml
 = GPU 2 H100 (/proc/driver/nvidia/gpus)
@@ -192,6 +195,69 @@ fn facts_of_single_devices() {
     assert_eq!(ascend[1].memory_bytes, Some(32 << 30));
 }
 
+/// The device nodes of each machine: of its devices one after the other, and behind `|` those that all share.
+const NODES: &str = "\
+nvidia-h100x8: /dev/nvidia0 195:0; /dev/nvidia1 195:1; /dev/nvidia2 195:2; /dev/nvidia3 195:3; /dev/nvidia4 195:4; \
+/dev/nvidia5 195:5; /dev/nvidia6 195:6; /dev/nvidia7 195:7 \
+| /dev/nvidiactl 195:255, /dev/nvidia-modeset 195:254, /dev/nvidia-uvm 511:0, /dev/nvidia-uvm-tools 511:1
+nvidia-minor-order: /dev/nvidia2 195:2, /dev/dri/renderD130 226:130; /dev/nvidia3 195:3, /dev/dri/renderD131 226:131; \
+/dev/nvidia0 195:0, /dev/dri/renderD128 226:128; /dev/nvidia1 195:1, /dev/dri/renderD129 226:129 \
+| /dev/nvidiactl 195:255, /dev/nvidia-uvm 510:0
+nvidia-container: /dev/nvidia2 | /dev/nvidiactl, /dev/nvidia-modeset, /dev/nvidia-uvm, /dev/nvidia-uvm-tools
+nvidia-no-nvml: /dev/nvidia0; /dev/nvidia1 | /dev/nvidiactl, /dev/nvidia-modeset, /dev/nvidia-uvm, /dev/nvidia-uvm-tools
+intel-max: /dev/dri/renderD128; /dev/dri/renderD128; /dev/dri/renderD129; /dev/dri/renderD129 |
+neuron-no-tools: /dev/neuron0 |
+tpu-v4: /dev/accel0; /dev/accel1; /dev/accel2; /dev/accel3 |
+tpu-v5e: /dev/vfio/0; /dev/vfio/1; /dev/vfio/2; /dev/vfio/3 | /dev/vfio/vfio
+";
+
+#[test]
+fn each_device_has_the_nodes_that_are_its_own() {
+    let nodes = |nodes: &[DeviceNode]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for line in NODES.lines() {
+        let (name, expected) = line.split_once(": ").unwrap();
+        let family = &detected(name).families[0];
+        let own: Vec<String> = family.devices.iter().map(|device| nodes(&device.nodes)).collect();
+        let found = format!("{} | {}", own.join("; "), nodes(&family.shared_nodes));
+        assert_eq!(found.trim_end(), expected, "{name}");
+    }
+    let paths = |name: &str, device: usize| -> Vec<String> {
+        detected(name).families[0].devices[device].nodes.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(paths("amd-mi300x8", 7), ["/dev/dri/renderD184 226:184"]);
+    assert_eq!(paths("neuron-trn1", 15), ["/dev/neuron15"]);
+    assert_eq!(paths("gaudi2", 3), ["/dev/accel/accel3 261:6", "/dev/accel/accel_controlD3 261:7"]);
+    assert_eq!(paths("ascend-910b", 6), ["/dev/davinci6"]);
+}
+
+#[test]
+fn no_node_is_two_devices_own_but_where_they_are_parts_of_one_board() {
+    for entry in
+        std::fs::read_dir(common::machines()).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir())
+    {
+        let name = entry.file_name().into_string().unwrap();
+        for family in &detected(&name).families {
+            let mut owners: BTreeMap<&str, Option<&str>> = BTreeMap::new();
+            for device in &family.devices {
+                for node in &device.nodes {
+                    assert!(!family.shared_nodes.contains(node), "{name}: {node} is shared and somebody's own");
+                    let board = device.pci_address.as_deref();
+                    let before = owners.insert(&node.path, board);
+                    assert!(before.is_none_or(|before| before.is_some() && before == board), "{name}: {node}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_of_nodes_are_the_nodes_own() {
+    let zero = Host::real().node("/dev/zero").unwrap();
+    assert_eq!((zero.to_string().as_str(), zero.number), ("/dev/zero 1:5", Some(NodeNumber { major: 1, minor: 5 })));
+    assert_eq!(Host::real().node("/dev/no-such-device"), None);
+    assert_eq!(Host::real().node("/proc/self/status"), None, "a file is no device");
+}
+
 #[test]
 fn the_report_says_what_was_found_and_what_was_not() {
     let host = Host::recorded(common::machine("blackwell-with-accel")).unwrap();
@@ -234,6 +300,11 @@ fn a_folder_that_is_no_recording_is_refused_with_its_name() {
     std::fs::write(folder.path().join("host.json"), r#"{"environment": 3}"#).unwrap();
     let malformed = Host::recorded(folder.path()).unwrap_err().to_string();
     assert!(malformed.contains("host.json"), "{malformed}");
+
+    std::fs::write(folder.path().join("host.json"), r#"{"nodes": {"/dev/nvidia0": "195"}}"#).unwrap();
+    let error = Host::recorded(folder.path()).unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("`195` for `/dev/nvidia0`"), "{why}");
 
     std::fs::write(folder.path().join("host.json"), r#"{"nvml": {"answers_file": "missing.txt"}}"#).unwrap();
     let unreadable = Host::recorded(folder.path()).unwrap_err().to_string();

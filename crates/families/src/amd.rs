@@ -13,6 +13,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::nodes::{existing, of_drm};
 use crate::pci::PciFunction;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed, nested};
 
@@ -31,6 +32,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &GPU,
     pci_vendor: VENDOR,
     nodes: &["/dev/kfd", "/dev/dri/renderD"],
+    shared_nodes: &["/dev/kfd"],
     visibility: Visibility {
         variables: &[INNER, OUTER],
         joined: &[INNER, OUTER],
@@ -109,7 +111,7 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
         return None;
     }
     if nodes.is_empty() {
-        return from_bus(findings, &on_bus);
+        return from_bus(host, findings, &on_bus);
     }
     let openable = host.list_numbered("/dev/dri", "renderD");
     let mut devices = Vec::new();
@@ -129,7 +131,7 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
     Some(Detected::of_devices(&FAMILY, devices, "the kernel's compute topology (KFD)")?.with_type(first.flatten()))
 }
 
-fn from_bus(findings: &mut Findings, on_bus: &[&PciFunction]) -> Option<Detected> {
+fn from_bus(host: &dyn HostFacts, findings: &mut Findings, on_bus: &[&PciFunction]) -> Option<Detected> {
     let devices: Vec<Device> = on_bus
         .iter()
         .enumerate()
@@ -138,6 +140,7 @@ fn from_bus(findings: &mut Findings, on_bus: &[&PciFunction]) -> Option<Detected
             name: type_name(function.device),
             pci_address: Some(function.address.clone()),
             numa_node: function.numa_node,
+            nodes: of_drm(host, &function.address),
             ..Device::default()
         })
         .collect();
@@ -168,6 +171,10 @@ impl ComputeNode {
 
     fn into_device(self, host: &dyn HostFacts, index: usize, name: Option<String>) -> Device {
         let numa_node = host.pci().iter().find(|function| function.address == self.address);
+        let mut nodes = of_drm(host, &self.address);
+        if nodes.is_empty() {
+            nodes = existing(host, self.render_node.map(|number| format!("/dev/dri/renderD{number}")));
+        }
         Device {
             index,
             name,
@@ -175,6 +182,7 @@ impl ComputeNode {
             numa_node: numa_node.and_then(|function| function.numa_node),
             pci_address: Some(self.address),
             memory_bytes: Some(self.memory_bytes).filter(|bytes| *bytes > 0),
+            nodes,
         }
     }
 }

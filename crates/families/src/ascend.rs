@@ -4,6 +4,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{DeviceResource, Family};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::nodes::existing;
 use crate::quantity::QuantityRule;
 use crate::visibility::{Assignment, Changes, Visibility, listed};
 
@@ -18,6 +19,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &DeviceResource { name: "NPU", option: None, quantity: QuantityRule::Shares, torch: Some("npu") },
     pci_vendor: VENDOR,
     nodes: &["/dev/davinci"],
+    shared_nodes: &["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"],
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[VARIABLE],
@@ -71,7 +73,8 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
                 .iter()
                 .find(|function| Some(&function.address) == device.pci_address.as_ref())
                 .and_then(|function| function.numa_node);
-            Device { index, numa_node, ..device }
+            let nodes = existing(host, [format!("/dev/davinci{}", nodes[index])]);
+            Device { index, numa_node, nodes, ..device }
         })
         .collect();
     let type_name = told.first().and_then(|device| device.name.as_deref()).map(chip_name);

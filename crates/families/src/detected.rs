@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::family::Family;
+use crate::nodes::DeviceNode;
 
 /// The devices of one family on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,6 +20,8 @@ pub struct Detected {
     pub how: String,
     /// The devices, by index. A Neuron device has several cores, so it may count more than once.
     pub devices: Vec<Device>,
+    /// Device nodes that belong to all of them alike.
+    pub shared_nodes: Vec<DeviceNode>,
     /// Resources that the machine offers besides, such as the name of its TPU slice.
     pub extra_resources: BTreeMap<String, f64>,
     /// Labels that the machine carries for them.
@@ -40,6 +43,8 @@ pub struct Device {
     pub memory_bytes: Option<u64>,
     /// The NUMA node it hangs on.
     pub numa_node: Option<u32>,
+    /// The device nodes that are its own, or the own ones of the board that it is a part of; empty where they are not known.
+    pub nodes: Vec<DeviceNode>,
 }
 
 /// Something that looked like an accelerator and is not counted.
@@ -81,6 +86,7 @@ impl Detected {
             type_name: family.constant_type.map(str::to_owned),
             how: how.into(),
             devices,
+            shared_nodes: Vec::new(),
             extra_resources: BTreeMap::new(),
             labels: BTreeMap::new(),
         })
@@ -94,6 +100,7 @@ impl Detected {
             type_name: family.constant_type.map(str::to_owned),
             how: "declared".to_owned(),
             devices: Vec::new(),
+            shared_nodes: Vec::new(),
             extra_resources: BTreeMap::new(),
             labels: BTreeMap::new(),
         }

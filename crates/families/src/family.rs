@@ -45,6 +45,8 @@ pub struct Family {
     pub pci_vendor: u16,
     /// What the paths of its device nodes begin with; other families may have nodes of the same kind.
     pub nodes: &'static [&'static str],
+    /// Nodes that a process opens whichever devices of the family are its own.
+    pub shared_nodes: &'static [&'static str],
     /// How a process is shown its devices.
     pub visibility: Visibility,
     /// The type name, where every device of the family has the same.

@@ -4,6 +4,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{DeviceResource, Family};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::nodes::{DeviceNode, existing};
 use crate::pci::PciFunction;
 use crate::quantity::QuantityRule;
 use crate::visibility::{Assignment, Changes, Visibility, listed};
@@ -23,6 +24,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &DeviceResource { name: "HPU", option: None, quantity: QuantityRule::Whole, torch: Some("hpu") },
     pci_vendor: VENDOR,
     nodes: &["/dev/accel", "/dev/hl"],
+    shared_nodes: &[],
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[VARIABLE],
@@ -84,6 +86,7 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
                 index,
                 pci_address: Some(function.address.clone()),
                 numa_node: function.numa_node,
+                nodes: own_nodes(host, &function.address),
                 ..more.cloned().unwrap_or_default()
             }
         })
@@ -102,6 +105,15 @@ fn device_nodes(host: &dyn HostFacts) -> usize {
     };
     let new = host.list_numbered("/dev/accel", "accel").iter().filter(|number| is_gaudi(number)).count();
     new.max(host.list_numbered("/dev", "hl").len())
+}
+
+/// The nodes of the device at a place on the bus: the one to compute with, and the one to ask it.
+fn own_nodes(host: &dyn HostFacts, address: &str) -> Vec<DeviceNode> {
+    let numbers = host.list_numbered(&format!("/sys/bus/pci/devices/{address}/accel"), "accel");
+    let paths = numbers
+        .iter()
+        .flat_map(|number| [format!("/dev/accel/accel{number}"), format!("/dev/accel/accel_controlD{number}")]);
+    existing(host, paths)
 }
 
 /// The name that Habana's library gives the generation, known by the chip's PCI id or the board's name (`HL-225`).

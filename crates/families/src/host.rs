@@ -1,6 +1,7 @@
 //! What a family may ask of the host that it is looked for on.
 
 use crate::monitor::Usage;
+use crate::nodes::DeviceNode;
 use crate::nvml::{NvmlAnswers, NvmlFailure};
 use crate::pci::PciFunction;
 
@@ -17,6 +18,9 @@ pub trait HostFacts {
 
     /// Whether a path exists.
     fn exists(&self, path: &str) -> bool;
+
+    /// The device node at a path; `None` where there is none.
+    fn node(&self, path: &str) -> Option<DeviceNode>;
 
     /// The devices on the PCI bus, by address.
     fn pci(&self) -> &[PciFunction];

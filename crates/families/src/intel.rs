@@ -14,6 +14,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{Family, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::nodes::of_drm;
 use crate::pci::PciFunction;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, entries, listed, nested};
 
@@ -32,6 +33,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &GPU,
     pci_vendor: VENDOR,
     nodes: &["/dev/dri/renderD"],
+    shared_nodes: &[],
     visibility: Visibility {
         variables: &[OUTER, INNER],
         joined: &[OUTER],
@@ -110,6 +112,8 @@ fn detect(host: &dyn HostFacts, findings: &mut Findings) -> Option<Detected> {
                 name: name.as_ref().map(|name| if tiles > 1 { format!("{name} tile {tile}") } else { name.clone() }),
                 pci_address: Some(function.address.clone()),
                 numa_node: function.numa_node,
+                // Tiles of one card share its nodes.
+                nodes: of_drm(host, &function.address),
                 ..Device::default()
             }));
         }

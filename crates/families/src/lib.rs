@@ -24,6 +24,7 @@ mod intel;
 mod kubernetes;
 mod monitor;
 mod neuron;
+mod nodes;
 mod nvidia;
 mod nvml;
 mod pci;
@@ -38,6 +39,7 @@ pub use family::{
 pub use host::HostFacts;
 pub use kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 pub use monitor::{Monitor, Usage};
+pub use nodes::{DeviceNode, NodeNumber, existing as existing_nodes};
 pub use nvml::{Gpu, NvmlAnswers, NvmlFailure, short_address};
 pub use pci::{PciFunction, scan as scan_pci};
 pub use quantity::{QuantityError, QuantityRule, check_quantity};

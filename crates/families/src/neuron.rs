@@ -6,6 +6,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{DeviceResource, Family};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource, PodUnit};
+use crate::nodes::existing;
 use crate::quantity::QuantityRule;
 use crate::visibility::{Assignment, Changes, Lookup, Preset, Visibility, listed};
 
@@ -30,6 +31,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &DeviceResource { name: "neuron_cores", option: None, quantity: QuantityRule::Whole, torch: None },
     pci_vendor: VENDOR,
     nodes: &["/dev/neuron"],
+    shared_nodes: &[],
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[],
@@ -76,6 +78,7 @@ fn show(assignment: &Assignment<'_>) -> Changes {
 /// One device as `neuron-ls --json-output` lists it; it says more, and more with every version.
 #[derive(Deserialize)]
 struct Listed {
+    neuron_device: Option<u32>,
     bdf: Option<String>,
     nc_count: usize,
     memory_size: Option<u64>,
@@ -117,7 +120,8 @@ fn ask(host: &dyn HostFacts) -> Result<Option<Vec<(usize, Device)>>, String> {
         let numa_node = pci_address.as_ref().and_then(|address| {
             host.pci().iter().find(|function| function.address == *address).and_then(|function| function.numa_node)
         });
-        (one.nc_count, Device { pci_address, numa_node, memory_bytes: one.memory_size, ..Device::default() })
+        let nodes = existing(host, one.neuron_device.map(|number| format!("/dev/neuron{number}")));
+        (one.nc_count, Device { pci_address, numa_node, memory_bytes: one.memory_size, nodes, ..Device::default() })
     };
     Ok(Some(listed.into_iter().map(device).collect()))
 }
@@ -125,7 +129,10 @@ fn ask(host: &dyn HostFacts) -> Result<Option<Vec<(usize, Device)>>, String> {
 fn from_kernel(host: &dyn HostFacts, nodes: &[u32]) -> Vec<(usize, Device)> {
     nodes
         .iter()
-        .filter_map(|node| host.read_number(&format!("{KERNEL_FOLDER}/neuron{node}/core_count")))
-        .map(|cores| (cores as usize, Device::default()))
+        .filter_map(|node| {
+            let cores = host.read_number(&format!("{KERNEL_FOLDER}/neuron{node}/core_count"))?;
+            let nodes = existing(host, [format!("/dev/neuron{node}")]);
+            Some((cores as usize, Device { nodes, ..Device::default() }))
+        })
         .collect()
 }

@@ -5,6 +5,7 @@ use crate::family::{Family, GPU};
 use crate::host::HostFacts;
 use crate::kubernetes::{Hiding, KubernetesNames, PodResource, PodUnit};
 use crate::monitor::Monitor;
+use crate::nodes::{DeviceNode, existing, of_drm};
 use crate::nvml::{Gpu, NvmlAnswers};
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
@@ -19,6 +20,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &GPU,
     pci_vendor: VENDOR,
     nodes: &["/dev/nvidia"],
+    shared_nodes: &["/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
     visibility: Visibility {
         variables: &[VARIABLE],
         joined: &[VARIABLE],
@@ -89,10 +91,12 @@ fn from_nvml(host: &dyn HostFacts, findings: &mut Findings, answers: NvmlAnswers
                 ));
             }
             let numa_node = gpu.pci_address.as_deref().and_then(|address| numa_node(host, address));
+            let minor = gpu.minor.or_else(|| driver_minor(host, gpu.pci_address.as_deref()?));
             Device {
                 index,
                 name: gpu.name,
                 uuid: gpu.uuid,
+                nodes: own_nodes(host, minor, gpu.pci_address.as_deref()),
                 pci_address: gpu.pci_address,
                 memory_bytes: gpu.memory_bytes,
                 numa_node,
@@ -143,6 +147,8 @@ fn from_driver(host: &dyn HostFacts, findings: &mut Findings, failure: &str) -> 
                 index,
                 pci_address: Some(function.address.clone()),
                 numa_node: function.numa_node,
+                // Which of `/dev/nvidia0` and so on is which device's, nobody tells here.
+                nodes: own_nodes(host, None, Some(&function.address)),
                 ..Device::default()
             })
             .collect();
@@ -169,16 +175,30 @@ fn driver_devices(host: &dyn HostFacts) -> Vec<(Option<u32>, Device)> {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             Some(value.trim().to_owned()).filter(|value| !value.is_empty())
         };
+        let minor = field("Device Minor").and_then(|minor| minor.parse().ok());
         let device = Device {
             name: field("Model"),
             uuid: field("GPU UUID"),
             numa_node: numa_node(host, &address),
+            nodes: own_nodes(host, minor, Some(&address)),
             pci_address: Some(address),
             ..Device::default()
         };
-        Some((field("Device Minor").and_then(|minor| minor.parse().ok()), device))
+        Some((minor, device))
     };
     host.list(DRIVER_FOLDER).into_iter().filter_map(read).collect()
+}
+
+/// The number of a device's node as the kernel driver tells it.
+fn driver_minor(host: &dyn HostFacts, address: &str) -> Option<u32> {
+    let text = host.read(&format!("{DRIVER_FOLDER}/{address}/information"))?;
+    text.lines().find_map(|line| line.strip_prefix("Device Minor")?.trim().strip_prefix(':')?.trim().parse().ok())
+}
+
+/// The nodes of one GPU: that of the driver, and those by which it draws.
+fn own_nodes(host: &dyn HostFacts, minor: Option<u32>, address: Option<&str>) -> Vec<DeviceNode> {
+    let of_driver = existing(host, minor.map(|minor| format!("/dev/nvidia{minor}")));
+    of_driver.into_iter().chain(address.into_iter().flat_map(|address| of_drm(host, address))).collect()
 }
 
 fn numa_node(host: &dyn HostFacts, address: &str) -> Option<u32> {

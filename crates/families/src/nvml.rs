@@ -22,6 +22,8 @@ pub struct Gpu {
     pub pci_address: Option<String>,
     /// Its own memory.
     pub memory_bytes: Option<u64>,
+    /// The number of its device node, which is not its index.
+    pub minor: Option<u32>,
     /// Whether the GPU is cut into instances (MIG).
     pub partitioned: bool,
 }
@@ -40,20 +42,26 @@ pub enum NvmlFailure {
 impl NvmlAnswers {
     /// Reads the text form shared by recorded machines and `oxiray-nvml-fixture`, one GPU per line:
     /// `name|uuid|pci address|memory bytes|used bytes|pid:bytes,…` (what follows is the library's); `driver=` names the driver, `mig=0` says that GPU 0
-    /// is partitioned, and `#` starts a comment.
+    /// is partitioned, `minor=0:2` that its device node is `/dev/nvidia2` (else the one of its place), and `#` starts a comment.
     pub fn parse(text: &str) -> Self {
         let mut answers = Self::default();
-        let mut partitioned = Vec::new();
+        let (mut partitioned, mut minors) = (Vec::new(), Vec::new());
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             match line.split_once('=') {
                 Some(("driver", version)) => answers.driver = Some(version.to_owned()),
                 Some(("mig", index)) => partitioned.extend(index.parse::<usize>()),
-                _ => answers.gpus.push(Gpu::parse(line)),
+                Some(("minor", of)) => minors.extend(minor(of)),
+                _ => answers.gpus.push(Gpu { minor: Some(answers.gpus.len() as u32), ..Gpu::parse(line) }),
             }
         }
         for index in partitioned {
             if let Some(gpu) = answers.gpus.get_mut(index) {
                 gpu.partitioned = true;
+            }
+        }
+        for (index, minor) in minors {
+            if let Some(gpu) = answers.gpus.get_mut(index) {
+                gpu.minor = Some(minor);
             }
         }
         answers
@@ -69,9 +77,16 @@ impl Gpu {
             uuid: next().map(str::to_owned),
             pci_address: next().map(short_address),
             memory_bytes: next().and_then(|bytes| bytes.parse().ok()),
+            minor: None,
             partitioned: false,
         }
     }
+}
+
+/// A GPU's index and the number of its device node, as in `0:2`.
+fn minor(of: &str) -> Option<(usize, u32)> {
+    let (index, minor) = of.split_once(':')?;
+    Some((index.parse().ok()?, minor.parse().ok()?))
 }
 
 /// A place on the PCI bus as the kernel writes it: NVML writes the domain with eight digits, the kernel with four.
@@ -98,7 +113,12 @@ mod tests {
         assert_eq!(answers.gpus[0].memory_bytes, Some(24000));
         assert_eq!(
             answers.gpus[1],
-            Gpu { name: Some("NVIDIA L4".to_owned()), pci_address: Some("0000:5e:00.0".to_owned()), ..Gpu::default() }
+            Gpu {
+                name: Some("NVIDIA L4".to_owned()),
+                pci_address: Some("0000:5e:00.0".to_owned()),
+                minor: Some(1),
+                ..Gpu::default()
+            }
         );
     }
 }

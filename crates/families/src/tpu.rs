@@ -9,6 +9,7 @@ use crate::detected::{Detected, Device, Findings};
 use crate::family::{DeviceResource, FAMILIES, Family};
 use crate::host::HostFacts;
 use crate::kubernetes::{KubernetesNames, PodResource};
+use crate::nodes::existing;
 use crate::quantity::QuantityRule;
 use crate::visibility::{Assignment, Changes, Lookup, Visibility, listed};
 
@@ -28,6 +29,7 @@ pub(crate) static FAMILY: Family = Family {
     resource: &TPU,
     pci_vendor: VENDOR,
     nodes: &["/dev/accel", "/dev/vfio"],
+    shared_nodes: &["/dev/vfio/vfio"],
     visibility: Visibility {
         variables: &[CHIPS],
         joined: &[],
@@ -100,7 +102,8 @@ fn accel_chips(host: &dyn HostFacts, findings: &mut Findings) -> Vec<Device> {
     for number in numbers {
         let vendor = host.read_number(&format!("/sys/class/accel/accel{number}/device/vendor"));
         if vendor.map_or(on_bus, |vendor| vendor == u64::from(VENDOR)) {
-            chips.push(Device { index: chips.len(), ..Device::default() });
+            let nodes = existing(host, [format!("/dev/accel{number}"), format!("/dev/accel/accel{number}")]);
+            chips.push(Device { index: chips.len(), nodes, ..Device::default() });
         } else if !vendor.is_some_and(is_of_another_family) {
             let maker = vendor.map_or_else(|| "unknown".to_owned(), |vendor| format!("{vendor:04x}"));
             findings.rule_out(format!("accelerator node accel{number}"), format!("no TPU: its PCI vendor is {maker}"));
@@ -123,7 +126,8 @@ fn vfio_chips(host: &dyn HostFacts) -> Vec<Device> {
         vendors.flatten().any(|vendor| vendor == u64::from(VENDOR))
     };
     let groups = host.list_numbered("/dev/vfio", "").into_iter().filter(is_chip);
-    groups.enumerate().map(|(index, _)| Device { index, ..Device::default() }).collect()
+    let nodes = |group: u32| existing(host, [format!("/dev/vfio/{group}")]);
+    groups.enumerate().map(|(index, group)| Device { index, nodes: nodes(group), ..Device::default() }).collect()
 }
 
 /// The slice that the machine's chips are a part of: told by GKE in variables, elsewhere by the metadata service.

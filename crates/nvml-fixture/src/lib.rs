@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `init=9` makes `nvmlInit_v2` return 9 (the driver is not loaded), `lost=1` makes the second GPU one that cannot be
-//! opened (15), `mig=0` makes the first one partitioned. A field left empty makes its question return 3 (not supported).
+//! opened (15), `mig=0` makes the first one partitioned, `minor=0:2` gives its device node the number 2 (else that of its place). A field left empty makes its question return 3 (not supported).
 //! Only what `nvml-wrapper` asks in detection and in looking at a device's use is answered.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -46,6 +46,7 @@ struct Answers {
     init: c_int,
     lost: Vec<usize>,
     partitioned: Vec<usize>,
+    minors: Vec<(usize, c_uint)>,
     gpus: Vec<Gpu>,
 }
 
@@ -75,6 +76,10 @@ impl Answers {
                 Some(("init", code)) => answers.init = code.parse().ok()?,
                 Some(("lost", index)) => answers.lost.push(index.parse().ok()?),
                 Some(("mig", index)) => answers.partitioned.push(index.parse().ok()?),
+                Some(("minor", of)) => {
+                    let (index, minor) = of.split_once(':')?;
+                    answers.minors.push((index.parse().ok()?, minor.parse().ok()?));
+                }
                 _ => answers.gpus.push(Gpu::parse(line)?),
             }
         }
@@ -331,8 +336,15 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Handle, utilizati
 /// As in NVML: `minor` must be valid for a write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMinorNumber(device: Handle, minor: *mut c_uint) -> c_int {
-    // SAFETY: passed on to the caller.
-    with_gpu(device, |index, _| unsafe { write(minor, index as c_uint) })
+    with_answers(|answers| {
+        let index = (device as usize).wrapping_sub(1);
+        if index >= answers.gpus.len() {
+            return INVALID_ARGUMENT;
+        }
+        let said = answers.minors.iter().find(|(of, _)| *of == index).map(|(_, minor)| *minor);
+        // SAFETY: passed on to the caller.
+        unsafe { write(minor, said.unwrap_or(index as c_uint)) }
+    })
 }
 
 /// # Safety

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use oxiray_families::{NvmlAnswers, NvmlFailure};
+use oxiray_families::{NodeNumber, NvmlAnswers, NvmlFailure};
 use serde::Deserialize;
 
 use super::command::OUTPUT_BYTES_LIMIT;
@@ -43,6 +43,7 @@ struct Description {
     commands: BTreeMap<String, CommandDescription>,
     nvml: Option<NvmlDescription>,
     metadata: BTreeMap<String, String>,
+    nodes: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,6 +67,7 @@ pub(super) struct Recording {
     commands: BTreeMap<String, Result<String, String>>,
     nvml: Result<NvmlAnswers, NvmlFailure>,
     metadata: BTreeMap<String, String>,
+    nodes: BTreeMap<String, NodeNumber>,
 }
 
 impl Recording {
@@ -73,10 +75,10 @@ impl Recording {
         if !folder.is_dir() {
             return Err(HostError::NoFolder(folder.to_owned()));
         }
-        let path = folder.join("host.json");
-        let description: Description = if path.exists() {
-            let text = read_text(&path)?;
-            serde_json::from_str(&text).map_err(|source| HostError::Malformed { path, source })?
+        let file = folder.join("host.json");
+        let description: Description = if file.exists() {
+            let text = read_text(&file)?;
+            serde_json::from_str(&text).map_err(|source| HostError::Malformed { path: file.clone(), source })?
         } else {
             Description::default()
         };
@@ -97,11 +99,22 @@ impl Recording {
             }
             Some(_) => Ok(NvmlAnswers::default()),
         };
-        Ok(Self { environment: description.environment, commands, nvml, metadata: description.metadata })
+        let number = |(path, number): (String, String)| {
+            let said = || format!("`nodes` has `{number}` for `{path}`: two numbers are wanted, as in `195:0`");
+            let number = number_of(&number).ok_or_else(|| serde::de::Error::custom(said()));
+            number.map(|number| (path, number)).map_err(|source| HostError::Malformed { path: file.clone(), source })
+        };
+        let nodes = description.nodes.into_iter().map(number).collect::<Result<_, _>>()?;
+        Ok(Self { environment: description.environment, commands, nvml, metadata: description.metadata, nodes })
     }
 
     pub(super) fn variable(&self, name: &str) -> Option<String> {
         self.environment.get(name).cloned()
+    }
+
+    /// The numbers of a device node.
+    pub(super) fn number(&self, path: &str) -> Option<NodeNumber> {
+        self.nodes.get(path).copied()
     }
 
     pub(super) fn run(&self, programs: &[&str], arguments: &[&str]) -> Result<Option<String>, String> {
@@ -121,6 +134,12 @@ impl Recording {
     pub(super) fn nvml(&self) -> Result<NvmlAnswers, NvmlFailure> {
         self.nvml.clone()
     }
+}
+
+/// Major and minor, as in `195:0`.
+fn number_of(text: &str) -> Option<NodeNumber> {
+    let (major, minor) = text.split_once(':')?;
+    Some(NodeNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
 }
 
 fn read_text(path: &Path) -> Result<String, HostError> {
