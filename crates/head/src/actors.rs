@@ -7,7 +7,11 @@
 //! - ACTOR-5: whoever calls an actor for the first time may do so while its constructor runs; one that is made anew takes
 //!   calls again when its constructor has returned, so that until then its callers know that it has not.
 
+mod making;
+
+pub(crate) use making::{ActorTable, Making};
 use oxiray_ids::{ActorId, JobId, ObjectId, WorkerId};
+use oxiray_wire::state::ActorPhase;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many dead actors are remembered, with the cause of their death.
@@ -47,6 +51,19 @@ pub(crate) enum ActorState<C> {
     Restarting,
     /// For good.
     Dead(C),
+}
+
+impl<C> ActorState<C> {
+    /// How far it is, for people and programs.
+    pub(crate) fn phase(&self) -> ActorPhase {
+        match self {
+            Self::Waiting => ActorPhase::Waiting,
+            Self::Starting(_) => ActorPhase::Starting,
+            Self::Alive(_) => ActorPhase::Alive,
+            Self::Restarting => ActorPhase::Restarting,
+            Self::Dead(_) => ActorPhase::Dead,
+        }
+    }
 }
 
 /// One actor.

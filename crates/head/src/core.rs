@@ -347,7 +347,7 @@ impl Core {
 
     /// The worker or proxied client that a member calls `number`; nothing where it is gone.
     pub fn process_of(&self, member: Key, number: u64) -> Option<Key> {
-        self.head().and_then(|head| head.process_of(member, number))
+        self.head().and_then(|head| head.members().process_of(member, number))
     }
 
     /// What a member reports.
@@ -367,22 +367,22 @@ impl Core {
 
     /// The member that has the client, and what it calls it; nothing for one of this machine.
     pub fn route(&self, client: Key) -> Option<(Key, u64)> {
-        self.head()?.route(client)
+        self.head()?.members().route(client)
     }
 
     /// Whether it is the command line, which asks through a member.
     pub fn is_visiting(&self, key: Key) -> bool {
-        self.head().is_some_and(|head| head.is_visiting(key))
+        self.head().is_some_and(|head| head.members().is_visiting(key))
     }
 
     /// The member of a node, but for the head's own, whose store this process has.
     pub fn member_of(&self, node: NodeId) -> Option<Key> {
-        self.head()?.member_of(node)
+        self.head()?.members().member_of(node)
     }
 
     /// The node of a member.
     pub fn node_of_member(&self, member: Key) -> Option<NodeId> {
-        self.head()?.node_of_member(member)
+        self.head()?.members().node_of_member(member)
     }
 
     /// Whether objects may lie in other nodes' stores.
@@ -392,13 +392,13 @@ impl Core {
 
     /// Whether there is a node of that identity, or one is awaited.
     pub fn knows_node(&self, node: NodeId) -> bool {
-        self.head().is_some_and(|head| head.knows_node(node))
+        self.head().is_some_and(|head| head.members().knows_node(node))
     }
 
     /// The one member that is meant, which can be drained.
     pub fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
         match self.head() {
-            Some(head) => head.drainable(text),
+            Some(head) => head.members().drainable(text),
             None => Err("nodes are drained by the head".to_owned()),
         }
     }
@@ -410,7 +410,7 @@ impl Core {
 
     /// Whether a member was told to end.
     pub fn is_dismissed(&self, member: Key) -> bool {
-        self.head().is_some_and(|head| head.is_dismissed(member))
+        self.head().is_some_and(|head| head.members().is_dismissed(member))
     }
 
     /// The autoscaler says what it may bring.

@@ -1,5 +1,8 @@
 //! Jobs: a driver's stay, numbered from 1.
 
+mod detail;
+
+pub(crate) use detail::{JobDetail, JobTable};
 use oxiray_ids::{JobId, NodeId, WorkerId};
 use std::collections::BTreeMap;
 
@@ -112,6 +115,11 @@ impl Jobs {
             self.by_number.remove(&id.number());
         }
         forgotten
+    }
+
+    /// Where the names of the job's actors live.
+    pub(crate) fn namespace_of(&self, id: JobId) -> String {
+        self.get(id).map(|job| job.namespace.clone()).unwrap_or_default()
     }
 
     /// The job, where it runs or is remembered.

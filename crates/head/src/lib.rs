@@ -7,32 +7,52 @@
 //!    └── what happens on its machine ──▶ NodeCore (crate machine), the member in the same process
 //! ```
 //!
-//! [`head`] places, grants and tells; each of the other modules is a state machine of its own that it feeds.
+//! Each module beside [`head`] and [`core`] is a state machine, or what such machines have in common. It owns its fields,
+//! takes what else it needs by reference, returns what follows, and names neither [`head`] nor what is made of it. [`head`]
+//! puts them together: it places, grants and tells.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | `members`, `clients`, `workers` | who is there: machines, processes that are connected, processes that serve somebody |
+//! | `jobs`, `actors`, `placement_groups`, `objects`, `submissions`, `key_value` | what there is in the cluster |
+//! | `queue`, `fairness` | who waits, and what each job holds |
+//! | `growth` | which machines the autoscaler may bring and takes away |
+//! | `journal`, `outbox`, `resumption` | what outlives a head, and who is to come back to it |
+//! | `census`, `following`, `changes`, `metrics`, `ends`, `figures` | what people and programs ask, and what is remembered for them |
+//! | `clock` | what time it is, and what is due |
+//! | `demands`, `amounts`, `failures` | words that all of them have in common |
+//!
 //! Nothing here does I/O or reads a clock; every map is ordered. The daemon feeds in what happened and carries out what
 //! comes back.
 
 mod actors;
+mod amounts;
+mod census;
 mod changes;
+mod clients;
+mod clock;
 mod core;
+mod demands;
+mod ends;
+mod failures;
+mod fairness;
+mod figures;
+mod following;
+mod growth;
 mod head;
 mod jobs;
+mod journal;
 mod key_value;
+mod members;
 mod metrics;
 mod metrics_text;
 mod objects;
 mod outbox;
 mod placement_groups;
+mod queue;
+mod resumption;
 mod submissions;
-
-use actors::{Actor, ActorState, Actors, Connect, Created, Description};
-use jobs::{Job, JobEnd, JobFacts, Jobs};
-use key_value::{KeyValueStore, NotKept};
-use metrics::{ClusterGauge, ClusterSample, MetricKind, Metrics, Sample};
-use objects::{Objects, Outcome};
-use placement_groups::{
-    Awaited, GroupCreated, GroupDescription, GroupOwner, GroupPhase, PlacementGroup, PlacementGroups,
-};
-use submissions::{Stopping, Submissions, Submitted};
+mod workers;
 
 pub use core::Core;
 pub use head::{LENT, NotRestored, StoreFigures, table};

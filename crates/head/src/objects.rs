@@ -411,7 +411,10 @@ impl<V: Clone> Objects<V> {
 
 mod gathering;
 mod giving;
+mod locations;
 mod loss;
+
+pub(crate) use locations::{Locations, ObjectTable, contained_in};
 
 #[cfg(test)]
 mod tests;

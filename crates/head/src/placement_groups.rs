@@ -12,8 +12,12 @@
 //! - GROUPS-2: a name belongs to one group that is not removed.
 //! - GROUPS-3: a group is removed once, and whoever waits for it is told.
 
+mod reservations;
+
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
 use oxiray_scheduler::Group;
+use oxiray_wire::state::GroupState;
+pub(crate) use reservations::{GroupTable, Reservation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many removed groups are remembered, with the reason.
@@ -65,6 +69,19 @@ pub(crate) enum GroupPhase {
     Rescheduling,
     /// For good, for this reason.
     Removed(String),
+}
+
+impl GroupPhase {
+    /// How far a group is, for people and programs.
+    pub(crate) fn state(&self) -> GroupState {
+        match self {
+            Self::Pending => GroupState::Pending,
+            Self::Rescheduling => GroupState::Rescheduling,
+            Self::Prepared { .. } => GroupState::Prepared,
+            Self::Created => GroupState::Created,
+            Self::Removed(_) => GroupState::Removed,
+        }
+    }
 }
 
 /// One group.

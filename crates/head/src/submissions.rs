@@ -88,6 +88,8 @@ struct Entry {
 pub(crate) struct Submissions {
     by_id: BTreeMap<String, Entry>,
     last_number: u64,
+    /// Those that are started as soon as their rows are safe.
+    unstarted: Vec<String>,
 }
 
 impl Submissions {
@@ -124,7 +126,20 @@ impl Submissions {
             ..Submission::default()
         };
         self.insert(told);
+        self.unstarted.push(id.to_owned());
         Ok(Submitted::New)
+    }
+
+    /// Takes those that are to be started now, with what is to run: those that are written down.
+    pub(crate) fn take_startable(&mut self, is_safe: impl Fn(&str) -> bool) -> Vec<(String, SubmissionSpec)> {
+        let unstarted = std::mem::take(&mut self.unstarted).into_iter();
+        let (safe, later): (Vec<String>, Vec<String>) = unstarted.partition(|id| is_safe(id));
+        self.unstarted = later;
+        let startable = |id: String| {
+            let spec = self.by_id.get(&id)?.told.spec.clone()?;
+            Some((id, spec))
+        };
+        safe.into_iter().filter_map(startable).collect()
     }
 
     /// A job as another head knew it.
@@ -186,6 +201,7 @@ impl Submissions {
     /// Forgets a job, as if it had never been submitted.
     pub(crate) fn remove(&mut self, id: &str) {
         self.by_id.remove(id);
+        self.unstarted.retain(|waiting| waiting != id);
     }
 
     /// Forgets the jobs that ended longest ago, where there are too many. Returns their names.

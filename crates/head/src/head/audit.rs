@@ -1,11 +1,13 @@
 //! What must hold between any two events, and what is left of those who are gone: for tests and simulations.
 
-use super::fairness::Holder;
-use super::node_report::bundle_of;
-use super::workers::{Duty, Worker};
-use super::{BundleKey, GroupMembership, HeadCore, Key};
-use crate::{Actor, GroupPhase};
+use super::HeadCore;
+use crate::actors::{Actor, Making};
+use crate::fairness::Holder;
+use crate::members::bundle_of;
+use crate::placement_groups::GroupPhase;
+use crate::workers::{Duty, Worker};
 use oxiray_ids::Chance;
+use oxiray_machine::{BundleKey, GroupMembership, Key};
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::BundleFree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +52,7 @@ impl HeadCore {
             ("actors being made", self.actors.making.len()),
             ("objects", self.objects.known.len()),
             ("locations", self.objects.locations.len()),
-            ("searches", self.objects.locations.searches()),
+            ("searches", self.objects.locations.searches().len()),
             ("placement groups", self.groups.reservations.len()),
             ("orders", self.members.orders.len()),
             ("held for jobs", self.pending.fairness.holders().len()),
@@ -67,7 +69,7 @@ impl HeadCore {
         let told = self.own.all_bundles_for_head();
         let bundle = |told: &BundleFree| ((told.group, told.bundle as usize), bundle_of(own.view.node, told).view);
         let bundles: BTreeMap<BundleKey, NodeView> = told.iter().map(bundle).collect();
-        assert_eq!(own.bundles, bundles, "MEMBER-1: of the bundles it is told what changes, and knows all");
+        assert_eq!(*own.bundles(), bundles, "MEMBER-1: of the bundles it is told what changes, and knows all");
     }
 
     /// FAIR-1.
@@ -126,7 +128,7 @@ impl HeadCore {
         for worker in self.workers.by_key.values() {
             if let Duty::Actor(id) = worker.duty {
                 assert!(actors.insert(id), "RESTARTS-1");
-                let waits = self.actors.making.get(&id).is_some_and(super::actors::Making::is_waiting);
+                let waits = self.actors.making.get(&id).is_some_and(Making::is_waiting);
                 assert!(!waits, "RESTARTS-1: the next process is asked for when the last is gone");
             }
         }
@@ -148,7 +150,9 @@ impl HeadCore {
             let is_whole = group.nodes.iter().all(Option::is_some);
             assert!(group.phase != GroupPhase::Created || is_whole, "it is whole");
         }
-        let ends = |(key, worker): &(&Key, &Worker)| worker.end.is_doomed || self.is_killed_when_it_has_told(**key);
+        let ends = |(key, worker): &(&Key, &Worker)| {
+            worker.end.is_doomed || self.durable.resumption.is_killed_when_it_has_told(**key)
+        };
         for (_, worker) in self.workers.by_key.iter().filter(|found| !ends(found) && !found.1.once) {
             let is_busy = worker.duty.is_use();
             let is_there = |home: GroupMembership| self.groups.reservations.contains_key(&home.group);

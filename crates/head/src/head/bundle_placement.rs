@@ -8,17 +8,18 @@
 //! - ROOM-2: a bundle keeps its place in its group when it moves to another node; the bundles that did not lose theirs
 //!   stay where they are.
 
-use super::fairness::{Held, Holder};
-use super::groups::Need;
-use super::placing::Share;
-use super::records::Row;
+use super::HeadCore;
 use super::validation::ProtocolError;
-use super::{HeadCore, Key, PendingKind, amounts};
-use crate::GroupPhase;
+use crate::demands::Need;
+use crate::fairness::{Held, Holder};
+use crate::journal::Row;
+use crate::members::Prepare;
+use crate::queue::PendingKind;
 use oxiray_ids::{NodeId, PlacementGroupId};
-use oxiray_resources::{Demand, Quantity, ResourceName};
+use oxiray_machine::{BundleKey, Key, amounts};
+use oxiray_resources::{Demand, Quantity};
 use oxiray_scheduler::Group;
-use oxiray_wire::message::{BundleAsked, GroupAnswer, GroupPrepare, GroupPrepared, GroupRelease};
+use oxiray_wire::message::{BundleAsked, GroupAnswer, GroupPrepare, GroupPrepared};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,15 +29,8 @@ pub(super) struct BundlePlacement {
     nodes: Vec<NodeId>,
 }
 
-/// What a member was asked to set aside.
-#[derive(Debug)]
-pub(super) struct Prepare {
-    pub(super) member: Key,
-    group: PlacementGroupId,
-}
-
 impl HeadCore {
-    /// BundlePlacement for the bundles of a group that have none: the machines are asked.
+    /// Room for the bundles of a group that have none: the machines are asked.
     pub(super) fn room_for(&mut self, ticket: u64, wanted: &Group) -> Option<BundlePlacement> {
         let PendingKind::Group { id, .. } = self.pending.wanted.get(&ticket)?.want else { return None };
         let found = self.groups.known.get(id)?;
@@ -57,12 +51,7 @@ impl HeadCore {
     fn prepare_there(&mut self, group: PlacementGroupId, node: NodeId, bundles: &[(usize, Demand)]) {
         let Some(key) = self.members.by_node.get(&node).copied() else { return };
         let order = self.members.next_order();
-        let Some(member) = self.members.by_key.get_mut(&key) else { return };
-        let demands: Vec<Demand> = bundles.iter().map(|(_, demand)| demand.clone()).collect();
-        for demand in &demands {
-            member.view.take(demand);
-        }
-        member.under_way.insert(order, (None, demands));
+        self.members.book(key, order, None, bundles.iter().map(|(_, demand)| demand.clone()).collect());
         self.members.show(key);
         self.members.prepares.insert(order, Prepare { member: key, group });
         let asked =
@@ -91,15 +80,13 @@ impl HeadCore {
     /// A node has set its bundles aside; with the last of them the group is created.
     fn node_prepared(&mut self, id: PlacementGroupId, node: NodeId) {
         let Some(waiters) = self.groups.known.prepared(id, node) else { return };
-        self.touch(Row::Group(id));
+        self.durable.touch(Row::Group(id));
         if let Some(reservation) = self.groups.reservations.get_mut(&id) {
             let took = self.clock.now.saturating_duration_since(reservation.since);
             reservation.took.get_or_insert(took);
         }
         for (client, request) in waiters {
-            if let Some(key) = self.clients.keys.get(&client).copied() {
-                self.send(key, GroupAnswer { request, failure: None });
-            }
+            self.tell(client, GroupAnswer { request, failure: None });
         }
         // Those that wait within it may have been tried already in this round.
         self.pending.is_due = true;
@@ -108,27 +95,17 @@ impl HeadCore {
     /// What a member says to an order to set bundles aside (ROOM-1).
     pub(super) fn prepared_there(&mut self, from: Key, said: &GroupPrepared) -> Result<(), ProtocolError> {
         let Some(Prepare { group, .. }) = self.answered_prepare(from, said.order)? else { return Ok(()) };
-        let Some(node) = self.members.by_key.get(&from).map(|member| member.view.node) else { return Ok(()) };
+        let Some(node) = self.members.node_of_member(from) else { return Ok(()) };
         if !said.is_refused {
             self.node_prepared(group, node);
             return Ok(());
         }
-        if let Some(member) = self.members.by_key.get_mut(&from) {
-            member.under_way.remove(&said.order);
-        }
-        self.members.look_again(from);
-        let offered = self.offered(group);
+        self.members.refused(from, said.order);
+        let offered = self.groups.offered(group);
         self.groups.known.refused(group, node);
         self.undo(group, offered, node);
         self.group_waits_again(group);
         Ok(())
-    }
-
-    /// The bundles of an attempt that is under way, and the node of each.
-    fn offered(&self, id: PlacementGroupId) -> Vec<(usize, NodeId)> {
-        let Some(group) = self.groups.known.get(id) else { return Vec::new() };
-        let GroupPhase::Prepared { offered, .. } = &group.phase else { return Vec::new() };
-        offered.iter().filter_map(|bundle| Some((*bundle, group.nodes[*bundle]?))).collect()
     }
 
     /// Gives back what was set aside for an attempt that failed because of one node.
@@ -143,33 +120,14 @@ impl HeadCore {
         self.tell_release(id, there);
     }
 
-    fn tell_release(&mut self, id: PlacementGroupId, there: BTreeMap<NodeId, Vec<u32>>) {
-        for (node, bundles) in there {
-            if let Some(key) = self.members.by_node.get(&node).copied() {
-                self.order_member(key, GroupRelease { group: id, bundles });
-            }
-        }
-    }
-
-    /// The group is removed: machines give back what they have of it.
-    pub(super) fn release_bundles(&mut self, id: PlacementGroupId) {
-        self.members.prepares.retain(|_, prepare| prepare.group != id);
-        let mut there: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
-        let nodes = self.groups.known.get(id).map(|group| group.nodes.clone()).unwrap_or_default();
-        for (bundle, node) in nodes.into_iter().enumerate().filter_map(|(bundle, node)| Some((bundle, node?))) {
-            there.entry(node).or_default().push(bundle as u32);
-        }
-        self.tell_release(id, there);
-    }
-
     /// A member is gone, and the bundles that it had set aside: their groups wait for others in their place.
     pub(super) fn bundles_lost(&mut self, member: Key, node: NodeId) {
         self.members.prepares.retain(|_, prepare| prepare.member != member);
         let hit = self.groups.known.iter().filter(|group| group.nodes.contains(&Some(node)));
-        let under_way: Vec<_> = hit.map(|group| group.description.id).map(|id| (id, self.offered(id))).collect();
+        let under_way: Vec<_> = hit.map(|group| group.description.id).map(|id| (id, self.groups.offered(id))).collect();
         let again = self.groups.known.machine_died(node);
         for (id, _) in again {
-            self.touch(Row::Group(id));
+            self.durable.touch(Row::Group(id));
             let offered = under_way.iter().find(|(hit, _)| *hit == id).map(|(_, offered)| offered.clone());
             self.undo(id, offered.unwrap_or_default(), node);
             self.group_waits_again(id);
@@ -182,7 +140,7 @@ impl HeadCore {
         if bundles.is_empty() {
             return;
         }
-        self.touch(Row::Group(id));
+        self.durable.touch(Row::Group(id));
         self.tell_release(id, BTreeMap::from([(node, bundles)]));
         self.group_waits_again(id);
     }
@@ -194,7 +152,7 @@ impl HeadCore {
         let maker = reservation.maker;
         if let Some(stale) = reservation.ticket.take() {
             // It waited for fewer bundles.
-            self.withdraw(stale);
+            self.pending.withdraw(stale);
         }
         let Some(found) = self.groups.known.get(id) else { return };
         let description = &found.description;
@@ -214,7 +172,7 @@ impl HeadCore {
 
     /// Out of the bundle that is named, or of those that have room out of the first with the fewest resources that are not
     /// asked for: what needs no device leaves the bundles with devices to those that do.
-    pub(super) fn share_within(&mut self, need: &Need) -> Option<Share> {
+    pub(super) fn share_within(&mut self, need: &Need) -> Option<(Key, BundleKey)> {
         let Need::Within { group, bundle, demand } = need else { return None };
         let found = self.groups.known.get(*group)?;
         let nodes = &found.nodes;
@@ -227,25 +185,12 @@ impl HeadCore {
             let key = nodes.get(index).copied().flatten().and_then(|node| self.members.by_node.get(&node)).copied();
             // DRAIN-1: where it is being emptied, the bundle moves as soon as nothing runs there.
             let Some(key) = key.filter(|key| self.members.takes(*key)) else { continue };
-            let Some(member) = self.members.by_key.get_mut(&key) else { continue };
             let within = (*group, index);
-            if member.bundles.get_mut(&within).is_some_and(|view| view.take(demand)) {
-                return Some(Share::On(key, need.clone(), Some(within)));
+            if self.members.take_within(key, within, demand) {
+                return Some((key, within));
             }
         }
         None
-    }
-
-    /// What is free within a bundle.
-    pub(super) fn available_there(
-        &self,
-        node: NodeId,
-        group: PlacementGroupId,
-        bundle: usize,
-    ) -> BTreeMap<ResourceName, Quantity> {
-        let member = self.members.by_node.get(&node).and_then(|key| self.members.by_key.get(key));
-        let Some(view) = member.and_then(|member| member.bundles.get(&(group, bundle))) else { return BTreeMap::new() };
-        super::nodes::available_of(view)
     }
 }
 

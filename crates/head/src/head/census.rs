@@ -1,15 +1,15 @@
 //! What runs, what ran and what is referred to: collected from every process when somebody asks.
 //!
-//! - CENSUS-1: each question is answered once: when every process that was asked has told, is gone, or
-//!   [`PATIENCE`] is over; then the answer says who is missing in it.
 //! - CENSUS-2: of one attempt of a call, the word of who is furthest counts.
 
-use super::object_rows::ObjectReport;
+use super::HeadCore;
 use super::rows::ROWS_MAX;
-use super::validation::{check_name, cut};
-use super::{Alarm, HeadCore, Key};
-use bytes::Bytes;
-use oxiray_ids::{TaskId, WorkerId};
+use crate::actors::{Actor, ActorState};
+use crate::census::{CallReport, Heard, OPEN_MAX, PATIENCE, Question};
+use crate::clock::Alarm;
+use crate::failures::failure;
+use oxiray_ids::TaskId;
+use oxiray_machine::{Key, check_name, cut};
 use oxiray_resources::Quantity;
 use oxiray_state::list;
 use oxiray_wire::Message;
@@ -17,80 +17,12 @@ use oxiray_wire::message::{
     Amount, Failure, ObjectLogQuery, StateQuery, StateReport, TaskLog, TaskLogQuery, TaskRecord, TaskStage,
 };
 use oxiray_wire::state::{Amounts, STATE_VERSION, StateKind, TaskRow};
-use prost::Message as _;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// How long processes have to tell of their calls.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Calls that ended which are remembered, at most.
-const REMEMBERED_MAX: usize = 5_000;
 /// Processes that are named which did not answer, at most.
 const NAMED_MAX: usize = 8;
 /// Resources of one call that are shown, at most.
 const RESOURCES_MAX: usize = 32;
-/// Questions that may be open at once.
-const OPEN_MAX: usize = 64;
-
-/// A call, and who told of it.
-#[derive(Debug)]
-pub(super) struct CallReport {
-    pub(super) record: TaskRecord,
-    pub(super) by: WorkerId,
-    pid: u32,
-}
-
-#[derive(Debug)]
-struct Question {
-    asker: Key,
-    asked: StateQuery,
-    awaited: BTreeSet<Key>,
-    heard: Heard,
-}
-
-/// What processes said to one question.
-#[derive(Debug, Default)]
-pub(super) struct Heard {
-    calls: Vec<CallReport>,
-    pub(super) objects: Vec<ObjectReport>,
-}
-
-/// Calls that one process told of, as they lie on the wire: a fifth of what they take as records.
-#[derive(Debug)]
-struct Remembered {
-    log: Box<[u8]>,
-    calls: usize,
-    by: WorkerId,
-    pid: u32,
-}
-
-impl Remembered {
-    fn told(&self) -> impl Iterator<Item = CallReport> {
-        let log = TaskLog::decode(&*self.log).expect("it was encoded here");
-        log.records.into_iter().map(|record| CallReport { record, by: self.by, pid: self.pid })
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Census {
-    open: BTreeMap<u64, Question>,
-    remembered: VecDeque<Remembered>,
-    /// In all of `remembered`.
-    calls: usize,
-}
-
-impl Census {
-    fn remember(&mut self, log: &TaskLog, by: WorkerId, pid: u32) {
-        let calls = log.records.len();
-        self.remembered.push_back(Remembered { log: log.encode_to_vec().into(), calls, by, pid });
-        self.calls += calls;
-        while self.calls > REMEMBERED_MAX
-            && let Some(oldest) = self.remembered.pop_front()
-        {
-            self.calls -= oldest.calls;
-        }
-    }
-}
 
 impl HeadCore {
     /// Somebody asks for a list or a summary.
@@ -108,7 +40,7 @@ impl HeadCore {
                 return self.answer_state(asker, asked.request, answer, String::new());
             }
         };
-        if self.figures.census.open.len() >= OPEN_MAX {
+        if self.figures.census.is_full() {
             let text = format!("{OPEN_MAX} such questions are open already: ask again in a moment");
             return self.refuse_state(asker, asked.request, text);
         }
@@ -117,9 +49,8 @@ impl HeadCore {
         for client in &awaited {
             self.send(*client, question(number));
         }
-        self.alarm_at(self.clock.now + PATIENCE, Alarm::Census(number));
-        self.figures.census.open.insert(number, Question { asker, asked, awaited, heard: Heard::default() });
-        self.close_census(number, false);
+        self.clock.alarm_at(self.clock.now + PATIENCE, Alarm::Census(number));
+        self.figures.census.ask(number, asker, asked, awaited);
     }
 
     /// A process tells of its calls.
@@ -133,8 +64,8 @@ impl HeadCore {
                 amount.resource = cut(std::mem::take(&mut amount.resource));
             }
         }
-        let Some(by) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
-        let pid = self.workers.by_key.get(&from).and_then(|worker| worker.pid).unwrap_or(0);
+        let Some(by) = self.clients.id_of(from) else { return };
+        let pid = self.workers.pid_of(from).unwrap_or(0);
         if log.number == 0 {
             if !log.records.is_empty() {
                 self.figures.census.remember(&log, by, pid);
@@ -142,50 +73,26 @@ impl HeadCore {
             return;
         }
         let told = log.records.into_iter().map(|record| CallReport { record, by, pid });
-        self.hear_census(log.number, from, |heard| heard.calls.extend(told));
+        self.figures.census.hear(log.number, from, |heard| heard.calls.extend(told));
     }
 
-    /// A process answers a question, once.
-    pub(super) fn hear_census(&mut self, number: u64, from: Key, hear: impl FnOnce(&mut Heard)) {
-        if let Some(question) = self.figures.census.open.get_mut(&number)
-            && question.awaited.remove(&from)
-        {
-            hear(&mut question.heard);
-            self.close_census(number, false);
+    /// Answers the questions of which everything was said that will be (CENSUS-1).
+    pub(super) fn answer_census(&mut self) {
+        for question in self.figures.census.take_due() {
+            let missing = self.silence_of(&question.awaited);
+            let Question { asker, asked, heard, .. } = question;
+            let answer = match asked.kind {
+                StateKind::Objects => list(&asked, self.object_rows(&heard.objects)),
+                StateKind::Explain => self.explanation(&asked, &self.all_calls(heard)).map(|explanation| StateReport {
+                    request: asked.request,
+                    version: STATE_VERSION,
+                    explanation: Some(explanation),
+                    ..StateReport::default()
+                }),
+                _ => list(&asked, self.task_rows(self.all_calls(heard))),
+            };
+            self.answer_state(asker, asked.request, answer, missing);
         }
-    }
-
-    /// Nothing more is to be expected of a process.
-    pub(super) fn census_without(&mut self, gone: Key) {
-        self.figures.census.open.retain(|_, question| question.asker != gone);
-        let waiting: Vec<u64> = self.figures.census.open.keys().copied().collect();
-        for number in waiting {
-            if self.figures.census.open.get_mut(&number).is_some_and(|question| question.awaited.remove(&gone)) {
-                self.close_census(number, false);
-            }
-        }
-    }
-
-    /// CENSUS-1.
-    pub(super) fn close_census(&mut self, number: u64, is_late: bool) {
-        let is_due = |question: &Question| is_late || question.awaited.is_empty();
-        if !self.figures.census.open.get(&number).is_some_and(is_due) {
-            return;
-        }
-        let Some(question) = self.figures.census.open.remove(&number) else { return };
-        let missing = self.silence_of(&question.awaited);
-        let Question { asker, asked, heard, .. } = question;
-        let answer = match asked.kind {
-            StateKind::Objects => list(&asked, self.object_rows(&heard.objects)),
-            StateKind::Explain => self.explanation(&asked, &self.all_calls(heard)).map(|explanation| StateReport {
-                request: asked.request,
-                version: STATE_VERSION,
-                explanation: Some(explanation),
-                ..StateReport::default()
-            }),
-            _ => list(&asked, self.task_rows(self.all_calls(heard))),
-        };
-        self.answer_state(asker, asked.request, answer, missing);
     }
 
     /// The rows of a kind that needs nobody else's word.
@@ -203,7 +110,7 @@ impl HeadCore {
 
     /// The calls that are remembered, and what processes told of those under way.
     fn all_calls(&self, heard: Heard) -> Vec<CallReport> {
-        self.figures.census.remembered.iter().flat_map(Remembered::told).chain(heard.calls).collect()
+        self.figures.census.remembered().chain(heard.calls).collect()
     }
 
     /// Who has not answered in time, in words.
@@ -211,12 +118,12 @@ impl HeadCore {
         if awaited.is_empty() {
             return String::new();
         }
-        let name = |key: &Key| match self.workers.by_key.get(key).and_then(|worker| worker.pid) {
+        let name = |key: &Key| match self.workers.pid_of(*key) {
             Some(pid) => format!("pid {pid}"),
-            None => format!(
-                "a process of job {}",
-                self.clients.by_key.get(key).map_or_else(String::new, |one| one.job.hex())
-            ),
+            None => {
+                let job = self.clients.job_of(*key).map_or_else(String::new, |job| job.hex());
+                format!("a process of job {job}")
+            }
         };
         let mut names: Vec<String> = awaited.iter().take(NAMED_MAX).map(name).collect();
         if awaited.len() > NAMED_MAX {
@@ -268,8 +175,7 @@ impl HeadCore {
     }
 
     /// The making of an actor, which Ray lists as a task.
-    fn constructor_row(&self, actor: &crate::Actor<Failure>) -> TaskRow {
-        use crate::ActorState;
+    fn constructor_row(&self, actor: &Actor<Failure>) -> TaskRow {
         let description = &actor.description;
         let (stage, error) = match &actor.state {
             ActorState::Starting(_) => (TaskStage::Runs, None),
@@ -304,7 +210,7 @@ impl HeadCore {
     }
 
     fn refuse_state(&mut self, asker: Key, request: u64, text: String) {
-        let failure = Failure { code: "state".into(), text, cause: Bytes::new() };
+        let failure = failure("state", text);
         self.send(asker, StateReport { request, failure: Some(failure), ..StateReport::default() });
     }
 }

@@ -8,69 +8,20 @@
 //!   no program, no bundle, and no object of which there is no other copy.
 //! - DRAIN-4: the bundles of a group that are there move together, when nothing runs within them.
 
-use super::members::{Member, Members, Order};
-use super::validation::check_name;
-use super::{Alarm, Duty, Effect, HeadCore, Key};
-use crate::{GroupPhase, PlacementGroup};
-use bytes::Bytes;
+use super::HeadCore;
+use crate::clock::Alarm;
+use crate::failures::failure;
+use crate::members::{Left, Order};
+use crate::placement_groups::{GroupPhase, PlacementGroup};
+use crate::workers::Duty;
 use oxiray_ids::{NodeId, ObjectId, PlacementGroupId};
-use oxiray_resources::Quantity;
-use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, Failure, NodeDismissed, StateReport};
-use oxiray_wire::state::{DrainState, DrainTold, LeftOnNode, STATE_VERSION};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use oxiray_machine::{Effect, Key, check_name};
+use oxiray_wire::message::{CopyWanted, DrainAsked, Draining, NodeDismissed, StateReport};
+use oxiray_wire::state::{DrainState, DrainTold, STATE_VERSION};
+use std::time::Duration;
 
 /// How often it is looked at what is left on a node.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long a copy may take before it is asked for again, elsewhere.
-const COPY_LIMIT: Duration = Duration::from_secs(10);
-/// How often that is tried; the object is then left where it is, and lost with the node.
-const COPIES_MAX: u32 = 3;
-/// How many copies are asked for at once.
-const COPYING_MAX: usize = 32;
-
-/// A node that is being emptied.
-#[derive(Debug, Default)]
-pub(super) struct Drain {
-    pub(super) reason: String,
-    until: Option<Instant>,
-    /// It was told to end.
-    is_dismissed: bool,
-    /// The leases there whose owners know.
-    retired: BTreeSet<u64>,
-    /// Objects that are copied from there: how often that was tried, and since when.
-    copies: BTreeMap<ObjectId, (u32, Instant)>,
-    /// Objects that this node's own store has too.
-    here: BTreeSet<ObjectId>,
-}
-
-/// What keeps a node that is being emptied from ending.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
-    pub(super) tasks: usize,
-    pub(super) actors: usize,
-    pub(super) programs: usize,
-    pub(super) bundles: usize,
-    pub(super) objects: usize,
-    /// Workers that wait for the next task of their job, and hold nothing.
-    pub(super) idle: usize,
-}
-
-impl Members {
-    /// Whether a member can be ordered to do something.
-    pub(super) fn takes(&self, key: Key) -> bool {
-        self.by_key.get(&key).is_some_and(|member| !member.is_silent) && !self.drains.contains_key(&key)
-    }
-}
-
-impl Member {
-    /// Bytes that are free in its store, about.
-    pub(super) fn store_left(&self) -> u64 {
-        let room = self.told.totals.iter().find(|amount| amount.resource == "object_store_memory");
-        let bytes = room.map_or(0, |amount| amount.units / Quantity::UNITS_PER_WHOLE);
-        bytes.saturating_sub(self.state.store_used)
-    }
-}
 
 impl HeadCore {
     /// A client or the command line wants a node emptied.
@@ -81,7 +32,7 @@ impl HeadCore {
                 StateReport { request: asked.request, drained, version: STATE_VERSION, ..StateReport::default() }
             }
             Err(text) => {
-                let failure = Failure { code: "state".into(), text, cause: Bytes::new() };
+                let failure = failure("state", text);
                 StateReport { request: asked.request, failure: Some(failure), ..StateReport::default() }
             }
         };
@@ -91,7 +42,7 @@ impl HeadCore {
     fn drain(&mut self, asked: &DrainAsked) -> Result<DrainTold, String> {
         check_name("a node's name", &asked.node)?;
         check_name("a reason", &asked.reason)?;
-        let (key, node) = self.drainable(&asked.node)?;
+        let (key, node) = self.members.drainable(&asked.node)?;
         if asked.undo {
             return self.keep_after_all(key, node);
         }
@@ -109,9 +60,17 @@ impl HeadCore {
     }
 
     /// Empties a node whose end is decided: what runs there may end by itself.
-    pub(super) fn drain_for(&mut self, key: Key, reason: &str) {
+    fn drain_for(&mut self, key: Key, reason: &str) {
         self.begin_drain(key, None, reason.to_owned());
         self.drain_on(key);
+    }
+
+    /// GROW-3.
+    pub(super) fn drain_leaving(&mut self, key: Key) {
+        let is_leaving = self.members.by_key.get(&key).is_some_and(|member| self.growth.takes_away(&member.told));
+        if is_leaving && !self.members.drains.contains_key(&key) {
+            self.drain_for(key, "its machine is being taken away");
+        }
     }
 
     fn begin_drain(&mut self, key: Key, deadline_ms: Option<u64>, reason: String) {
@@ -126,7 +85,7 @@ impl HeadCore {
     pub(super) fn drain_again(&mut self, key: Key, told: Option<Draining>) {
         let Some(told) = told.filter(|told| !told.is_over) else { return };
         self.begin_drain(key, told.left_ms, told.reason);
-        self.alarm_at(self.clock.now + PERIOD, Alarm::Drain(key));
+        self.clock.alarm_at(self.clock.now + PERIOD, Alarm::Drain(key));
     }
 
     fn in_words(deadline_ms: Option<u64>) -> String {
@@ -147,45 +106,13 @@ impl HeadCore {
         Ok(DrainTold { node_id: node, draining: false, left: None })
     }
 
-    /// The one member that is meant.
-    pub(crate) fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
-        let own = self.own.plan();
-        if !text.is_empty() && (own.node.hex().starts_with(text) || [&own.name, &own.ip].contains(&&text.to_owned())) {
-            return Err(format!(
-                "node {} is the head's, which the cluster ends with: it cannot be drained. End the cluster with `oxiray stop`",
-                own.node
-            ));
-        }
-        let living = || self.members.others().filter(|(_, member)| !member.is_silent);
-        let is_meant = |member: &Member| {
-            member.view.node.hex().starts_with(text) || member.told.name == text || member.told.ip == text
-        };
-        let mut meant = living().filter(|(_, member)| !text.is_empty() && is_meant(member));
-        let names = || living().map(|(_, member)| member.view.node.hex()).collect::<Vec<_>>().join(", ");
-        match (meant.next(), meant.next()) {
-            (Some((key, member)), None) => Ok((*key, member.view.node)),
-            (Some(_), Some(_)) => Err(format!("`{text}` may mean several nodes: name one of {}", names())),
-            (None, _) if living().next().is_none() => {
-                Err(format!("no living node is `{text}`: there is none beside the head, which cannot be drained"))
-            }
-            (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
-        }
-    }
-
     fn clients_on(&self, member: Key) -> Vec<Key> {
         let Some(member) = self.members.by_key.get(&member) else { return Vec::new() };
         member.workers.values().copied().filter(|key| self.clients.by_key.contains_key(key)).collect()
     }
 
-    /// What a member and those on it are told that is being emptied.
-    pub(super) fn draining_of(&self, key: Key) -> Option<Draining> {
-        let drain = self.members.drains.get(&key)?;
-        let left_ms = drain.until.map(|until| until.saturating_duration_since(self.clock.now).as_millis() as u64);
-        Some(Draining { left_ms, reason: drain.reason.clone(), is_over: false })
-    }
-
     fn tell_draining(&mut self, key: Key) {
-        if let Some(told) = self.draining_of(key) {
+        if let Some(told) = self.members.draining_of(key, self.clock.now) {
             self.tell_all_on(key, &told);
         }
     }
@@ -203,9 +130,9 @@ impl HeadCore {
         let Some(drain) = self.members.drains.get(&key).filter(|drain| !drain.is_dismissed) else { return };
         let until = drain.until;
         let is_over = until.is_some_and(|until| until <= self.clock.now);
-        if self.durable.resumption.is_some() && !is_over {
+        if self.durable.resumption.is_under_way() && !is_over {
             // What is left there is not known before all who are there have told.
-            return self.alarm_at(self.clock.now + PERIOD, Alarm::Drain(key));
+            return self.clock.alarm_at(self.clock.now + PERIOD, Alarm::Drain(key));
         }
         self.retire_leases(key);
         self.dismiss_idle(key);
@@ -216,7 +143,7 @@ impl HeadCore {
             return self.dismiss_member(key, is_empty);
         }
         let next = self.clock.now + PERIOD;
-        self.alarm_at(until.map_or(next, |until| until.min(next)), Alarm::Drain(key));
+        self.clock.alarm_at(until.map_or(next, |until| until.min(next)), Alarm::Drain(key));
     }
 
     fn dismiss_member(&mut self, key: Key, is_empty: bool) {
@@ -230,12 +157,11 @@ impl HeadCore {
 
     /// DRAIN-1: owners give their workers there back when what these run is done.
     fn retire_leases(&mut self, key: Key) {
-        let on_member = |worker: &Key| self.member_with(*worker) == key;
+        let on_member = |worker: &Key| self.members.member_with(*worker) == key;
         let there = self.workers.leases.iter().filter(|(_, lease)| on_member(&lease.worker));
         let there: Vec<u64> = there.map(|(key, _)| *key).collect();
         let Some(drain) = self.members.drains.get_mut(&key) else { return };
-        let told = there.into_iter().filter(|key| drain.retired.insert(*key));
-        for lease in told.collect::<Vec<_>>() {
+        for lease in drain.retire(there.into_iter()) {
             self.retire_lease(lease);
         }
     }
@@ -249,7 +175,7 @@ impl HeadCore {
 
     /// DRAIN-4.
     fn move_bundles(&mut self, key: Key) {
-        let Some(node) = self.node_of_member(key) else { return };
+        let Some(node) = self.members.node_of_member(key) else { return };
         let is_settled =
             |group: &&PlacementGroup| matches!(group.phase, GroupPhase::Created | GroupPhase::Rescheduling);
         let hit = self.groups.known.iter().filter(is_settled).filter(|group| group.nodes.contains(&Some(node)));
@@ -272,26 +198,12 @@ impl HeadCore {
 
     /// Copies elsewhere what only nodes have that are being emptied.
     fn copy_objects(&mut self, key: Key) {
-        let now = self.clock.now;
-        let mut wanted = Vec::new();
         let only = self.only_there(key);
         let Some(drain) = self.members.drains.get_mut(&key) else { return };
-        drain.copies.retain(|object, _| only.contains(object));
-        let under_way =
-            drain.copies.values().filter(|(tries, since)| *tries < COPIES_MAX && now < *since + COPY_LIMIT).count();
-        for object in only {
-            let (tries, since) = drain.copies.get(&object).copied().unwrap_or((0, now));
-            let is_due = tries == 0 || (tries < COPIES_MAX && now >= since + COPY_LIMIT);
-            if is_due && under_way + wanted.len() < COPYING_MAX {
-                drain.copies.insert(object, (tries + 1, now));
-                wanted.push((object, tries));
-            }
-        }
-        for (object, tries) in wanted {
-            let bytes = object;
+        for (object, tries) in drain.copies_due(&only, self.clock.now) {
             // Where the roomiest did not get it, this node is asked.
-            match self.roomiest().filter(|_| tries == 0) {
-                Some(member) => self.send(member, CopyWanted { object: bytes }),
+            match self.members.roomiest().filter(|_| tries == 0) {
+                Some(member) => self.send(member, CopyWanted { object }),
                 None => self.out.push(Effect::Copy { object }),
             }
         }
@@ -299,37 +211,18 @@ impl HeadCore {
 
     /// The objects of which no node has a copy but the member, and others that are being emptied.
     fn only_there(&self, key: Key) -> Vec<ObjectId> {
-        let here = self.members.drains.get(&key).map(|drain| &drain.here);
+        let drain = self.members.drains.get(&key);
         let is_lasting = |member: &Key| !self.members.drains.contains_key(member);
         let of_member = self.objects.locations.held_by(key).filter(|(object, members)| {
-            !members.iter().any(is_lasting) && here.is_none_or(|here| !here.contains(object))
+            !members.iter().any(is_lasting) && drain.is_none_or(|drain| !drain.has_copy_here(*object))
         });
         of_member.map(|(object, _)| object).filter(|object| self.objects.known.has_bytes(*object)).collect()
-    }
-
-    /// This node's own store has the object.
-    pub(crate) fn copied_here(&mut self, object: ObjectId) {
-        self.objects.locations.lies_here(object);
-        self.has_come(self.own.plan().node, object);
-        for drain in self.members.drains.values_mut().filter(|drain| drain.copies.contains_key(&object)) {
-            drain.here.insert(object);
-        }
-    }
-
-    /// The member with the most room in its store, where that is more than this node has.
-    fn roomiest(&self) -> Option<Key> {
-        let lasting = self.members.others().filter(|(key, member)| {
-            !member.is_silent && !self.members.drains.contains_key(key) && member.store_left() > 0
-        });
-        let found = lasting.max_by_key(|(_, member)| member.store_left())?;
-        (found.1.store_left() > self.members.own().store_left()).then_some(*found.0)
     }
 
     /// DRAIN-3.
     pub(super) fn left_on(&self, key: Key) -> Left {
         let given_up = |object: &ObjectId| {
-            let copies = self.members.drains.get(&key).and_then(|drain| drain.copies.get(object));
-            copies.is_some_and(|(tries, since)| *tries >= COPIES_MAX && self.clock.now >= *since + COPY_LIMIT)
+            self.members.drains.get(&key).is_some_and(|drain| drain.is_given_up(*object, self.clock.now))
         };
         let objects = self.only_there(key).iter().filter(|object| !given_up(object)).count();
         Left { objects, ..self.work_on(key) }
@@ -354,73 +247,14 @@ impl HeadCore {
         left
     }
 
-    /// Whether a worker's node is being emptied.
-    pub(super) fn is_draining(&self, worker: Key) -> bool {
-        self.members.drains.contains_key(&self.member_with(worker))
-    }
-
-    /// Whether a worker's node was told to end: it dies of that (DRAIN-2).
-    pub(super) fn dies_of_drain(&self, worker: Key) -> bool {
-        self.is_dismissed(self.member_with(worker))
-    }
-
-    /// Whether a member was told to end.
-    pub(crate) fn is_dismissed(&self, member: Key) -> bool {
-        self.members.drains.get(&member).is_some_and(|drain| drain.is_dismissed)
-    }
-
     /// How a member is being emptied, for people and programs.
     pub(super) fn draining_shown(&self, key: Key) -> Option<DrainState> {
-        let drain = self.members.drains.get(&key)?;
-        let left_s = drain.until.map(|until| until.saturating_duration_since(self.clock.now).as_secs_f64());
-        Some(DrainState {
-            reason: drain.reason.clone(),
-            deadline_s: left_s,
-            left: Some(self.left_on(key).shown()),
-            words: self.drain_in_words(key),
-        })
+        self.members.drains.get(&key).map(|drain| drain.shown(self.left_on(key), self.clock.now))
     }
 
     /// The same in a sentence.
     pub(super) fn drain_in_words(&self, key: Key) -> String {
-        let Some(drain) = self.members.drains.get(&key) else { return String::new() };
-        let reason = if drain.reason.is_empty() { String::new() } else { format!(" ({})", drain.reason) };
-        let when = drain.until.map_or("when nothing is left there".to_owned(), |until| {
-            format!("in {:.0} s at most", until.saturating_duration_since(self.clock.now).as_secs_f64())
-        });
-        format!("it is being drained{reason} and ends {when}; still there: {}", self.left_on(key))
-    }
-}
-
-impl Left {
-    /// Whether anything would be missed.
-    pub(super) fn is_in_use(&self) -> bool {
-        *self != Self { idle: self.idle, ..Self::default() }
-    }
-
-    fn shown(self) -> LeftOnNode {
-        LeftOnNode {
-            tasks: (self.tasks + self.idle) as u64,
-            actors: self.actors as u64,
-            programs: self.programs as u64,
-            bundles: self.bundles as u64,
-            objects: self.objects as u64,
-        }
-    }
-}
-
-impl std::fmt::Display for Left {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let counts = [
-            (self.tasks + self.idle, "workers on tasks"),
-            (self.actors, "actors"),
-            (self.programs, "programs"),
-            (self.bundles, "bundles"),
-            (self.objects, "objects without another copy"),
-        ];
-        let words: Vec<String> =
-            counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-        f.write_str(if words.is_empty() { "nothing" } else { "" })?;
-        f.write_str(&words.join(", "))
+        let drain = self.members.drains.get(&key);
+        drain.map(|drain| drain.in_words(self.left_on(key), self.clock.now)).unwrap_or_default()
     }
 }

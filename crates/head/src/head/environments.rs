@@ -1,23 +1,33 @@
-//! Who waits at the head for an environment: they stand in the queue when it is made.
+//! Who asks waits for an environment first, and only then in the queue.
 
-use super::{Alarm, Effect, HeadCore, JobDetail, Need, PendingKind, PendingRequest};
-use bytes::Bytes;
+use super::HeadCore;
+use crate::clock::Alarm;
+use crate::demands::{Need, Refusal};
+use crate::jobs::JobDetail;
+use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::JobId;
-use oxiray_machine::environments::{self, Asked, Command, Due, Readiness, Wait, merged};
-use oxiray_wire::message::{Environment, EnvironmentMade, Failure, LeaseRefused, Notice};
+use oxiray_machine::environments::{Asked, Command, Due, Readiness, Wait, merged};
+use oxiray_machine::{Effect, environments};
+use oxiray_wire::message::{Environment, EnvironmentMade, Notice};
 
 impl HeadCore {
+    /// Has somebody wait, under the ticket that is returned.
+    pub(super) fn enqueue(&mut self, want: PendingKind, job: JobId, label: String, need: Need) -> Result<u64, Refusal> {
+        let ticket = self.new_key();
+        let wanted = PendingRequest { want, job, label, since: self.clock.now, is_brought: false };
+        // It waits for its environment first, and only then for resources.
+        if let Some(need) = self.await_environment(ticket, &wanted, need) {
+            self.push(ticket, &wanted, need).map_err(|error| error.to_string())?;
+        }
+        self.pending.wanted.insert(ticket, wanted);
+        self.pending.someone_came();
+        Ok(ticket)
+    }
+
     /// Gives the need back where nothing has to be made for it first; otherwise the ticket waits, and is
     /// put into the queue when all is made.
-    pub(super) fn await_environment(&mut self, ticket: u64, wanted: &PendingRequest, need: Need) -> Option<Need> {
-        let own = match &wanted.want {
-            PendingKind::Lease { environment, .. } => environment,
-            PendingKind::Group { .. } => return Some(need),
-            PendingKind::Actor(id) => match self.actors.making.get(id).and_then(super::actors::Making::environment) {
-                Some(environment) => environment,
-                None => return Some(need),
-            },
-        };
+    fn await_environment(&mut self, ticket: u64, wanted: &PendingRequest, need: Need) -> Option<Need> {
+        let Some(own) = self.own_environment(&wanted.want) else { return Some(need) };
         let detail = self.jobs.details.get(&wanted.job);
         let of_job = detail.and_then(|detail| detail.told.environment.as_ref());
         if own.preparation.is_empty() && of_job.is_none_or(|of_job| of_job.preparation.is_empty()) {
@@ -83,8 +93,7 @@ impl HeadCore {
                 self.pending.unprepared.push((ticket, error.to_string()));
             }
         }
-        self.pending.is_due = true;
-        self.pending.fairness.reclaim.someone_came = true;
+        self.pending.someone_came();
         for job in ended.jobs {
             self.prepare_for_job(job);
         }
@@ -112,26 +121,6 @@ impl HeadCore {
         }
     }
 
-    /// Tells those who wait for an environment that there will be none.
-    pub(super) fn refuse_unprepared(&mut self) {
-        for (ticket, text) in std::mem::take(&mut self.pending.unprepared) {
-            let Some(wanted) = self.pending.wanted.remove(&ticket) else { continue };
-            let text = format!("[Node {}] {text}", self.own.plan().ip);
-            let failure = Failure { code: "runtime_env".into(), text, cause: Bytes::new() };
-            match wanted.want {
-                PendingKind::Actor(id) => self.actor_died(id, &failure),
-                // BundlePlacement needs no environment.
-                PendingKind::Group { .. } => {}
-                PendingKind::Lease { client, request, .. } => {
-                    if let Some(client) = self.clients.by_key.get_mut(&client) {
-                        client.waiting.remove(&request);
-                    }
-                    self.send(client, LeaseRefused { request, failure: Some(failure) });
-                }
-            }
-        }
-    }
-
     /// A job is over, and nothing of it is left.
     pub(super) fn release_environments(&mut self, job: JobId) {
         self.pending.environments.release(job, self.clock.now);
@@ -141,7 +130,7 @@ impl HeadCore {
     fn see_to_environments(&mut self) {
         for command in self.pending.environments.commands() {
             match command {
-                Command::AlarmAt(at, alarm) => self.alarm_at(at, Alarm::Environment(alarm)),
+                Command::AlarmAt(at, alarm) => self.clock.alarm_at(at, Alarm::Environment(alarm)),
                 Command::End { number } => self.out.push(Effect::EndPreparation { number }),
                 Command::Prepare { number, interpreter, specification, cached } => {
                     self.out.push(Effect::Prepare { number, interpreter, specification, cached });

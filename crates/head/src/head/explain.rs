@@ -1,11 +1,14 @@
 //! Why something waits: what it waits for, and for each node the first rule that fails there.
 
-use super::census::CallReport;
-use super::groups::Need;
-use super::{HeadCore, PendingKind};
-use crate::{ActorState, GroupPhase};
+use super::HeadCore;
+use crate::actors::ActorState;
+use crate::census::CallReport;
+use crate::demands::Need;
+use crate::placement_groups::GroupPhase;
+use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::{ActorId, NodeId, PlacementGroupId, TaskId};
-use oxiray_scheduler::{Rule, Verdict, group_verdicts, verdicts};
+use oxiray_resources::Quantity;
+use oxiray_scheduler::{Obstacle, Reason, Rule, Verdict, group_verdicts, verdicts};
 use oxiray_state::stage_name;
 use oxiray_wire::message::{StateQuery, TaskStage};
 use oxiray_wire::state::{Explanation, NodeVerdict};
@@ -13,6 +16,9 @@ use std::collections::BTreeMap;
 
 /// The most nodes that one answer names.
 const NODES_MAX: usize = 1_000;
+
+/// The most holders that one message names.
+const HOLDERS_NAMED_MAX: usize = 16;
 
 /// What is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +134,7 @@ impl HeadCore {
             TaskStage::Failed => return done(&latest.record.text),
             TaskStage::Unknown => return done("a process of another version has it"),
         }
-        let owner = self.clients.keys.get(&latest.by).copied();
+        let owner = self.clients.key_of(latest.by);
         let of_owner = self.pending.wanted.iter().filter(|(_, wanted)| {
             matches!(wanted.want, PendingKind::Lease { client, .. } if Some(client) == owner) && wanted.label == *name
         });
@@ -154,15 +160,17 @@ impl HeadCore {
         };
         let count = self.pending.queue.tickets(need).len();
         let nodes = match need {
-            Need::ResourceRequest(resource_request) => self.judged(verdicts(&self.all_views(), resource_request)),
-            Need::Group(group) => self.judged(group_verdicts(&self.all_views(), group)),
+            Need::ResourceRequest(resource_request) => {
+                self.judged(verdicts(&self.members.all_views(), resource_request))
+            }
+            Need::Group(group) => self.judged(group_verdicts(&self.members.all_views(), group)),
             Need::Within { group, bundle, .. } => self.bundles_judged(*group, *bundle),
         };
         Explanation {
             waits: true,
             waited_s: Some(waited),
             nodes,
-            never: Some(self.never_brought(need)),
+            never: Some(self.growth.never_brought(&self.members.all_views(), need)),
             ..settled(kind, id, &wanted.label, state, &self.why_it_waits(wanted, need, count))
         }
     }
@@ -199,6 +207,104 @@ impl HeadCore {
         };
         asked.take(NODES_MAX).map(row).collect()
     }
+
+    pub(super) fn why_it_waits(&self, wanted: &PendingRequest, need: &Need, count: usize) -> String {
+        let what = format!("{} `{}`", wanted.want.kind(), wanted.label);
+        let waited = self.clock.now.saturating_duration_since(wanted.since).as_secs();
+        let others = if count > 1 { format!(" ({} more wait for the same)", count - 1) } else { String::new() };
+        let resource_request = match need {
+            Need::ResourceRequest(resource_request) => resource_request,
+            Need::Within { group, bundle, demand } => {
+                let (name, why) = (self.groups.name_of(*group), self.why_within(*group, *bundle));
+                return format!(
+                    "{what} has waited {waited} s for {demand} within placement group {name}{others}: {why}"
+                );
+            }
+            Need::Group(group) => {
+                let (strategy, count) = (group.strategy.name(), group.bundles.len());
+                let plural = if count == 1 { "" } else { "s" };
+                let why = self.members.why_not_placed(group);
+                return format!("{what} ({strategy}, {count} bundle{plural}) has waited {waited} s{others}: {why}");
+            }
+        };
+        let demand = &resource_request.demand;
+        let (among, busy) = match self.members.obstacle(resource_request) {
+            Some(Reason { obstacle: Obstacle::Busy(busy), among, .. }) => (among, busy),
+            Some(never) => {
+                if let Some(group) = self.growth.group_for(resource_request) {
+                    return format!(
+                        "{what} has waited {waited} s for {demand}{others}: the autoscaler is to bring a machine of \
+                         group `{group}`"
+                    );
+                }
+                let reason = never.message(&what);
+                return format!("{reason}. It has waited {waited} s for such a machine to join");
+            }
+            None => {
+                let starting = self.workers.starting;
+                let room = if demand.is_nothing() {
+                    "it needs no resources".to_owned()
+                } else {
+                    format!("there is room for {demand}")
+                };
+                return format!(
+                    "{what} has waited {waited} s{others}: {room}, and its worker process has not started yet ({starting} \
+                     are starting now)"
+                );
+            }
+        };
+        let resource = busy.resource.as_str();
+        let holders = self.named_holders(resource);
+        let held = if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) };
+        format!("{what} has waited {waited} s for {demand}{among}{others}: {busy}{held}")
+    }
+
+    /// Who holds shares of a device of this machine, in words.
+    pub(super) fn holders_of(&self, resource: &str, slot: u32) -> Vec<(u32, String, Quantity)> {
+        self.own.holders_of((resource, slot), |(group, index)| {
+            format!("placement group {}, bundle {index}, unused", self.groups.name_of(group))
+        })
+    }
+
+    fn named_holders(&self, resource: &str) -> Vec<String> {
+        let devices = self.own.devices().into_iter().filter(|(name, _)| *name == resource);
+        let on_devices = devices.flat_map(|(name, slot)| {
+            let holders = self.holders_of(name, slot).into_iter();
+            holders.map(move |(pid, label, share)| format!("pid {pid} ({label}: {share} of {name} {slot})"))
+        });
+        let mut named: Vec<String> = on_devices.collect();
+        if named.is_empty() {
+            named = self.own.holders_in_words(resource);
+        }
+        if named.len() > HOLDERS_NAMED_MAX {
+            let more = named.len() - HOLDERS_NAMED_MAX;
+            named.truncate(HOLDERS_NAMED_MAX);
+            named.push(format!("and {more} more"));
+        }
+        named
+    }
+
+    /// Why somebody in the queue waits, where it has to do with a group.
+    fn why_within(&self, group: PlacementGroupId, bundle: Option<usize>) -> String {
+        let Some(found) = self.groups.known.get(group) else { return "its placement group is gone".to_owned() };
+        if matches!(found.phase, GroupPhase::Pending | GroupPhase::Prepared { .. }) {
+            let why = self.members.why_not_placed(&found.description.group);
+            return format!("the placement group is not created yet: {why}");
+        }
+        let asked = (0..found.nodes.len()).filter(|index| bundle.is_none_or(|only| only == *index));
+        let free = asked.map(|index| {
+            let Some(node) = found.nodes[index] else {
+                return format!("bundle {index} waits for a node, since its node died");
+            };
+            let amounts = self.members.available_within(node, (group, index));
+            let free: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name}: {amount}")).collect();
+            let devices = self.members.devices_of_bundle(found, index);
+            let devices =
+                devices.into_iter().map(|(resource, numbers)| format!(", of {resource} {}", listed(&numbers)));
+            format!("bundle {index} has {{{}}} free{}", free.join(", "), devices.collect::<String>())
+        });
+        free.take(HOLDERS_NAMED_MAX).collect::<Vec<_>>().join(", ")
+    }
 }
 
 fn of_node(node: NodeId, address: &str, rule: Option<&str>, why: String) -> NodeVerdict {
@@ -216,4 +322,8 @@ fn settled(kind: &str, id: &str, name: &str, state: &str, why: &str) -> Explanat
         reason: why.to_owned(),
         ..Explanation::default()
     }
+}
+
+fn listed(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" and ")
 }

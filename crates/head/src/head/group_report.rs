@@ -1,11 +1,12 @@
 //! How placement groups are: for `placement_group_table()` and for people.
 
-use super::report::by_name;
-use super::{HeadCore, Key};
-use crate::{GroupOwner, GroupPhase, PlacementGroup};
+use super::HeadCore;
+use crate::amounts::by_name;
+use crate::placement_groups::{GroupOwner, GroupPhase, PlacementGroup};
+use oxiray_machine::Key;
 use oxiray_scheduler::{GroupPlacement, place_group};
 use oxiray_wire::message::{GroupQuery, GroupReport};
-use oxiray_wire::state::{BundleRow, GroupRow, GroupScheduling, GroupState, Slots};
+use oxiray_wire::state::{BundleRow, GroupRow, GroupScheduling, Slots};
 use std::collections::BTreeMap;
 
 /// The most groups of one answer.
@@ -40,14 +41,14 @@ impl HeadCore {
         let bundles = description.group.bundles.iter().enumerate().map(|(index, bundle)| BundleRow {
             resources: by_name(bundle.demand.iter()),
             node_id: group.nodes[index],
-            devices: slots(self.devices_of_bundle(group, index)),
+            devices: slots(self.members.devices_of_bundle(group, index)),
         });
         GroupRow {
             placement_group_id: description.id,
             name: description.name.clone(),
             namespace: description.namespace.clone(),
             strategy: description.group.strategy.name().to_owned(),
-            state: group_state(&group.phase),
+            state: group.phase.state(),
             job_id: description.job,
             detached: description.owner == GroupOwner::Nobody,
             bundles: bundles.collect(),
@@ -61,7 +62,7 @@ impl HeadCore {
     fn scheduling(&self, group: &PlacementGroup) -> (GroupScheduling, Option<String>) {
         match &group.phase {
             GroupPhase::Pending | GroupPhase::Rescheduling => {
-                match place_group(&self.all_views(), &group.description.group) {
+                match place_group(&self.members.all_views(), &group.description.group) {
                     GroupPlacement::On(_) => (GroupScheduling::Queued, None),
                     GroupPlacement::Wait(reason) => (GroupScheduling::NoResources, Some(reason.message(false))),
                     GroupPlacement::Never(reason) => (GroupScheduling::Infeasible, Some(reason.message(true))),
@@ -72,27 +73,8 @@ impl HeadCore {
             GroupPhase::Removed(why) => (GroupScheduling::Removed, Some(why.clone())),
         }
     }
-
-    /// The numbers of the devices that a bundle has a part of, on the node where it is.
-    pub(super) fn devices_of_bundle(&self, group: &PlacementGroup, index: usize) -> BTreeMap<String, Vec<u32>> {
-        let id = group.description.id;
-        let member = group.nodes[index].and_then(|node| self.members.by_node.get(&node));
-        let member = member.and_then(|key| self.members.by_key.get(key));
-        member.and_then(|member| member.devices_of(&(id, index))).cloned().unwrap_or_default()
-    }
 }
 
 fn slots(devices: BTreeMap<String, Vec<u32>>) -> BTreeMap<String, Slots> {
     devices.into_iter().map(|(resource, numbers)| (resource, Slots { numbers })).collect()
-}
-
-/// How far a group is.
-pub(super) fn group_state(phase: &GroupPhase) -> GroupState {
-    match phase {
-        GroupPhase::Pending => GroupState::Pending,
-        GroupPhase::Rescheduling => GroupState::Rescheduling,
-        GroupPhase::Prepared { .. } => GroupState::Prepared,
-        GroupPhase::Created => GroupState::Created,
-        GroupPhase::Removed(_) => GroupState::Removed,
-    }
 }

@@ -1,11 +1,12 @@
 //! Values that clients keep by name with the daemon.
 
-use super::journal::{KeyValueName, Undo};
-use super::records::Row;
-use super::{HeadCore, Key};
-use crate::NotKept;
+use super::HeadCore;
+use crate::failures::failure;
+use crate::journal::{KeyValueName, Row, Undo};
+use crate::key_value::NotKept;
 use bytes::Bytes;
-use oxiray_wire::message::{Failure, KeyValueAction, KeyValueAnswer, KeyValueRequest};
+use oxiray_machine::Key;
+use oxiray_wire::message::{KeyValueAction, KeyValueAnswer, KeyValueRequest};
 
 impl HeadCore {
     pub(super) fn keep(&mut self, from: Key, asked: KeyValueRequest) {
@@ -15,7 +16,7 @@ impl HeadCore {
                 Ok(was_there) => answer.count = u64::from(was_there),
                 Err(error) => {
                     let text = error.to_string();
-                    answer.failure = Some(Failure { code: "invalid".into(), text, cause: Bytes::new() });
+                    answer.failure = Some(failure("invalid", text));
                 }
             },
             KeyValueAction::Get => {
@@ -28,8 +29,8 @@ impl HeadCore {
                 answer.keys = self.durable.kept.list(&asked.namespace, &asked.key).cloned().collect();
             }
             KeyValueAction::Unknown => {
-                let text = "the daemon does not know what is to be done: the two are of different builds".into();
-                answer.failure = Some(Failure { code: "system".into(), text, cause: Bytes::new() });
+                let text = "the daemon does not know what is to be done: the two are of different builds";
+                answer.failure = Some(failure("system", text));
             }
         }
         self.send(from, answer);
@@ -58,8 +59,8 @@ impl HeadCore {
     /// Writes down what these names hold now.
     fn write_kept(&mut self, from: Key, request: u64, before: Vec<(KeyValueName, Option<Bytes>)>) {
         for ((namespace, key), _) in &before {
-            self.kept_changed(namespace);
-            self.touch(Row::KeyValueStore(namespace.clone(), key.clone()));
+            self.growth.kept_changed(namespace);
+            self.durable.touch(Row::KeyValueStore(namespace.clone(), key.clone()));
         }
         self.answered_by_next(from, Undo::KeyValueStore { request, before });
     }

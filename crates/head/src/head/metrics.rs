@@ -1,11 +1,10 @@
 //! What processes count and measure: taken in, and shown beside what the head knows of the cluster.
 
-use super::group_report::group_state;
-use super::nodes::{Amounts, available_of, total_of};
-use super::report::phase_of;
-use super::{HeadCore, Key};
-use crate::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample};
+use super::HeadCore;
+use crate::amounts::{Amounts, available_of, total_of};
+use crate::metrics::{ClusterGauge, ClusterSample, MetricKind as Kind, Sample};
 use oxiray_ids::NodeId;
+use oxiray_machine::Key;
 use oxiray_resources::Quantity;
 use oxiray_state::actor_state;
 use oxiray_wire::message::{MetricKind, MetricSample, Metrics, MetricsReport};
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 impl HeadCore {
     /// A process tells what it recorded.
     pub(super) fn metrics_told(&mut self, from: Key, told: Metrics) {
-        let Some(by) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(by) = self.clients.id_of(from) else { return };
         for sample in told.samples.into_iter().filter_map(sample_of) {
             if let Err(reason) = self.figures.metrics.record(by, sample) {
                 self.log(format!("metric {reason}"));
@@ -56,11 +55,11 @@ impl HeadCore {
         .chain(of_nodes)
         .chain(states(
             ClusterGauge::Actors,
-            counted(self.actors.known.iter().map(|actor| actor_state(phase_of(&actor.state)))),
+            counted(self.actors.known.iter().map(|actor| actor_state(actor.state.phase()))),
         ))
         .chain(states(
             ClusterGauge::PlacementGroups,
-            counted(self.groups.known.iter().map(|group| group_state(&group.phase).name())),
+            counted(self.groups.known.iter().map(|group| group.phase.state().name())),
         ))
         .collect()
     }

@@ -1,15 +1,11 @@
 //! What the nodes of the cluster have, for people and programs.
 
 use super::HeadCore;
-use super::members::OWN;
-use super::report::by_name;
-use oxiray_resources::{Quantity, ResourceName};
+use crate::amounts::{available_of, by_name, total_of};
+use crate::members::OWN;
 use oxiray_scheduler::NodeView;
 use oxiray_wire::message::NodeJoin;
 use oxiray_wire::state::NodeRow;
-use std::collections::BTreeMap;
-
-pub(super) type Amounts = BTreeMap<ResourceName, Quantity>;
 
 impl HeadCore {
     /// The machines, the head's own first, and the dead ones that are remembered.
@@ -23,16 +19,6 @@ impl HeadCore {
         });
         let lost = self.members.lost.iter().map(|lost| described(&lost.told, &lost.view, &lost.how));
         living.chain(lost).collect()
-    }
-
-    /// What the cluster has, and what of it is free: devices out of service excepted, none at zero.
-    pub(super) fn cluster_amounts(&self) -> (Amounts, Amounts) {
-        let (mut totals, mut available) = (Amounts::new(), Amounts::new());
-        for (_, view) in self.members.views() {
-            add(&mut totals, total_of(view));
-            add(&mut available, available_of(view));
-        }
-        (totals, available)
     }
 }
 
@@ -52,27 +38,5 @@ fn described(told: &NodeJoin, view: &NodeView, death: &str) -> NodeRow {
         available: by_name(available.iter().map(|(name, amount)| (name, *amount))),
         death: death.to_owned(),
         ..NodeRow::default()
-    }
-}
-
-pub(super) fn total_of(view: &NodeView) -> Amounts {
-    let in_service = |name: &ResourceName, total| match view.free_devices.get(name) {
-        Some(devices) => Quantity::whole(devices.in_service().count() as u32),
-        None => total,
-    };
-    let totals = view.inventory.totals().map(|(name, total)| (name.clone(), in_service(name, total)));
-    totals.filter(|(_, amount)| !amount.is_zero()).collect()
-}
-
-pub(super) fn available_of(view: &NodeView) -> Amounts {
-    let devices = view.free_devices.iter().map(|(name, free)| (name.clone(), free.sum()));
-    let scalars = view.free.iter().map(|(name, amount)| (name.clone(), *amount));
-    scalars.chain(devices).filter(|(_, amount)| !amount.is_zero()).collect()
-}
-
-fn add(sums: &mut Amounts, amounts: Amounts) {
-    for (name, amount) in amounts {
-        let sum = sums.entry(name).or_default();
-        *sum = sum.checked_add(amount).unwrap_or(Quantity::MAX);
     }
 }

@@ -1,8 +1,9 @@
 //! References to objects as rows: one for each object and process that refers to it.
 
-use super::validation::cut;
-use super::{HeadCore, Key};
+use super::HeadCore;
+use crate::census::ObjectReport;
 use oxiray_ids::ObjectId;
+use oxiray_machine::{Key, cut};
 use oxiray_state::NOT_RECORDED;
 use oxiray_wire::message::ObjectLog;
 use oxiray_wire::state::ObjectRow;
@@ -11,13 +12,6 @@ use std::collections::BTreeMap;
 /// What stands for the place of a reference where places are recorded, and this one was not.
 const UNKNOWN_SITE: &str = "-";
 
-/// What one process told of its objects.
-#[derive(Debug)]
-pub(super) struct ObjectReport {
-    by: Key,
-    log: ObjectLog,
-}
-
 impl HeadCore {
     /// A process tells to which objects it refers.
     pub(super) fn object_log(&mut self, from: Key, mut log: ObjectLog) {
@@ -25,7 +19,7 @@ impl HeadCore {
             record.site = cut(std::mem::take(&mut record.site));
         }
         let number = log.number;
-        self.hear_census(number, from, |heard| heard.objects.push(ObjectReport { by: from, log }));
+        self.figures.census.hear(number, from, |heard| heard.objects.push(ObjectReport { by: from, log }));
     }
 
     /// The rows of what processes told. A reference that came from elsewhere has the place of its owner's.
@@ -56,7 +50,7 @@ impl HeadCore {
                     site: site.to_owned(),
                     is_worker,
                     pid,
-                    ip: self.ip_of(*by).to_owned(),
+                    ip: self.members.ip_of(*by).to_owned(),
                 });
             }
         }

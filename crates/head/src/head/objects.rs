@@ -1,36 +1,25 @@
-//! Objects that travel: messages in, the directory's decisions out.
+//! Objects that travel: what clients say of them. What the directory decides is carried out in `termination`.
 
-use super::records::Row;
-use super::{HeadCore, Key};
-use crate::Objects;
-use crate::Outcome;
-use bytes::Bytes;
+use super::HeadCore;
+use crate::failures::{failed_value, failure};
+use crate::objects::contained_in;
 use oxiray_ids::{ObjectId, WorkerId};
-use oxiray_wire::message::{
-    CollectGarbage, Confirm, Content, Failure, Forgotten, Freed, Hold, Lost, Publish, Published, Reference, Value,
-    ValueWanted,
-};
+use oxiray_machine::Key;
+use oxiray_wire::message::{CollectGarbage, Confirm, Failure, Hold, Publish, Reference};
 
 /// What readers of a freed object are told.
 const FREED: &str = "free() was called on it: free only what is not needed again";
 
-/// All objects that somebody refers to, and where they lie.
-#[derive(Debug, Default)]
-pub(super) struct ObjectTable {
-    pub(super) known: Objects<Value>,
-    pub(super) locations: super::locations::Locations,
-}
-
 impl HeadCore {
     pub(super) fn promise(&mut self, from: Key, objects: &[ObjectId]) {
-        let Some(owner) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(owner) = self.clients.id_of(from) else { return };
         let mut out = Vec::new();
         self.objects.known.promise(owner, objects, &mut out);
         self.carry_out(out);
     }
 
     pub(super) fn publish(&mut self, from: Key, said: Publish) {
-        let Some(owner) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(owner) = self.clients.id_of(from) else { return };
         let value = said.value.unwrap_or_default();
         let contained = contained_in(&value.contained);
         let mut out = Vec::new();
@@ -40,7 +29,7 @@ impl HeadCore {
     }
 
     pub(super) fn subscribe(&mut self, from: Key, reference: Option<Reference>) {
-        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(client) = self.clients.id_of(from) else { return };
         let Some(reference) = reference else { return };
         let owner = reference.owner.unwrap_or_default();
         let mut out = Vec::new();
@@ -66,7 +55,7 @@ impl HeadCore {
 
     /// What a reply brought, or did not bring before its sender died (OBJECT-7).
     pub(super) fn confirm(&mut self, from: Key, said: &Confirm) {
-        let Some(holder) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(holder) = self.clients.id_of(from) else { return };
         self.objects.known.confirm(holder, said.giver, &said.objects);
         if said.is_over {
             let mut out = Vec::new();
@@ -76,7 +65,7 @@ impl HeadCore {
     }
 
     pub(super) fn unhold(&mut self, from: Key, objects: &[ObjectId]) {
-        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(client) = self.clients.id_of(from) else { return };
         let mut out = Vec::new();
         self.objects.known.unhold(client, objects, &mut out);
         self.carry_out(out);
@@ -84,7 +73,7 @@ impl HeadCore {
 
     /// The stored bytes of an object are lost, says a client.
     pub(super) fn recover(&mut self, from: Key, reference: Option<Reference>) {
-        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(client) = self.clients.id_of(from) else { return };
         let Some(reference) = reference else { return };
         let owner = reference.owner.unwrap_or_default();
         let owner_lives = self.may_live(owner);
@@ -95,11 +84,11 @@ impl HeadCore {
 
     /// A client gives objects up for everybody.
     pub(super) fn free(&mut self, from: Key, references: &[Reference]) {
-        let Some(client) = self.clients.by_key.get(&from).map(|client| client.id) else { return };
+        let Some(client) = self.clients.id_of(from) else { return };
         let mut out = Vec::new();
         for reference in references {
             let object = reference.object;
-            let value = failed_value("object_freed", FREED.to_owned());
+            let value = failed_value("object_freed", FREED);
             self.objects.known.free(client, object, reference.owner.unwrap_or_default(), value, &mut out);
         }
         self.carry_out(out);
@@ -116,14 +105,18 @@ impl HeadCore {
 
     /// Why an object is not to be read any more, where it is not.
     pub(crate) fn freed(&self, object: ObjectId) -> Option<Failure> {
-        let failure = || Failure { code: "object_freed".into(), text: FREED.into(), cause: Bytes::new() };
-        self.objects.known.is_freed(object).then(failure)
+        self.objects.known.is_freed(object).then(|| failure("object_freed", FREED))
+    }
+
+    /// Whether a process lives, as far as can be known (RESUME-1).
+    fn may_live(&self, client: WorkerId) -> bool {
+        self.clients.keys.contains_key(&client) || self.durable.resumption.is_under_way()
     }
 
     /// The store has room for an object, and `client` writes it: it is the first holder. `false` where the client
     /// is gone already.
     pub(crate) fn stored(&mut self, client: Key, object: ObjectId) -> bool {
-        let Some(id) = self.clients.by_key.get(&client).map(|client| client.id) else { return false };
+        let Some(id) = self.clients.id_of(client) else { return false };
         let mut out = Vec::new();
         self.objects.known.stored(id, object, &mut out);
         self.carry_out(out);
@@ -132,57 +125,9 @@ impl HeadCore {
 
     /// The object will not be written after all.
     pub(crate) fn unstored(&mut self, client: Key, object: ObjectId) {
-        let Some(id) = self.clients.by_key.get(&client).map(|client| client.id) else { return };
+        let Some(id) = self.clients.id_of(client) else { return };
         let mut out = Vec::new();
         self.objects.known.unstored(id, object, &mut out);
         self.carry_out(out);
     }
-
-    pub(super) fn carry_out(&mut self, outcomes: Vec<Outcome<Value>>) {
-        for object in self.objects.known.orphans_changed() {
-            self.touch(Row::Orphan(object));
-        }
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Answer { client, object, value } => self.tell_value(client, object, value),
-                Outcome::OwnerDied { client, object, owner } => {
-                    let text = self.owner_died(object, owner);
-                    self.tell_value(client, object, failed_value("owner_died", text));
-                }
-                Outcome::Lost { owner, object } => {
-                    self.tell(owner, Lost { object });
-                }
-                Outcome::ValueWanted { owner, object } => {
-                    self.tell(owner, ValueWanted { object });
-                }
-                Outcome::Freed { owner, object } => {
-                    self.tell(owner, Freed { object });
-                }
-                Outcome::Forgotten { owner, object } => {
-                    self.tell(owner, Forgotten { object });
-                }
-                Outcome::Unreachable(actor) => self.actor_unreachable(actor),
-                Outcome::Delete(object) => self.delete_everywhere(object),
-            }
-        }
-    }
-
-    fn tell(&mut self, client: WorkerId, message: impl Into<oxiray_wire::Message>) {
-        if let Some(key) = self.clients.keys.get(&client).copied() {
-            self.send(key, message);
-        }
-    }
-
-    fn tell_value(&mut self, client: WorkerId, object: ObjectId, value: Value) {
-        self.tell(client, Published { object, value: Some(value) });
-    }
-}
-
-fn failed_value(code: &str, text: String) -> Value {
-    let failure = Failure { code: code.into(), text, cause: Bytes::new() };
-    Value { content: Some(Content::Failed(failure)), contained: Vec::new() }
-}
-
-pub(super) fn contained_in(references: &[Reference]) -> Vec<ObjectId> {
-    references.iter().map(|reference| reference.object).collect()
 }

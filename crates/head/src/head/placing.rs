@@ -1,19 +1,17 @@
 //! Who is served, and on which node.
 
+use super::HeadCore;
 use super::bundle_placement::BundlePlacement;
-use super::groups::Need;
-use super::leases::LARGE_ARGUMENTS_MAX;
-use super::{BundleKey, HeadCore, Key, PendingKind, PendingRequest};
-use bytes::Bytes;
+use crate::demands::Need;
 use oxiray_ids::{NodeId, ObjectId};
-use oxiray_scheduler::{Found, LARGE_BYTES_MIN, Near, NodeView, Placement, Reason, ResourceRequest, place};
-use oxiray_wire::message::{ArgumentReference, Content, Failure};
+use oxiray_machine::{BundleKey, Key};
+use oxiray_scheduler::{Found, Near, ResourceRequest};
 use std::collections::BTreeSet;
 
 /// What someone who waited is given.
 #[derive(Debug)]
 pub(super) enum Share {
-    /// BundlePlacement for all bundles of a group that have none: the node of each.
+    /// Room for all bundles of a group that have none: the node of each.
     BundlePlacement(BundlePlacement),
     /// An order to a machine, and the bundle there in which it is to be carried out.
     On(Key, Need, Option<BundleKey>),
@@ -55,13 +53,14 @@ impl HeadCore {
         served
     }
 
-    /// BundlePlacement for a group, or a part of what it has.
+    /// Room for a group, or a part of what it has.
     fn share_of_group(&mut self, need: &Need, ticket: u64, round: &mut Round) -> Option<Share> {
         if let Need::Group(group) = need {
             return self.room_for(ticket, group).map(Share::BundlePlacement);
         }
         round.budget = round.budget.checked_sub(1)?;
-        self.share_within(need)
+        let (member, within) = self.share_within(need)?;
+        Some(Share::On(member, need.clone(), Some(within)))
     }
 
     fn share_for(&mut self, resource_request: &ResourceRequest, ticket: u64, round: &mut Round) -> Option<Share> {
@@ -88,84 +87,4 @@ impl HeadCore {
             }
         }
     }
-
-    /// The machines that can be ordered to do something, as they stand.
-    pub(super) fn all_views(&self) -> Vec<NodeView> {
-        self.members.views().map(|(_, view)| view.clone()).collect()
-    }
-
-    /// Places a request by a look at every node, for the reason.
-    pub(super) fn look_everywhere(&self, resource_request: &ResourceRequest) -> Placement {
-        place(&self.all_views(), resource_request, &Near::default(), 0)
-    }
-
-    /// The node that someone who waits asks from.
-    fn home_of(&self, ticket: u64) -> NodeId {
-        let asker = match self.pending.wanted.get(&ticket).map(|wanted| &wanted.want) {
-            Some(PendingKind::Lease { client, .. }) => Some(*client),
-            Some(PendingKind::Actor(id)) => {
-                self.actors.known.get(*id).and_then(|actor| self.clients.keys.get(&actor.description.creator)).copied()
-            }
-            Some(PendingKind::Group { .. }) | None => None,
-        };
-        asker.map_or(self.own.plan().node, |asker| self.node_of(asker))
-    }
-
-    /// The large objects that someone who waits will read, and their bytes.
-    pub(super) fn reads_of(&self, ticket: u64) -> Vec<(ObjectId, u64)> {
-        match self.pending.wanted.get(&ticket).map(|wanted| &wanted.want) {
-            Some(PendingKind::Lease { arguments, .. }) => arguments.clone(),
-            Some(PendingKind::Actor(id)) => {
-                let spec = self.actors.making.get(id).and_then(|making| making.spec.as_ref());
-                spec.map(|spec| stored_among(&spec.references)).unwrap_or_default()
-            }
-            Some(PendingKind::Group { .. }) | None => Vec::new(),
-        }
-    }
-
-    /// Why no node there is could ever meet the request.
-    pub(super) fn never(&mut self, resource_request: &ResourceRequest) -> Option<Reason> {
-        if self.members.fleet.find(resource_request, &Near::default()) != Found::Never {
-            return None;
-        }
-        match self.look_everywhere(resource_request) {
-            Placement::Never(reason) => Some(reason),
-            Placement::On(_) | Placement::Wait(_) => None,
-        }
-    }
-
-    /// What keeps the request from being met now.
-    pub(super) fn obstacle(&self, resource_request: &ResourceRequest) -> Option<Reason> {
-        match self.look_everywhere(resource_request) {
-            Placement::Never(reason) | Placement::Wait(reason) => Some(reason),
-            Placement::On(_) => None,
-        }
-    }
-
-    /// Tells someone who waited that they wait for a request no more.
-    pub(super) fn turn_away(&mut self, wanted: &PendingRequest, text: String) {
-        match wanted.want {
-            PendingKind::Lease { client, request, .. } => {
-                if let Some(client) = self.clients.by_key.get_mut(&client) {
-                    client.waiting.remove(&request);
-                }
-                self.refuse_lease(client, request, text);
-            }
-            PendingKind::Actor(id) => {
-                let failure = Failure { code: "actor_unschedulable".into(), text, cause: Bytes::new() };
-                self.actor_died(id, &failure);
-            }
-            // It waits for room and not for a request.
-            PendingKind::Group { .. } => {}
-        }
-    }
-}
-
-/// The arguments that lie in a store, and their bytes.
-fn stored_among(references: &[ArgumentReference]) -> Vec<(ObjectId, u64)> {
-    let stored = |argument: &ArgumentReference| match argument.value.as_ref()?.content.as_ref()? {
-        Content::Stored(bytes) if *bytes >= LARGE_BYTES_MIN => Some((argument.reference.as_ref()?.object, *bytes)),
-        _ => None,
-    };
-    references.iter().filter_map(stored).take(LARGE_ARGUMENTS_MAX).collect()
 }

@@ -1,66 +1,20 @@
-//! Who reads large objects that lie elsewhere waits for them before a worker is taken: no worker and no device is idle
-//! while bytes travel.
-//!
-//! - AHEAD-1: whoever waits for objects to travel holds nothing and is not in the queue. They enter the queue again when
-//!   all have come, when one cannot be had, when the node chosen is gone, or after [`AHEAD_LIMIT`]; nobody waits so
-//!   twice, so that what did not come is read as ever.
-//! - AHEAD-2: at most [`AHEAD_MAX`] wait so at once, and only for what the node's store has room for.
-//! - AHEAD-3: who is withdrawn is forgotten at once.
+//! Objects travel to where somebody is to read them, before a worker is taken for that.
 
-use super::groups::Need;
-use super::{Alarm, Effect, HeadCore, Key, PendingRequest};
+use super::HeadCore;
+use crate::clock::Alarm;
+use crate::demands::Need;
+use crate::members::Member;
+use crate::queue::{AHEAD_LIMIT, PendingRequest};
 use oxiray_ids::{NodeId, ObjectId};
+use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::CopyWanted;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// How many wait for objects at once.
-pub(super) const AHEAD_MAX: usize = 64;
-/// How long anybody does.
-pub(super) const AHEAD_LIMIT: Duration = Duration::from_secs(60);
-
-/// Who waits for objects to travel, by ticket.
-#[derive(Debug, Default)]
-pub(super) struct Prefetches {
-    waiting: BTreeMap<u64, Travelling>,
-}
-
-#[derive(Debug)]
-struct Travelling {
-    need: Need,
-    node: NodeId,
-    left: BTreeSet<ObjectId>,
-}
-
-impl Prefetches {
-    /// How many wait so.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// AHEAD-3.
-    pub(super) fn withdraw(&mut self, ticket: u64) {
-        self.waiting.remove(&ticket);
-    }
-
-    /// The node to which objects travel for someone.
-    pub(super) fn node_of(&self, ticket: u64) -> Option<NodeId> {
-        self.waiting.get(&ticket).map(|travelling| travelling.node)
-    }
-
-    fn bound_for(&self, node: NodeId, object: Option<ObjectId>) -> Vec<u64> {
-        let is_it = |travelling: &Travelling| {
-            travelling.node == node && object.is_none_or(|object| travelling.left.contains(&object))
-        };
-        self.waiting.iter().filter(|(_, travelling)| is_it(travelling)).map(|(ticket, _)| *ticket).collect()
-    }
-}
+use std::collections::BTreeSet;
 
 impl HeadCore {
     /// What is to travel to the node before someone who waits is served there; nothing where they are served now.
     pub(super) fn to_bring(&self, ticket: u64, node: NodeId) -> BTreeSet<ObjectId> {
         let may_wait = self.pending.wanted.get(&ticket).is_some_and(|wanted| !wanted.is_brought);
-        if !may_wait || self.pending.ahead.len() >= AHEAD_MAX {
+        if !may_wait || self.pending.ahead.is_full() {
             return BTreeSet::new();
         }
         let reads = self.reads_of(ticket);
@@ -76,6 +30,12 @@ impl HeadCore {
         missing.into_iter().map(|(object, _)| object).collect()
     }
 
+    /// How many bytes of these objects lie on which node.
+    pub(super) fn bytes_by_node(&self, objects: &[(ObjectId, u64)]) -> Vec<(NodeId, u64)> {
+        let own = self.own.plan().node;
+        self.objects.locations.bytes_by_node(objects, own, |member| self.members.node_of_member(member))
+    }
+
     /// Has the objects travel, and whoever waits wait for that (AHEAD-1).
     pub(super) fn bring(
         &mut self,
@@ -85,33 +45,28 @@ impl HeadCore {
         (node, left): (NodeId, BTreeSet<ObjectId>),
     ) {
         for object in &left {
-            match self.member_of(node) {
+            match self.members.member_of(node) {
                 Some(member) => self.send(member, CopyWanted { object: *object }),
                 None => self.out.push(Effect::Copy { object: *object }),
             }
         }
         self.pending.wanted.insert(ticket, PendingRequest { is_brought: true, ..wanted });
-        self.pending.ahead.waiting.insert(ticket, Travelling { need, node, left });
-        self.alarm_at(self.clock.now + AHEAD_LIMIT, Alarm::Prefetches(ticket));
+        self.pending.ahead.begin(ticket, need, node, left);
+        self.clock.alarm_at(self.clock.now + AHEAD_LIMIT, Alarm::Prefetches(ticket));
     }
 
     /// A node has a copy of an object.
     pub(super) fn has_come(&mut self, node: NodeId, object: ObjectId) {
-        for ticket in self.pending.ahead.bound_for(node, Some(object)) {
-            let Some(travelling) = self.pending.ahead.waiting.get_mut(&ticket) else { continue };
-            travelling.left.remove(&object);
-            if travelling.left.is_empty() {
-                self.travelled(ticket);
-            }
+        for ticket in self.pending.ahead.came(node, object) {
+            self.travelled(ticket);
         }
     }
 
     /// A node, a member or this one, cannot have a copy of an object: whoever reads it there is told why.
     pub(crate) fn cannot_come(&mut self, member: Option<Key>, object: ObjectId) {
-        let node = member.map_or(Some(self.own.plan().node), |member| self.node_of_member(member));
-        for ticket in
-            node.into_iter().flat_map(|node| self.pending.ahead.bound_for(node, Some(object))).collect::<Vec<_>>()
-        {
+        let node = member.map_or(Some(self.own.plan().node), |member| self.members.node_of_member(member));
+        let waiting = node.map(|node| self.pending.ahead.bound_for(node, Some(object)));
+        for ticket in waiting.unwrap_or_default() {
             self.travelled(ticket);
         }
     }
@@ -125,21 +80,17 @@ impl HeadCore {
 
     /// Enters the queue again.
     pub(super) fn travelled(&mut self, ticket: u64) {
-        let Some(Travelling { need, .. }) = self.pending.ahead.waiting.remove(&ticket) else { return };
+        let Some(need) = self.pending.ahead.end(ticket) else { return };
         let Some(wanted) = self.pending.wanted.get(&ticket).cloned() else { return };
         if let Err(error) = self.push(ticket, &wanted, need) {
             self.pending.wanted.remove(&ticket);
             return self.turn_away(&wanted, error.to_string());
         }
-        self.pending.is_due = true;
-        self.pending.fairness.reclaim.someone_came = true;
+        self.pending.someone_came();
     }
-}
 
-impl HeadCore {
     /// Bytes that a node's store has room for.
     fn store_left_on(&self, node: NodeId) -> u64 {
-        let member = self.members.by_node.get(&node).and_then(|member| self.members.by_key.get(member));
-        member.map_or(0, super::members::Member::store_left)
+        self.members.at(node).map_or(0, Member::store_left)
     }
 }

@@ -2,33 +2,16 @@
 //! the same rows. Their tables and fields are those of `docs/formats/journal.md`; numbers never change their meaning.
 
 use super::HeadCore;
-use super::actors::Making;
-use crate::{Actor, ActorState, GroupOwner, JobEnd, PlacementGroup};
+use crate::actors::{Actor, ActorState, Making};
+use crate::jobs::JobEnd;
+use crate::journal::Row;
+use crate::placement_groups::{GroupOwner, PlacementGroup};
 use bytes::Bytes;
-use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId};
+use oxiray_ids::{JobId, NodeId};
 use oxiray_journal::{Change, Table};
 use oxiray_wire::message::{Driver, Failure, GroupCreate};
 use prost::Message;
 use std::collections::BTreeMap;
-
-/// Which row.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Row {
-    /// A kept value, by its namespace and key.
-    KeyValueStore(Bytes, Bytes),
-    /// The number of the last job.
-    LastJob,
-    Job(JobId),
-    Member(NodeId),
-    Actor(ActorId),
-    /// What an actor's constructor needs.
-    Constructor(ActorId),
-    Group(PlacementGroupId),
-    /// The value of an object whose owner is dead.
-    Orphan(ObjectId),
-    /// A submitted job, by its name.
-    Submission(String),
-}
 
 /// The kinds of rows.
 pub mod table {
@@ -211,7 +194,7 @@ impl HeadCore {
                 (table::ORPHAN, bytes_of(id.as_bytes()), value.and_then(|value| encoded(&|| value.encode_to_vec())))
             }
             Row::Submission(id) => {
-                let row = self.jobs.submitted.jobs.get(id);
+                let row = self.jobs.submitted.get(id);
                 let key = Bytes::copy_from_slice(id.as_bytes());
                 (table::SUBMISSION, key, row.and_then(|row| encoded(&|| row.encode_to_vec())))
             }
@@ -228,7 +211,7 @@ impl HeadCore {
         let actors = actors.flat_map(|id| [Row::Actor(id), Row::Constructor(id)]);
         let groups = self.groups.known.iter().map(|group| Row::Group(group.description.id));
         let orphans = self.objects.known.orphans().map(Row::Orphan);
-        let submissions = self.jobs.submitted.jobs.all().into_iter().map(|job| Row::Submission(job.id));
+        let submissions = self.jobs.submitted.all().into_iter().map(|job| Row::Submission(job.id));
         let rows = kept.chain([Row::LastJob]).chain(jobs).chain(actors).chain(groups).chain(orphans);
         rows.chain(submissions).collect()
     }

@@ -1,18 +1,20 @@
 //! How the cluster is, for people and for `nodes()`.
 
-use super::workers::{Duty, Worker};
-use super::{HeadCore, Key};
-use crate::ActorState;
+use super::HeadCore;
+use crate::actors::{Actor, ActorState};
+use crate::amounts::by_name;
+use crate::growth::standing;
+use crate::jobs::Job;
+use crate::workers::{Duty, Worker};
 use oxiray_families::families_of;
 use oxiray_ids::ActorId;
-use oxiray_machine::Level;
-use oxiray_resources::{Quantity, ResourceName};
-use oxiray_wire::message::ClusterReport;
+use oxiray_machine::{Key, Level};
+use oxiray_resources::Quantity;
+use oxiray_wire::message::{ClusterReport, Failure};
 use oxiray_wire::state::{
-    ActorPhase, ActorRow, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DeviceService,
-    STATE_VERSION, StoreState, TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
+    ActorRow, Amounts, ClusterState, ConnectedJob, DaemonState, DeviceHolder, DeviceRow, DeviceService, STATE_VERSION,
+    StoreState, TurnFigures, WaitingRow, WorkerDuty, WorkerLimits, WorkerRow,
 };
-use std::collections::BTreeMap;
 
 /// The most entries of each list in a report.
 const LISTED_MAX: usize = 1000;
@@ -45,7 +47,7 @@ pub struct StoreFigures {
 impl HeadCore {
     /// The answer to a [`ClusterQuery`](oxiray_wire::message::ClusterQuery).
     pub(crate) fn report(&self, request: u64, store: &StoreFigures, resident_bytes: u64) -> ClusterReport {
-        let (totals, available) = self.cluster_amounts();
+        let (totals, available) = self.members.cluster_amounts();
         let devices = self.own.devices().into_iter().take(LISTED_MAX).map(|(name, slot)| self.device(name, slot));
         let [memory_limit, processes_limit] = store.limits.clone();
         let state = ClusterState {
@@ -58,8 +60,8 @@ impl HeadCore {
             placement_groups: self.group_list(LISTED_MAX),
             workers: self.worker_list(),
             jobs: self.job_list(),
-            autoscaler: self.growth_shown(),
-            requested: self.standing(),
+            autoscaler: self.growth.shown(),
+            requested: standing(&self.durable.kept),
             store: Some(store.shown(self.objects.known.len() as u64)),
             memory: store.memory.clone(),
             worker_limits: Some(WorkerLimits { memory: memory_limit, processes: processes_limit }),
@@ -128,10 +130,10 @@ impl HeadCore {
         living.into_iter().chain(dead).take(most).map(|actor| self.shown_actor(actor)).collect()
     }
 
-    fn shown_actor(&self, actor: &crate::Actor<oxiray_wire::message::Failure>) -> ActorRow {
+    fn shown_actor(&self, actor: &Actor<Failure>) -> ActorRow {
         let worker = actor.worker().and_then(|worker| self.clients.keys.get(&worker)).copied();
-        let pid = worker.and_then(|key| self.workers.by_key.get(&key)?.pid);
-        let node = worker.filter(|_| pid.is_some()).map(|key| self.node_of(key));
+        let pid = worker.and_then(|key| self.workers.pid_of(key));
+        let node = worker.filter(|_| pid.is_some()).map(|key| self.members.node_of(key));
         let (cause, death) = match &actor.state {
             ActorState::Dead(failure) => (Some(failure.text.clone()), failure.actor_death()),
             _ => (None, None),
@@ -144,7 +146,7 @@ impl HeadCore {
             namespace: description.namespace.clone(),
             job_id: description.job,
             detached: description.detached,
-            state: phase_of(&actor.state),
+            state: actor.state.phase(),
             cause,
             pid: pid.or_else(|| death.as_ref().map(|death| death.pid).filter(|pid| *pid > 0)),
             restarts: u64::from(actor.restarts),
@@ -179,13 +181,13 @@ impl HeadCore {
             name: worker.label.clone(),
             job_id: Some(worker.job),
             resources: by_name(self.own.held_by(key)),
-            node: Some(self.node_of(key)),
-            ip: self.ip_of(key).to_owned(),
+            node: Some(self.members.node_of(key)),
+            ip: self.members.ip_of(key).to_owned(),
         }
     }
 
     fn job_list(&self) -> Vec<ConnectedJob> {
-        let one = |job: &crate::Job| ConnectedJob {
+        let one = |job: &Job| ConnectedJob {
             job_id: job.id,
             pid: job.pid,
             namespace: job.namespace.clone(),
@@ -207,20 +209,4 @@ impl StoreFigures {
             published,
         }
     }
-}
-
-/// How far an actor is.
-pub(super) fn phase_of<C>(state: &ActorState<C>) -> ActorPhase {
-    match state {
-        ActorState::Waiting => ActorPhase::Waiting,
-        ActorState::Starting(_) => ActorPhase::Starting,
-        ActorState::Alive(_) => ActorPhase::Alive,
-        ActorState::Restarting => ActorPhase::Restarting,
-        ActorState::Dead(_) => ActorPhase::Dead,
-    }
-}
-
-/// Amounts by the resource's name.
-pub(super) fn by_name<'a>(amounts: impl Iterator<Item = (&'a ResourceName, Quantity)>) -> BTreeMap<String, f64> {
-    amounts.map(|(name, amount)| (name.to_string(), amount.as_f64())).collect()
 }

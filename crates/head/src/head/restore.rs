@@ -2,15 +2,15 @@
 //!
 //! What ran on the machine of the other head died with it, and is known to have; what ran on members is theirs to tell.
 
-use super::actors::Making;
-use super::groups::{Reservation, group_of};
-use super::journal::Journal;
-use super::objects::contained_in;
-use super::records::{ActorRow, GroupRow, JobRow, KeyValueRow, MemberRow, Row, table};
-use super::restarts::death;
-use super::shortage::Noticed;
-use super::{HeadCore, JobDetail};
-use crate::{Actor, ActorState, Description, GroupDescription, GroupOwner, Job, JobEnd, JobFacts};
+use super::HeadCore;
+use super::records::{ActorRow, GroupRow, JobRow, KeyValueRow, MemberRow, table};
+use crate::actors::{Actor, ActorState, Description, Making};
+use crate::demands::group_of;
+use crate::failures::death;
+use crate::jobs::{Job, JobDetail, JobEnd, JobFacts};
+use crate::journal::Row;
+use crate::objects::contained_in;
+use crate::placement_groups::{GroupDescription, GroupOwner, Reservation};
 use bytes::Bytes;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, PlacementGroupId, WorkerId};
 use oxiray_journal::{Rows, Table};
@@ -49,7 +49,7 @@ impl HeadCore {
     /// Where it cannot be read; the core is of no use then.
     pub(crate) fn restore(&mut self, rows: &Rows, patience: Duration) -> Result<Vec<String>, NotRestored> {
         let members = self.read_rows(rows)?;
-        self.durable.journal = Some(Journal::default());
+        self.durable.begin_journal();
         let living = self.go_on(&members);
         let until = self.clock.now + patience;
         self.begin_resumption(members.into_iter().map(|node| (node, until)).collect());
@@ -95,7 +95,7 @@ impl HeadCore {
                     let contained = contained_in(&value.contained);
                     self.objects.known.restore(identifier(key, *table, ObjectId::from_slice)?, value, &contained);
                 }
-                table::SUBMISSION => self.jobs.submitted.jobs.restore(row(*table, value)?),
+                table::SUBMISSION => self.jobs.submitted.restore(row(*table, value)?),
                 other => return Err(NotRestored::Table(other)),
             }
         }
@@ -130,8 +130,8 @@ impl HeadCore {
         if let Some(told) = row.told {
             // Nobody's, until the driver is back.
             let driver = self.new_key();
-            let noticed = Noticed::default();
-            let detail = JobDetail { driver, driver_id, told, said_goodbye: false, is_over: row.ended, noticed };
+            let mut detail = JobDetail::new(driver, driver_id, told);
+            detail.is_over = row.ended;
             self.jobs.details.insert(id, detail);
         }
     }
@@ -197,12 +197,12 @@ impl HeadCore {
         for node in used.difference(members) {
             self.groups.known.machine_died(*node);
         }
-        for id in self.jobs.submitted.jobs.head_ended() {
-            self.touch(Row::Submission(id));
+        for id in self.jobs.submitted.head_ended() {
+            self.durable.touch(Row::Submission(id));
         }
         let incomplete = self.groups.known.iter().filter(|group| group.nodes.contains(&None));
         for id in incomplete.map(|group| group.description.id).collect::<Vec<_>>() {
-            self.touch(Row::Group(id));
+            self.durable.touch(Row::Group(id));
             self.group_waits_again(id);
         }
         let living: Vec<ActorId> = self.actors.making.keys().copied().collect();
@@ -219,7 +219,7 @@ impl HeadCore {
 
     /// The actor's process died with the head of before.
     fn actor_ended_with_head(&mut self, id: ActorId) {
-        self.touch(Row::Actor(id));
+        self.durable.touch(Row::Actor(id));
         if self.actors.known.missing(id).is_some() {
             return self.queue_actor(id);
         }

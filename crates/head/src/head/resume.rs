@@ -9,88 +9,36 @@
 //! - RESUME-3: a worker that nobody claims, an actor that nobody knows, and whoever runs within a group that is removed,
 //!   is killed.
 
-use super::fairness::{Held, Holder};
-use super::leases::Lease;
-use super::members::OWN;
-use super::records::Row;
-use super::restarts::death;
+use super::HeadCore;
 use super::validation::ProtocolError;
-use super::workers::{Duty, Worker};
-use super::{Client, GroupMembership, HeadCore, Key};
-use crate::{Connect, GroupPhase, JobEnd};
-use bytes::Bytes;
+use crate::actors::Connect;
+use crate::clock::Alarm;
+use crate::failures::{death, failure};
+use crate::fairness::{Held, Holder};
+use crate::jobs::JobEnd;
+use crate::journal::Row;
+use crate::members::OWN;
+use crate::placement_groups::GroupPhase;
+use crate::resumption::{Claim, UNCLAIMED, first_number};
+use crate::workers::{Duty, Lease, Worker};
 use oxiray_ids::{ActorId, JobId, NodeId, PlacementGroupId, WorkerId};
-use oxiray_machine::demand;
+use oxiray_machine::{GroupMembership, Key, demand};
 use oxiray_wire::message::{
-    ActorDied, ActorRestarting, ClientResume, ClientSettled, Driver, Failure, GroupRelease, JobOver, LeaseEnded,
-    NodeResume, NodeState, Refused, Returning, ValueWanted, WorkerHeld,
+    ActorDied, ActorRestarting, ClientResume, Driver, GroupRelease, JobOver, NodeResume, NodeState, Refused, Returning,
+    ValueWanted, WorkerHeld,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
-
-/// The first number that a head of that epoch names anything by.
-pub(super) const fn first_number(epoch: u64) -> u64 {
-    epoch << 40
-}
-
-/// How long drivers have to come back.
-pub(super) const DRIVERS_LIMIT: Duration = Duration::from_secs(10);
-/// How long clients have to tell everything, once all that are awaited have come or are given up.
-const TELLING_LIMIT: Duration = Duration::from_secs(30);
-/// The lease of a worker that its node says is leased, until its owner claims it.
-const UNCLAIMED: u64 = 0;
-
-/// Who is to come back to this head.
-#[derive(Debug)]
-pub(super) struct Resumption {
-    /// Nodes, and when each is given up.
-    nodes: BTreeMap<NodeId, Instant>,
-    /// Jobs whose drivers are awaited.
-    drivers: BTreeSet<JobId>,
-    drivers_until: Instant,
-    /// Clients that are back and may not have told everything.
-    unsettled: BTreeSet<Key>,
-    /// Those of them that are to be killed then: what they own nobody else may know yet.
-    doomed: BTreeSet<Key>,
-    /// Leases of workers that are not back, and their owners.
-    claims: BTreeMap<WorkerId, Claim>,
-    until: Instant,
-}
-
-/// A lease that its owner has of a worker which is not back.
-#[derive(Debug)]
-struct Claim {
-    owner: Key,
-    lease: u64,
-    /// The owner can reach the worker no more, and awaits its end.
-    is_to_end: bool,
-}
+use std::time::Instant;
 
 impl HeadCore {
     /// This head has read its journal: the nodes are awaited, each until then, and the drivers of all jobs.
     pub(crate) fn begin_resumption(&mut self, nodes: BTreeMap<NodeId, Instant>) {
         let drivers = self.jobs.details.iter().filter(|(_, detail)| !detail.is_over).map(|(job, _)| *job).collect();
-        // Some come by their members.
-        let last = nodes.values().copied().fold(self.clock.now + DRIVERS_LIMIT, Instant::max);
-        let drivers_until = last;
-        for at in nodes.values().copied().chain([last, last + TELLING_LIMIT]) {
-            self.alarm_at(at, super::Alarm::Resumption);
+        for at in self.durable.resumption.begin(nodes, drivers, self.clock.now) {
+            self.clock.alarm_at(at, Alarm::Resumption);
         }
         self.objects.known.begin_gathering();
-        let (unsettled, doomed, claims) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        let until = last + TELLING_LIMIT;
-        self.durable.resumption = Some(Resumption { nodes, drivers, drivers_until, unsettled, doomed, claims, until });
         self.end_resumption_when_done();
-    }
-
-    /// Whether a process lives, as far as can be known (RESUME-1).
-    pub(super) fn may_live(&self, client: WorkerId) -> bool {
-        self.clients.keys.contains_key(&client) || self.durable.resumption.is_some()
-    }
-
-    /// Whether the node had joined the last head and may still come.
-    pub(super) fn is_awaited(&self, node: NodeId) -> bool {
-        self.durable.resumption.as_ref().is_some_and(|resumption| resumption.nodes.contains_key(&node))
     }
 
     /// A node that served the last head.
@@ -98,7 +46,7 @@ impl HeadCore {
         let described = told.node.ok_or(ProtocolError::Description)?;
         let (node, state) = (described.node, described.state.clone());
         let draining = described.draining.clone();
-        if !self.is_awaited(node) {
+        if !self.durable.resumption.awaits_node(node) {
             let text = "this head does not wait for the node any more: it is to end its work and to join anew".into();
             self.send(key, Refused { text });
             return Ok(());
@@ -113,9 +61,7 @@ impl HeadCore {
         for object in &told.stored {
             self.found_on(key, *object);
         }
-        if let Some(resumption) = &mut self.durable.resumption {
-            resumption.nodes.remove(&node);
-        }
+        self.durable.resumption.node_came(node);
         self.search_on(key);
         self.end_searches_that_are_answered();
         self.actors_missing(node);
@@ -139,7 +85,7 @@ impl HeadCore {
 
     /// What the member set aside for groups that this head does not know it for is given back.
     fn resume_bundles(&mut self, member: Key, node: NodeId, state: &NodeState) {
-        self.member_changed(member, state);
+        self.pending.is_due |= self.members.changed(member, state);
         let told: BTreeSet<(PlacementGroupId, usize)> =
             state.bundles.iter().map(|of| (of.group, of.bundle as usize)).collect();
         let living = self.groups.known.iter().filter(|group| !matches!(group.phase, GroupPhase::Removed(_)));
@@ -178,20 +124,17 @@ impl HeadCore {
         self.workers.starting += usize::from(told.pid == 0);
         if let Some(demand) = demand(&told.holds).filter(|_| worker.home.is_none()) {
             let held = Held { job, demands: vec![demand], is_lease: told.is_leased };
-            let node = self.members.by_key.get(&member).map_or(self.own.plan().node, |member| member.view.node);
+            let node = self.members.node_of_member(member).unwrap_or(self.own.plan().node);
             self.pending.fairness.holds(Holder::Worker(key), held, node, self.clock.now);
             self.pending.fairness.lends_cpu(key, told.lends_cpu);
         }
         self.workers.by_key.insert(key, worker);
         self.members.add_route(key, member, number);
-        self.join(key, id, job);
-        if let Some(resumption) = &mut self.durable.resumption {
-            resumption.unsettled.insert(key);
-            if let Some(Claim { owner, lease, is_to_end }) = resumption.claims.remove(&id) {
-                self.claim(owner, lease, id);
-                if is_to_end {
-                    self.kill_worker(key);
-                }
+        self.clients.join(key, id, job);
+        if let Some(Claim { owner, lease, is_to_end }) = self.durable.resumption.worker_came(key, id) {
+            self.claim(owner, lease, id);
+            if is_to_end {
+                self.kill_worker(key);
             }
         }
         if is_homeless {
@@ -206,15 +149,15 @@ impl HeadCore {
 
     fn resume_actor(&mut self, worker: Key, id: ActorId, is_ready: bool) {
         // DOOR-2: what was written down of where it was is what the last head had ordered before anybody heard of it.
-        let node = self.node_of(worker);
-        let is_its = self.posted_to(node).contains(&id)
+        let node = self.members.node_of(worker);
+        let is_its = self.actors.posted_to(node).contains(&id)
             && self.actors.known.get(id).is_some_and(|actor| actor.worker().is_none() && !actor.is_dead());
         if !is_its {
             return self.kill_worker(worker);
         }
         self.stop_waiting(id);
         self.actor_has(id, worker);
-        self.touch(Row::Actor(id));
+        self.durable.touch(Row::Actor(id));
         if is_ready {
             self.actor_ready(worker);
         }
@@ -222,20 +165,18 @@ impl HeadCore {
 
     /// The actors that had a process on a node which is back without it, or does not come back.
     fn actors_missing(&mut self, node: NodeId) {
-        for id in self.posted_to(node) {
+        for id in self.actors.posted_to(node) {
             self.stop_waiting(id);
-            self.touch(Row::Actor(id));
+            self.durable.touch(Row::Actor(id));
             let text = "its process ended while the head of its cluster was away.".to_owned();
             let Some(lost) = self.actors.known.missing(id) else {
                 self.actor_died(id, &death(&text));
                 continue;
             };
-            let failure = Some(Failure { code: "actor_unavailable".into(), text, cause: Bytes::new() });
+            let failure = Some(failure("actor_unavailable", text));
             let said = ActorRestarting { actor: id, failure, ..ActorRestarting::default() };
             for client in lost.clients {
-                if let Some(key) = self.clients.keys.get(&client).copied() {
-                    self.send(key, said.clone());
-                }
+                self.tell(client, said.clone());
             }
             self.restart_when_due(id);
         }
@@ -244,20 +185,17 @@ impl HeadCore {
     /// A driver that the last head had let in. The error says why it is not.
     pub(crate) fn resume_driver(&mut self, key: Key, told: Driver, who: &Returning) -> Result<(), String> {
         let (id, job) = (who.worker, who.job);
-        let is_awaited = self.durable.resumption.as_ref().is_some_and(|resumption| resumption.drivers.contains(&job));
+        let is_awaited = self.durable.resumption.awaits_driver(job);
         let Some(detail) = self.jobs.details.get_mut(&job).filter(|detail| is_awaited && detail.driver_id == id) else {
             return Err("its job is over: the head of this cluster was away, and did not wait for it any longer".into());
         };
         detail.driver = key;
         detail.told = told;
-        if let Some(resumption) = &mut self.durable.resumption {
-            resumption.drivers.remove(&job);
-            resumption.unsettled.insert(key);
-        }
-        self.join(key, id, job);
+        self.durable.resumption.driver_came(job, key);
+        self.clients.join(key, id, job);
         let welcome = self.welcome_driver(key, id, job);
         self.send(key, welcome);
-        if self.route(key).is_none() {
+        if self.members.route(key).is_none() {
             self.tell_job(OWN, job);
         }
         self.prepare_for_job(job);
@@ -266,8 +204,7 @@ impl HeadCore {
 
     /// What a client has of others, the first that it says to this head.
     pub(super) fn resume_client(&mut self, from: Key, told: &ClientResume) {
-        let Some(Client { id, .. }) = self.clients.by_key.get(&from) else { return };
-        let id = *id;
+        let Some(id) = self.clients.id_of(from) else { return };
         for held in &told.leases {
             self.claim(from, held.lease, held.worker);
         }
@@ -290,13 +227,11 @@ impl HeadCore {
             // This head has named it, or will: no lease that it knows of goes on under it.
             return self.claim_fails(owner, lease);
         }
-        let Some(found) = self.clients.keys.get(&worker).copied() else {
-            return match &mut self.durable.resumption {
-                Some(resumption) if !resumption.nodes.is_empty() => {
-                    resumption.claims.insert(worker, Claim { owner, lease, is_to_end: false });
-                }
-                _ => self.claim_fails(owner, lease),
-            };
+        let Some(found) = self.clients.key_of(worker) else {
+            if !self.durable.resumption.claim(owner, lease, worker) {
+                self.claim_fails(owner, lease);
+            }
+            return;
         };
         let (number, depth) =
             (self.new_key(), self.workers.by_key.get(&owner).map_or(0, |worker| worker.depth).saturating_add(1));
@@ -317,83 +252,13 @@ impl HeadCore {
         self.workers.leases.insert(key, Lease { owner, worker: found, number: lease });
     }
 
-    /// The owner gives a lease up whose worker is not back.
-    pub(super) fn claim_no_longer(&mut self, owner: Key, lease: u64) {
-        if let Some(resumption) = &mut self.durable.resumption {
-            resumption.claims.retain(|_, claim| (claim.owner, claim.lease) != (owner, lease));
-        }
-    }
-
-    /// The owner can reach a worker no more that is not back: it is told of the end once there is one, as of any other.
-    pub(super) fn claim_to_end(&mut self, owner: Key, lease: u64) {
-        let claims = self.durable.resumption.iter_mut().flat_map(|resumption| resumption.claims.values_mut());
-        for claim in claims.filter(|claim| (claim.owner, claim.lease) == (owner, lease)) {
-            claim.is_to_end = true;
-        }
-    }
-
-    /// Until when nodes may come back, any of which could meet what none can now.
-    pub(super) fn nodes_awaited_until(&self) -> Option<Instant> {
-        self.durable.resumption.as_ref().and_then(|resumption| resumption.nodes.values().max().copied())
-    }
-
-    fn claim_fails(&mut self, owner: Key, lease: u64) {
-        let text = "its process ended while the head of its cluster was away".to_owned();
-        self.send(owner, LeaseEnded { lease, text, node_died: true, ..LeaseEnded::default() });
-    }
-
-    pub(super) fn client_settled(&mut self, from: Key, said: &ClientSettled) {
-        if said.epoch == self.own.epoch() {
-            self.comes_not_back(from);
-        }
-    }
-
-    /// Nothing more is awaited of a client: it has told everything, or is gone.
-    pub(super) fn comes_not_back(&mut self, client: Key) {
-        let Some(resumption) = &mut self.durable.resumption else { return };
-        resumption.unsettled.remove(&client);
-        let is_doomed = resumption.doomed.remove(&client);
-        if !self.clients.by_key.contains_key(&client) {
-            resumption.claims.retain(|_, claim| claim.owner != client);
-        }
-        if is_doomed {
-            self.kill_worker(client);
-        }
-        self.end_resumption_when_done();
-    }
-
-    /// Whether a worker is killed as soon as it has told what it owns.
-    pub(super) fn is_killed_when_it_has_told(&self, worker: Key) -> bool {
-        self.durable.resumption.as_ref().is_some_and(|resumption| resumption.doomed.contains(&worker))
-    }
-
-    /// Whether a worker that is to be killed has yet to tell what it owns; it is killed then.
-    pub(super) fn tells_before_it_dies(&mut self, worker: Key) -> bool {
-        let Some(resumption) = &mut self.durable.resumption else { return false };
-        let is_awaited = resumption.unsettled.contains(&worker);
-        if is_awaited {
-            resumption.doomed.insert(worker);
-        }
-        is_awaited
-    }
-
     /// RESUME-2.
     pub(super) fn give_up_missing(&mut self) {
-        let Some(resumption) = &mut self.durable.resumption else { return };
-        let late = resumption.nodes.iter().filter(|(_, until)| **until <= self.clock.now).map(|(node, _)| *node);
-        let late: Vec<NodeId> = late.collect();
-        resumption.nodes.retain(|node, _| !late.contains(node));
-        let mut drivers = BTreeSet::new();
-        if resumption.drivers_until <= self.clock.now {
-            drivers = std::mem::take(&mut resumption.drivers);
-        }
-        if resumption.until <= self.clock.now {
-            resumption.unsettled.clear();
-        }
+        let (late, drivers) = self.durable.resumption.give_up(self.clock.now);
         for node in late {
             self.log(format!("node {node} did not come back"));
             let nobody = self.new_key();
-            self.touch(Row::Member(node));
+            self.durable.touch(Row::Member(node));
             self.bundles_lost(nobody, node);
             self.actors_missing(node);
         }
@@ -415,44 +280,5 @@ impl HeadCore {
             self.end_actor(actor, "its owner has died: the process that made it is gone, and it was not detached.");
         }
         self.forget_job_when_over(job);
-    }
-
-    fn end_resumption_when_done(&mut self) {
-        let is_done = |of: &Resumption| of.nodes.is_empty() && of.drivers.is_empty() && of.unsettled.is_empty();
-        let Some(resumption) = self.durable.resumption.take_if(|resumption| is_done(resumption)) else { return };
-        self.log("everybody is back who will be".to_owned());
-        // Jobs that ended with the last head, or before, and of which nothing has come back.
-        let over = self.jobs.details.iter().filter(|(_, detail)| detail.is_over).map(|(job, _)| *job);
-        for job in over.collect::<Vec<_>>() {
-            self.forget_job_when_over(job);
-        }
-        for worker in resumption.doomed {
-            self.kill_worker(worker);
-        }
-        for Claim { owner, lease, .. } in resumption.claims.into_values() {
-            self.claim_fails(owner, lease);
-        }
-        let unclaimed = self.workers.by_key.iter().filter(|(_, worker)| worker.duty == Duty::Leased(UNCLAIMED));
-        for worker in unclaimed.map(|(key, _)| *key).collect::<Vec<_>>() {
-            self.kill_worker(worker);
-        }
-        let orphans = self.actors.known.iter().filter(|actor| {
-            let description = &actor.description;
-            !actor.is_dead() && !description.detached && !self.clients.keys.contains_key(&description.creator)
-        });
-        for actor in orphans.map(|actor| actor.description.id).collect::<Vec<_>>() {
-            self.end_actor(actor, "its owner has died: the process that made it is gone, and it was not detached.");
-        }
-        let mut out = Vec::new();
-        let keys = &self.clients.keys;
-        self.objects.known.end_gathering(|client| keys.contains_key(&client), &mut out);
-        self.carry_out(out);
-        let forgotten = self.actors.known.iter().filter(|actor| !actor.is_dead());
-        let forgotten =
-            forgotten.map(|actor| actor.description.id).filter(|id| !self.objects.known.is_kept(id.anchor()));
-        for actor in forgotten.collect::<Vec<_>>() {
-            self.actor_unreachable(actor);
-        }
-        self.pending.is_due = true;
     }
 }

@@ -1,7 +1,7 @@
 //! The rows of lists that need nobody else's word: workers, jobs and environments.
 
 use super::HeadCore;
-use crate::JobEnd;
+use crate::jobs::{Job, JobEnd};
 use oxiray_ids::NodeId;
 use oxiray_wire::message::{Environment, Submission, SubmissionState};
 use oxiray_wire::state::{DriverProcess, EnvironmentRow, JobRow, WorkerDuty, WorkerRow};
@@ -21,8 +21,8 @@ impl HeadCore {
             pid: Some(detail.told.pid),
             duty: WorkerDuty::Driver,
             job_id: Some(*job),
-            node: Some(self.node_of(detail.driver)),
-            ip: self.ip_of(detail.driver).to_owned(),
+            node: Some(self.members.node_of(detail.driver)),
+            ip: self.members.ip_of(detail.driver).to_owned(),
             ..WorkerRow::default()
         });
         let workers = self.workers.by_key.iter().map(|(key, worker)| self.worker_row(*key, worker));
@@ -31,7 +31,7 @@ impl HeadCore {
 
     /// Submitted jobs, each with the driver that its entrypoint connected, and the drivers that nobody submitted.
     pub(super) fn job_rows(&self) -> Vec<JobRow> {
-        let submissions = self.jobs.submitted.jobs.all();
+        let submissions = self.jobs.submitted.all();
         let mut driver_of: BTreeMap<&str, JobRow> = BTreeMap::new();
         let mut rows = Vec::new();
         for job in self.jobs.known.iter() {
@@ -54,7 +54,7 @@ impl HeadCore {
     pub(super) fn environment_rows(&self) -> Vec<EnvironmentRow> {
         let mut uses: BTreeMap<_, u64> = BTreeMap::new();
         for (key, worker) in self.workers.by_key.iter().filter(|(_, worker)| !worker.environment.variables.is_empty()) {
-            *uses.entry((self.node_of(*key), &worker.environment)).or_default() += 1;
+            *uses.entry((self.members.node_of(*key), &worker.environment)).or_default() += 1;
         }
         let row = |((node, environment), uses): ((NodeId, &Environment), u64)| EnvironmentRow {
             variables: environment.variables.clone(),
@@ -65,7 +65,7 @@ impl HeadCore {
     }
 }
 
-fn driver_row(job: &crate::Job) -> JobRow {
+fn driver_row(job: &Job) -> JobRow {
     let (state, message) = match &job.end {
         None => (SubmissionState::Running, None),
         Some(JobEnd::Succeeded) => (SubmissionState::Succeeded, None),

@@ -1,53 +1,45 @@
 //! Demands that no node there is can meet. Where nodes can join they wait a while for one that can; elsewhere they are
 //! refused at once.
 //!
-//! - SHORTAGE-1: such a demand is refused, with the reason, [`Plan::node_wait`](crate::Plan) after it was made, or after
+//! - SHORTAGE-1: such a demand is refused, with the reason, [`Plan::node_wait`](oxiray_machine::Plan) after it was made, or after
 //!   the last node died that could have met it, whichever is later.
 //! - SHORTAGE-2: its driver is told once, when the wait begins.
 //! - SHORTAGE-3: one that names a node in particular waits for nobody: no other node will do.
 
-use super::groups::Need;
-use super::{Alarm, HeadCore, JobDetail};
+use super::HeadCore;
+use crate::clock::Alarm;
+use crate::demands::{Need, Refusal, resource_request};
 use oxiray_ids::JobId;
-use oxiray_scheduler::{Near, Otherwise, Placement, Reason, ResourceRequest, Strategy, place};
-use oxiray_wire::message::Notice;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use oxiray_resources::Demand;
+use oxiray_scheduler::{Otherwise, Placement, Reason, ResourceRequest, Strategy};
+use oxiray_wire::message::{Notice, Strategy as Told};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Of how many demands it is remembered that a driver was told; with one more, all are told again.
-const NOTICED_MAX: usize = 1000;
-
-/// When a class of the queue that no node can meet is to be looked at again.
-pub(super) type Shortages = HashMap<ResourceRequest, Instant>;
-
-/// The demands of which a driver was told that they wait.
-#[derive(Debug, Default)]
-pub(super) struct Noticed(HashSet<Need>);
-
-impl Noticed {
-    /// Whether this is the first word of the demand.
-    pub(super) fn insert(&mut self, need: Need) -> bool {
-        if self.0.len() >= NOTICED_MAX {
-            self.0.clear();
-        }
-        self.0.insert(need)
-    }
-}
-
-impl JobDetail {
-    /// Whether the driver is there, and is told of the demand for the first time.
-    pub(super) fn is_news(&mut self, need: Need) -> bool {
-        !self.is_over && self.noticed.insert(need)
-    }
-}
-
 impl HeadCore {
+    /// What is wished for, where it can be met, or waits for a node that can.
+    pub(super) fn check(
+        &mut self,
+        job: JobId,
+        demand: Demand,
+        strategy: Option<&Told>,
+        label: &str,
+    ) -> Result<ResourceRequest, Refusal> {
+        let resource_request = resource_request(demand, strategy);
+        match self.members.never(&resource_request) {
+            Some(reason) if !self.may_wait_for_a_node(job, &resource_request, &reason, label) => {
+                Err(format!("{}{}", reason.message(label), self.growth.why_no_group(&resource_request)))
+            }
+            _ => Ok(resource_request),
+        }
+    }
+
     /// When a request made at `since` is to be refused unless a node comes that can meet it (SHORTAGE-1).
     fn patience_ends(&self, resource_request: &ResourceRequest, since: Instant) -> Instant {
-        if let Some(until) = self.growth_awaited_until(resource_request) {
+        if let Some(until) = self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().node_wait) {
             return until.max(since);
         }
-        if let Some(until) = self.nodes_awaited_until() {
+        if let Some(until) = self.durable.resumption.nodes_until() {
             return until + self.own.plan().node_wait;
         }
         let names_a_node = resource_request.place.as_deref().is_some_and(|place| {
@@ -56,15 +48,7 @@ impl HeadCore {
         if names_a_node {
             return since;
         }
-        self.last_loss(resource_request).map_or(since, |lost| lost.max(since)) + self.own.plan().node_wait
-    }
-
-    /// When the last node died that could have met the request.
-    fn last_loss(&self, resource_request: &ResourceRequest) -> Option<Instant> {
-        let could = |view| {
-            !matches!(place(std::slice::from_ref(view), resource_request, &Near::default(), 0), Placement::Never(_))
-        };
-        self.members.lost.iter().rev().find(|lost| could(&lost.view)).map(|lost| lost.at)
+        self.members.last_loss(resource_request).map_or(since, |lost| lost.max(since)) + self.own.plan().node_wait
     }
 
     /// Whether a request that no node can meet, and that is made now, may wait for one; its driver is told so.
@@ -84,7 +68,9 @@ impl HeadCore {
 
     /// SHORTAGE-2.
     fn tell_of_shortage(&mut self, job: JobId, resource_request: &ResourceRequest, reason: &Reason, label: &str) {
-        if self.nodes_awaited_until().is_some() || self.growth_awaited_until(resource_request).is_some() {
+        if self.durable.resumption.nodes_until().is_some()
+            || self.growth.awaited_until(resource_request, self.clock.now, self.own.plan().node_wait).is_some()
+        {
             return;
         }
         let seconds = self.own.plan().node_wait.as_secs_f64();
@@ -95,7 +81,7 @@ impl HeadCore {
                 "{}{}. It waits up to {seconds} s for such a machine to join (OXIRAY_INFEASIBLE_WAIT_S, when the cluster \
                  is started)",
                 reason.message(label),
-                self.why_no_group(resource_request)
+                self.growth.why_no_group(resource_request)
             );
             self.send(driver, Notice { text, ..Notice::default() });
         }
@@ -106,7 +92,7 @@ impl HeadCore {
         if self.pending.shortages.get(resource_request).is_some_and(|due| self.clock.now < *due) {
             return;
         }
-        let Placement::Never(reason) = self.look_everywhere(resource_request) else { return };
+        let Placement::Never(reason) = self.members.look_everywhere(resource_request) else { return };
         let mut next: Option<Instant> = None;
         let mut waiting: BTreeMap<JobId, String> = BTreeMap::new();
         for ticket in self.pending.queue.tickets(&Need::ResourceRequest(resource_request.clone())) {
@@ -118,8 +104,9 @@ impl HeadCore {
                 waiting.entry(wanted.job).or_insert(label);
                 continue;
             }
-            let Some(wanted) = self.withdraw(ticket) else { continue };
-            let (groups, waited) = (self.why_no_group(resource_request), self.why_no_node_came(resource_request));
+            let Some(wanted) = self.pending.withdraw(ticket) else { continue };
+            let (groups, waited) =
+                (self.growth.why_no_group(resource_request), self.why_no_node_came(resource_request));
             self.turn_away(&wanted, format!("{}{groups}{waited}", reason.message(&label)));
         }
         for (job, label) in waiting {
@@ -127,13 +114,13 @@ impl HeadCore {
         }
         if let Some(due) = next {
             self.pending.shortages.insert(resource_request.clone(), due);
-            self.alarm_at(due, Alarm::NoNodeCame);
+            self.clock.alarm_at(due, Alarm::NoNodeCame);
         }
     }
 
     fn why_no_node_came(&self, resource_request: &ResourceRequest) -> String {
         let seconds = self.own.plan().node_wait.as_secs_f64();
-        match self.last_loss(resource_request) {
+        match self.members.last_loss(resource_request) {
             Some(_) => format!(". A machine that could died, and no other has come for {seconds} s"),
             None if self.own.plan().node_wait.is_zero() => String::new(),
             None => format!(". No such machine has joined for {seconds} s"),

@@ -2,38 +2,30 @@
 //!
 //! - CORE-7: the process of a job is started once, and only when the job's row is safe.
 
-use super::journal::Undo;
-use super::records::Row;
-use super::{Effect, HeadCore, Key};
-use crate::{Stopping, Submissions, Submitted as Outcome, Word};
-use bytes::Bytes;
-use oxiray_machine::SubmissionOrder;
+use super::HeadCore;
+use crate::failures::failure;
+use crate::journal::{Row, Undo};
+use crate::submissions::{Stopping, Submitted, Word};
+use oxiray_machine::{Effect, Key, SubmissionOrder};
+use oxiray_wire::Message;
 use oxiray_wire::message::{Failure, Submission, SubmissionAction, SubmissionAnswer, SubmissionAsked, SubmissionSpec};
-
-/// All submitted jobs, and what is to be done for them.
-#[derive(Debug, Default)]
-pub(super) struct Submitted {
-    pub(super) jobs: Submissions,
-    /// Those that are started as soon as their rows are safe.
-    unstarted: Vec<String>,
-}
 
 impl HeadCore {
     /// Somebody submits, stops, deletes, or asks for jobs. What one printed is the shell's to read.
     pub(crate) fn submission_asked(&mut self, from: Key, asked: &SubmissionAsked, now_ms: u64) {
         let mut told = SubmissionAnswer { request: asked.request, ..SubmissionAnswer::default() };
-        let known = self.jobs.submitted.jobs.get(&asked.id).cloned();
+        let known = self.jobs.submitted.get(&asked.id).cloned();
         match (asked.action, known) {
             (SubmissionAction::Submit, _) => return self.submit(from, asked, now_ms),
-            (SubmissionAction::List, _) if asked.id.is_empty() => told.jobs = self.jobs.submitted.jobs.all(),
+            (SubmissionAction::List, _) if asked.id.is_empty() => told.jobs = self.jobs.submitted.all(),
             (SubmissionAction::List | SubmissionAction::Read, Some(known)) => told.jobs.push(known),
             (SubmissionAction::Stop, Some(_)) => {
                 self.stop_submission(&asked.id);
-                told.jobs.extend(self.jobs.submitted.jobs.get(&asked.id).cloned());
+                told.jobs.extend(self.jobs.submitted.get(&asked.id).cloned());
             }
             (SubmissionAction::Delete, Some(known)) if known.state.is_final() => {
-                self.jobs.submitted.jobs.remove(&asked.id);
-                self.touch(Row::Submission(asked.id.clone()));
+                self.jobs.submitted.remove(&asked.id);
+                self.durable.touch(Row::Submission(asked.id.clone()));
                 told.jobs.push(known);
             }
             (SubmissionAction::Delete, Some(known)) => {
@@ -42,7 +34,7 @@ impl HeadCore {
                     asked.id,
                     known.state.name()
                 );
-                told.failure = Some(failure("invalid", &text));
+                told.failure = Some(failure("invalid", text));
             }
             (SubmissionAction::Unknown, _) => {
                 told.failure =
@@ -53,7 +45,7 @@ impl HeadCore {
                     "no job was submitted as `{}`, or it ended long ago: `oxiray job list` names those that there are",
                     asked.id
                 );
-                told.failure = Some(failure("not_found", &text));
+                told.failure = Some(failure("not_found", text));
             }
         }
         self.send(from, told);
@@ -63,23 +55,21 @@ impl HeadCore {
         let (request, none) = (asked.request, SubmissionSpec::default());
         let id = if asked.id.is_empty() { self.new_submission_name() } else { asked.id.clone() };
         let mut told = SubmissionAnswer { request, ..SubmissionAnswer::default() };
-        match self.jobs.submitted.jobs.submit(&id, asked.spec.as_ref().unwrap_or(&none), now_ms) {
-            Ok(Outcome::New) => {
-                self.touch(Row::Submission(id.clone()));
+        match self.jobs.submitted.submit(&id, asked.spec.as_ref().unwrap_or(&none), now_ms) {
+            Ok(Submitted::New) => {
+                self.durable.touch(Row::Submission(id.clone()));
                 self.answered_by_next(from, Undo::Submission { request, id: id.clone() });
-                self.jobs.submitted.unstarted.push(id.clone());
-                told.jobs.extend(self.jobs.submitted.jobs.get(&id).cloned());
+                told.jobs.extend(self.jobs.submitted.get(&id).cloned());
             }
-            Ok(Outcome::Known) => told.jobs.extend(self.jobs.submitted.jobs.get(&id).cloned()),
-            Err(why) => told.failure = Some(failure("invalid", &why.to_string())),
+            Ok(Submitted::Known) => told.jobs.extend(self.jobs.submitted.get(&id).cloned()),
+            Err(why) => told.failure = Some(failure("invalid", why.to_string())),
         }
         self.send(from, told);
     }
 
     /// The job could not be written down: it never was.
-    pub(super) fn unsubmit(&mut self, request: u64, id: &str, failure: Failure) -> oxiray_wire::Message {
-        self.jobs.submitted.jobs.remove(id);
-        self.jobs.submitted.unstarted.retain(|waiting| waiting != id);
+    pub(super) fn unsubmit(&mut self, request: u64, id: &str, failure: Failure) -> Message {
+        self.jobs.submitted.remove(id);
         SubmissionAnswer { request, failure: Some(failure), ..SubmissionAnswer::default() }.into()
     }
 
@@ -91,43 +81,36 @@ impl HeadCore {
 
     /// CORE-7.
     pub(super) fn start_submissions(&mut self) {
-        for id in std::mem::take(&mut self.jobs.submitted.unstarted) {
-            if !self.is_safe(&Row::Submission(id.clone())) {
-                self.jobs.submitted.unstarted.push(id);
-            } else if let Some(spec) = self.jobs.submitted.jobs.get(&id).and_then(|job| job.spec.clone()) {
-                self.log(format!("submitted job {id} is started: {}", spec.entrypoint));
-                self.out.push(Effect::Submission(SubmissionOrder::Start { id, spec }));
-            }
+        let is_safe = |id: &str| self.durable.is_safe(&Row::Submission(id.to_owned()));
+        for (id, spec) in self.jobs.submitted.take_startable(is_safe) {
+            self.log(format!("submitted job {id} is started: {}", spec.entrypoint));
+            self.out.push(Effect::Submission(SubmissionOrder::Start { id, spec }));
         }
     }
 
     fn stop_submission(&mut self, id: &str) {
-        if self.jobs.submitted.jobs.stop(id) == Some(Stopping::Tell) {
-            self.touch(Row::Submission(id.to_owned()));
+        if self.jobs.submitted.stop(id) == Some(Stopping::Tell) {
+            self.durable.touch(Row::Submission(id.to_owned()));
             self.out.push(Effect::Submission(SubmissionOrder::End { id: id.to_owned() }));
         }
     }
 
     /// The process that runs a job says something of it, or the shell of that process.
     pub(crate) fn submission_heard(&mut self, id: &str, word: Word, now_ms: u64) {
-        if !self.jobs.submitted.jobs.heard(id, word, now_ms) {
+        if !self.jobs.submitted.heard(id, word, now_ms) {
             return;
         }
-        self.touch(Row::Submission(id.to_owned()));
-        if let Some(job) = self.jobs.submitted.jobs.get(id) {
+        self.durable.touch(Row::Submission(id.to_owned()));
+        if let Some(job) = self.jobs.submitted.get(id) {
             self.log(format!("submitted job {id}: {}: {}", job.state.name(), job.message));
         }
-        for gone in self.jobs.submitted.jobs.forget_old() {
-            self.touch(Row::Submission(gone));
+        for gone in self.jobs.submitted.forget_old() {
+            self.durable.touch(Row::Submission(gone));
         }
     }
 
     /// The job of that name.
     pub(crate) fn submission(&self, id: &str) -> Option<&Submission> {
-        self.jobs.submitted.jobs.get(id)
+        self.jobs.submitted.get(id)
     }
-}
-
-fn failure(code: &str, text: &str) -> Failure {
-    Failure { code: code.to_owned(), text: text.to_owned(), cause: Bytes::new() }
 }

@@ -25,6 +25,7 @@ mod resumption;
 mod several;
 mod world;
 
+use super::waiting::STARTING_MAX;
 use super::*;
 use bytes::Bytes;
 use oxiray_ids::ActorId;

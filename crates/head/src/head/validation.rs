@@ -4,11 +4,10 @@
 //!   late, because messages cross, names nothing any more and is passed over in silence.
 //! - DOOR-2: a number that a peer chose is looked up among what is that peer's own, and nowhere else.
 
-use super::bundle_placement::Prepare;
-use super::members::Order;
-use super::{Effect, HeadCore, Key};
+use super::HeadCore;
+use crate::members::{Order, Prepare};
 use oxiray_ids::{NodeId, WorkerId};
-pub(super) use oxiray_machine::{check_name, cut};
+use oxiray_machine::{Effect, Key};
 use oxiray_wire::message::{NodeJoin, Placed};
 
 /// What no honest peer says.
@@ -58,14 +57,9 @@ impl HeadCore {
         }
     }
 
-    /// What a member calls `number`, worker or proxied client; nothing where it is gone.
-    pub(crate) fn process_of(&self, member: Key, number: u64) -> Option<Key> {
-        self.members.by_key.get(&member)?.workers.get(&number).copied()
-    }
-
     /// The worker of a member; nothing where it is gone.
     pub(super) fn worker_of(&self, member: Key, number: u64) -> Result<Option<Key>, ProtocolError> {
-        match self.process_of(member, number) {
+        match self.members.process_of(member, number) {
             Some(key) if !self.workers.by_key.contains_key(&key) => Err(ProtocolError::ProxiedClientAsWorker(number)),
             known => Ok(known),
         }
@@ -73,7 +67,7 @@ impl HeadCore {
 
     /// A number for a new worker or proxied client of a member.
     pub(super) fn new_number(&self, member: Key, number: u64) -> Result<u64, ProtocolError> {
-        match self.process_of(member, number) {
+        match self.members.process_of(member, number) {
             Some(_) => Err(ProtocolError::NumberTwice(number)),
             None => Ok(number),
         }
@@ -112,11 +106,6 @@ impl HeadCore {
             Some(prepare) if prepare.member != member => Err(ProtocolError::OrderOfAnother(number)),
             _ => Ok(self.members.prepares.remove(&number)),
         }
-    }
-
-    /// Whether there is a node of that identity, or one is awaited.
-    pub(crate) fn knows_node(&self, node: NodeId) -> bool {
-        self.members.by_node.contains_key(&node)
     }
 
     /// The identifier under which a member joins.

@@ -1,107 +1,17 @@
-//! The processes that serve somebody, wherever they run, and how they end.
-//!
-//! What they hold is their machine's to know; a spare process is nobody's, and unknown here.
+//! What workers are told: that they serve somebody, have done so, or are to end. How they end is in `exits`.
 
-use super::fairness::Holder;
-use super::restarts::death;
-use super::{Alarm, Effect, GroupMembership, HeadCore, Key};
-use oxiray_ids::{ActorId, JobId, WorkerId};
-use oxiray_machine::{DYING_LIMIT, LEAVING_LIMIT, does_not_die};
-use oxiray_wire::message::{Environment, LeaseEnded, OutOfMemory, Peer, Stop, WorkerDied, WorkerKill};
-use std::collections::BTreeMap;
-
-/// What a worker is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Duty {
-    /// Done with a lease, and free for another of its job and environment.
-    Idle,
-    /// On this lease.
-    Leased(u64),
-    /// The process of this actor.
-    Actor(ActorId),
-    /// Killed or leaving; it is only waited for.
-    Ending,
-}
-
-/// A worker from the moment its machine placed an order on it until its process tree is gone.
-#[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) id: WorkerId,
-    pub(super) pid: Option<u32>,
-    pub(super) duty: Duty,
-    pub(super) job: JobId,
-    /// What it was started with: the job's and its own.
-    pub(super) environment: Environment,
-    pub(super) label: String,
-    pub(super) home: Option<GroupMembership>,
-    /// It serves nobody after what it is on.
-    pub(super) once: bool,
-    /// How many leases lie between it and a driver or an actor.
-    pub(super) depth: u32,
-    /// Whether it is a detached actor, or works for one.
-    pub(super) outlives_job: bool,
-    /// The actor's constructor returned.
-    pub(super) is_ready: bool,
-    pub(super) end: End,
-}
-
-/// What is known of a worker's end before it is gone.
-#[derive(Debug, Default)]
-pub(super) struct End {
-    /// Killed or dead: its tree is to be gone soon.
-    pub(super) is_doomed: bool,
-    /// Why it ends, in its own or its daemon's words; said before it does.
-    pub(super) last_words: Option<String>,
-    /// That it ends for want of memory, where it does, and the kind of want.
-    pub(super) out_of_memory: Option<(String, OutOfMemory)>,
-    /// Its work is done, and it stays for the tasks that it made.
-    pub(super) lingers: bool,
-    /// The actor ends with it, whatever restarts are left.
-    pub(super) is_for_good: bool,
-    /// It ended with its node, which was emptied: its actor's restart is not counted.
-    pub(super) is_moved: bool,
-}
-
-impl Worker {
-    /// One that serves nobody yet.
-    pub(super) fn new(id: WorkerId, job: JobId, pid: u32) -> Self {
-        Self {
-            id,
-            pid: (pid != 0).then_some(pid),
-            duty: Duty::Ending,
-            job,
-            environment: Environment::default(),
-            label: String::new(),
-            home: None,
-            once: false,
-            depth: 0,
-            outlives_job: false,
-            is_ready: false,
-            end: End::default(),
-        }
-    }
-}
-
-impl Duty {
-    /// Whether somebody has the worker.
-    pub(super) fn is_use(self) -> bool {
-        matches!(self, Self::Leased(_) | Self::Actor(_))
-    }
-}
-
-/// All processes that serve somebody, and the leases of those that are leased.
-#[derive(Debug, Default)]
-pub(super) struct Workers {
-    pub(super) by_key: BTreeMap<Key, Worker>,
-    pub(super) leases: BTreeMap<u64, super::leases::Lease>,
-    /// How many have no process yet.
-    pub(super) starting: usize,
-}
+use super::HeadCore;
+use crate::clock::Alarm;
+use crate::fairness::Holder;
+use crate::members::OWN;
+use crate::workers::{Duty, Lease};
+use oxiray_machine::{DYING_LIMIT, Effect, Key, LEAVING_LIMIT};
+use oxiray_wire::message::{LeaseGranted, LeaseRetire, Peer, Stop, WorkerKill, WorkerReturn};
 
 impl HeadCore {
     /// Has a worker's machine end it.
     pub(crate) fn kill_worker(&mut self, key: Key) {
-        if self.tells_before_it_dies(key) {
+        if self.durable.resumption.tells_before_it_dies(key) {
             return;
         }
         let Some(worker) = self.workers.by_key.get_mut(&key) else { return };
@@ -109,14 +19,14 @@ impl HeadCore {
             worker.duty = Duty::Ending;
         }
         self.expect_the_end(key);
-        let (member, worker) = self.route(key).unwrap_or((super::OWN, key));
+        let (member, worker) = self.members.route(key).unwrap_or((OWN, key));
         self.order_member(member, WorkerKill { worker });
     }
 
     /// The worker has done its work: it runs what was left to be run at exit, and is killed where it does not end.
     pub(super) fn dismiss_worker(&mut self, key: Key) {
         self.send(key, Stop {});
-        self.alarm_at(self.clock.now + LEAVING_LIMIT, Alarm::Overdue(key));
+        self.clock.alarm_at(self.clock.now + LEAVING_LIMIT, Alarm::Overdue(key));
     }
 
     /// The worker stays for the tasks that it made.
@@ -134,14 +44,15 @@ impl HeadCore {
         }
     }
 
-    fn expect_the_end(&mut self, key: Key) {
+    /// The worker is killed or dead: its tree is to be gone soon.
+    pub(super) fn expect_the_end(&mut self, key: Key) {
         let Some(worker) = self.workers.by_key.get_mut(&key).filter(|worker| !worker.end.is_doomed) else { return };
         worker.end.is_doomed = true;
-        self.alarm_at(self.clock.now + DYING_LIMIT, Alarm::Undying(key));
+        self.clock.alarm_at(self.clock.now + DYING_LIMIT, Alarm::Undying(key));
         // What it has published is written down before it is killed: a head that ended with it would leave nobody to tell.
         if let Some(client) = self.clients.by_key.get(&key) {
             self.objects.known.client_dying(client.id);
-            self.carry_out(Vec::new());
+            self.touch_orphans();
         }
     }
 
@@ -154,60 +65,6 @@ impl HeadCore {
         }
     }
 
-    /// The worker's process is dead, says its machine; what descends from it may not be.
-    pub(super) fn worker_died(&mut self, key: Key, said: &WorkerDied) {
-        let kind = said.out_of_memory;
-        if kind != OutOfMemory::None
-            && let Some(worker) = self.workers.by_key.get_mut(&key)
-        {
-            worker.end.out_of_memory.get_or_insert_with(|| (said.text.clone(), kind));
-        }
-        self.expect_the_end(key);
-        self.verdict(key, &said.text);
-    }
-
-    /// The worker and everything that descends from it are dead and reaped, and what it held is given back.
-    pub(super) fn worker_gone(&mut self, key: Key, text: &str) {
-        self.verdict(key, text);
-        self.remember_end(key, text);
-        self.client_gone(key);
-        let Some(worker) = self.workers.by_key.remove(&key) else { return };
-        self.workers.starting -= usize::from(worker.pid.is_none());
-        self.pending.fairness.lets_go(Holder::Worker(key));
-        if let Duty::Actor(id) = worker.duty {
-            self.restart_when_due(id);
-        }
-        self.pending.is_due = true;
-        self.close_when_over(worker.job);
-        self.forget_job_when_over(worker.job);
-    }
-
-    /// Tells who depends on the worker that it is dead, once.
-    fn verdict(&mut self, key: Key, text: &str) {
-        let Some(worker) = self.workers.by_key.get_mut(&key) else { return };
-        let pid = worker.pid.unwrap_or(0);
-        let last_words = worker.end.last_words.take();
-        let cause = worker.end.out_of_memory.as_ref().map(|(text, _)| text.clone());
-        let text = cause.as_deref().unwrap_or(text);
-        match worker.duty {
-            Duty::Leased(lease) => self.lease_ended(lease, text, None),
-            Duty::Actor(id) => {
-                self.actor_lost(key, id, last_words, &format!("its process (pid {pid}) died unexpectedly: {text}"));
-            }
-            Duty::Idle | Duty::Ending => {}
-        }
-    }
-
-    /// What an actor held may never come back, and no other process of the actor may run beside this one.
-    pub(super) fn worker_does_not_die(&mut self, key: Key) {
-        let Some(worker) = self.workers.by_key.get(&key) else { return };
-        if let Duty::Actor(id) = worker.duty {
-            let reason = does_not_die(worker.pid.unwrap_or(0));
-            self.actor_died(id, &death(&format!("{reason}.")));
-        }
-        self.verdict(key, "was killed, and has not ended since");
-    }
-
     /// The worker serves nobody after what it is on: its owner gives it back when its task ends.
     pub(super) fn worker_spent(&mut self, key: Key) {
         let Some(worker) = self.workers.by_key.get_mut(&key) else { return };
@@ -217,17 +74,45 @@ impl HeadCore {
         }
     }
 
-    /// Adds why the worker ended to what its owner is told.
-    pub(super) fn with_cause(&self, key: Key, ended: LeaseEnded) -> LeaseEnded {
-        match self.workers.by_key.get(&key).and_then(|worker| worker.end.out_of_memory.as_ref()) {
-            Some((text, kind)) => LeaseEnded { text: text.clone(), out_of_memory: (*kind), ..ended },
-            None => ended,
-        }
-    }
-
     /// Makes a stream between a client and a worker.
     pub(super) fn connect(&mut self, client: Key, placed: oxiray_wire::Message, worker: Key) {
-        let Some(id) = self.clients.by_key.get(&client).map(|client| client.id) else { return };
+        let Some(id) = self.clients.id_of(client) else { return };
         self.out.push(Effect::Join { client, placed, worker, peer: Peer { client: id } });
+    }
+
+    /// The worker is the owner's now.
+    pub(super) fn grant_lease(&mut self, client: Key, request: u64, worker: Key) {
+        let lease = self.new_key();
+        let depth = self.workers.depth_of(client).saturating_add(1);
+        let found = self.workers.by_key.get_mut(&worker).expect("a worker was just chosen");
+        found.duty = Duty::Leased(lease);
+        found.depth = depth;
+        let worker_id = found.id;
+        self.workers.leases.insert(lease, Lease { owner: client, worker, number: lease });
+        let owner = self.clients.by_key.get_mut(&client).expect("requests of the gone are cancelled");
+        owner.waiting.remove(&request);
+        owner.leases.insert(lease, lease);
+        let granted =
+            LeaseGranted { request, lease, worker: worker_id, is_alone: self.members.is_alone(), is_near: false };
+        self.connect(client, granted.into(), worker);
+    }
+
+    /// The lease of a worker is over: its machine has it serve the next one.
+    pub(super) fn return_to_member(&mut self, worker: Key) {
+        let (member, number) = self.members.route(worker).unwrap_or((OWN, worker));
+        let Some(found) = self.workers.by_key.get_mut(&worker) else { return };
+        if found.once || self.members.drains.contains_key(&member) {
+            return self.dismiss_worker(worker);
+        }
+        found.duty = Duty::Idle;
+        self.pending.fairness.lets_go(Holder::Worker(worker));
+        self.order_member(member, WorkerReturn { worker: number });
+    }
+
+    /// The owner of a lease gives it back when what runs on it is done, and sends nothing more there.
+    pub(super) fn retire_lease(&mut self, lease: u64) {
+        if let Some(Lease { owner, number, .. }) = self.workers.leases.get(&lease) {
+            self.send(*owner, LeaseRetire { lease: *number });
+        }
     }
 }

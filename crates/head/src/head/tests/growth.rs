@@ -4,7 +4,7 @@ use super::groups::group as bundles;
 use super::members::Pair;
 use super::world::amount;
 use super::{CPU, World, request};
-use crate::head::groups::Need;
+use crate::demands::Need;
 use oxiray_machine::Key;
 use oxiray_resources::{Demand, Quantity, ResourceName};
 use oxiray_scheduler::{Bundle, Group, GroupStrategy, Selector};
@@ -113,11 +113,15 @@ fn what_no_group_could_bring_is_known_for_a_group_of_bundles() {
         let bundles = cpus.iter().map(|cpus| Bundle { demand: demand(cpus), selector: Selector::default() });
         Need::Group(Arc::new(Group { strategy: GroupStrategy::Pack, bundles: bundles.collect(), preferred: None }))
     };
-    assert_eq!(world.core.as_head().never_brought(&bundles(&[4, 1, 4])), "", "each could come");
-    let why = world.core.as_head().never_brought(&bundles(&[1, 8]));
+    let never_brought = |world: &World, need| {
+        let head = world.core.as_head();
+        head.growth.never_brought(&head.members.all_views(), &need)
+    };
+    assert_eq!(never_brought(&world, bundles(&[4, 1, 4])), "", "each could come");
+    let why = never_brought(&world, bundles(&[1, 8]));
     assert!(why.contains("group `g` has 4 CPU, and 8 is asked for"), "{why}");
     world.core.visitor_left(AUTOSCALER);
-    assert_eq!(world.core.as_head().never_brought(&bundles(&[8])), "", "nobody brings machines");
+    assert_eq!(never_brought(&world, bundles(&[8])), "", "nobody brings machines");
 }
 
 #[test]

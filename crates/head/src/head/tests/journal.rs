@@ -1,7 +1,8 @@
 //! What is on the disk when a head answers, and what another head makes of it.
 
 use super::*;
-use crate::ActorState;
+use crate::actors::ActorState;
+use crate::placement_groups::GroupPhase;
 use oxiray_ids::PlacementGroupId;
 use oxiray_journal::Rows;
 use oxiray_wire::message::{
@@ -234,7 +235,7 @@ fn a_known_groups_identifier_is_refused_to_others_and_their_full_disk_takes_no_g
             assert!(failure.text.contains("is that of another placement group"), "{failure:?}");
         }
         let found = world.core.as_head().groups.known.get(PlacementGroupId::new([1; 18])).expect("it is there");
-        assert_eq!(found.phase, crate::GroupPhase::Created);
+        assert_eq!(found.phase, GroupPhase::Created);
     }
     assert_eq!((&world.rows, world.free("CPU")), (&before, 10_000));
     world.disk_fault = None;
@@ -379,7 +380,7 @@ fn a_group_is_granted_whole_by_the_next_head_too_and_one_that_was_removed_is_not
         .groups
         .known
         .iter()
-        .map(|found| (found.description.group.bundles.len() as u64, found.phase == crate::GroupPhase::Created))
+        .map(|found| (found.description.group.bundles.len() as u64, found.phase == GroupPhase::Created))
         .collect();
     assert_eq!(phases, [(2, true), (2, false)], "whole or not at all, and no more than there is");
     assert_eq!(next.free("CPU"), 10_000);

@@ -4,7 +4,7 @@ use super::members::Pair;
 use super::near::{object, reading};
 use super::world::{World, amount};
 use super::{CPU, request};
-use crate::head::prefetch::AHEAD_LIMIT;
+use crate::queue::AHEAD_LIMIT;
 use oxiray_machine::Key;
 use oxiray_wire::Message;
 use oxiray_wire::message::LeaseCancel;

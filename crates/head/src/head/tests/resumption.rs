@@ -4,9 +4,10 @@
 use super::fairness::recalled;
 use super::groups::{group, within};
 use super::{CPU, World, request};
-use crate::head::actors::Making;
-use crate::head::{Duty, JobDetail, Key};
-use crate::{Actor, ActorState, Description};
+use crate::actors::{Actor, ActorState, Description, Making};
+use crate::head::Key;
+use crate::jobs::JobDetail;
+use crate::workers::Duty;
 use oxiray_ids::{ActorId, JobId, NodeId, ObjectId, WorkerId};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::Message;
@@ -131,13 +132,7 @@ impl Away {
         head.core.as_head_mut().jobs.known.learn(job, driver, 1, "space");
         let driver_key = head.core.new_key();
         let told = Driver { interpreter: "python".into(), ..Driver::default() };
-        let (said_goodbye, is_over) = (false, false);
-        let noticed = crate::head::shortage::Noticed::default();
-        head.core
-            .as_head_mut()
-            .jobs
-            .details
-            .insert(job, JobDetail { driver: driver_key, driver_id: driver, told, said_goodbye, is_over, noticed });
+        head.core.as_head_mut().jobs.details.insert(job, JobDetail::new(driver_key, driver, told));
         let node = self.member.core.node().plan().node;
         head.core.as_head_mut().begin_resumption(BTreeMap::from([(node, Instant::now() + LIMIT)]));
         self.head = head;
@@ -189,7 +184,7 @@ impl Away {
     }
 
     fn is_everybody_back(&self) -> bool {
-        self.head.core.as_head().durable.resumption.is_none()
+        !self.head.core.as_head().durable.resumption.is_under_way()
     }
 
     /// The driver lets go of everything and leaves: nothing is left anywhere.
@@ -305,7 +300,7 @@ fn an_actor_is_resumed_by_the_node_that_it_was_on_and_by_no_other() {
             "DOOR-2"
         );
         let key = away.head.core.as_head().clients.keys[&worker];
-        assert_eq!(away.head.core.as_head().is_killed_when_it_has_told(key), !is_its, "RESUME-3");
+        assert_eq!(away.head.core.as_head().durable.resumption.is_killed_when_it_has_told(key), !is_its, "RESUME-3");
     }
 }
 

@@ -1,7 +1,8 @@
 //! A head and two members whose messages cross in any order that their streams allow: nobody waits for ever.
 
 use super::{CPU, World, request};
-use crate::head::{Key, Need};
+use crate::demands::Need;
+use crate::head::Key;
 use oxiray_ids::{NodeId, ObjectId};
 use oxiray_machine::Whereabouts;
 use oxiray_wire::Message;
@@ -169,7 +170,7 @@ impl Several {
         for waiting in self.head.core.as_head().pending.queue.waiting() {
             if let Need::ResourceRequest(resource_request) = waiting.resource_request {
                 prop_assert!(
-                    self.head.core.as_head().obstacle(resource_request).is_some(),
+                    self.head.core.as_head().members.obstacle(resource_request).is_some(),
                     "{} could be placed",
                     waiting.count
                 );

@@ -7,7 +7,7 @@ use oxiray_wire::message::{Amount, BundleFree, DevicesFree, NodeJoin, NodeState}
 use std::collections::BTreeMap;
 
 /// What is free on a node, read from what it told.
-pub(super) fn view_of(told: &NodeJoin) -> Option<NodeView> {
+pub(crate) fn view_of(told: &NodeJoin) -> Option<NodeView> {
     let node = Some(told.node).filter(|node| !node.is_nil())?;
     let totals = named(&told.totals).map(|(name, amount)| (name, amount.as_f64()));
     let inventory = Inventory::new(totals).ok()?;
@@ -18,12 +18,12 @@ pub(super) fn view_of(told: &NodeJoin) -> Option<NodeView> {
 }
 
 /// Its ledger changed.
-pub(super) fn apply(view: &mut NodeView, state: &NodeState) {
+pub(crate) fn apply(view: &mut NodeView, state: &NodeState) {
     set_free(view, &state.free, &state.devices);
 }
 
 /// Whether a state tells news by which somebody may be placed, and not only how much devices are used.
-pub(super) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
+pub(crate) fn is_placed_by(before: &NodeState, state: &NodeState) -> bool {
     let of_ledger = |state: &NodeState| (state.order, state.store_used);
     before.uses == state.uses
         || of_ledger(before) != of_ledger(state)
@@ -44,14 +44,14 @@ fn set_free(view: &mut NodeView, free: &[Amount], devices: &[DevicesFree]) {
 
 /// A bundle as its machine told of it.
 #[derive(Debug)]
-pub(super) struct ReportedBundle {
-    pub(super) view: NodeView,
+pub(crate) struct ReportedBundle {
+    pub(crate) view: NodeView,
     /// The devices that it has a part of: their numbers on that node.
-    pub(super) devices: BTreeMap<String, Vec<u32>>,
+    pub(crate) devices: BTreeMap<String, Vec<u32>>,
 }
 
 /// What is free within a bundle.
-pub(super) fn bundle_of(node: NodeId, told: &BundleFree) -> ReportedBundle {
+pub(crate) fn bundle_of(node: NodeId, told: &BundleFree) -> ReportedBundle {
     let (inventory, labels) = (Inventory::default(), BTreeMap::new());
     let mut view = NodeView { node, inventory, free: BTreeMap::new(), free_devices: BTreeMap::new(), labels };
     set_free(&mut view, &told.free, &told.devices);

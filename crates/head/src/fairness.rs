@@ -39,7 +39,7 @@ const KEPT_AGAIN: Duration = Duration::from_secs(5);
 
 /// What holds a part of the cluster for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// A worker that is leased, or an actor.
     Worker(u64),
     /// An order to a member that is not answered.
@@ -50,11 +50,11 @@ pub(super) enum Holder {
 
 /// What is held for a job.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
-    pub(super) job: JobId,
-    pub(super) demands: Vec<Demand>,
+pub(crate) struct Held {
+    pub(crate) job: JobId,
+    pub(crate) demands: Vec<Demand>,
     /// Whether it may be recalled.
-    pub(super) is_lease: bool,
+    pub(crate) is_lease: bool,
 }
 
 /// A holder, and what of it has been counted.
@@ -80,12 +80,12 @@ enum Term {
 
 /// When owners are asked to return idle leases: at once when someone new waits, then ever more seldom.
 #[derive(Debug, Default)]
-pub(super) struct Reclaim {
-    pub(super) someone_came: bool,
-    pub(super) last: Option<Instant>,
-    pub(super) period: Duration,
-    pub(super) is_armed: bool,
-    pub(super) notice_is_armed: bool,
+pub(crate) struct Reclaim {
+    pub(crate) someone_came: bool,
+    pub(crate) last: Option<Instant>,
+    pub(crate) period: Duration,
+    pub(crate) is_armed: bool,
+    pub(crate) notice_is_armed: bool,
 }
 
 /// BundlePlacement that is kept for who needs several leases back (FAIR-4).
@@ -102,8 +102,8 @@ struct ReservedCapacity {
 
 /// What jobs hold, and what of it may be taken back.
 #[derive(Debug, Default)]
-pub(super) struct Fairness {
-    pub(super) reclaim: Reclaim,
+pub(crate) struct Fairness {
+    pub(crate) reclaim: Reclaim,
     shares: Shares<JobId>,
     holders: BTreeMap<Holder, Counted>,
     /// The workers of leases that were not recalled, by the end of their terms.
@@ -119,21 +119,21 @@ pub(super) struct Fairness {
 
 impl Fairness {
     /// A machine joined, this one included.
-    pub(super) fn machine_came(&mut self, inventory: &Inventory) {
+    pub(crate) fn machine_came(&mut self, inventory: &Inventory) {
         self.shares.add_machine(inventory);
     }
 
-    pub(super) fn machine_left(&mut self, inventory: &Inventory) {
+    pub(crate) fn machine_left(&mut self, inventory: &Inventory) {
         self.shares.remove_machine(inventory);
     }
 
     /// What each job holds, for who serves the queue.
-    pub(super) fn shares(&mut self) -> &mut Shares<JobId> {
+    pub(crate) fn shares(&mut self) -> &mut Shares<JobId> {
         &mut self.shares
     }
 
     /// FAIR-1: from here on this is what the holder has, on that node.
-    pub(super) fn holds(&mut self, holder: Holder, held: Held, node: NodeId, now: Instant) {
+    pub(crate) fn holds(&mut self, holder: Holder, held: Held, node: NodeId, now: Instant) {
         self.lets_go(holder);
         for demand in &held.demands {
             self.shares.take(held.job, demand);
@@ -150,7 +150,7 @@ impl Fairness {
     }
 
     /// FAIR-1: it has nothing any more.
-    pub(super) fn lets_go(&mut self, holder: Holder) {
+    pub(crate) fn lets_go(&mut self, holder: Holder) {
         let Some(counted) = self.holders.remove(&holder) else { return };
         for demand in &counted.demands() {
             self.shares.give_back(counted.held.job, demand);
@@ -164,7 +164,7 @@ impl Fairness {
     }
 
     /// A member has carried out an order: what was held for that is its worker's.
-    pub(super) fn carried_out(&mut self, order: u64, worker: u64, node: NodeId, now: Instant) {
+    pub(crate) fn carried_out(&mut self, order: u64, worker: u64, node: NodeId, now: Instant) {
         if let Some(Counted { held, .. }) = self.holders.get(&Holder::Order(order)) {
             let held = held.clone();
             self.lets_go(Holder::Order(order));
@@ -173,7 +173,7 @@ impl Fairness {
     }
 
     /// A leased worker waits for what it called, or has done so.
-    pub(super) fn lends_cpu(&mut self, worker: u64, lends_cpu: bool) {
+    pub(crate) fn lends_cpu(&mut self, worker: u64, lends_cpu: bool) {
         let Some(counted) = self.holders.get_mut(&Holder::Worker(worker)).filter(|counted| counted.held.is_lease)
         else {
             return;
@@ -190,18 +190,18 @@ impl Fairness {
     }
 
     /// The job is over.
-    pub(super) fn forget(&mut self, job: JobId) {
+    pub(crate) fn forget(&mut self, job: JobId) {
         self.shares.forget(job);
     }
 
     /// Who holds something.
-    pub(super) fn holders(&self) -> impl ExactSizeIterator<Item = Holder> {
+    pub(crate) fn holders(&self) -> impl ExactSizeIterator<Item = Holder> {
         self.holders.keys().copied()
     }
 
     /// When there is to be a look, where one is to be arranged for: some job waits for what another holds, and there are
     /// leases that were not recalled.
-    pub(super) fn next_look(&mut self, waiting: impl ExactSizeIterator<Item = JobId>, now: Instant) -> Option<Instant> {
+    pub(crate) fn next_look(&mut self, waiting: impl ExactSizeIterator<Item = JobId>, now: Instant) -> Option<Instant> {
         let (end, _) = self.terms.first()?;
         let at = self.looked.map_or(now, |looked| (looked + LOOK_PERIOD).max(now)).max(*end);
         if self.armed.is_some_and(|armed| armed <= at) || !self.is_contended(waiting) {
@@ -223,7 +223,7 @@ impl Fairness {
 
     /// The workers whose leases are to be recalled now, and when to look again if nothing else happens. Those who wait
     /// stand in the order in which they came.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         waiters: &[Waiter<JobId>],
         view: impl Fn(NodeId) -> Option<NodeView>,
@@ -301,12 +301,12 @@ impl Fairness {
     }
 
     /// Whether the job has to wait for somebody for whom room is kept (FAIR-4).
-    pub(super) fn stands_back(&self, job: JobId, now: Instant) -> bool {
+    pub(crate) fn stands_back(&self, job: JobId, now: Instant) -> bool {
         self.kept.as_ref().is_some_and(|kept| !kept.is_over && now < kept.until && kept.from.contains(&job))
     }
 
     /// Somebody who waited is given what they asked for: where room was kept for them, it is used.
-    pub(super) fn is_served(&mut self, job: JobId, resource_request: &ResourceRequest) {
+    pub(crate) fn is_served(&mut self, job: JobId, resource_request: &ResourceRequest) {
         if self.kept.as_ref().is_some_and(|kept| kept.job == job && kept.resource_request == *resource_request) {
             self.kept = None;
         }

@@ -1,0 +1,55 @@
+//! How processes ended, for those who ask for what only they had.
+//!
+//! - ENDS-1: of the last [`REMEMBERED_MAX`] processes it is known; of earlier ones only that they are gone.
+//! - ENDS-2: the first word on an end counts.
+
+use oxiray_ids::{ObjectId, WorkerId};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+/// Processes whose ends are remembered.
+const REMEMBERED_MAX: usize = 4096;
+
+#[derive(Debug)]
+struct End {
+    at: Instant,
+    text: String,
+}
+
+/// The ends that are remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    known: BTreeMap<WorkerId, End>,
+    order: VecDeque<WorkerId>,
+}
+
+impl Ends {
+    /// A process has ended, in words.
+    pub(crate) fn remember(&mut self, who: WorkerId, at: Instant, text: String) {
+        if self.known.contains_key(&who) {
+            return;
+        }
+        if self.order.len() >= REMEMBERED_MAX
+            && let Some(first) = self.order.pop_front()
+        {
+            self.known.remove(&first);
+        }
+        self.order.push_back(who);
+        self.known.insert(who, End { at, text });
+    }
+
+    /// Why nobody can make an object that was this process's.
+    pub(crate) fn owner_died(&self, object: ObjectId, owner: WorkerId, now: Instant) -> String {
+        let what = match self.known.get(&owner) {
+            Some(end) => {
+                let ago = now.saturating_duration_since(end.at).as_secs_f64();
+                format!("its owner died {ago:.1} s ago, {}", end.text)
+            }
+            None => "the process that was to make it, or to make it again, is gone".to_owned(),
+        };
+        format!(
+            "object {object} cannot be had: {what}. Nobody else can make it: let a process own it that lives as long as it \
+             is needed, such as the driver or an actor"
+        )
+    }
+}

@@ -1,0 +1,15 @@
+//! What is remembered for people and programs that ask.
+
+use crate::census::Census;
+use crate::ends::Ends;
+use crate::following::Following;
+use crate::metrics::Metrics;
+
+/// What is counted, how processes ended, and who asks for more.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) metrics: Metrics,
+    pub(crate) ends: Ends,
+    pub(crate) census: Census,
+    pub(crate) following: Following,
+}

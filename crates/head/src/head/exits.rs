@@ -1,0 +1,199 @@
+//! Who is gone, and what goes with them: workers, drivers, and the jobs of those.
+
+use super::HeadCore;
+use crate::failures::death;
+use crate::fairness::Holder;
+use crate::jobs::JobEnd;
+use crate::journal::Row;
+use crate::members::ProxiedClient;
+use crate::workers::Duty;
+use oxiray_ids::{ActorId, JobId, NodeId};
+use oxiray_machine::{Effect, Key, does_not_die};
+use oxiray_wire::message::{Goodbye, OutOfMemory, WorkerDied};
+
+impl HeadCore {
+    /// The worker's process is dead, says its machine; what descends from it may not be.
+    pub(super) fn worker_died(&mut self, key: Key, said: &WorkerDied) {
+        let kind = said.out_of_memory;
+        if kind != OutOfMemory::None
+            && let Some(worker) = self.workers.by_key.get_mut(&key)
+        {
+            worker.end.out_of_memory.get_or_insert_with(|| (said.text.clone(), kind));
+        }
+        self.expect_the_end(key);
+        self.verdict(key, &said.text);
+    }
+
+    /// The worker and everything that descends from it are dead and reaped, and what it held is given back.
+    pub(super) fn worker_gone(&mut self, key: Key, text: &str) {
+        self.verdict(key, text);
+        self.remember_end(key, text);
+        self.client_gone(key);
+        let Some(worker) = self.workers.by_key.remove(&key) else { return };
+        self.workers.starting -= usize::from(worker.pid.is_none());
+        self.pending.fairness.lets_go(Holder::Worker(key));
+        if let Duty::Actor(id) = worker.duty {
+            self.restart_when_due(id);
+        }
+        self.pending.is_due = true;
+        self.close_when_over(worker.job);
+        self.forget_job_when_over(worker.job);
+    }
+
+    /// Tells who depends on the worker that it is dead, once.
+    fn verdict(&mut self, key: Key, text: &str) {
+        let Some(worker) = self.workers.by_key.get_mut(&key) else { return };
+        let pid = worker.pid.unwrap_or(0);
+        let last_words = worker.end.last_words.take();
+        let cause = worker.end.out_of_memory.as_ref().map(|(text, _)| text.clone());
+        let text = cause.as_deref().unwrap_or(text);
+        match worker.duty {
+            Duty::Leased(lease) => self.lease_ended(lease, text, None),
+            Duty::Actor(id) => {
+                self.actor_lost(key, id, last_words, &format!("its process (pid {pid}) died unexpectedly: {text}"));
+            }
+            Duty::Idle | Duty::Ending => {}
+        }
+    }
+
+    /// What an actor held may never come back, and no other process of the actor may run beside this one.
+    pub(super) fn worker_does_not_die(&mut self, key: Key) {
+        let Some(worker) = self.workers.by_key.get(&key) else { return };
+        if let Duty::Actor(id) = worker.duty {
+            let reason = does_not_die(worker.pid.unwrap_or(0));
+            self.actor_died(id, &death(&format!("{reason}.")));
+        }
+        self.verdict(key, "was killed, and has not ended since");
+    }
+
+    /// Everything that a client asked for or holds goes with it.
+    pub(super) fn client_gone(&mut self, key: Key) {
+        let Some(client) = self.clients.by_key.remove(&key) else { return };
+        self.clients.keys.remove(&client.id);
+        self.figures.census.without(key);
+        self.figures.metrics.process_gone(client.id);
+        for ticket in client.waiting.into_values() {
+            self.pending.withdraw(ticket);
+        }
+        for lease in client.leases.into_values() {
+            if let Some(lease) = self.workers.leases.remove(&lease) {
+                self.kill_worker(lease.worker);
+            }
+        }
+        let orphans = self.actors.known.client_died(client.id);
+        for actor in orphans {
+            self.end_actor(actor, "its owner has died: the process that made it is gone, and it was not detached.");
+        }
+        // Those are detached: nobody is left who could tell of their constructor's arguments.
+        for actor in self.actors.unfinished_of(client.id) {
+            self.end_actor(actor, "the process that made it is gone.");
+        }
+        self.groups.known.client_died(client.id);
+        let mut out = Vec::new();
+        self.objects.known.client_died(client.id, &mut out);
+        self.carry_out(out);
+        self.restart_with_arguments();
+        self.out.push(Effect::LeaveStore { client: key });
+        self.comes_not_back(key);
+        self.pending.is_due = true;
+    }
+
+    /// A driver said that it leaves: its stream is closed when the last of its workers is gone.
+    pub(super) fn goodbye(&mut self, key: Key, said: Goodbye) {
+        let Some(job) = self.clients.job_of(key) else { return };
+        let Some(detail) = self.jobs.details.get_mut(&job).filter(|detail| detail.driver == key) else { return };
+        detail.said_goodbye = true;
+        let end = if said.error.is_empty() { JobEnd::Succeeded } else { JobEnd::Failed(said.error) };
+        self.end_job(job, end);
+        self.close_when_over(job);
+    }
+
+    /// A driver is gone, with or without a word.
+    pub(crate) fn driver_left(&mut self, key: Key) {
+        let Some(client) = self.clients.by_key.get(&key) else { return };
+        let job = client.job;
+        let text = "its driver ended without disconnecting: it was killed, it crashed, or it left by os._exit()";
+        self.end_job(job, JobEnd::Failed(text.to_owned()));
+        if let Some(detail) = self.jobs.details.get_mut(&job) {
+            detail.is_over = true;
+            detail.said_goodbye = false;
+        }
+        self.remember_end(key, "its program ended");
+        self.client_gone(key);
+        self.forget_job_when_over(job);
+    }
+
+    /// Kills what lives only for the job.
+    pub(super) fn end_job(&mut self, job: JobId, end: JobEnd) {
+        self.durable.touch(Row::Job(job));
+        for forgotten in self.jobs.known.end(job, end, self.clock.wall_ms) {
+            self.durable.touch(Row::Job(forgotten));
+        }
+        let of_job = self.workers.by_key.iter().filter(|(_, worker)| worker.job == job).map(|(key, _)| *key);
+        for worker in of_job.collect::<Vec<_>>() {
+            if !self.workers.outlives_its_job(worker) {
+                self.kill_worker(worker);
+            }
+        }
+        let has_no_process = |id: &ActorId| self.actors.known.get(*id).is_some_and(|actor| actor.worker().is_none());
+        let unplaced = self
+            .actors
+            .making
+            .iter()
+            .filter(|(id, making)| making.job == job && has_no_process(id) && !self.actor_outlives_its_job(**id));
+        for id in unplaced.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end_actor(id, "its job is over, and it was not detached.");
+        }
+        self.end_groups_of_job(job);
+        for (namespace, key) in self.growth.hopes_end(&mut self.durable.kept, job) {
+            self.durable.touch(Row::KeyValueStore(namespace, key));
+        }
+        let Some(detail) = self.jobs.details.get(&job) else { return };
+        let waiting = self.clients.by_key.get_mut(&detail.driver).map(|client| std::mem::take(&mut client.waiting));
+        for ticket in waiting.unwrap_or_default().into_values() {
+            self.pending.withdraw(ticket);
+        }
+    }
+
+    /// The stream of a driver that said goodbye is closed when the last of its workers is gone.
+    fn close_when_over(&mut self, job: JobId) {
+        let Some(detail) = self.jobs.details.get(&job).filter(|detail| detail.said_goodbye) else { return };
+        let driver = detail.driver;
+        let mut of_job = self.workers.by_key.iter().filter(|(_, worker)| worker.job == job).map(|(key, _)| *key);
+        if of_job.all(|worker| self.workers.outlives_its_job(worker)) {
+            self.out.push(Effect::Close { client: driver });
+        }
+    }
+
+    /// A process is about to be forgotten; `text` is how it ended.
+    pub(super) fn remember_end(&mut self, key: Key, text: &str) {
+        let ip = self.members.ip_of(key).to_owned();
+        self.remember_end_on(self.members.node_of(key), &ip, key, text);
+    }
+
+    /// A process of this node is about to be forgotten.
+    pub(super) fn remember_end_on(&mut self, node: NodeId, ip: &str, key: Key, text: &str) {
+        let Some(who) = self.clients.id_of(key) else { return };
+        let worker = self.workers.by_key.get(&key);
+        let role = if worker.is_some() { "worker" } else { "driver" };
+        let pid = worker.and_then(|worker| worker.pid).map_or(String::new(), |pid| format!(", pid {pid}"));
+        let text = format!("the {role} {who}{pid}, on node {node} ({ip}): {text}");
+        self.figures.ends.remember(who, self.clock.now, text);
+    }
+
+    /// PROXIED_CLIENT-1: a member is about to be forgotten.
+    pub(super) fn proxied_clients_gone(&mut self, member: Key) {
+        for key in self.members.proxied_clients_of(member) {
+            self.proxied_client_gone(key);
+        }
+    }
+
+    /// A proxied client is gone, with or without its member.
+    pub(super) fn proxied_client_gone(&mut self, key: Key) {
+        match self.members.proxied_clients.remove(&key) {
+            Some(ProxiedClient::Driver) => self.driver_left(key),
+            Some(ProxiedClient::Visitor) => self.figures.census.without(key),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! The machines of the cluster: what they have, what they were ordered to do, where their workers and proxied clients are,
+//! and which are being emptied. The head's own is one of them.
+//!
+//! - MEMBER-1: a member's ledger decides. The head orders by a view that may be old; an order that is refused stands in
+//!   the queue again. That of its own machine is never old when something is ordered.
+//! - MEMBER-2: a worker on a member is a client like all others: what is said to it and by it is passed on
+//!   ([`Members::route`]).
+//! - MEMBER-3: an order is answered once, or ends with its member; whatever it was for is then placed, queued or gone.
+
+mod drains;
+mod reports;
+
+use crate::amounts::{Amounts, add, available_of, total_of};
+use crate::demands::Need;
+use crate::placement_groups::PlacementGroup;
+use crate::queue::PendingRequest;
+pub(crate) use drains::{Drain, Left};
+use oxiray_ids::{JobId, NodeId, PlacementGroupId};
+use oxiray_machine::{BundleKey, Key};
+use oxiray_resources::{Demand, Quantity};
+use oxiray_scheduler::{
+    Fleet, Found, Group, GroupPlacement, Near, NodeView, Placement, Reason, ResourceRequest, place, place_group,
+};
+use oxiray_wire::message::{BundleName, Draining, HeadOrder, NodeJoin, NodeState};
+use reports::{ReportedBundle, apply, is_placed_by};
+pub(crate) use reports::{bundle_of, view_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// How many dead members are remembered for listings.
+const LOST_KEPT: usize = 100;
+/// The head's own machine among its members; no number that the daemon gives.
+pub(crate) const OWN: Key = 0;
+
+/// A machine.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) told: NodeJoin,
+    /// As its ledger stood when it last told.
+    reported: NodeView,
+    /// The same, less what it was ordered since.
+    pub(crate) view: NodeView,
+    /// What is free within the bundles that are set aside there, when it last told and less what was ordered since.
+    reported_bundles: BTreeMap<BundleKey, ReportedBundle>,
+    bundles: BTreeMap<BundleKey, NodeView>,
+    under_way: BTreeMap<u64, UnderWay>,
+    pub(crate) workers: BTreeMap<u64, Key>,
+    pub(crate) jobs: BTreeSet<JobId>,
+    /// Its stream is over, and its process is waited for: nothing more is ordered.
+    pub(crate) is_silent: bool,
+    /// What it told last; of bundles only what changed with that.
+    pub(crate) state: NodeState,
+}
+
+/// What an order books: within a bundle, or of the machine.
+type UnderWay = (Option<BundleKey>, Vec<Demand>);
+
+impl Member {
+    fn new(told: NodeJoin, reported: NodeView) -> Self {
+        Self {
+            state: told.state.clone().unwrap_or_default(),
+            told,
+            view: reported.clone(),
+            reported,
+            reported_bundles: BTreeMap::new(),
+            bundles: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            jobs: BTreeSet::new(),
+            is_silent: false,
+        }
+    }
+
+    /// Whether all that it has is known here: nothing is ordered that it has not told the outcome of.
+    #[must_use]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Bytes that are free in its store, about.
+    pub(crate) fn store_left(&self) -> u64 {
+        let room = self.told.totals.iter().find(|amount| amount.resource == "object_store_memory");
+        let bytes = room.map_or(0, |amount| amount.units / Quantity::UNITS_PER_WHOLE);
+        bytes.saturating_sub(self.state.store_used)
+    }
+
+    /// What is free within the bundles that are set aside there.
+    pub(crate) fn bundles(&self) -> &BTreeMap<BundleKey, NodeView> {
+        &self.bundles
+    }
+
+    /// Its ledger changed.
+    fn hear(&mut self, state: &NodeState) {
+        apply(&mut self.reported, state);
+        let later = self.under_way.split_off(&state.order.saturating_add(1));
+        let settled = std::mem::replace(&mut self.under_way, later);
+        let mut changed: BTreeSet<BundleKey> = settled.into_values().filter_map(|(within, _)| within).collect();
+        for BundleName { group, bundle } in &state.dissolved {
+            let key = (*group, *bundle as usize);
+            self.reported_bundles.remove(&key);
+            changed.insert(key);
+        }
+        for told in &state.bundles {
+            let key = (told.group, told.bundle as usize);
+            self.reported_bundles.insert(key, bundle_of(self.reported.node, told));
+            changed.insert(key);
+        }
+        self.look_again_at(&changed);
+    }
+
+    /// What it has, less what it was ordered since.
+    fn look_again(&mut self) {
+        let all = self.bundles.keys().copied().collect();
+        self.look_again_at(&all);
+    }
+
+    /// The same for the machine, and of its bundles for some.
+    fn look_again_at(&mut self, bundles: &BTreeSet<BundleKey>) {
+        self.view.free.clone_from(&self.reported.free);
+        self.view.free_devices.clone_from(&self.reported.free_devices);
+        for key in bundles {
+            match self.reported_bundles.get(key) {
+                Some(told) => self.bundles.insert(*key, told.view.clone()),
+                None => self.bundles.remove(key),
+            };
+        }
+        for (within, demands) in self.under_way.values() {
+            let view = match within {
+                Some(bundle) => self.bundles.get_mut(bundle).filter(|_| bundles.contains(bundle)),
+                None => Some(&mut self.view),
+            };
+            if let Some(view) = view {
+                for demand in demands {
+                    view.take(demand);
+                }
+            }
+        }
+    }
+}
+
+/// A node that is dead.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) told: NodeJoin,
+    pub(crate) view: NodeView,
+    pub(crate) at: Instant,
+    /// How it ended.
+    pub(crate) how: String,
+}
+
+/// What a member was ordered to have a worker for.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) member: Key,
+    pub(crate) ticket: u64,
+    pub(crate) wanted: PendingRequest,
+    pub(crate) need: Need,
+}
+
+/// What a member was asked to set aside.
+#[derive(Debug)]
+pub(crate) struct Prepare {
+    pub(crate) member: Key,
+    pub(crate) group: PlacementGroupId,
+}
+
+/// A client of the head whose stream ends at another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProxiedClient {
+    Driver,
+    /// The command line.
+    Visitor,
+}
+
+/// All members.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    /// What its own machine is to hear.
+    to_own: Vec<HeadOrder>,
+    pub(crate) by_key: BTreeMap<Key, Member>,
+    /// Where each of their workers and proxied clients is: the member, and what it calls that.
+    routes: BTreeMap<Key, (Key, u64)>,
+    pub(crate) orders: BTreeMap<u64, Order>,
+    pub(crate) lost: Vec<Lost>,
+    last_order: u64,
+    pub(crate) by_node: BTreeMap<NodeId, Key>,
+    /// The bundles that members were asked to set aside and have not answered for, by the order.
+    pub(crate) prepares: BTreeMap<u64, Prepare>,
+    /// Those that can be ordered to do something, and this node, as the scheduler knows them.
+    pub(crate) fleet: Fleet,
+    pub(crate) proxied_clients: BTreeMap<Key, ProxiedClient>,
+    /// Those that are being emptied.
+    pub(crate) drains: BTreeMap<Key, Drain>,
+}
+
+/// Who is there.
+impl Members {
+    /// Those of a cluster of one machine, that of the head, which describes itself so.
+    pub(crate) fn of(told: NodeJoin) -> Self {
+        let view = view_of(&told).expect("a node describes itself by its own ledger");
+        let mut members = Self::default();
+        members.join(OWN, told, view);
+        members
+    }
+
+    /// A machine joins that describes itself so, with nothing running.
+    pub(crate) fn join(&mut self, key: Key, told: NodeJoin, view: NodeView) {
+        self.by_node.insert(view.node, key);
+        self.by_key.insert(key, Member::new(told, view));
+        self.show(key);
+    }
+
+    /// A machine is gone, and what it had with it. Its drain and its orders are for the caller to end.
+    pub(crate) fn leave(&mut self, key: Key) -> Option<Member> {
+        let member = self.by_key.remove(&key)?;
+        self.by_node.remove(&member.view.node);
+        self.fleet.remove(member.view.node);
+        for worker in member.workers.values() {
+            self.routes.remove(worker);
+        }
+        Some(member)
+    }
+
+    /// One that left is remembered for a while.
+    pub(crate) fn remember(&mut self, member: Member, at: Instant, how: String) {
+        self.lost.push(Lost { told: member.told, view: member.reported, at, how });
+        if self.lost.len() > LOST_KEPT {
+            self.lost.remove(0);
+        }
+    }
+
+    /// Whether there is no machine beside the head's own.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.by_key.len() == 1
+    }
+
+    /// The machines beside the head's own.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (&Key, &Member)> {
+        self.by_key.iter().filter(|(key, _)| **key != OWN)
+    }
+
+    /// The head's own machine.
+    pub(crate) fn own(&self) -> &Member {
+        &self.by_key[&OWN]
+    }
+
+    /// The machine that a node is.
+    pub(crate) fn at(&self, node: NodeId) -> Option<&Member> {
+        self.by_key.get(self.by_node.get(&node)?)
+    }
+
+    /// The member of a node, but for the head's own, whose store this process has.
+    pub(crate) fn member_of(&self, node: NodeId) -> Option<Key> {
+        self.by_node.get(&node).copied().filter(|member| *member != OWN)
+    }
+
+    /// The node of a member.
+    pub(crate) fn node_of_member(&self, member: Key) -> Option<NodeId> {
+        self.by_key.get(&member).map(|member| member.view.node)
+    }
+
+    /// Whether there is a node of that identity.
+    pub(crate) fn knows_node(&self, node: NodeId) -> bool {
+        self.by_node.contains_key(&node)
+    }
+
+    /// The members on this machine, the head's own among them, that know a job.
+    pub(crate) fn near_with(&self, job: JobId) -> Vec<Key> {
+        let near =
+            self.by_key.iter().filter(|(_, member)| member.told.listens.is_empty() && member.jobs.contains(&job));
+        near.map(|(key, _)| *key).collect()
+    }
+
+    /// The members that know a job, which they forget.
+    pub(crate) fn forget_job(&mut self, job: JobId) -> Vec<Key> {
+        let told = self.by_key.iter_mut().filter_map(|(key, member)| member.jobs.remove(&job).then_some(*key));
+        told.collect()
+    }
+}
+
+/// Where the processes are that run on them.
+impl Members {
+    /// From here on, `key` is what the member calls `number`. What its own machine has, the head calls the same.
+    pub(crate) fn add_route(&mut self, key: Key, member: Key, number: u64) {
+        if member != OWN {
+            self.routes.insert(key, (member, number));
+        }
+        if let Some(member) = self.by_key.get_mut(&member) {
+            member.workers.insert(number, key);
+        }
+    }
+
+    pub(crate) fn remove_route(&mut self, key: Key) {
+        let (member, number) = self.routes.remove(&key).unwrap_or((OWN, key));
+        if let Some(member) = self.by_key.get_mut(&member) {
+            member.workers.remove(&number);
+        }
+    }
+
+    /// The member that has the client, and what it calls it; nothing for one of the head's own machine.
+    pub(crate) fn route(&self, client: Key) -> Option<(Key, u64)> {
+        self.routes.get(&client).copied()
+    }
+
+    /// What a member calls `number`, worker or proxied client; nothing where it is gone.
+    pub(crate) fn process_of(&self, member: Key, number: u64) -> Option<Key> {
+        self.by_key.get(&member)?.workers.get(&number).copied()
+    }
+
+    /// The member that a client's process runs on.
+    pub(crate) fn member_with(&self, client: Key) -> Key {
+        self.route(client).map_or(OWN, |(member, _)| member)
+    }
+
+    fn machine_with(&self, client: Key) -> &Member {
+        self.by_key.get(&self.member_with(client)).unwrap_or_else(|| self.own())
+    }
+
+    /// The node that a client's process runs on.
+    pub(crate) fn node_of(&self, client: Key) -> NodeId {
+        self.machine_with(client).view.node
+    }
+
+    /// The address of the node that a client's process runs on.
+    pub(crate) fn ip_of(&self, client: Key) -> &str {
+        &self.machine_with(client).told.ip
+    }
+
+    /// Whether it is the command line, which asks through a member.
+    pub(crate) fn is_visiting(&self, key: Key) -> bool {
+        self.proxied_clients.get(&key) == Some(&ProxiedClient::Visitor)
+    }
+
+    /// Drivers and visitors whose streams end at a member.
+    pub(crate) fn proxied_clients_of(&self, member: Key) -> Vec<Key> {
+        let of_member = |key: &Key| self.route(*key).is_some_and(|(found, _)| found == member);
+        self.proxied_clients.keys().copied().filter(of_member).collect()
+    }
+}
+
+/// What they are ordered, and what they have.
+impl Members {
+    /// Has its own machine hear something.
+    pub(crate) fn order_own(&mut self, order: HeadOrder) {
+        self.to_own.push(order);
+    }
+
+    /// What its own machine is to hear.
+    pub(crate) fn orders_of_own(&mut self) -> Vec<HeadOrder> {
+        std::mem::take(&mut self.to_own)
+    }
+
+    /// Names the next order.
+    pub(crate) fn next_order(&mut self) -> u64 {
+        self.last_order += 1;
+        self.last_order
+    }
+
+    /// Orders are named from here on at least.
+    pub(crate) fn number_orders_from(&mut self, first: u64) {
+        self.last_order = self.last_order.max(first);
+    }
+
+    /// Books what a member is ordered, until it tells what came of that. Returns its node.
+    pub(crate) fn book(
+        &mut self,
+        key: Key,
+        order: u64,
+        within: Option<BundleKey>,
+        demands: Vec<Demand>,
+    ) -> Option<NodeId> {
+        let member = self.by_key.get_mut(&key)?;
+        if within.is_none() {
+            for demand in &demands {
+                member.view.take(demand);
+            }
+        }
+        member.under_way.insert(order, (within, demands));
+        Some(member.view.node)
+    }
+
+    /// Books a demand within a bundle that a member has set aside. `false` where there is no room in it.
+    pub(crate) fn take_within(&mut self, key: Key, bundle: BundleKey, demand: &Demand) -> bool {
+        let member = self.by_key.get_mut(&key);
+        member.and_then(|member| member.bundles.get_mut(&bundle)).is_some_and(|view| view.take(demand))
+    }
+
+    /// What was booked for an order that a member refused is not.
+    pub(crate) fn refused(&mut self, key: Key, order: u64) {
+        if let Some(member) = self.by_key.get_mut(&key) {
+            member.under_way.remove(&order);
+        }
+        self.look_again(key);
+    }
+
+    /// Takes back what was booked on the member for an order that was not given.
+    pub(crate) fn look_again(&mut self, key: Key) {
+        if let Some(member) = self.by_key.get_mut(&key) {
+            member.look_again();
+        }
+        self.show(key);
+    }
+
+    /// A member's ledger changed. Returns whether somebody may be placed by that.
+    pub(crate) fn changed(&mut self, key: Key, state: &NodeState) -> bool {
+        let Some(member) = self.by_key.get_mut(&key) else { return false };
+        let before = std::mem::replace(&mut member.state, state.clone());
+        if !is_placed_by(&before, state) {
+            return false;
+        }
+        member.hear(state);
+        self.show(key);
+        true
+    }
+
+    /// Has the scheduler know the member as it stands.
+    pub(crate) fn show(&mut self, key: Key) {
+        match self.by_key.get(&key) {
+            Some(member) if self.takes(key) => self.fleet.put(&member.view),
+            Some(member) => self.fleet.remove(member.view.node),
+            None => {}
+        }
+    }
+
+    /// Whether a member can be ordered to do something.
+    pub(crate) fn takes(&self, key: Key) -> bool {
+        self.by_key.get(&key).is_some_and(|member| !member.is_silent) && !self.drains.contains_key(&key)
+    }
+
+    /// Those that can be ordered to do something.
+    pub(crate) fn views(&self) -> impl Iterator<Item = (Key, &NodeView)> {
+        self.by_key.iter().filter(|(key, _)| self.takes(**key)).map(|(key, member)| (*key, &member.view))
+    }
+
+    /// The machines that can be ordered to do something, as they stand.
+    pub(crate) fn all_views(&self) -> Vec<NodeView> {
+        self.views().map(|(_, view)| view.clone()).collect()
+    }
+
+    /// What the cluster has, and what of it is free: devices out of service excepted, none at zero.
+    pub(crate) fn cluster_amounts(&self) -> (Amounts, Amounts) {
+        let (mut totals, mut available) = (Amounts::new(), Amounts::new());
+        for (_, view) in self.views() {
+            add(&mut totals, total_of(view));
+            add(&mut available, available_of(view));
+        }
+        (totals, available)
+    }
+
+    /// Places a request by a look at every node, for the reason.
+    pub(crate) fn look_everywhere(&self, resource_request: &ResourceRequest) -> Placement {
+        place(&self.all_views(), resource_request, &Near::default(), 0)
+    }
+
+    /// Why no node there is could ever meet the request.
+    pub(crate) fn never(&mut self, resource_request: &ResourceRequest) -> Option<Reason> {
+        if self.fleet.find(resource_request, &Near::default()) != Found::Never {
+            return None;
+        }
+        match self.look_everywhere(resource_request) {
+            Placement::Never(reason) => Some(reason),
+            Placement::On(_) | Placement::Wait(_) => None,
+        }
+    }
+
+    /// What keeps the request from being met now.
+    pub(crate) fn obstacle(&self, resource_request: &ResourceRequest) -> Option<Reason> {
+        match self.look_everywhere(resource_request) {
+            Placement::Never(reason) | Placement::Wait(reason) => Some(reason),
+            Placement::On(_) => None,
+        }
+    }
+
+    /// When the last node died that could have met the request.
+    pub(crate) fn last_loss(&self, resource_request: &ResourceRequest) -> Option<Instant> {
+        let could = |view| {
+            !matches!(place(std::slice::from_ref(view), resource_request, &Near::default(), 0), Placement::Never(_))
+        };
+        self.lost.iter().rev().find(|lost| could(&lost.view)).map(|lost| lost.at)
+    }
+
+    /// What stands in a group's way now.
+    pub(crate) fn why_not_placed(&self, group: &Group) -> String {
+        match place_group(&self.all_views(), group) {
+            GroupPlacement::On(_) => "it is about to be placed".to_owned(),
+            GroupPlacement::Wait(reason) => reason.message(false),
+            GroupPlacement::Never(reason) => reason.message(true),
+        }
+    }
+
+    /// What is free within a bundle.
+    pub(crate) fn available_within(&self, node: NodeId, bundle: BundleKey) -> Amounts {
+        let view = self.at(node).and_then(|member| member.bundles.get(&bundle));
+        view.map(available_of).unwrap_or_default()
+    }
+
+    /// The numbers of the devices that a bundle has a part of, on the node where it is.
+    pub(crate) fn devices_of_bundle(&self, group: &PlacementGroup, index: usize) -> BTreeMap<String, Vec<u32>> {
+        let member = group.nodes[index].and_then(|node| self.at(node));
+        let told = member.and_then(|member| member.reported_bundles.get(&(group.description.id, index)));
+        told.map(|told| told.devices.clone()).unwrap_or_default()
+    }
+}
+
+/// Which of them are being emptied.
+impl Members {
+    /// The one member that is meant, which can be drained.
+    pub(crate) fn drainable(&self, text: &str) -> Result<(Key, NodeId), String> {
+        let is_meant = |member: &Member| {
+            let names = [&member.told.name, &member.told.ip];
+            member.view.node.hex().starts_with(text) || names.into_iter().any(|name| name == text)
+        };
+        if !text.is_empty() && is_meant(self.own()) {
+            return Err(format!(
+                "node {} is the head's, which the cluster ends with: it cannot be drained. End the cluster with `oxiray stop`",
+                self.own().view.node
+            ));
+        }
+        let living = || self.others().filter(|(_, member)| !member.is_silent);
+        let mut meant = living().filter(|(_, member)| !text.is_empty() && is_meant(member));
+        let names = || living().map(|(_, member)| member.view.node.hex()).collect::<Vec<_>>().join(", ");
+        match (meant.next(), meant.next()) {
+            (Some((key, member)), None) => Ok((*key, member.view.node)),
+            (Some(_), Some(_)) => Err(format!("`{text}` may mean several nodes: name one of {}", names())),
+            (None, _) if living().next().is_none() => {
+                Err(format!("no living node is `{text}`: there is none beside the head, which cannot be drained"))
+            }
+            (None, _) => Err(format!("no living node is `{text}`; there are {}", names())),
+        }
+    }
+
+    /// What a member and those on it are told that is being emptied.
+    pub(crate) fn draining_of(&self, key: Key, now: Instant) -> Option<Draining> {
+        self.drains.get(&key).map(|drain| drain.told(now))
+    }
+
+    /// Whether a worker's node is being emptied.
+    pub(crate) fn is_draining(&self, worker: Key) -> bool {
+        self.drains.contains_key(&self.member_with(worker))
+    }
+
+    /// Whether a worker's node was told to end: it dies of that (DRAIN-2).
+    pub(crate) fn dies_of_drain(&self, worker: Key) -> bool {
+        self.is_dismissed(self.member_with(worker))
+    }
+
+    /// Whether a member was told to end.
+    pub(crate) fn is_dismissed(&self, member: Key) -> bool {
+        self.drains.get(&member).is_some_and(|drain| drain.is_dismissed)
+    }
+
+    /// The member with the most room in its store, where that is more than the head's own has.
+    pub(crate) fn roomiest(&self) -> Option<Key> {
+        let lasting = self
+            .others()
+            .filter(|(key, member)| !member.is_silent && !self.drains.contains_key(key) && member.store_left() > 0);
+        let (key, member) = lasting.max_by_key(|(_, member)| member.store_left())?;
+        (member.store_left() > self.own().store_left()).then_some(*key)
+    }
+}
