@@ -217,15 +217,14 @@ def _start_private(options: InitOptions) -> dict[str, Any]:
         resources["GPU"] = options.num_gpus
     if options.memory is not None:
         resources["memory"] = options.memory
-    config = {
+    machine = {
         "resources": resources,
         "labels": options.labels,
         "object_store_memory": options.object_store_memory,
         "spill_directory": options.object_spilling_directory,
-        "interpreter": sys.executable,
-        "temp_dir": options.temp_dir,
         "node_name": options.node_name,
     }
+    config = {"machine": machine, "interpreter": sys.executable, "temp_dir": options.temp_dir}
     binary = _cli.native_binary()
     variables = {**_cli.interpreter_variable(), **_switches.variables(options.system_config)}
     try:

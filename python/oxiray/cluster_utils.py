@@ -218,11 +218,12 @@ class Cluster:
         if not self.over_network:
             return {}
         if self.head_node is None:
-            return {"_network": {"listen": "127.0.0.1:0", "lease_ms": int(self.node_lease_s * 1000)}}
+            lease = {"lease_ms": int(self.node_lease_s * 1000)}
+            return {"_network": {"head": {"listen": "127.0.0.1:0"}, "member": lease}}
         address, token_file = self.head_node._door
         own = node_args.get("node_ip_address") or f"127.0.0.{2 + self._joined}"
         self._joined += 1
-        return {"node_ip_address": own, "_network": {"join": address, "token_file": token_file}}
+        return {"node_ip_address": own, "_network": {"member": {"join": address, "token_file": token_file}}}
 
     def _alive(self) -> set[str]:
         command = [str(_cli.native_binary()), "status", "--json", "--address", str(self.address)]
@@ -306,19 +307,22 @@ def _config(address: str | None, given: dict[str, Any]) -> tuple[dict[str, Any],
         _option_rules.check_share(name, quantity)
     labels = given.pop("labels", None) or {}
     _labels.check_labels("labels", labels)
-    config: dict[str, Any] = {
+    machine = {
         "resources": {name: float(quantity) for name, quantity in resources.items()},
         "labels": labels,
         "object_store_memory": int(given.pop("object_store_memory")),
         "spill_directory": given.pop("object_spilling_directory", None),
-        "temp_dir": given.pop("temp_dir", None),
         "node_name": given.pop("node_name", None),
         "node_ip_address": given.pop("node_ip_address", None),
+    }
+    config: dict[str, Any] = {
+        "machine": machine,
+        "temp_dir": given.pop("temp_dir", None),
         "interpreter": sys.executable,
         "starter": os.getpid(),
-        "join": address,
         # The head takes a port that no other cluster of this user has.
         "port": None if address is not None else int(given.pop("port", None) or 0),
+        "member": {"join": address},
         **given.pop("_network", {}),
     }
     variables = {str(name): str(value) for name, value in (given.pop("env_vars", None) or {}).items()}

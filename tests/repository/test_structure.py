@@ -22,7 +22,6 @@ LARGE_STRUCTS = {
     "cli/src/arguments.rs StartOptions": 28,
     "kubernetes/src/job.rs JobSpec": 18,
     "network/src/exchange.rs Exchange": 17,
-    "node/src/config.rs Config": 24,
     "sim/src/options.rs Options": 33,
     "sim/src/world.rs World": 26,
     "wire/src/message/actor.rs ActorCreate": 24,

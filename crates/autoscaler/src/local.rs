@@ -306,11 +306,13 @@ fn config(group: &NodeGroup, address: &str, id: &str, host: u32) -> String {
     labels.insert(GROUP_LABEL.to_owned(), group.name.clone());
     labels.insert(INSTANCE_LABEL.to_owned(), id.to_owned());
     let config = serde_json::json!({
-        "resources": resources,
-        "labels": labels,
-        "object_store_memory": store as u64,
-        "node_name": id,
-        "join": address,
+        "machine": {
+            "resources": resources,
+            "labels": labels,
+            "object_store_memory": store as u64,
+            "node_name": id,
+        },
+        "member": {"join": address},
     });
     config.to_string()
 }

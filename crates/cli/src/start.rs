@@ -4,7 +4,7 @@ use crate::arguments::StartOptions;
 use crate::visit;
 use crate::{autoscaler, called, labels, say};
 use anyhow::{Context as _, bail};
-use oxiray_node::{Config, Mode, Ready, StoreConfig, lease};
+use oxiray_node::{Config, HeadConfig, MachineConfig, MemberConfig, Mode, Ready, StoreConfig, lease};
 use oxiray_wire::session::logs_of;
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -14,8 +14,10 @@ use std::process::{Command, Stdio};
 
 pub(crate) fn run(options: &StartOptions) -> anyhow::Result<()> {
     let mut config = config(options)?;
-    if let Some(address) = config.join.as_deref().filter(|address| *address == "auto" && config.token_file.is_none()) {
-        config.join = Some(visit::find(Some(address))?.description.address);
+    if let Some(address) =
+        config.member.join.as_deref().filter(|address| *address == "auto" && config.member.token_file.is_none())
+    {
+        config.member.join = Some(visit::find(Some(address))?.description.address);
     }
     let switches = options.system_config.as_deref().map(configure_system).transpose()?.unwrap_or_default();
     tell_what_has_no_effect(options, &switches);
@@ -80,30 +82,39 @@ fn config(options: &StartOptions) -> anyhow::Result<Config> {
         options.resources.as_deref().map(labels::resources).transpose()?.unwrap_or_default();
     let given = [("CPU", options.num_cpus), ("GPU", options.num_gpus), ("memory", options.memory)];
     resources.extend(given.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))));
-    Ok(Config {
+    let machine = MachineConfig {
         resources,
         labels: labels::of_node(options.labels.as_deref(), options.labels_file.as_deref())?,
         object_store_memory: options.object_store_memory,
         spill_directory: options.object_spilling_directory.clone(),
-        temp_dir: options.temp_dir.clone(),
         node_name: options.node_name.clone(),
         node_ip_address: options.node_ip_address.clone(),
-        port: options.port.filter(|_| options.head),
+    };
+    let head = HeadConfig {
         listen: listen(options)?,
-        token_file: options.token_file.as_deref().map(std::path::absolute).transpose()?,
-        node_manager_port: options.node_manager_port,
-        lease_ms: options.node_lease.map(lease_ms).transpose()?,
-        certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
-        interpreter: None,
-        spare_workers: None,
         keeps: join.is_none(),
         fresh: options.fresh,
         store: store(options)?,
         standby: options.store.standby,
         keeps_cluster: options.keep_cluster,
+        certificate_ms: options.node_certificate.as_deref().map(certificate_ms).transpose()?,
         authority_file: options.authority_file.as_deref().map(std::path::absolute).transpose()?,
-        join_wait_ms: options.join_wait.map(|seconds| seconds.saturating_mul(1000)),
+    };
+    let member = MemberConfig {
         join,
+        token_file: options.token_file.as_deref().map(std::path::absolute).transpose()?,
+        node_manager_port: options.node_manager_port,
+        lease_ms: options.node_lease.map(lease_ms).transpose()?,
+        join_wait_ms: options.join_wait.map(|seconds| seconds.saturating_mul(1000)),
+    };
+    Ok(Config {
+        machine,
+        head,
+        member,
+        temp_dir: options.temp_dir.clone(),
+        port: options.port.filter(|_| options.head),
+        interpreter: None,
+        spare_workers: None,
         starter: None,
     })
 }

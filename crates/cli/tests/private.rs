@@ -29,7 +29,7 @@ fn driver() -> Hello {
 fn a_private_daemon_ends_with_its_driver_and_leaves_nothing() {
     let place = Place::new();
     for says_goodbye in [true, false] {
-        let (mut peer, mut child) = private(&place, r#"{"resources": {"CPU": 1}}"#);
+        let (mut peer, mut child) = private(&place, r#"{"machine": {"resources": {"CPU": 1}}}"#);
         peer.say(driver());
         let Some(Message::Welcome(welcome)) = peer.hear() else { panic!("not welcome") };
         assert_eq!(*welcome.job.as_bytes(), [1, 0, 0, 0]);
@@ -57,9 +57,9 @@ fn a_driver_that_never_greets_takes_the_daemon_with_it() {
 fn the_driver_hears_why_its_daemon_cannot_start() {
     let place = Place::new();
     for (config, reason) in [
-        (r#"{"object_store_memory": 5}"#, "object_store_memory is 5 bytes"),
-        (r#"{"resources": {"GPU": 1.5}}"#, "devices are whole"),
-        (r#"{"resources": {"widgets": -1}}"#, "`widgets`"),
+        (r#"{"machine": {"object_store_memory": 5}}"#, "object_store_memory is 5 bytes"),
+        (r#"{"machine": {"resources": {"GPU": 1.5}}}"#, "devices are whole"),
+        (r#"{"machine": {"resources": {"widgets": -1}}}"#, "`widgets`"),
     ] {
         let (mut peer, mut child) = private(&place, config);
         peer.say(driver());
@@ -75,7 +75,7 @@ fn the_driver_hears_why_its_daemon_cannot_start() {
 fn an_interpreter_that_does_not_run_is_the_verdict_of_the_lease() {
     let place = Place::new();
     for (interpreter, reason) in [("/bin/false", "exited with status 1"), ("/nonexistent", "cannot run /nonexistent")] {
-        let config = format!(r#"{{"resources": {{"CPU": 1}}, "interpreter": "{interpreter}"}}"#);
+        let config = format!(r#"{{"machine": {{"resources": {{"CPU": 1}}}}, "interpreter": "{interpreter}"}}"#);
         let (mut peer, mut child) = private(&place, &config);
         let Hello { driver: Some(told), .. } = driver() else { panic!("a driver") };
         let told = Driver { interpreter: interpreter.into(), ..told };

@@ -56,7 +56,9 @@ impl<'a> Return<'a> {
     ) -> Option<Self> {
         let limit = match before {
             Some(_) => Some(RETURN_LIMIT),
-            None => config.join_wait_ms.filter(|_| config.token_file.is_some()).map(Duration::from_millis),
+            None => {
+                config.member.join_wait_ms.filter(|_| config.member.token_file.is_some()).map(Duration::from_millis)
+            }
         };
         Some(Self { predecessor: before, limit: limit?, stop, starter })
     }
@@ -64,8 +66,8 @@ impl<'a> Return<'a> {
 
 /// Joins as `config` says: once, or again and again where `back` says so.
 pub(crate) fn arrive(config: &Config, node: NodeId, back: Option<&Return<'_>>) -> Result<Arrival, JoinError> {
-    let address = config.join.clone().unwrap_or_default();
-    let path = config.token_file.clone().unwrap_or_default();
+    let address = config.member.join.clone().unwrap_or_default();
+    let path = config.member.token_file.clone().unwrap_or_default();
     let token = token_file::read(&path).map_err(|source| token_error(&path, source))?;
     let until = Instant::now() + back.map_or(Duration::ZERO, |back| back.limit);
     // The head's, and those of its standbys.
@@ -177,7 +179,7 @@ fn attempt(
     let joined = join(&newcomer).map_err(|source| JoinError::Network { address: address.to_owned(), source })?;
     let (head, credentials) = (joined.head, joined.credentials.clone());
     let own = own_address(config, joined.own_ip)?;
-    let listen = SocketAddr::new(own, config.node_manager_port.unwrap_or(0));
+    let listen = SocketAddr::new(own, config.member.node_manager_port.unwrap_or(0));
     let started = Gateway::start_joined(joined, listen, protocol.clone(), Limits::default());
     let (gateway, control) = started.map_err(|source| JoinError::Listen { address: listen, source })?;
     let mut connection = Connection::new(control).map_err(|error| silent(error.into()))?;
@@ -196,7 +198,7 @@ fn attempt(
 
 /// Where others reach this node: what was said, or what the head sees.
 pub(crate) fn own_address(config: &Config, seen: IpAddr) -> Result<IpAddr, JoinError> {
-    match &config.node_ip_address {
+    match &config.machine.node_ip_address {
         None => Ok(seen),
         Some(text) => text.parse().map_err(|_| JoinError::Address { text: text.clone() }),
     }

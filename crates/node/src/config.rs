@@ -40,6 +40,28 @@ const NODE_WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// What the machine offers, and what it is called.
+    pub machine: MachineConfig,
+    /// What a head does beside what every machine does.
+    pub head: HeadConfig,
+    /// The cluster that a machine joins.
+    pub member: MemberConfig,
+    /// Where sessions live; `OXIRAY_TMPDIR` and its like where it is left out.
+    pub temp_dir: Option<PathBuf>,
+    /// The port that the session's address ends with.
+    pub port: Option<u16>,
+    /// The Python interpreter whose template process is started at once.
+    pub interpreter: Option<String>,
+    /// How many forked workers wait unassigned.
+    pub spare_workers: Option<usize>,
+    /// The process to end with.
+    pub starter: Option<u32>,
+}
+
+/// What a machine offers in place of what is found there, and what it is called.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MachineConfig {
     /// What the machine offers in place of what is found: `num_cpus` under `CPU`, `num_gpus` under `GPU`.
     pub resources: BTreeMap<String, f64>,
     /// Labels of the machine.
@@ -48,30 +70,18 @@ pub struct Config {
     pub object_store_memory: Option<u64>,
     /// Where objects go that the store has no room for.
     pub spill_directory: Option<PathBuf>,
-    /// Where sessions live; `OXIRAY_TMPDIR` and its like where it is left out.
-    pub temp_dir: Option<PathBuf>,
     /// The name that listings show; the host's own where it is left out.
     pub node_name: Option<String>,
     /// The address of the machine.
     pub node_ip_address: Option<String>,
-    /// The port that the session's address ends with.
-    pub port: Option<u16>,
-    /// The Python interpreter whose template process is started at once.
-    pub interpreter: Option<String>,
-    /// How many forked workers wait unassigned.
-    pub spare_workers: Option<usize>,
-    /// The address of the cluster to join.
-    pub join: Option<String>,
-    /// The file with the token of the cluster to join, where it is on another machine, or treated as if it were.
-    pub token_file: Option<PathBuf>,
+}
+
+/// What a head does beside what every machine does.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HeadConfig {
     /// Where a head listens for nodes of other machines, as `IP:PORT`; nowhere where it is left out.
     pub listen: Option<SocketAddr>,
-    /// The port at which a node of another machine listens for the others; any where it is left out.
-    pub node_manager_port: Option<u16>,
-    /// How long a node of another machine may go on without a word from the head, in milliseconds.
-    pub lease_ms: Option<u64>,
-    /// The process to end with.
-    pub starter: Option<u32>,
     /// Whether a head writes down what must outlive it, and goes on with what another at its port wrote down.
     pub keeps: bool,
     /// Forgets what another head at this port wrote down.
@@ -86,6 +96,20 @@ pub struct Config {
     pub certificate_ms: Option<u64>,
     /// The file with the cluster's authority, where a head is not to make one of its own.
     pub authority_file: Option<PathBuf>,
+}
+
+/// The cluster that a machine joins, and how.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemberConfig {
+    /// The address of the cluster to join.
+    pub join: Option<String>,
+    /// The file with the token of the cluster to join, where it is on another machine, or treated as if it were.
+    pub token_file: Option<PathBuf>,
+    /// The port at which a node of another machine listens for the others; any where it is left out.
+    pub node_manager_port: Option<u16>,
+    /// How long a node of another machine may go on without a word from the head, in milliseconds.
+    pub lease_ms: Option<u64>,
     /// For how many milliseconds a node of another machine tries to reach a head that is not there yet.
     pub join_wait_ms: Option<u64>,
 }
@@ -126,17 +150,17 @@ const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 impl Config {
     /// For how long the certificates of nodes are valid.
     pub fn certificate_lifetime(&self) -> Duration {
-        self.certificate_ms.map_or(CERTIFICATE_LIFETIME, Duration::from_millis)
+        self.head.certificate_ms.map_or(CERTIFICATE_LIFETIME, Duration::from_millis)
     }
 
     /// Whether this is a node of another machine than its head's, or treated as if it were: such a node has a lease.
     pub fn has_lease(&self) -> bool {
-        self.join.is_some() && self.token_file.is_some()
+        self.member.join.is_some() && self.member.token_file.is_some()
     }
 
     /// How long a node of another machine may go on without a word from the head.
     pub fn lease(&self) -> Duration {
-        self.lease_ms.map_or(lease::LEASE, Duration::from_millis).max(lease::LEASE_MIN)
+        self.member.lease_ms.map_or(lease::LEASE, Duration::from_millis).max(lease::LEASE_MIN)
     }
 }
 
@@ -209,16 +233,16 @@ const VARIABLE_LABELS: [(&str, &str); 4] = [
 /// Looks at the machine and at what was asked for.
 pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     let detection = detect(host);
-    let ip = config.node_ip_address.clone().unwrap_or_else(machine::address);
+    let ip = config.machine.node_ip_address.clone().unwrap_or_else(machine::address);
     // Most recorded machines tell of devices only.
     let limits = Limits::under(host.root()).or_else(|| Limits::under(Path::new("/")));
-    let given = config.resources.get("memory").map(|bytes| *bytes as u64);
+    let given = config.machine.resources.get("memory").map(|bytes| *bytes as u64);
     let MemoryShares { store: store_bytes, memory } =
-        MemoryShares::of(free_bytes(limits.as_ref()), config.object_store_memory, given);
+        MemoryShares::of(free_bytes(limits.as_ref()), config.machine.object_store_memory, given);
     if store_bytes < STORE_BYTES_MIN {
         return Err(PlanError::StoreTooSmall { given: store_bytes });
     }
-    let mut requested = config.resources.clone();
+    let mut requested = config.machine.resources.clone();
     requested.entry("CPU".into()).or_insert_with(|| {
         let quota = limits.as_ref().and_then(Limits::cpu);
         machine::processors(quota.map(|quota| quota.limit)) as f64
@@ -226,9 +250,9 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     requested.entry("memory".into()).or_insert(memory as f64);
     requested.insert("object_store_memory".into(), store_bytes as f64);
     requested.insert(format!("node:{ip}"), 1.0);
-    if config.join.is_none() {
+    if config.member.join.is_none() {
         requested.insert("node:__internal_head__".into(), 1.0);
-    } else if config.token_file.is_none() {
+    } else if config.member.token_file.is_none() {
         // The head, on the same machine, offers the devices there are: what a member has is said.
         for resource in ResourceName::devices() {
             requested.entry(resource.to_string()).or_insert(0.0);
@@ -242,7 +266,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
     labels.extend(offer.labels.clone());
     let said = |(variable, label): &(&str, &str)| Some(((*label).to_owned(), host.variable(variable)?));
     labels.extend(VARIABLE_LABELS.iter().filter_map(said).filter(|(_, value)| !value.is_empty()));
-    labels.extend(config.labels.clone());
+    labels.extend(config.machine.labels.clone());
     let warnings = detection.warnings.iter().chain(&offer.warnings).cloned().collect();
     let bounds = Bounds {
         monitor: monitor(host.variable(MEMORY_THRESHOLD_VARIABLE), host.variable(MEMORY_PERIOD_VARIABLE))?,
@@ -255,7 +279,7 @@ pub fn plan(config: &Config, host: &Host) -> Result<(Plan, Bounds), PlanError> {
         labels,
         store_bytes,
         hostname: machine::hostname(),
-        name: config.node_name.clone().unwrap_or_else(|| ip.clone()),
+        name: config.machine.node_name.clone().unwrap_or_else(|| ip.clone()),
         ip,
         variables: std::env::vars().collect(),
         spare_workers: config.spare_workers.unwrap_or(2),
@@ -309,7 +333,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_stands_in_place_of_what_is_found() {
         let config: Config = serde_json::from_str(
-            r#"{"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}"#,
+            r#"{"machine": {"resources": {"CPU": 3, "widgets": 2.5}, "object_store_memory": 104857600, "labels": {"zone": "a"}}}"#,
         )
         .expect("a config");
         let (plan, _) = plan(&config, &Host::real()).expect("a plan");
@@ -367,8 +391,9 @@ mod tests {
 
     #[test]
     fn a_misspelt_setting_and_a_tiny_store_are_refused() {
-        assert!(serde_json::from_str::<Config>(r#"{"resorces": {}}"#).is_err());
-        let config = Config { object_store_memory: Some(5), ..Config::default() };
+        assert!(serde_json::from_str::<Config>(r#"{"machine": {"resorces": {}}}"#).is_err());
+        let machine = MachineConfig { object_store_memory: Some(5), ..MachineConfig::default() };
+        let config = Config { machine, ..Config::default() };
         assert!(matches!(plan(&config, &Host::real()), Err(PlanError::StoreTooSmall { given: 5 })));
         assert_eq!(fullness(Some("0.5".into())).expect("a share"), 500);
         assert!(fullness(Some("95".into())).is_err() && fullness(Some("full".into())).is_err());

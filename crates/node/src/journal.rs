@@ -79,7 +79,7 @@ impl OpenJournal {
     /// Opens the journal, and makes it a new one where there is none.
     pub(crate) fn open(config: &Config, session: &Session, stop: &OwnedFd) -> Result<Self, StartError> {
         let mut warning = None;
-        let store: Box<dyn Store> = if let Some(store) = &config.store {
+        let store: Box<dyn Store> = if let Some(store) = &config.head.store {
             standby::claim(config, store, session, stop)?
         } else {
             let opened = LogFile::open(&session.journal())?;

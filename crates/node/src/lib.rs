@@ -60,7 +60,7 @@ mod turn;
 mod turns;
 mod workers;
 
-pub use config::{Config, PlanError, StoreConfig};
+pub use config::{Config, HeadConfig, MachineConfig, MemberConfig, PlanError, StoreConfig};
 pub use daemon::{Mode, Ready, run};
 pub use session::forget_all;
 pub use start_error::StartError;

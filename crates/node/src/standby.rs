@@ -30,7 +30,7 @@ pub(crate) fn claim(
     let dead = if session.is_resumed() { own.as_str() } else { "" };
     let until = Instant::now() + TURN_LIMIT;
     loop {
-        let holder = match EtcdStore::claim(&address, &access, &own, dead, !config.standby) {
+        let holder = match EtcdStore::claim(&address, &access, &own, dead, !config.head.standby) {
             Ok(Claim::Won(store)) => {
                 let marked = session::create(&session.journal()).and_then(|mut file| writeln!(file, "{address}"));
                 marked.step("say in its session's directory where its journal is")?;
@@ -39,10 +39,10 @@ pub(crate) fn claim(
             Ok(Claim::Over) => return Err(StartError::Over { store: address.to_string() }),
             Ok(Claim::Held(holder)) => holder,
             // One that waits goes on waiting while etcd is away.
-            Err(_) if config.standby => String::new(),
+            Err(_) if config.head.standby => String::new(),
             Err(fault) => return Err(fault.into()),
         };
-        if !config.standby && Instant::now() >= until {
+        if !config.head.standby && Instant::now() >= until {
             return Err(StartError::HeadElsewhere { store: address.to_string(), holder });
         }
         let mut watched = [PollFd::new(stop, PollFlags::IN)];

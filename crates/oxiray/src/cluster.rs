@@ -214,11 +214,12 @@ impl Builder {
 
     /// Starts the daemon of a private cluster: its stream and its process.
     fn start_private(&self) -> Result<(OwnedFd, u32)> {
-        let config = serde_json::json!({
+        let machine = serde_json::json!({
             "resources": self.resources,
             "labels": self.labels,
             "object_store_memory": self.object_store_memory,
         });
+        let config = serde_json::json!({"machine": machine});
         let program = daemon::program(self.binary.as_deref()).map_err(|error| Error::Connect(error.to_string()))?;
         daemon::start(&program, &config.to_string(), []).map_err(|error| {
             Error::Connect(format!("no private cluster can be started: {} cannot be run: {error}", program.display()))

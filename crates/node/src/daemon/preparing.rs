@@ -56,7 +56,7 @@ pub(super) fn prepare(
     let (joined, arrived) = enter(config, home, session, node, back)?;
     let mut config = config.clone();
     if let Some(joined) = &joined {
-        config.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
+        config.machine.node_ip_address.get_or_insert_with(|| joined.admitted.ip.clone());
     }
     let config = &config;
     let (mut plan, bounds) = config::plan(config, &host)?;
@@ -65,12 +65,12 @@ pub(super) fn prepare(
         plan.node_wait = Duration::ZERO;
     }
     let port = port_for(config, home, session, private, joined.is_some())?;
-    if let Some(store) = config.store.as_ref().filter(|_| config.standby) {
+    if let Some(store) = config.head.store.as_ref().filter(|_| config.head.standby) {
         // It may take a while, in which the session is found and can be ended.
         let described = description((store.address.clone(), &plan.ip), plan.node, true, false);
         session.describe(&described).step("describe its session")?;
     }
-    let mut keeping = if config.keeps && !private && joined.is_none() {
+    let mut keeping = if config.head.keeps && !private && joined.is_none() {
         Some(OpenJournal::open(config, session, stop)?)
     } else {
         None
@@ -82,13 +82,13 @@ pub(super) fn prepare(
     }
     // Another machine's address is none of this one's.
     let before = known.as_ref().filter(|_| session.is_resumed());
-    let listens = config.listen.or_else(|| before?.listens.parse().ok()).filter(|_| joined.is_none());
+    let listens = config.head.listen.or_else(|| before?.listens.parse().ok()).filter(|_| joined.is_none());
     let mut authority = None;
     let network = match (arrived, listens) {
         (Some(network), _) => Some(network),
         (None, Some(address)) => {
             let before = keeping.as_ref().map(OpenJournal::authority).transpose()?.flatten();
-            let made = match &config.authority_file {
+            let made = match &config.head.authority_file {
                 Some(file) => authority_file::read(file)?,
                 None => before.map_or_else(Authority::make, Ok)?,
             };
@@ -102,7 +102,7 @@ pub(super) fn prepare(
     };
     let devices = DeviceClient::of(&host, &plan.offer).step("prepare to ask about its devices")?;
     let address = joined.as_ref().map_or_else(|| format!("{}:{port}", plan.ip), |it| it.admitted.address.clone());
-    let spill = config.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
+    let spill = config.machine.spill_directory.clone().unwrap_or_else(|| session.directory().join("spill"));
     let store = StoreClient::open(plan.store_bytes, spill, bounds.spill_fullness_max).step("open the object store")?;
     let mut description = description((address.clone(), &plan.ip), plan.node, joined.is_some(), private);
     if let Some(keeping) = &mut keeping {
@@ -153,8 +153,8 @@ fn enter(
     node: NodeId,
     back: Option<&Return<'_>>,
 ) -> Result<(Option<Joined>, Option<Network>), StartError> {
-    let Some(address) = config.join.as_deref() else { return Ok((None, None)) };
-    if config.token_file.is_none() {
+    let Some(address) = config.member.join.as_deref() else { return Ok((None, None)) };
+    if config.member.token_file.is_none() {
         return Ok((Some(join::join(home, address)?), None));
     }
     if back.is_some() {
@@ -163,7 +163,7 @@ fn enter(
         session.describe(&described).step("describe its session")?;
     }
     let Arrival { network, connection, admitted } = arrive(config, node, back)?;
-    let token_file = config.token_file.clone().unwrap_or_default();
+    let token_file = config.member.token_file.clone().unwrap_or_default();
     let way = Way::Far { address: address.to_owned(), token_file };
     Ok((Some(Joined { connection, admitted, way }), Some(network)))
 }

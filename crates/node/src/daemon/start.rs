@@ -124,7 +124,7 @@ fn share(config: &Config, keeps_output: bool, ready: impl FnOnce(&Ready)) -> Res
         let mut foundation = Foundation::lay(config, !is_successor || keeps_output)?;
         foundation.before = before;
         let log = foundation.log.handle().step("open daemon.log")?;
-        if let Some(store) = config.store.as_ref().filter(|_| config.standby)
+        if let Some(store) = config.head.store.as_ref().filter(|_| config.head.standby)
             && let Some(ready) = ready.take()
         {
             ready(&Ready::standby(&store.address, &foundation.session));
@@ -277,7 +277,7 @@ impl Foundation {
             journal: journal.map(JournalClient::start).transpose().step("start the thread of its journal")?,
             session,
             log,
-            lifetime: Lifetime::new(stop_signals, starter(), config.keeps_cluster),
+            lifetime: Lifetime::new(stop_signals, starter(), config.head.keeps_cluster),
         };
         daemon.watch_all().step("watch its descriptors")?;
         if driver.is_none() {
@@ -328,10 +328,10 @@ impl Daemon {
 /// The session of a head that was killed, where the one to be started is to go on with it.
 fn resumable(config: &Config, home: &Path) -> Option<Session> {
     let port = config.port.unwrap_or(DEFAULT_PORT);
-    if !config.keeps || port == 0 {
+    if !config.head.keeps || port == 0 {
         return None;
     }
-    if config.fresh {
+    if config.head.fresh {
         session::forget(home, port);
     }
     Session::resume(home, port)
@@ -372,7 +372,7 @@ fn go_on(
     let there = core.restore(journal.rows(), patience(config.lease()))?;
     let there = if there.is_empty() { "nothing yet".to_owned() } else { there.join(", ") };
     let epoch = core.plan().epoch;
-    let which = match &config.store {
+    let which = match &config.head.store {
         Some(store) => format!("the cluster in {}, as head number {epoch}", store.address),
         None => format!("the cluster of {}, which was killed", session.directory().display()),
     };
