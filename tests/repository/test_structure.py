@@ -6,6 +6,7 @@ here. A table only ever shrinks: nothing new enters it, an entry never grows, an
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +107,24 @@ def test_few_files_lean_on_each_other_in_a_circle() -> None:
     assert against(LARGE_CIRCLES, large) == []
 
 
+def test_an_operation_of_the_head_leans_only_on_those_below_it() -> None:
+    # Methods of one type see each other in whichever files they stand: this order is what keeps them from a circle.
+    source = ROOT / "crates" / "head" / "src"
+    rows = re.findall(r"^//! \| ((?:`\w+`(?:, )?)+) \|", (source / "head.rs").read_text(), re.MULTILINE)
+    order = [("head", name) for row in rows for name in re.findall(r"`(\w+)`", row)] + [("head",)]
+    modules = rust_source.modules_of(source)
+    assert sorted(order) == sorted(module for module in modules if module[:1] == ("head",))
+    imported, called = rust_source.imports(modules), rust_source.method_calls(modules, "HeadCore")
+    place = {module: index for index, module in enumerate(order)}
+    wrong = [
+        f"{'::'.join(module)} leans on {'::'.join(other)}, which stands before it"
+        for module in order
+        for other in (imported[module] | called[module]) & set(order)
+        if place[other] < place[module]
+    ]
+    assert wrong == []
+
+
 def test_functions_are_short() -> None:
     assert "too-many-lines-threshold = 70" in (ROOT / "clippy.toml").read_text()
     assert "too_many_lines" not in (ROOT / "Cargo.toml").read_text()
@@ -168,6 +187,18 @@ def test_circles_are_found_through_uses_paths_and_reexports(tmp_path: Path) -> N
         ("d",): set(),
     }
     assert rust_source.circles(edges) == [{("a",), ("b",), ("c",)}]
+
+
+def test_methods_of_one_type_are_followed_into_other_files(tmp_path: Path) -> None:
+    files = {
+        "a.rs": "impl Core { fn one(&self) { self.two(); self.part.three() } }",
+        "b.rs": "impl Core { fn two(&self) { Self::three(); self\n.two() } }\nimpl Other { fn f(&self) { self.one() } }",
+        "c.rs": "impl Core { fn three() {} } #[cfg(test)] mod tests { impl Core { fn g(&self) { self.one() } } }",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    found = rust_source.method_calls(rust_source.modules_of(tmp_path), "Core")
+    assert found == {("a",): {("b",)}, ("b",): {("c",)}, ("c",): set()}
 
 
 def test_only_types_that_other_crates_see_are_public() -> None:

@@ -20,6 +20,8 @@ _OF_TESTS = re.compile(
 )
 _STRUCT = re.compile(r"\bstruct\s+(\w+)[^;{]*\{")
 _TYPE = re.compile(r"^( *)(pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union)\s+(\w+)", re.MULTILINE)
+_METHOD = re.compile(r"\bfn (\w+)")
+_CALL = re.compile(r"\bself\s*\.\s*(\w+)\s*\(|\bSelf::(\w+)\b")
 _USE = re.compile(r"\b(pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 _PATH = re.compile(r"(?<![\w:])((?:crate|super|self|[a-z_]\w*)(?:::\w+)+)")
 #: How many re-exports in a row are followed to where a name is defined.
@@ -103,6 +105,19 @@ def imports(modules: Mapping[Module, str]) -> dict[Module, set[Module]]:
         resolved = {_file_of(modules, bound, path) for path in paths}
         edges[module] = {other for other in resolved if other is not None and other != module}
     return edges
+
+
+def method_calls(modules: Mapping[Module, str], name: str) -> dict[Module, set[Module]]:
+    """Which files each file calls methods in of a type whose `impl` stands in several of them."""
+    bodies = {
+        module: "\n".join(
+            code[match.end() : closing(code, match.end() - 1)] for match in re.finditer(rf"\bimpl {name} \{{", code)
+        )
+        for module, code in modules.items()
+    }
+    where = {method: module for module, body in bodies.items() for method in _METHOD.findall(body)}
+    called = {module: {where.get(one or other) for one, other in _CALL.findall(body)} for module, body in bodies.items()}
+    return {module: {other for other in others if other is not None and other != module} for module, others in called.items()}
 
 
 def circles(edges: Mapping[Module, set[Module]]) -> list[set[Module]]:

@@ -88,7 +88,7 @@ pub(crate) struct Reclaim {
     pub(crate) notice_is_armed: bool,
 }
 
-/// BundlePlacement that is kept for who needs several leases back (FAIR-4).
+/// Room that is kept for who needs several leases back (FAIR-4).
 #[derive(Debug)]
 struct ReservedCapacity {
     job: JobId,

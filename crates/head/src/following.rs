@@ -21,6 +21,9 @@ const ANSWER_ROWS_MAX: usize = 2_000;
 /// How many may follow at once.
 const FOLLOWERS_MAX: usize = 256;
 
+/// A row by what names it, and as it is encoded.
+pub(crate) type EncodedRow = (Bytes, Vec<u8>);
+
 /// Who follows, and what changed.
 #[derive(Debug, Default)]
 pub(crate) struct Following {
@@ -80,7 +83,7 @@ impl Following {
     /// These are the rows of some lists now. Returns what those are told who waited (FOLLOW-1). `origin` is drawn at random.
     pub(crate) fn look(
         &mut self,
-        lists: Vec<(StateKind, Vec<(Bytes, Vec<u8>)>)>,
+        lists: Vec<(StateKind, Vec<EncodedRow>)>,
         origin: u64,
         now: Instant,
     ) -> Vec<(Key, StateChanges)> {

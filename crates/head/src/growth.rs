@@ -64,8 +64,10 @@ pub(crate) type Mark = (usize, usize, usize);
 /// What is new in the autoscaler's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct News {
-    /// It is another one than before; that one's key, where there was one.
-    pub(crate) is_new: Option<Option<Key>>,
+    /// It is another one than before.
+    pub(crate) is_new: bool,
+    /// The key of the one before, where there is one.
+    pub(crate) replaced: Option<Key>,
     /// It may bring other machines than before.
     pub(crate) brings_others: bool,
 }
@@ -73,17 +75,18 @@ pub(crate) struct News {
 impl Growth {
     /// The autoscaler says what it may bring.
     pub(crate) fn heard(&mut self, from: Key, said: &GrowthState) -> News {
-        let is_new = (self.by != Some(from)).then_some(self.by);
-        if is_new.is_some() {
+        let is_new = self.by != Some(from);
+        let replaced = self.by.filter(|_| is_new);
+        if is_new {
             (self.by, self.told, self.lost) = (Some(from), None, None);
         }
         let groups: Vec<NodeGroup> = said.groups.iter().filter_map(group_of).collect();
-        let brings_others = is_new.is_some() || groups != self.groups;
+        let brings_others = is_new || groups != self.groups;
         self.groups = groups;
         self.leaving = said.leaving.iter().cloned().collect();
         self.state.clone_from(&said.state);
-        self.is_urgent |= is_new.is_some();
-        News { is_new, brings_others }
+        self.is_urgent |= is_new;
+        News { is_new, replaced, brings_others }
     }
 
     /// A visitor is gone. Returns whether that was the autoscaler.

@@ -3,12 +3,14 @@
 //! Machines are its members. Its own machine is one of them ([`OWN`]): it gets the same orders, in this process.
 //!
 //! [`HeadCore`] is put together of state machines, which stand beside this module and know nothing of it. What takes
-//! several of them is an operation here. Whoever is higher in this table calls what is lower, and never the other way:
+//! several of them is an operation here. An operation calls those that stand lower in this table, or in its row further right,
+//! and never the other way (`tests/repository/test_structure.py`):
 //!
 //! | Module | What it does |
 //! |---|---|
 //! | `dispatch` | who may say or report what, and which operation follows; what is due; what is to be done after all that |
-//! | `journal`, `records`, `restore` | what is held back until it is written down, what rows hold, and how the next head goes on |
+//! | `audit` | what must hold between any two events, for tests and simulations |
+//! | `restore`, `journal`, `records` | how the next head goes on, what is held back until it is written down, and what rows hold |
 //! | `census`, `follow`, `growth`, `metrics`, `report`, `holdings` | what people and programs are told that ask |
 //! | `rows`, `object_rows`, `nodes`, `group_report` | the lists in that |
 //! | `proxied_clients`, `resume`, `clients`, `members` | who comes, comes back, and is gone: drivers, and machines with all they had |

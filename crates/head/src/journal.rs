@@ -140,17 +140,22 @@ impl Durable {
         }
     }
 
-    /// Of what came of a turn, what may be done now (CORE-6), and the rows that are to be written now.
-    pub(crate) fn hold_back(&mut self, effects: Vec<Effect>) -> (Vec<Effect>, Option<&BTreeSet<Row>>) {
-        let Some(journal) = &mut self.journal else { return (effects, None) };
+    /// Of what came of a turn, what may be done now (CORE-6), and whether [`Self::being_written`] is to be written now.
+    pub(crate) fn hold_back(&mut self, effects: Vec<Effect>) -> (Vec<Effect>, bool) {
+        let Some(journal) = &mut self.journal else { return (effects, false) };
         journal.add(effects);
-        if !journal.has_news() || journal.under_way.is_some() {
-            return (journal.outbox.take(), None);
+        let begins = journal.has_news() && journal.under_way.is_none();
+        if begins {
+            journal.under_way = Some(std::mem::take(&mut journal.next));
+            journal.outbox.begin();
         }
-        journal.outbox.begin();
-        let free = journal.outbox.take();
-        let batch = journal.under_way.insert(std::mem::take(&mut journal.next));
-        (free, Some(&batch.rows))
+        (journal.outbox.take(), begins)
+    }
+
+    /// The rows that are being written.
+    pub(crate) fn being_written(&self) -> impl Iterator<Item = &Row> {
+        let batch = self.journal.iter().filter_map(|journal| journal.under_way.as_ref());
+        batch.flat_map(|batch| &batch.rows)
     }
 
     /// Whether something is being written.

@@ -118,12 +118,10 @@ impl HeadCore {
         if awaited.is_empty() {
             return String::new();
         }
-        let name = |key: &Key| match self.workers.pid_of(*key) {
-            Some(pid) => format!("pid {pid}"),
-            None => {
-                let job = self.clients.job_of(*key).map_or_else(String::new, |job| job.hex());
-                format!("a process of job {job}")
-            }
+        let name = |key: &Key| {
+            let of_job = || self.clients.job_of(*key).map_or_else(String::new, |job| job.hex());
+            let pid = self.workers.pid_of(*key).map(|pid| format!("pid {pid}"));
+            pid.unwrap_or_else(|| format!("a process of job {}", of_job()))
         };
         let mut names: Vec<String> = awaited.iter().take(NAMED_MAX).map(name).collect();
         if awaited.len() > NAMED_MAX {

@@ -3,11 +3,10 @@
 use super::HeadCore;
 use crate::clock::Alarm;
 use crate::demands::{Need, Refusal};
-use crate::jobs::JobDetail;
 use crate::queue::{PendingKind, PendingRequest};
 use oxiray_ids::JobId;
 use oxiray_machine::environments::{Asked, Command, Due, Readiness, Wait, merged};
-use oxiray_machine::{Effect, environments};
+use oxiray_machine::{Effect, Key, environments};
 use oxiray_wire::message::{Environment, EnvironmentMade, Notice};
 
 impl HeadCore {
@@ -108,8 +107,8 @@ impl HeadCore {
     pub(super) fn environment_alarm(&mut self, alarm: environments::Alarm) {
         match self.pending.environments.due(alarm, self.clock.now) {
             Some(Due::Tell { jobs, text }) => {
-                let drivers = jobs.iter().filter_map(|job| self.jobs.details.get(job).filter(|detail| !detail.is_over));
-                for driver in drivers.map(|JobDetail { driver, .. }| *driver).collect::<Vec<_>>() {
+                let drivers: Vec<Key> = jobs.into_iter().filter_map(|job| self.jobs.driver_of(job)).collect();
+                for driver in drivers {
                     self.send(driver, Notice { text: text.clone(), ..Notice::default() });
                 }
             }

@@ -4,7 +4,7 @@ use super::HeadCore;
 use super::rows::ROWS_MAX;
 use crate::clock::{Alarm, Due};
 use crate::failures::failure;
-use bytes::Bytes;
+use crate::following::EncodedRow;
 use oxiray_machine::Key;
 use oxiray_state::Row;
 use oxiray_wire::message::{StateChanges, StateFollow};
@@ -42,7 +42,7 @@ impl HeadCore {
     }
 
     /// The rows of a list, each by what names it and as it is encoded.
-    fn rows_of(&self, kind: StateKind) -> Vec<(Bytes, Vec<u8>)> {
+    fn rows_of(&self, kind: StateKind) -> Vec<EncodedRow> {
         match kind {
             StateKind::Actors => encoded(&self.actor_list(ROWS_MAX)),
             StateKind::Nodes => encoded(&self.all_nodes()),
@@ -58,6 +58,6 @@ impl HeadCore {
     }
 }
 
-fn encoded<R: Row + prost::Message>(rows: &[R]) -> Vec<(Bytes, Vec<u8>)> {
+fn encoded<R: Row + prost::Message>(rows: &[R]) -> Vec<EncodedRow> {
     rows.iter().map(|row| (row.key(), row.encode_to_vec())).collect()
 }

@@ -11,11 +11,11 @@ impl HeadCore {
     /// The autoscaler says what it may bring.
     pub(crate) fn growth_state(&mut self, from: Key, state: &GrowthState) {
         let news = self.growth.heard(from, state);
-        if let Some(before) = news.is_new {
+        if news.is_new {
             self.log(format!("client {from} is the autoscaler, with {} groups", state.groups.len()));
-            if let Some(before) = before {
-                self.send(before, Refused { text: "another autoscaler has taken its place".to_owned() });
-            }
+        }
+        if let Some(before) = news.replaced {
+            self.send(before, Refused { text: "another autoscaler has taken its place".to_owned() });
         }
         if news.brings_others {
             self.pending.look_at_all_shortages();

@@ -9,9 +9,9 @@ use oxiray_wire::message::{ActorAnswer, Failure, GroupAnswer, KeyValueAnswer, Re
 impl HeadCore {
     /// Of what came of a turn, what may be done now (CORE-6), and what is to be written.
     pub(super) fn hold_back(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
-        let (mut free, rows) = self.durable.hold_back(effects);
-        if let Some(rows) = rows.cloned() {
-            free.push(Effect::Write(rows.iter().map(|row| self.change_of(row)).collect()));
+        let (mut free, begins) = self.durable.hold_back(effects);
+        if begins {
+            free.push(Effect::Write(self.durable.being_written().map(|row| self.change_of(row)).collect()));
         }
         free
     }

@@ -5,10 +5,9 @@ use crate::actors::{Actor, ActorState};
 use crate::amounts::by_name;
 use crate::growth::standing;
 use crate::jobs::Job;
-use crate::workers::{Duty, Worker};
 use oxiray_families::families_of;
 use oxiray_ids::ActorId;
-use oxiray_machine::{Key, Level};
+use oxiray_machine::Level;
 use oxiray_resources::Quantity;
 use oxiray_wire::message::{ClusterReport, Failure};
 use oxiray_wire::state::{
@@ -166,24 +165,6 @@ impl HeadCore {
             ..WorkerRow::default()
         });
         ours.chain(spare).take(LISTED_MAX).collect()
-    }
-
-    pub(super) fn worker_row(&self, key: Key, worker: &Worker) -> WorkerRow {
-        WorkerRow {
-            worker_id: worker.id,
-            pid: worker.pid,
-            duty: match worker.duty {
-                Duty::Idle => WorkerDuty::Idle,
-                Duty::Leased(_) => WorkerDuty::Task,
-                Duty::Actor(_) => WorkerDuty::Actor,
-                Duty::Ending => WorkerDuty::Ending,
-            },
-            name: worker.label.clone(),
-            job_id: Some(worker.job),
-            resources: by_name(self.own.held_by(key)),
-            node: Some(self.members.node_of(key)),
-            ip: self.members.ip_of(key).to_owned(),
-        }
     }
 
     fn job_list(&self) -> Vec<ConnectedJob> {

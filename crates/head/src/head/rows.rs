@@ -1,8 +1,11 @@
 //! The rows of lists that need nobody else's word: workers, jobs and environments.
 
 use super::HeadCore;
+use crate::amounts::by_name;
 use crate::jobs::{Job, JobEnd};
+use crate::workers::{Duty, Worker};
 use oxiray_ids::NodeId;
+use oxiray_machine::Key;
 use oxiray_wire::message::{Environment, Submission, SubmissionState};
 use oxiray_wire::state::{DriverProcess, EnvironmentRow, JobRow, WorkerDuty, WorkerRow};
 use std::collections::BTreeMap;
@@ -27,6 +30,24 @@ impl HeadCore {
         });
         let workers = self.workers.by_key.iter().map(|(key, worker)| self.worker_row(*key, worker));
         drivers.chain(workers).take(ROWS_MAX).collect()
+    }
+
+    pub(super) fn worker_row(&self, key: Key, worker: &Worker) -> WorkerRow {
+        WorkerRow {
+            worker_id: worker.id,
+            pid: worker.pid,
+            duty: match worker.duty {
+                Duty::Idle => WorkerDuty::Idle,
+                Duty::Leased(_) => WorkerDuty::Task,
+                Duty::Actor(_) => WorkerDuty::Actor,
+                Duty::Ending => WorkerDuty::Ending,
+            },
+            name: worker.label.clone(),
+            job_id: Some(worker.job),
+            resources: by_name(self.own.held_by(key)),
+            node: Some(self.members.node_of(key)),
+            ip: self.members.ip_of(key).to_owned(),
+        }
     }
 
     /// Submitted jobs, each with the driver that its entrypoint connected, and the drivers that nobody submitted.
